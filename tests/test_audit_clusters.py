@@ -16,7 +16,7 @@ from tiltlens.errors import DataError
 from tiltlens.estimators.influence import Rows
 from tiltlens.learners.propensity import row_folds
 from tiltlens.rows.roles import GROUP, HASH
-from tiltlens.rows.sample import RowSample
+from tiltlens.rows.survey import RowSample
 
 OPTIONS = {"group": "group", "reference": "b", "scores": "score"}
 

@@ -220,13 +220,13 @@ def test_a_sample_stands_for_all_rows():
     ("options", "message"),
     [
         ({"group": {"a": "p a"}}, "two groups or more"),
-        ({"group": {"a": "p a", "b": "p a"}}, "got 'p a' twice"),
+        ({"group": {"a": "p a", "b": "p a"}}, "'p a' twice"),
         ({"group": {"a": "p a", "b": "nobody"}}, "nobody"),
         ({"group": {"a": "p a", "b": "owner"}}, "must be numbers"),
         ({"group": {"a": "p a", "b": "x"}}, "between 0 and 1"),
-        ({"group": {"a": "p a", "b": "p b", "c": "score"}}, "sum to 1 at most"),
-        ({"group": "truth", "exclude": []}, "must come with a `group` of probabilities"),
-        ({"known_groups": "owner"}, "`known_groups` must hold names of groups, got 'no', 'yes'"),
+        ({"group": {"a": "p a", "b": "p b", "c": "score"}}, "which is more than 1"),
+        ({"group": "truth", "exclude": []}, "applies only where `group` gives probabilities"),
+        ({"known_groups": "owner"}, "has none of the groups, but 'no', 'yes'"),
     ],
 )
 def test_probabilities_that_cannot_be(options, message):

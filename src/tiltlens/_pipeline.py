@@ -21,19 +21,17 @@ from tiltlens.results.audit import Audit
 from tiltlens.results.build_comparison import compare
 from tiltlens.results.comparison import Comparison
 from tiltlens.results.provenance import Provenance, check_provenance, describe_request, provenance_of
-from tiltlens.rows.clusters import cluster_note, repeated_ids
 from tiltlens.rows.compared_rows import EncodedSample, account_rows, select_groups, select_rows
+from tiltlens.rows.data_notes import cluster_note, leakage_notes, repeated_ids
 from tiltlens.rows.declared import one_hot_notes
 from tiltlens.rows.groups import alike_notes
-from tiltlens.rows.leakage import leakage_notes
 from tiltlens.rows.measures import MEASURES, score_type_of
 from tiltlens.rows.predictions import model_notes
 from tiltlens.rows.rescoring import OTHER_ANSWERS, AskedModel
 from tiltlens.rows.roles import ColumnRoles, FeatureChoice, Request, resolve_roles, with_arrays
-from tiltlens.rows.sample import HashThreshold
 from tiltlens.rows.scores import check_score_type, either_spelling
 from tiltlens.rows.sums import GroupSums, SumPlan, check_same_rows, sum_batch, sum_rows
-from tiltlens.rows.survey import Survey, survey_batch
+from tiltlens.rows.survey import HashThreshold, Survey, survey_batch
 from tiltlens.sources.batches import Batches, FrameBatches, checked_columns
 from tiltlens.sources.messages import shown, text_of
 from tiltlens.sources.opening import batches_of, frame_of, reading_notes

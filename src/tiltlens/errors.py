@@ -1,9 +1,9 @@
-"""What can go wrong, in the user's words.
-
-A message has three parts: *`name` must be RULE, got VALUE.* and a line *Hint:* with the next step.
-"""
+"""Errors of tiltlens. A message says what happened and why, with the value; a line *Hint:* says what to do."""
 
 from __future__ import annotations
+
+from importlib import import_module
+from typing import Any
 
 
 class TiltlensError(ValueError):
@@ -40,7 +40,7 @@ class NotSmoothError(TiltlensError):
 
 
 class NotBinaryError(TiltlensError, AttributeError):
-    """A quantity of the paper that exists for two outcomes only was asked of another model."""
+    """A quantity of the paper that exists for two outcomes only was requested for another model."""
 
 
 class ConvergenceError(TiltlensError):
@@ -59,5 +59,15 @@ class MissingExtraError(TiltlensError, ImportError):
         super().__init__(message, f"{install}{hint}")
 
 
+def import_extra(package: str, purpose: str, extra: str | None = None) -> Any:
+    """Return a package that a plain installation leaves out; `extra` of tiltlens brings it, or pip alone."""
+    try:
+        return import_module(package)
+    except ImportError:
+        name = package.partition(".")[0]
+        hint = "" if extra is not None else f"pip install {name}"
+        raise MissingExtraError(f"{purpose} requires {name}, which is not installed.", hint, extra=extra) from None
+
+
 class NeedsRowsError(DataError, AttributeError):
-    """What only an audit in memory can tell was asked of one that was saved."""
+    """A saved audit was asked for something that needs the rows, which only an audit in memory has."""

@@ -56,9 +56,9 @@ def points(value: float | None) -> str:
 
 
 def size(value: float) -> str:
-    """Return how many points of the score that is, whichever way: as the reasons beside verdicts write it."""
-    of = abs(100 * value)
-    return f"{of:.2f}" if of < 1 else f"{of:.1f}"
+    """Return the size of a difference in points, without its sign, as the reasons of verdicts write it."""
+    in_points = abs(100 * value)
+    return f"{in_points:.2f}" if in_points < 1 else f"{in_points:.1f}"
 
 
 def percent(value: float | None) -> str:

@@ -1,4 +1,4 @@
-"""How far an audit has come: stages within stages, told to whoever asked.
+"""The progress of an audit: stages within stages, reported to a listener.
 
 The listener is kept in a context variable. Every audit sets its own, and other threads have none.
 """
@@ -11,7 +11,7 @@ from contextvars import ContextVar
 from dataclasses import dataclass
 from typing import TypeVar
 
-Listener = Callable[[str, float], object]  # is told the name of a stage and how much of everything is done
+Listener = Callable[[str, float], object]  # called with the name of a stage and the share of all work that is done
 T = TypeVar("T")
 
 
@@ -37,7 +37,7 @@ _current: ContextVar[_Stage | None] = ContextVar("stage", default=None)
 
 @contextmanager
 def told_to(listener: Listener | None) -> Iterator[None]:
-    """Tell `listener` of every stage of the work inside; None is told nothing."""
+    """Report every stage of the work inside to `listener`, unless it is None."""
     token = _current.set(None if listener is None else _Stage(listener, "", 0.0, 1.0))
     try:
         yield

@@ -20,9 +20,10 @@ from typing import TypeVar
 from threadpoolctl import ThreadpoolController
 
 from tiltlens.errors import TiltlensError
-from tiltlens.limits import MOST_THREADS, THREADED_ROWS
 from tiltlens.progress import each
 
+MOST_THREADS = 8  # a hundred cores would hold a hundred batches of rows
+THREADED_ROWS = 20_000  # below which threads wait for the interpreter more than they work
 T = TypeVar("T")
 R = TypeVar("R")
 STARTED: set[int] = set()  # the process in which Polars may have threads

@@ -143,11 +143,15 @@ ODD = people().with_columns(one=pl.lit(1), id=pl.int_range(400).cast(pl.String),
 MISTAKES = {
     "the group": ("group", "`exempt` must not name the group, got 'group'.", "a lawful factor is something else"),
     "no feature": ("weight", "`exempt` must name features, got 'weight'.", "list it with `features` too"),
-    "no column": ("incme", "`exempt` must name columns, got 'incme'.", "did you mean 'income'?"),
+    "no column": ("incme", "Column 'incme' not found (`exempt`).", "did you mean 'income'?"),
     "twice": (["city", "city"], "`exempt` must name different features, got 'city' twice.", "name each of them once"),
-    "identifier": ("id", "that people of both groups share, got 'id', which is an identifier.", "leave it out"),
-    "constant": (["city", "one"], "must name features that vary and that people", "leave it out of `exempt`"),
-    "copy of the group": ("twin", "got 'twin', which is the group itself.", "leave it out of `exempt`"),
+    "identifier": ("id", "'id' cannot be exempt, because it is an identifier.", "name features that vary"),
+    "constant": (["city", "one"], "'one' cannot be exempt", "name features that vary"),
+    "copy of the group": (
+        "twin",
+        "'twin' cannot be exempt, because it is the group",
+        "name features that vary",
+    ),
 }
 
 

@@ -5,8 +5,7 @@ import pytest
 from scipy.optimize import minimize
 from scipy.stats import multivariate_normal
 
-from tiltlens.estimators.penalties import block_penalties
-from tiltlens.limits import MOST_PENALTY, UNDERSMOOTHED
+from tiltlens.estimators.penalties import MOST_PENALTY, UNDERSMOOTHED, block_penalties
 
 ROWS = 600
 

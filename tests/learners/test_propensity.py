@@ -26,7 +26,7 @@ from tiltlens.learners.propensity import (
     estimator_membership,
     fitted_log_odds,
     fold_pairings,
-    known_membership,
+    given_membership,
     row_folds,
 )
 
@@ -142,7 +142,8 @@ def test_balance_accuses_the_linear_model_and_not_the_chosen_one():
 def test_given_membership_is_balanced_and_corrected_once():
     audited, table, score = narrower(4, size=3000, spread=1.0)
     rows = Rows.of(audited)
-    known = known_membership(rows, expit(0.6 * table["one"] + 0.3 * table["two"] - 0.225 + np.log(0.4 / 0.6)))
+    log_odds = 0.6 * table["one"] + 0.3 * table["two"] - 0.225 + np.log(0.4 / 0.6)
+    known = given_membership(rows, log_odds, area_under_curve(rows, log_odds))
     assert balance(rows, table, known, score).is_adequate
     pair = known.pairings[0]
     assert (pair.r_a[audited] == -1.0).all()
@@ -292,9 +293,7 @@ def test_mistakes_are_named():
         chosen_membership(rows, {"flat": np.ones(100)})
     with pytest.raises(DataError, match="infinite"):
         encoding({"one": np.array([0.0, np.inf, 1.0])}, np.arange(3))
-    with pytest.raises(DataError, match="strictly between 0 and 1"):
-        known_membership(rows, np.ones(100))
-    with pytest.raises(DataError, match="every fold"):
+    with pytest.raises(DataError, match="5 folds need 10"):
         row_folds(Rows.of(np.arange(30) < 6))
 
 

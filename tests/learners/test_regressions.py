@@ -6,14 +6,14 @@ from types import SimpleNamespace
 
 import numpy as np
 import pytest
-from scipy.special import expit
+from scipy.special import expit, logit
 
 from tiltlens.analysis.adjusted_gap import adjusted_gap
 from tiltlens.analysis.settings import Settings
 from tiltlens.estimators.influence import Rows
 from tiltlens.estimators.outputs import Scores
 from tiltlens.learners.candidates import CANDIDATES
-from tiltlens.learners.propensity import chosen_membership, fold_pairings, known_membership, row_folds
+from tiltlens.learners.propensity import area_under_curve, chosen_membership, fold_pairings, given_membership, row_folds
 from tiltlens.learners.regressions import Expectations, Regressor, cell_means, expectations, joint_values
 from tiltlens.rows.amounts import PROBABILITY
 
@@ -111,7 +111,7 @@ def test_a_regression_has_not_seen_the_rows_it_is_used_on():
 def test_trees_have_not_seen_the_rows_they_are_used_on():
     x = np.random.default_rng(0).normal(size=200)
     rows = Rows.of(np.arange(200) % 2 == 0)
-    known = known_membership(rows, expit(0.3 * x))
+    known = given_membership(rows, 0.3 * x, area_under_curve(rows, x))
     one = expectations(rows, {"x": x}, {}, expit(x), known, 5, 0)
     own = one.fold == 2
     other = expectations(rows, {"x": x}, {}, np.where(own, 0.0, expit(x)), known, 5, 0)
@@ -138,7 +138,8 @@ def test_each_half_of_a_pairing_learns_from_its_own_rows():
 def test_beside_a_given_membership_each_fold_is_regressed_on_all_others():
     audited, table, score = levelled(3, size=400)
     rows = Rows.of(audited)
-    known = known_membership(rows, np.full(400, 0.4) + 0.01 * table["one"])
+    log_odds = logit(0.4 + 0.01 * table["one"])
+    known = given_membership(rows, log_odds, area_under_curve(rows, log_odds))
     found = expectations(rows, table, {"two": table["two"]}, score, known, 5, 0)
     (pair,) = found.pairs
     np.testing.assert_array_equal(pair[0], pair[1])

@@ -5,8 +5,9 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from tiltlens.learners.screening import strongest, surviving_columns
-from tiltlens.learners.smooth import SmoothPart, spline_means
+from tiltlens.learners.basis import strongest
+from tiltlens.learners.candidates import surviving_columns
+from tiltlens.learners.regressions import SmoothPart, spline_means
 
 
 def many(size=1_000, count=30):

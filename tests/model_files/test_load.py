@@ -110,7 +110,7 @@ def test_words_are_known_where_the_graph_answers_to_known_categories_only(tmp_pa
     expected = audit(fitted, favourable="approved")["A"].gap.value
     assert audit(model, favourable="approved")["A"].gap.value == pytest.approx(expected, abs=1e-6)
     path = onnx_file(tmp_path, fitted, by_column(), options={"zipmap": False})
-    with pytest.raises(DataError, match=r"whose outcomes are words must say which probability .*\nHint: .*zipmap"):
+    with pytest.raises(DataError, match=r"which probability belongs to which outcome.*\nHint: .*zipmap"):
         tl.load_model(path)
 
 
@@ -138,15 +138,15 @@ def test_a_model_from_a_file_travels_as_its_bytes(tmp_path):
         (
             {"income": pl.lit("much")},
             COLUMNS,
-            r"must have numbers in 'income', as it was fitted on, got text, first 'much'",
+            r"fitted on numbers in 'income', but the column has text, first 'much'",
         ),
-        ({"city": pl.lit(3)}, COLUMNS, r"must have texts in 'city', as it was fitted on, got int64, first 3"),
+        ({"city": pl.lit(3)}, COLUMNS, r"fitted on texts in 'city', but the column has int64, first 3"),
         (
             {"income": pl.col("since")},
             COLUMNS,
-            r"must have numbers in 'income', as it was fitted on, got date, first dat",
+            r"fitted on numbers in 'income', but the column has date, first dat",
         ),
-        ({"city": pl.lit(None, pl.String)}, COLUMNS, r"must have a text in every row of 'city', got missing values"),
+        ({"city": pl.lit(None, pl.String)}, COLUMNS, r"'city' has missing values"),
     ],
 )
 def test_columns_that_are_not_the_models_are_refused(tmp_path, change, features, message):
@@ -157,11 +157,9 @@ def test_columns_that_are_not_the_models_are_refused(tmp_path, change, features,
 
 def test_a_model_without_names_needs_as_many_columns(tmp_path):
     model = tl.load_model(onnx_file(tmp_path, LogisticRegression().fit(np.eye(3), [0, 1, 1]), matrix(3)))
-    with pytest.raises(
-        DataError, match=r"`features` must name the 3 columns that the model was fitted on, .* got 2\.\n"
-    ):
+    with pytest.raises(DataError, match=r"fitted on 3 columns, got 2"):
         audit(model, features=["income", "weight"])
-    with pytest.raises(DataError, match=r"must have numbers in 'column 2', .* got text, first '"):
+    with pytest.raises(DataError, match=r"fitted on numbers in 'column 2', but .* text, first '"):
         audit(model, features=["income", "city", "weight"])
 
 
@@ -181,9 +179,9 @@ def test_types_that_skops_does_not_know_are_listed_and_built_only_where_they_are
     path = tmp_path / "own.skops"
     skops.io.dump(Own().fit(None, [0, 1]), path)
     name = f"{Own.__module__}.Own"
-    with pytest.raises(DataError, match=rf"got '{name}'\.\nHint: .*trusted=\['{name}'\] \(--trusted {name}\)"):
+    with pytest.raises(DataError, match=rf"know: '{name}'\. .*\nHint: .*trusted=\['{name}'\] \(--trusted {name}\)"):
         tl.load_model(path)
-    with pytest.raises(DataError, match="must hold types that skops knows"):
+    with pytest.raises(DataError, match="types that skops does not know"):
         tl.load_model(path, trusted=["other.Type"])
     assert isinstance(tl.load_model(path, trusted=name), Own)
 
@@ -206,7 +204,7 @@ def test_a_pickle_is_refused_and_not_opened(tmp_path, name, protocol):
         joblib.dump(Trap(mark), path, compress=3)
     else:
         path.write_bytes(pickle.dumps(Trap(mark), protocol=protocol))
-    with pytest.raises(DataError, match=r"must (be|hold) .*\nHint: ") as raised:
+    with pytest.raises(DataError, match=r"must be|is not a complete") as raised:
         tl.load_model(path)
     assert not mark.exists()
     if name in ("m.pkl", "m.joblib") or protocol == 5:
@@ -219,10 +217,10 @@ def test_a_pickle_is_refused_and_not_opened(tmp_path, name, protocol):
 @pytest.mark.parametrize(
     ("name", "content", "message"),
     [
-        ("m.skops", b"PK\x03\x04 cut short", r"'m.skops' must be a complete skops file, got "),
+        ("m.skops", b"PK\x03\x04 cut short", r"'m.skops' is not a complete skops file"),
         ("m.skops", b"{}", r"'m.skops' must be a model file of a known format, .* got no skops file"),
-        ("m.onnx", b"\x08\x07 no graph", r"must hold a complete ONNX graph, got: "),
-        ("m.onnx", b"", r"must hold a complete ONNX graph, got: "),
+        ("m.onnx", b"\x08\x07 no graph", r"not a complete ONNX graph"),
+        ("m.onnx", b"", r"not a complete ONNX graph"),
         ("m.json", b'{"a": 1}', r"got no XGBoost file\.\nHint: known are \.skops \(skops\), \.onnx"),
         ("m.pmml", b"<PMML/>", r"'m.pmml' must be a model file of a known format, .* got an unknown name"),
     ],
@@ -236,12 +234,12 @@ def test_a_file_that_holds_no_model_is_refused(tmp_path, name, content, message)
 def test_a_zip_that_is_no_skops_file_and_a_file_that_is_not_there_are_refused(tmp_path, skops_file):
     with zipfile.ZipFile(tmp_path / "other.skops", "w") as archive:
         archive.writestr("data.pkl", b"")
-    with pytest.raises(DataError, match=r"'other.skops' must be a complete skops file, got KeyError: "):
+    with pytest.raises(DataError, match=r"'other.skops' is not a complete skops file. KeyError: "):
         tl.load_model(tmp_path / "other.skops")
     with pytest.raises(DataError, match=r"must be an existing file, .*\nHint: did you mean 'model.skops'\?"):
         tl.load_model(tmp_path / "modle.skops")
     skops.io.dump({"a": 1}, tmp_path / "dict.skops")
-    with pytest.raises(DataError, match=r"'dict.skops' must hold a model that predicts, got dict"):
+    with pytest.raises(DataError, match=r"'dict.skops' has no model, but dict"):
         tl.load_model(tmp_path / "dict.skops")
     (tmp_path / "m.cbm").write_bytes(b"CBM1")
     with pytest.raises(DataError, match=r"`trusted` must be left out for CatBoost files, got 'a\.B'"):
@@ -281,11 +279,11 @@ def test_codes_reach_an_encoder_that_ignores_what_it_does_not_know(tmp_path, enc
     found = audit(fitted, tmp_path / "people.csv", features=["income", "code"])
     assert found["A"].gap.value == pytest.approx(expected["A"].gap.value, abs=1e-12)
     numbers = table.with_columns(pl.col("code").cast(pl.Int64))
-    with pytest.raises(DataError, match=r"must have texts in 'code', .* got numbers, first \d+\.\nHint: it knows '01'"):
+    with pytest.raises(DataError, match=r"fitted on texts in 'code', .* numbers, first \d+\.\nHint: .*'01'"):
         audit(fitted, numbers, features=["income", "code"])
     _, of_numbers = coded(encoder)
     of_numbers.fit(numbers.select("income", "code"), numbers["decision"])
-    with pytest.raises(DataError, match=r"numbers in 'code', .* got texts, first '\d+'\.\nHint: it knows 1, 2"):
+    with pytest.raises(DataError, match=r"fitted on numbers in 'code', .* texts, first '\d+'\.\nHint: .* 1, 2"):
         audit(of_numbers, table, features=["income", "code"])
 
 

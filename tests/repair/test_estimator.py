@@ -94,7 +94,7 @@ def test_an_altered_classifier_is_refused(tmp_path):
     found = json.loads(path.read_text())
     found["models"][0]["skops"] = found["models"][0]["skops"][:200]
     path.write_text(json.dumps(found))
-    with pytest.raises(TiltlensError, match="must be a complete skops file"):
+    with pytest.raises(TiltlensError, match="not a complete skops file"):
         tl.read_repair(path)
 
 

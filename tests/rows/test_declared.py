@@ -137,19 +137,19 @@ def test_joint_values_of_other_blocks():
 @pytest.mark.parametrize(
     ("options", "said"),
     [
-        ({"categorical": "coed"}, "`categorical` must name features, got 'coed'"),
+        ({"categorical": "coed"}, "Feature 'coed' not found"),
         ({"categorical": 5}, "`categorical` must be a text or a list of texts, got 5"),
         ({"exclude": 5}, "`exclude` must be a text or a list of texts, got 5"),
         ({"blocks": {"r": [1, 2]}}, "two or more columns for 'r', got 0"),
-        ({"categorical": "score"}, "`categorical` must name features, got 'score'"),
+        ({"categorical": "score"}, "Feature 'score' not found"),
         ({"blocks": ["region_*"]}, "`blocks` must be a dict"),
         (
             {"blocks": {"region": "regoin_*"}},
             "two or more columns for 'region', got 0 without another role that match 'regoin_\\*'",
         ),
         ({"blocks": {"u": ["region_*"]}}, "`blocks` must have new names, got 'u'"),
-        ({"blocks": {"r": ["region_*"]}, "features": "u"}, "`blocks` must name features, got 'r'"),
-        ({"blocks": {"r": ["region_*"]}, "categorical": "region_1"}, "`categorical` must name features"),
+        ({"blocks": {"r": ["region_*"]}, "features": "u"}, "Feature 'r' not found"),
+        ({"blocks": {"r": ["region_*"]}, "categorical": "region_1"}, "Feature 'region_1' not found"),
     ],
 )
 def test_mistakes_in_declarations(options, said):

@@ -43,21 +43,23 @@ def test_a_corrupt_part_is_named(parts, damage):
         cut = slice(-8, None) if damage == "the footer" else slice(4, len(content) // 2)
         content[cut] = np.random.default_rng(0).bytes(len(content[cut]))
     (folder / "part-1.parquet").write_bytes(content)
-    with pytest.raises(TiltlensError, match=r"part-1\.parquet' must be .*\nHint: write it again"):
+    with pytest.raises(
+        TiltlensError, match=r"part-1\.parquet' (is not a complete|cannot be read).*\nHint: write it again"
+    ):
         audit(pattern)
 
 
 def test_a_part_without_a_column_is_named(parts):
     pattern, folder = parts
     pl.read_parquet(folder / "part-2.parquet").drop("city").write_parquet(folder / "part-2.parquet")
-    with pytest.raises(TiltlensError, match=r"got no 'city' in .*part-2\.parquet"):
+    with pytest.raises(TiltlensError, match=r"part-2\.parquet' has no column 'city'"):
         audit(pattern)
 
 
 def test_a_part_with_another_kind_of_column_is_named(parts):
     pattern, folder = parts
     pl.read_parquet(folder / "part-2.parquet").cast({"income": pl.String}).write_parquet(folder / "part-2.parquet")
-    with pytest.raises(TiltlensError, match=r"'income' as String, not Float64, in .*part-2\.parquet"):
+    with pytest.raises(TiltlensError, match=r"'income' is String in .*part-2\.parquet' but Float64"):
         audit(pattern)
 
 
@@ -71,7 +73,7 @@ def test_a_part_that_vanishes_between_two_passes_is_named(parts):
             (folder / "part-1.parquet").unlink(missing_ok=True)
 
     pl.concat([classed()] * 4).write_parquet(folder / "part-0.parquet")
-    with pytest.raises(TiltlensError, match=r"part-1\.parquet' must be"):
+    with pytest.raises(TiltlensError, match=r"part-1\.parquet' cannot be read"):
         audit(pattern, sample_rows=1_000, progress=progress)
     assert "sums" in told
 
@@ -102,15 +104,15 @@ MANY = classed().filter(RICH).height
 BAD = {
     "infinite feature": (
         {"data": changed(income=pl.when(RICH).then(np.inf).otherwise("income"))},
-        f"column 'income' must be finite, got {MANY} infinite values.",
+        f"Column 'income' has infinite values ({MANY}).",
     ),
     "membership of 1": (
         {"data": changed(chance=pl.when(RICH).then(1.0).otherwise("chance"))},
-        f"`propensity` must lie strictly between 0 and 1, got {MANY} rows that do not.",
+        f"between 0 and 1. Rows outside: {MANY}.",
     ),
     "missing membership": (
         {"data": changed(chance=pl.when(RICH).then("chance"))},
-        f"`propensity` must lie strictly between 0 and 1, got {400 - MANY} rows that do not.",
+        f"between 0 and 1. Rows outside: {400 - MANY}.",
     ),
     "scores beyond 1": (
         {"data": changed(score=pl.when(pl.int_range(pl.len()) == 301).then(1.5).otherwise("score"))},
@@ -140,21 +142,21 @@ BAD = {
         "in row 301.",
     ),
     "no scores": ({"scores": None}, "exactly one of `scores` and `model` must be given, got neither"),
-    "unknown column": ({"features": ["incomes"]}, "`features` must name columns, got 'incomes'"),
+    "unknown column": ({"features": ["incomes"]}, "Column 'incomes' not found"),
     "unknown value": ({"where": {"city": "West"}}, "`where` must name a value of column 'city', got 'West'"),
-    "unknown group": ({"reference": "C"}, "`reference` must be one of the values of the group, got 'C'"),
+    "unknown group": ({"reference": "C"}, "Group 'C' not found (`reference`)"),
     "several groups": (
         {"group": "city", "reference": "East"},
-        "`propensity` must be None or an estimator for several audited groups",
+        "`propensity` gives values for one audited group",
     ),
-    "no rows": ({"data": lambda frame: frame.clear()}, "`data` must have rows, got an empty table"),
+    "no rows": ({"data": lambda frame: frame.clear()}, "`data` has no rows"),
     "no scores known": (
         {"data": changed(score=pl.lit(None, pl.Float64))},
-        "`scores` must be known for some rows, got only missing values.",
+        "`scores` is missing in all rows.",
     ),
     "columns that differ by case": (
         {"data": changed(City=pl.lit(1))},
-        "column names must differ in more than letter case, got 'city', 'City'",
+        "letter case only: 'city', 'City'",
     ),
     "separated groups": (
         {"data": changed(chance=pl.when(group="A").then(0.9).otherwise(0.1))},
@@ -197,9 +199,7 @@ def test_a_query_that_fails_late_is_told_in_our_words(small_batches):
             .alias("income")
         )
     )
-    with pytest.raises(
-        TiltlensError, match=r"`data` must be readable to its end, got InvalidOp.*\nHint: run the query"
-    ):
+    with pytest.raises(TiltlensError, match=r"`data` cannot be read to its end. InvalidOp.*\nHint: run the query"):
         audit(late)
 
 

@@ -219,9 +219,7 @@ def test_one_value_and_missing_is_not_constant():
 
 
 def test_infinite_values_are_an_error_that_names_the_column_and_counts_them():
-    with pytest.raises(
-        DataError, match=r"column 'x' must be finite, got 2 infinite values\.\nHint: replace them by a number"
-    ):
+    with pytest.raises(DataError, match=r"Column 'x' has infinite values \(2\)"):
         encode([1.0, float("-inf"), float("inf")])
 
 
@@ -312,7 +310,7 @@ def test_default_features_are_the_columns_not_used_otherwise():
 
 
 def test_unknown_features_are_errors_and_none_where_some_are_needed():
-    with pytest.raises(DataError, match=r"`features` must name columns, got 'agee'\.\nHint: did you mean 'age'\?"):
+    with pytest.raises(DataError, match=r"Column 'agee' not found .*\nHint: did you mean 'age'\?"):
         feature_names(["agee"], ["age", "sex"])
     for features, used in ((None, ["a"]), ([], [])):
         assert feature_names(features, ["a"], used) == []
@@ -321,7 +319,7 @@ def test_unknown_features_are_errors_and_none_where_some_are_needed():
 
 
 def test_columns_that_are_excluded_must_be_there_and_not_listed():
-    with pytest.raises(DataError, match=r"`exclude` must name columns, got 'agee'\.\nHint: did you mean 'age'\?"):
+    with pytest.raises(DataError, match=r"Column 'agee' not found .*\nHint: did you mean 'age'\?"):
         feature_names(None, ["age", "sex"], exclude=["agee"])
     with pytest.raises(DataError, match=r"`exclude` must not name listed features, got 'age'\.\nHint: list it in"):
         feature_names(["age"], ["age", "sex"], exclude="age")
@@ -372,7 +370,7 @@ def test_values_that_tell_the_groups_apart_completely_are_flagged(values, is_apa
     found = flag_separating(feature, audited)
     assert found.is_group is is_apart
     assert found.in_membership is not is_apart
-    assert ("tell the two groups apart completely" in " ".join(found.notes)) is is_apart
+    assert ("identify the two groups" in " ".join(found.notes)) is is_apart
 
 
 def test_distinct_numbers_of_both_groups_do_not_tell_them_apart():
@@ -507,6 +505,6 @@ def test_nothing_but_constants_and_identifiers_is_an_error_that_says_why():
     table = pl.DataFrame({"c": [1] * 30, "id": range(30), "copy": [0, 1] * 15})
     with pytest.raises(
         DataError,
-        match=r"`features` must hold a column .* got none: 'c' is constant, 'id' is an identifier, 'copy' is the",
+        match=r"No feature can be used: 'c' is constant, 'id' is an identifier, 'copy' is the",
     ):
         design_columns(encode_beside(table, np.array([0, 1] * 15)))

@@ -126,13 +126,13 @@ def test_several_columns_are_their_intersections_and_a_missing_part_is_unknown()
 def test_intersections_of_many_levels_stay_small():
     numbers = np.arange(3000)
     table = pl.DataFrame({"a": numbers, "b": numbers, "c": numbers % 2})
-    with pytest.raises(DataError, match="must have two groups of at least 10 rows, got 0"):
+    with pytest.raises(DataError, match="needs two groups of at least 10 rows"):
         groups_of(table, ["a", "b", "c"])
 
 
 def test_intersections_that_would_be_confused_are_an_error():
     table = pl.DataFrame({"x": ["a & b", "a"] * 10, "y": ["c", "b & c"] * 10})
-    with pytest.raises(DataError, match=r"must stay apart when joined by ' & ', got values .*\nHint: replace the '&'"):
+    with pytest.raises(DataError, match=r"same name when their parts are joined by ' & '"):
         groups_of(table, ["x", "y"])
 
 
@@ -153,35 +153,33 @@ def test_a_list_of_text_names_columns_unless_it_is_long_and_names_none():
     assert group_columns(["g", "h"], ["g", "h"]) == ["g", "h"]
     assert group_columns(["a"] * 20, ["g"]) == []
     assert group_columns(np.array(["g"]), ["g"]) == []
-    with pytest.raises(DataError, match=r"`group` must name columns, got 'rcae'\.\nHint: did you mean 'race'\?"):
+    with pytest.raises(DataError, match=r"Column 'rcae' not found .*\nHint: did you mean 'race'\?"):
         group_columns("rcae", ["race", "sex"])
-    with pytest.raises(DataError, match=r"`group` must name columns, got 'sexx'"):
+    with pytest.raises(DataError, match=r"Column 'sexx' not found"):
         group_columns(["race", "sexx"], ["race", "sex"])
 
 
 def test_an_unknown_reference_is_an_error_that_lists_the_values():
     with pytest.raises(
         DataError,
-        match=r"`reference` must be one of the values .*got 'B'\.\nHint: did you mean 'b'\? the values found are 'a'",
+        match=r"Group 'B' not found .*\nHint: did you mean 'b'\? available groups: 'a'",
     ):
         groups_of(table_of(a=20, b=20), "g", reference="B")
 
 
 def test_an_unknown_audited_group_is_an_error_that_lists_the_values():
-    with pytest.raises(
-        DataError, match=r"`audited` must be one of the values .*got 'zz'\.\nHint: the values found are"
-    ):
+    with pytest.raises(DataError, match=r"Group 'zz' not found .*\nHint: available groups"):
         groups_of(table_of(a=20, b=20), "g", audited=["a", "zz"], reference="b")
 
 
 def test_one_group_only_is_an_error():
-    with pytest.raises(DataError, match=r"`group` \('g'\) must have at least two values, got 'a' only\.\nHint: "):
+    with pytest.raises(DataError, match=r"`group` \('g'\) has the single value 'a'"):
         groups_of(table_of(a=20), "g")
 
 
 def test_a_group_of_missing_values_only_is_an_error():
     table = pl.DataFrame({"g": pl.Series([None] * 20, dtype=pl.String)})
-    with pytest.raises(DataError, match=r"must have known values, got 20 missing ones"):
+    with pytest.raises(DataError, match=r"is missing in all 20 rows"):
         groups_of(table, "g")
 
 
@@ -189,26 +187,22 @@ def test_a_group_of_three_people_is_not_compared_and_named_explicitly_is_an_erro
     table = table_of(a=20, b=20, c=3)
     assert groups_of(table, "g").audited == ("b",)
     for argument in ("audited", "reference"):
-        with pytest.raises(
-            DataError, match=rf"`{argument}` must be a group of at least 10 rows, got 'c' with 3\.\nHint:"
-        ):
+        with pytest.raises(DataError, match=rf"Group 'c' has 3 rows, but `{argument}` needs at least 10"):
             groups_of(table, "g", **{argument: "c"})
 
 
 def test_no_two_groups_large_enough_is_an_error_that_gives_the_sizes():
-    with pytest.raises(
-        DataError, match=r"two groups of at least 10 rows, got 1 \(rows: 'a' 20, 'b' 3\)\.\nHint: too few"
-    ):
+    with pytest.raises(DataError, match=r"two groups of at least 10 rows. Rows: 'a' 20, 'b' 3"):
         groups_of(table_of(a=20, b=3), "g")
 
 
 def test_the_reference_cannot_be_audited():
-    with pytest.raises(DataError, match=r"`audited` must differ from the reference, got 'b' for both\.\nHint: name"):
+    with pytest.raises(DataError, match=r"`audited` and `reference` are the same group, 'b'"):
         groups_of(table_of(a=20, b=30), "g", audited="b")
 
 
 def test_no_audited_group_is_an_error():
-    with pytest.raises(DataError, match=r"`audited` must name at least one group, got none"):
+    with pytest.raises(DataError, match=r"`audited` names no group"):
         groups_of(table_of(a=20, b=30), "g", audited=[])
 
 
@@ -227,7 +221,7 @@ def test_natural_order_takes_any_text():
 
 def test_groups_that_differ_by_spaces_or_case_are_noted():
     assert alike_notes(["A", "B", "a ", "C", "c c", "CC"]) == [
-        "the groups 'A', 'a ' differ by spaces or letter case only: if they are one, write them alike",
-        "the groups 'CC', 'c c' differ by spaces or letter case only: if they are one, write them alike",
+        "the groups 'A', 'a ' differ by spaces or letter case only: if they are one, use one name",
+        "the groups 'CC', 'c c' differ by spaces or letter case only: if they are one, use one name",
     ]
     assert alike_notes(["A", "B"]) == []

@@ -11,8 +11,7 @@ from tests.people import SPARK, assert_same_numbers, lending
 
 import tiltlens as tl
 from tiltlens.rows.roles import GROUP, HASH, FeatureChoice, Request, resolve_roles
-from tiltlens.rows.sample import HashThreshold, RowSample, group_quota
-from tiltlens.rows.survey import survey_batch
+from tiltlens.rows.survey import HashThreshold, RowSample, group_quota, survey_batch
 from tiltlens.sources import batches
 from tiltlens.sources.batches import FrameBatches, clean_batch
 

@@ -9,13 +9,11 @@ import pytest
 
 from tiltlens.rows import sampled_rows as module
 from tiltlens.rows.compared_rows import select_groups, select_rows
-from tiltlens.rows.groups import NO_GROUP
-from tiltlens.rows.periods import encode_periods, read_periods, sort_periods
+from tiltlens.rows.groups import NO_GROUP, encode_periods, read_periods, sort_periods
 from tiltlens.rows.roles import ColumnRoles, FeatureChoice, Request, resolve_roles
-from tiltlens.rows.sample import HashThreshold
 from tiltlens.rows.sampled_rows import ROW_COLUMNS, RowColumn, SampledRows, SampleFacts
 from tiltlens.rows.sums import SumPlan, sum_batch, sum_rows
-from tiltlens.rows.survey import survey_batch
+from tiltlens.rows.survey import HashThreshold, survey_batch
 from tiltlens.sources import batches
 from tiltlens.sources.batches import FrameBatches
 

@@ -10,8 +10,7 @@ from tests.people import FEATURES, people
 from tiltlens.rows import value_counts as values
 from tiltlens.rows.levels import Levels
 from tiltlens.rows.roles import GROUP, PEOPLE, WEIGHT, FeatureChoice, Request, resolve_roles
-from tiltlens.rows.sample import HashThreshold
-from tiltlens.rows.survey import survey_batch
+from tiltlens.rows.survey import HashThreshold, survey_batch
 from tiltlens.sources import batches
 from tiltlens.sources.batches import FrameBatches, clean_batch
 from tiltlens.sources.factorize import factorize

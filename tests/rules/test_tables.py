@@ -432,14 +432,14 @@ def test_the_users_data_stay_as_they_are():
         ({"selected": None}, r"exactly one of `selected` and `scores` must be given .*'four-fifths', got neither"),
         ({"scores": "race"}, r"exactly one of .* got both"),
         ({"selected": None, "scores": "selected"}, r"the rule 'four-fifths' must be given `selected`, got `scores`"),
-        ({"selected": "selectd"}, r"`selected` must name columns, got 'selectd'\.\nHint: did you mean 'selected'\?"),
-        ({"group": "sexe"}, r"`group` must name columns, got 'sexe'\.\nHint: did you mean 'sex'\?"),
+        ({"selected": "selectd"}, r"Column 'selectd' not found .*\nHint: did you mean 'selected'\?"),
+        ({"group": "sexe"}, r"Column 'sexe' not found .*\nHint: did you mean 'sex'\?"),
         ({"group": []}, r"`group` must name the columns that the rule 'four-fifths' divides people by, got \[\]"),
         ({"group": np.array(["F"] * 400)}, r"`group` must name the columns"),
         ({"group": "selected"}, r"`group` and the outcome must be different columns, got 'selected' for both"),
         ({"strata": "sex"}, r"`group` and `strata` must be different columns, got 'sex' for both"),
         ({"strata": "selected"}, r"`strata` and the outcome must be different columns, got 'selected' for both"),
-        ({"strata": "rac"}, r"`strata` must name columns, got 'rac'\.\nHint: did you mean 'race'\?"),
+        ({"strata": "rac"}, r"Column 'rac' not found .*\nHint: did you mean 'race'\?"),
         ({"strata": 3}, r"`strata` must name columns, got 3\.\nHint: the columns are"),
         ({"data": HAND.with_columns(race=None), "strata": "race"}, r"`strata` \('race'\) must have known values"),
         ({"data": HAND.rename({"sex": "z"}), "group": "z"}, r"must not be named like a column of the tables, got 'z'"),
@@ -500,7 +500,7 @@ def test_two_words_are_selections_of_which_the_favourable_one_counts():
 def test_groups_that_are_probably_one_are_noted():
     data = HAND.with_columns(sex=pl.when(pl.int_range(400) % 7 == 0).then(pl.lit("f ")).otherwise("sex"))
     found = tl.rule_tables(data, "four-fifths", ["sex", "race"], selected="selected")
-    note = "The groups 'F', 'f ' differ by spaces or letter case only: if they are one, write them alike."
+    note = "The groups 'F', 'f ' differ by spaces or letter case only: if they are one, use one name."
     assert found.notes.count(note) == 1
 
 

@@ -5,7 +5,7 @@ import pytest
 
 from tiltlens.paper.moments import GroupMoments
 from tiltlens.sources import arrays
-from tiltlens.sources.arrays import below, chunked_moments, moments_by_group
+from tiltlens.sources.arrays import below, chunked_moments
 
 
 @pytest.mark.parametrize("count", [1, 9, 200])
@@ -25,13 +25,10 @@ def test_moments_in_chunks_are_those_of_the_rows_of_each_group(is_weighted, chun
     ell, score, w = random.normal(50, 1, 300), random.random(300), random.random(300)
     group = random.integers(0, 3, 300)
     weights = w if is_weighted else None
-    by_threads = moments_by_group(ell, score, group, 3, weights)
-    one_thread = chunked_moments([ell, score], group, 3, weights)
-    for code, (one, other) in enumerate(zip(by_threads, one_thread, strict=True)):
+    for code, moments in enumerate(chunked_moments([ell, score], group, 3, weights)):
         mine = group == code
         expected = GroupMoments.from_rows(ell[mine], score[mine], weights=None if weights is None else w[mine])
-        for found in (one, other):
-            assert found.rows == mine.sum()
-            assert found.weight == pytest.approx(expected.weight, rel=1e-12)
-            np.testing.assert_allclose(found.mean, expected.mean, rtol=1e-12)
-            np.testing.assert_allclose(found.covariance, expected.covariance, rtol=1e-9, atol=1e-14)
+        assert moments.rows == mine.sum()
+        assert moments.weight == pytest.approx(expected.weight, rel=1e-12)
+        np.testing.assert_allclose(moments.mean, expected.mean, rtol=1e-12)
+        np.testing.assert_allclose(moments.covariance, expected.covariance, rtol=1e-9, atol=1e-14)

@@ -69,8 +69,8 @@ ZIPPED = gzip.compress(b"x,y\n1,2\n" * 99, mtime=0)
         ("a.csv", b"", r"'a.csv' must hold a table, got an empty file\.\nHint: "),
         ("a.parquet", b"", r"'a.parquet' must hold a table, got an empty file"),
         ("a.csv", "x,y\n", r"'a.csv' must have rows, got a header only"),
-        ("a.csv", "\n\n", r"must have columns"),
-        ("a.csv", "x,x\n1,2\n", r"column names must be distinct, got 'x' 2 times"),
+        ("a.csv", "\n\n", r"has no columns"),
+        ("a.csv", "x,x\n1,2\n", r"2 columns have the name 'x'"),
         ("a.csv", b"PAR1....PAR1", r"'a.csv' must be a CSV file, got a Parquet file\.\nHint: rename"),
         ("a.csv", b"PK\x03\x04....", r"'a.csv' must be a CSV file, got an Excel file"),
         ("a.csv", b"\x1f\x8b\x08\x00...", r"'a.csv' must be a CSV file, got a gzip file"),
@@ -82,19 +82,19 @@ ZIPPED = gzip.compress(b"x,y\n1,2\n" * 99, mtime=0)
             r"'a.csv' must be a CSV file, got: field larger .*\nHint: look for an unclosed",
         ),
         ("a.parquet", "x,y\n1,2\n", r"'a.parquet' must be a Parquet file, got what looks like text\.\nHint: rename"),
-        ("a.parquet", b"PAR1 cut short", r"/a.parquet' must be a complete Parquet file, got: .*\nHint: write"),
+        ("a.parquet", b"PAR1 cut short", r"/a.parquet' is not a complete Parquet file.*\nHint: write"),
         ("a.xls", b"\xd0\xcf\x11\xe0", r"'a.xls' must end in .csv, .*\.xlsx or .xlsm, got '.xls'\.\nHint: convert"),
-        ("a.xlsx", b"PK\x03\x04 cut short", r"'a.xlsx' must be a complete Excel file, got: .*\nHint: save"),
+        ("a.xlsx", b"PK\x03\x04 cut short", r"'a.xlsx' is not a complete Excel file.*\nHint: save"),
         ("a.xlsx", b"x,y\n1,2\n", r"'a.xlsx' must be an Excel file, got what looks like text\."),
-        ("a.arrow", b"ARROW1 cut short", r"/a.arrow' must be a complete Arrow file, got: .*\nHint: write"),
+        ("a.arrow", b"ARROW1 cut short", r"/a.arrow' is not a complete Arrow file.*\nHint: write"),
         ("a.feather", b"FEA1....", r"'a.feather' must be an Arrow file, got an old Feather file\."),
         ("a.csv.gz", b"x,y\n1,2\n", r"'a.csv.gz' must be a gzip file, got what looks like text\."),
         ("a.csv.gz", ZIPPED[:30], r"'a.csv.gz' must be a complete gzip file, got: .*\nHint: write"),
         ("a.csv.gz", gzip.compress(b"PAR1....PAR1", mtime=0), r"'a.csv.gz' must be a CSV file, got a Parquet file"),
-        ("a.jsonl", '[{"x": 1}]\n', r"'a.jsonl' must hold one JSON object in each line, .* got: .*\nHint: write"),
-        ("a.jsonl", '{"x": 1}\n{"x": \n', r"'a.jsonl' must hold one JSON object in each line"),
-        ("a.jsonl", '{"x": true}\n{"x": 1}\n', r"'a.jsonl' must hold .* with values of one kind for each name, got: "),
-        ("a.jsonl", b'{"x": "\xe9"}\n', r"'a.jsonl' must hold one JSON object in each line"),
+        ("a.jsonl", '[{"x": 1}]\n', r"'a.jsonl' must have one JSON object per line.*\nHint: write"),
+        ("a.jsonl", '{"x": 1}\n{"x": \n', r"'a.jsonl' must have one JSON object per line"),
+        ("a.jsonl", '{"x": true}\n{"x": 1}\n', r"'a.jsonl' must have .* values of one kind for each name"),
+        ("a.jsonl", b'{"x": "\xe9"}\n', r"'a.jsonl' must have one JSON object per line"),
         ("a.jsonl", '{"x": [1]}\n', r"column 'x' must"),
     ],
 )
@@ -172,14 +172,14 @@ def test_a_ragged_row_is_refused_with_its_file_and_line_whichever_columns_are_re
 
 def test_a_column_that_is_missing_from_one_file_is_named_with_both(file_of):
     files = [file_of("a.csv", "x,y\n1,2\n"), file_of("b.csv", "x,z\n1,2\n")]
-    with pytest.raises(DataError, match=r"have the columns of '.*a\.csv', got no 'y' in '.*b\.csv'\.\nHint: write it"):
+    with pytest.raises(DataError, match=r"b\.csv' has no column 'y', but '.*a\.csv' has"):
         collected(files)
 
 
 def test_columns_of_another_kind_in_a_parquet_file_are_named(tmp_path):
     in_files(CLEAN, tmp_path, "parquet", 2)
     CLEAN.cast({"count": pl.String}).write_parquet(tmp_path / "part-1.parquet")
-    with pytest.raises(DataError, match=r"got 'count' as String, not Int64, in '.*part-1\.parquet'\.\nHint: write it"):
+    with pytest.raises(DataError, match=r"'count' is String in '.*part-1\.parquet' but Int64"):
         collected(tmp_path)
 
 

@@ -19,7 +19,7 @@ import tiltlens as tl
 from tiltlens.errors import DataError, MissingExtraError
 from tiltlens.sources import excel_files
 from tiltlens.sources import opening as sources
-from tiltlens.sources.csv_dialect import read_csv_text
+from tiltlens.sources.csv_files import read_csv_text
 from tiltlens.sources.opening import batches_of, reading_notes
 from tiltlens.sources.read_options import read
 
@@ -290,7 +290,7 @@ def test_numbers_in_quotation_marks_of_json_are_text_and_told(tmp_path):
     )
     assert collected(path).schema == {"x": pl.String, "y": pl.String}
     first, second = notes(path)
-    assert first == "x is read as text because its numbers are in quotation marks"
+    assert first == "x is read as text because its numbers are quoted"
     assert second.startswith("y is read as text because fewer than 10 of its 32 values are not numbers, first '-'")
 
 
@@ -311,12 +311,10 @@ def test_a_workbook_of_two_sheets_needs_the_name_of_one(tmp_path):
     path = workbook(tmp_path / "a.xlsx", {"2023": [["x"], [1]], "2024": [["x", "y"], [2, "Süd"]]})
     with pytest.raises(
         DataError,
-        match=r"`sheet` of tl\.read \(--sheet\) must name one of the 2 sheets of 'a.xlsx', .*\nHint: they are '2023'",
+        match=r"'a.xlsx' has 2 sheets, and none was named .*--sheet.*\nHint: its sheets are '2023'",
     ):
         collected(path)
-    with pytest.raises(
-        DataError, match=r"`sheet` must be a sheet of 'a.xlsx', got '2025'\.\nHint: they are '2023', '2024'"
-    ):
+    with pytest.raises(DataError, match=r"'a.xlsx' has no sheet '2025' .*\nHint: its sheets are '2023', '2024'"):
         collected(path, sheet="2025")
     assert collected(path, sheet="2024").rows() == [(2, "Süd")]
 
@@ -339,10 +337,10 @@ def test_cells_without_a_value_are_told(tmp_path):
         (None, "b", None),
         (2.5, None, None),
     ]
-    errors = "has cells that are errors, such as #N/A or #DIV/0!: they are missing values"
+    errors = "has error cells, such as #N/A or #DIV/0!: they are missing values"
     first, second, third = notes(tmp_path / "a.xlsx")
     assert (first, second) == (f"x {errors}", f"word {errors}")
-    assert third.startswith("sum has no value in any row; formulas whose values were not saved")
+    assert third.startswith("sum has no value in any row")
 
 
 def test_cells_of_text_among_numbers_are_numbers_with_a_warning(tmp_path):
@@ -354,7 +352,7 @@ def test_cells_of_text_among_numbers_are_numbers_with_a_warning(tmp_path):
     assert table["y"].to_list() == ["1", "1,5", "2"]
     assert table["zip"].to_list() == ["0801", "8001", "3"]
     assert notes(path) == (
-        "cells of text that hold numbers were read as numbers: x",
+        "numbers in text cells were read as numbers: x",
         "y is read as text because fewer than 10 of its 3 values are not numbers, first '1,5'; "
         "if the comma is the decimal mark, pass decimal=',' to tl.read (--decimal ',')",
         "zip is read as text because some of its numbers start with 0",
@@ -363,14 +361,14 @@ def test_cells_of_text_among_numbers_are_numbers_with_a_warning(tmp_path):
 
 
 def test_columns_of_a_sheet_that_are_named_twice_are_refused_and_empty_ones_left_out(tmp_path):
-    with pytest.raises(DataError, match=r"column names must be distinct, got 'x' 2 times"):
+    with pytest.raises(DataError, match=r"2 columns have the name 'x'"):
         collected(workbook(tmp_path / "a.xlsx", {"a": [["x", "x"], [1, 2]]}))
     path = workbook(tmp_path / "a.xlsx", {"a": [["x", None, 2024, "y"], [1, None, 3, None], [2, None, 4, None]]})
     assert collected(path).to_dict(as_series=False) == {"x": [1, 2], "2024": [3, 4], "y": [None, None]}
 
 
 def test_an_empty_sheet_is_refused(tmp_path):
-    with pytest.raises(DataError, match=r"'a.xlsx' must have rows, got none"):
+    with pytest.raises(DataError, match=r"'a.xlsx' has no rows"):
         collected(workbook(tmp_path / "a.xlsx", {"a": [["x", "y"]]}))
 
 
@@ -383,12 +381,12 @@ def test_excel_without_its_package_names_what_to_install(tmp_path, monkeypatch):
 @pytest.mark.parametrize(
     ("data", "options", "message"),
     [
-        ("sqlite:///{}/a.db", {}, r"`query` of tl\.read \(--query\) must select the rows of a database, got none"),
-        ("sqlite:///{}/b.db", SELECT, r"the URL must name an existing file, got '.*b\.db'"),
-        ("sqlite:///{}/a.db", {"query": "SELECT * FROM nobody"}, r"`query` must be readable, got .*no such table"),
-        ("sqlite:///{}/a.db", {"query": "DELETE FROM people"}, r"`query` must be readable, got "),
+        ("sqlite:///{}/a.db", {}, r"needs a query .*--query"),
+        ("sqlite:///{}/b.db", SELECT, r"b\.db' does not exist"),
+        ("sqlite:///{}/a.db", {"query": "SELECT * FROM nobody"}, r"cannot run `query`.*no such table"),
+        ("sqlite:///{}/a.db", {"query": "DELETE FROM people"}, r"cannot run `query`"),
         ("sqlite:///{}/a.db", SELECT | {"sheet": "a"}, r"`sheet` must be left out for a database, got 'a'"),
-        ("mysql://me:secret@host/a", SELECT, r"URL that begins with duckdb://, .*, got mysql://\.\nHint: fetch"),
+        ("mysql://me:secret@host/a", SELECT, r"Databases of mysql:// cannot be read"),
     ],
 )
 def test_a_database_that_cannot_be_read_is_refused(tmp_path, data, options, message):
@@ -468,7 +466,7 @@ def test_postgresql_gives_the_audit_of_the_table_in_memory(postgres, in_memory):
         people()["income"].to_list(), nan_ok=True
     )
     for refused in ("DROP TABLE people", "DELETE FROM people", "SELECT * FROM nobody"):
-        with pytest.raises(DataError, match=r"`query` must be readable, got ") as raised:
+        with pytest.raises(DataError, match=r"cannot run `query`") as raised:
             collected(postgres, query=refused)
         assert "secret" not in str(raised.value)
     assert collected(postgres, query="SELECT count(*) AS n FROM people")["n"].to_list() == [400]

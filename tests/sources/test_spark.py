@@ -108,7 +108,7 @@ def test_a_query_that_fails_is_a_clear_error(skewed):
     from pyspark.sql import functions
 
     broken = skewed.withColumn("score", functions.raise_error(functions.lit("no such score")).cast("double"))
-    with pytest.raises(tl.TiltlensError, match="Spark must be able to run the audit"):
+    with pytest.raises(tl.TiltlensError, match="Spark cannot run the audit"):
         tl.audit(broken, **PEOPLE)
 
 
@@ -120,7 +120,7 @@ def test_arrays_beside_a_spark_frame_are_refused_at_once(skewed, argument):
 
 
 def test_no_rows_are_an_error(skewed):
-    with pytest.raises(tl.TiltlensError, match="`data` must have rows"):
+    with pytest.raises(tl.TiltlensError, match="`data` has no rows"):
         tl.audit(skewed.where("score > 2"), **PEOPLE)
 
 

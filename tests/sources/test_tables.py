@@ -45,12 +45,14 @@ def test_nan_is_missing_everywhere_and_infinity_is_kept(engine):
 
 
 def test_an_unknown_column_gets_the_nearest_name_and_the_list(engine):
-    with pytest.raises(DataError, match=r"has no 'Cuont'\.\nHint: did you mean 'count'\? the columns are 'flag', 'cou"):
+    with pytest.raises(
+        DataError, match=r"'Cuont' not found .*\nHint: did you mean 'count'\? available columns: 'flag', 'cou"
+    ):
         collected(engine(CLEAN), ["Cuont"])
 
 
 def test_an_empty_table_is_an_error(engine):
-    with pytest.raises(DataError, match=r"`data` must have rows, got an empty table\.\nHint: "):
+    with pytest.raises(DataError, match=r"`data` has no rows"):
         collected(engine(CLEAN.clear()))
 
 
@@ -59,7 +61,7 @@ def test_columns_that_differ_only_by_case_are_an_error_where_one_is_needed(engin
         data = duckdb.sql('select 1 as "Age", 2 as "age", 3 as x')
     else:
         data = engine(pl.DataFrame({"Age": [1], "age": [2], "x": [3]}))
-    with pytest.raises(DataError, match=r"must differ in more than letter case, got 'Age', 'age'\.\nHint: rename"):
+    with pytest.raises(DataError, match=r"letter case only: 'Age', 'age'\.\nHint: rename"):
         collected(data)
     assert collected(data, ["x"])["x"].to_list() == [3]
 
@@ -285,19 +287,19 @@ def test_duplicate_column_names_are_an_error():
         duckdb.sql("select 1 as a, 2 as a"),
     ]
     for data in frames:
-        with pytest.raises(DataError, match=r"column names must be distinct, got 'a' 2 times\.\nHint: rename"):
+        with pytest.raises(DataError, match=r"2 columns have the name 'a'\.\nHint: rename"):
             collected(data)
 
 
 @pytest.mark.parametrize("data", [pd.DataFrame([[1, 2]]), {0: [1], 1: [2]}])
 def test_names_that_are_no_text_are_an_error(data):
-    with pytest.raises(DataError, match=r"column names must be text, got 0 \(int\)\.\nHint: rename"):
+    with pytest.raises(DataError, match=r"Column names must be text, got 0 \(int\)\.\nHint: rename"):
         collected(data)
 
 
 @pytest.mark.parametrize("data", [pd.DataFrame(), {}, pl.DataFrame()])
 def test_a_table_without_columns_is_an_error(data):
-    with pytest.raises(DataError, match=r"`data` must have columns, got a table without any"):
+    with pytest.raises(DataError, match=r"`data` has no columns"):
         collected(data)
 
 
@@ -323,7 +325,7 @@ def test_an_object_with_columns_that_is_no_table_is_an_error():
 
 
 def test_a_ragged_dict_is_an_error_that_names_both_columns():
-    with pytest.raises(DataError, match=r"equally long, got 2 values in 'a' and 3 in 'b'\.\nHint: "):
+    with pytest.raises(DataError, match=r"'a' has 2 values, but 'b' has 3"):
         collected({"a": [1, 2], "b": [1, 2, 3]})
 
 
@@ -345,10 +347,10 @@ def test_a_dict_takes_series_of_any_library():
 
 def test_a_lazy_frame_that_fails_is_an_error_in_our_words():
     missing = pl.scan_csv("/nowhere/people.csv")
-    with pytest.raises(DataError, match=r"`data` must be a lazy frame that can be collected, got .*\nHint: collect"):
+    with pytest.raises(DataError, match=r"lazy frame that cannot be collected.*\nHint: collect"):
         collected(missing)
     failing = pl.LazyFrame({"x": ["a"]}).with_columns(pl.col("x").cast(pl.Int64))
-    with pytest.raises(DataError, match=r"`data` must be readable to its end, got InvalidOp.*\nHint: run the query"):
+    with pytest.raises(DataError, match=r"`data` cannot be read to its end. InvalidOp.*\nHint: run the query"):
         collected(failing)
 
 

@@ -14,7 +14,10 @@ from tiltlens.analysis.settings import Settings
 from tiltlens.estimators.estimate import Estimate, without_noise
 from tiltlens.estimators.influence import InfluenceEstimate, averaged
 from tiltlens.estimators.sets import CellSets
-from tiltlens.limits import CHECK_SURE, LEAST_SEEN, SEPARATED
+from tiltlens.limits import SEPARATED
+
+LEAST_SEEN = 0.1  # of a difference between people alike in all features, that probabilities of groups must show of it
+CHECK_SURE = 3.0  # standard errors
 
 
 class AdjustedGap(NamedTuple):

@@ -15,19 +15,13 @@ from tiltlens.analysis.histograms import Binned, Tallies, Tally, ValueTally, coa
 from tiltlens.analysis.suppression import Booleans, Integers, may_show, withheld
 from tiltlens.errors import SupportError
 from tiltlens.estimators.influence import Rows
-from tiltlens.limits import (
-    CALIBRATION_BINS,
-    DIAL_POSITIONS,
-    EDGE_ROUNDING,
-    FINE,
-    FINE_REACH,
-    SUPPRESSED_BELOW,
-    VALUE_BINS,
-)
+from tiltlens.limits import DIAL_POSITIONS, EDGE_ROUNDING, FINE, FINE_REACH, SUPPRESSED_BELOW
 from tiltlens.paper.checks import Floats
 from tiltlens.paper.correction import CorrectionFunction, correction_function
 from tiltlens.rows.features import Feature
 
+CALIBRATION_BINS = 10  # of the log-ratio, equally full
+VALUE_BINS = 80  # of f~ from −4 to 4 for one value of a feature
 QUANTILES = (0.05, 0.25, 0.5, 0.75, 0.95)
 
 

@@ -21,10 +21,12 @@ from tiltlens.estimators import crossfit
 from tiltlens.estimators.dial import ShareForm
 from tiltlens.estimators.influence import Rows
 from tiltlens.learners.propensity import prior_log_odds
-from tiltlens.limits import CLIP, MOST_CROSSED, PARTNER_ROWS
+from tiltlens.limits import CLIP
 from tiltlens.paper.correction import CorrectionFunction
 from tiltlens.rows.features import joined_feature
 
+MOST_CROSSED = 40  # features whose pairs are all looked at
+PARTNER_ROWS = 20_000  # from which partners are found
 Records = list[dict[str, Any]]
 NO_FEATURES = "no features were listed: what carries the difference is not looked at"
 

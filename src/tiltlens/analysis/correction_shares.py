@@ -16,14 +16,15 @@ from tiltlens.estimators.estimate import HasInterval, Ratio, without_noise
 from tiltlens.estimators.influence import InfluenceEstimate, Integers, Rows, averaged, combined, sums_by
 from tiltlens.estimators.outputs import output_term
 from tiltlens.learners.propensity import Propensity, fold_pairings, prior_log_odds, row_folds, served_folds
-from tiltlens.learners.smooth import SmoothPart, spline_means
-from tiltlens.limits import CLIP, FOLDS, POOLED_AUDITED
+from tiltlens.learners.regressions import SmoothPart, spline_means
+from tiltlens.limits import CLIP, FOLDS
 from tiltlens.paper.checks import Floats
 from tiltlens.paper.correction import CorrectionFunction
 from tiltlens.rows.features import Feature, joined_feature
 from tiltlens.sources.messages import listed
 from tiltlens.threads import steps_in_threads
 
+POOLED_AUDITED = 0.1  # of the audited people, whose values were joined, from which a feature has no share
 INADEQUATE = (
     "shares of the correction are not reported, because the group-membership model fails its checks; share_outputs "
     "does not need it"

@@ -18,8 +18,11 @@ from tiltlens.estimators.sets import CellSets, RidgeSets
 from tiltlens.estimators.use import UNUSED, Use, cell_products, estimate_uses, squared_uses
 from tiltlens.estimators.verdicts import EVIDENCE, Band, Judgement, Verdict, is_beyond
 from tiltlens.learners.score_use import ScoreUse
-from tiltlens.limits import HIDDEN, MOST_STOOD_FOR, MOST_USES, SAME_OUTPUT
+from tiltlens.limits import HIDDEN
 
+MOST_USES = 20  # features whose use is measured, the strongest first: each may need fits of its own
+MOST_STOOD_FOR = 3  # features that a stand-in is said to stand for
+SAME_OUTPUT = 1e-6  # of a score, within which a model's outputs are equal: single precision
 NO_INPUT = 0  # rows with other values, where the model does not take the feature as an input
 Measure = Callable[[Sequence[Sequence[str]]], list[Use]]
 

@@ -36,18 +36,7 @@ from tiltlens.learners.propensity import (
     wrap_estimator_errors,
 )
 from tiltlens.learners.regressions import Expectations, best_expectations, expectations
-from tiltlens.limits import (
-    CELL_SET_ROWS,
-    FEWEST_SHOWN,
-    FOLDS,
-    GRAM_WORK,
-    HIDDEN,
-    MODEL_CHUNK,
-    MOST_CELL_FEATURES,
-    REPEATED_ROWS,
-    SHOWN_ROWS,
-    WIDE_FEATURES,
-)
+from tiltlens.limits import FOLDS, HIDDEN, MODEL_CHUNK
 from tiltlens.paper.checks import Floats
 from tiltlens.paper.moments import GroupMoments
 from tiltlens.progress import stage
@@ -55,10 +44,19 @@ from tiltlens.rows.compared_rows import EncodedSample
 from tiltlens.rows.features import Feature, check_exempt, design_columns, flag_separating
 from tiltlens.rows.groups import NO_GROUP
 from tiltlens.rows.rescoring import AskedModel
-from tiltlens.rows.sample import group_quota
 from tiltlens.rows.sampled_rows import SampledRows
 from tiltlens.rows.sums import GroupSums
-from tiltlens.sources.arrays import chunks, moments_by_group
+from tiltlens.rows.survey import group_quota
+from tiltlens.sources.arrays import chunked_moments, chunks
+
+REPEATED_ROWS = 10.0  # effective rows of a number, below which curves know more of it than its own rows
+SHOWN_ROWS = 20_000  # whose influence tells a standard error: its spread is then known to one per cent
+WIDE_FEATURES = 50  # for each so many features, fewer rows are shown: there are so many more sets
+FEWEST_SHOWN = 5_000  # rows: a standard error is then known to two per cent
+MOST_CELL_FEATURES = 10  # whose every set is looked at by joint values: 2^10
+CELL_SET_ROWS = 5  # of the smaller group, on average, for joint values to be regressed on by their means
+GRAM_WORK = 4e10  # products that Gram matrices may take: rows × columns²
+
 
 SETS, PROPENSITY = 0.2, 0.7  # of the time of a comparison's fits, about
 
@@ -246,7 +244,8 @@ def _moments(data: _FitData, sums: GroupSums, code: int, log_odds: Floats) -> tu
     if data.rows.log_odds is not None:
         return sums.moments[code], sums.moments[0]
     weights = None if (data.sample.weights == 1).all() else data.sample.weights
-    reference, audited = moments_by_group(log_odds, data.rows.scores, data.sample.audited, 2, weights)
+    columns = [log_odds, *data.rows.free_scores]
+    reference, audited = chunked_moments(columns, data.sample.audited, 2, weights)
     return audited, reference
 
 

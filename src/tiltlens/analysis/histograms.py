@@ -11,11 +11,16 @@ import numpy as np
 
 from tiltlens.analysis.suppression import withheld
 from tiltlens.estimators.influence import Booleans, Integers, Rows
-from tiltlens.limits import CORRECTION_BINS, EDGE_ROUNDING, FINE, FINE_REACH, MOVING_VALUES, RATIO_BINS, SCORE_BINS
+from tiltlens.limits import EDGE_ROUNDING, FINE, FINE_REACH
 from tiltlens.paper.checks import Floats
 from tiltlens.paper.correction import CorrectionFunction
 from tiltlens.rows.features import Feature
 from tiltlens.sources.arrays import below
+
+SCORE_BINS = 20  # from 0 to 1; of amounts at most, from one per cent of people to the last
+CORRECTION_BINS = 40  # of f~ from −4 to 4, the ends open
+RATIO_BINS = 32  # of log-ratios from −4 to 4
+MOVING_VALUES = 600  # feature values with distributions of their own, which follow the dial: the page must stay small
 
 
 class Span(NamedTuple):

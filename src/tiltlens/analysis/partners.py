@@ -9,8 +9,11 @@ from typing import NamedTuple
 
 from tiltlens.estimators import crossfit
 from tiltlens.estimators.influence import Integers, Rows
-from tiltlens.limits import PARTNER_SURE, REDUNDANT, SYNERGY
 from tiltlens.rows.features import Feature
+
+SYNERGY = 0.02  # of the correction, that two features carry together and not alone
+PARTNER_SURE = 4.0  # standard errors; many pairs are looked at
+REDUNDANT = 1.02  # times what one of two copies carries, at most, is what both carry
 
 
 class Partners(NamedTuple):

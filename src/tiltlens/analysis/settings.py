@@ -7,8 +7,12 @@ from dataclasses import dataclass, replace
 from typing import Any
 
 from tiltlens.errors import TiltlensError
-from tiltlens.limits import AMOUNT_MATERIALITY, FEWEST_SAMPLED, FOLDS, LARGEST_SEED, MATERIALITY
+from tiltlens.limits import FOLDS, MATERIALITY
 from tiltlens.paper.checks import check_number, check_probability, check_weight
+
+AMOUNT_MATERIALITY = 0.02  # standard deviations of amounts: a tenth of what is called a small effect (Cohen's d of 0.2)
+LARGEST_SEED = 2**32 - 1  # of scikit-learn's
+FEWEST_SAMPLED = 1_000  # rows: models are fitted on two fifths of them
 
 
 @dataclass(frozen=True, slots=True)

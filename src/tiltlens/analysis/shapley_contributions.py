@@ -18,8 +18,9 @@ from tiltlens.estimators.estimate import quantile, without_noise
 from tiltlens.estimators.outputs import Scores, gap
 from tiltlens.estimators.sets import CellSets, RidgeSets, SetCoefficients, covariance
 from tiltlens.estimators.shapley import shapley_gaps
-from tiltlens.limits import SHAPLEY_AGREED
 from tiltlens.threads import in_threads
+
+SHAPLEY_AGREED = 3.0  # standard errors within which Shapley values must add up to the gap minus the adjusted gap
 
 
 class Named(NamedTuple):

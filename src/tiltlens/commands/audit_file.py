@@ -16,9 +16,10 @@ import click
 from tiltlens.commands.audit import command as audit_command
 from tiltlens.commands.auditing import Asked
 from tiltlens.errors import DataError, MissingExtraError, TiltlensError
-from tiltlens.limits import AUDIT_FILE_BYTES, AUDIT_FILE_DEPTH
 from tiltlens.sources.messages import first_line, nearest_name, shown, text_of
 
+AUDIT_FILE_BYTES = 1_000_000  # of a file of keys and values: a larger one is data by mistake
+AUDIT_FILE_DEPTH = 10  # lists and keys within each other: audits need three, and parsers take long for thousands
 OUTPUTS = {
     "json": "json_target",
     "report": "report",

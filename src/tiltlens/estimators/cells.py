@@ -5,7 +5,9 @@ from __future__ import annotations
 import numpy as np
 
 from tiltlens.estimators.influence import Integers
-from tiltlens.limits import CODES_A_ROW, COUNTED_CODES
+
+CODES_A_ROW = 8  # values that may be counted for each row, rather than sorted
+COUNTED_CODES = 1 << 16  # values that may be counted however few rows have them
 
 
 def joint_codes(codes: Integers) -> tuple[Integers, Integers]:

@@ -11,7 +11,9 @@ from scipy.special import ndtri, stdtrit
 
 from tiltlens.errors import DataError
 from tiltlens.formats import Display
-from tiltlens.limits import NOISE, ROUNDED_SQUARE
+from tiltlens.limits import NOISE
+
+ROUNDED_SQUARE = 1e-16  # and of their squares, which are differences of sums
 
 
 def without_noise(value: float) -> float:

@@ -18,8 +18,10 @@ import numpy as np
 from tiltlens.estimators.estimate import Normal, SquareRoot
 from tiltlens.estimators.influence import InfluenceEstimate, Integers, Rows, combined
 from tiltlens.estimators.outputs import Scores, gap
-from tiltlens.limits import SEEN_ROWS, SEPARATED, SMALLEST_EXPECTED, SUM_ROUNDING
+from tiltlens.limits import SEPARATED, SMALLEST_EXPECTED, SUM_ROUNDING
 from tiltlens.paper.checks import Floats
+
+SEEN_ROWS = 3.0  # effective rows of a value, below which the difference within it cannot be seen
 
 
 @dataclass(frozen=True, slots=True, eq=False)

@@ -17,9 +17,9 @@ from scipy.special import ndtri, stdtrit
 
 from tiltlens.errors import DataError, WeightsError
 from tiltlens.estimators.estimate import Difference, MeanLaw, Normal, Proportion, Ratio, SquareRoot
-from tiltlens.limits import FEWEST_DEGREES
 from tiltlens.paper.checks import Floats
 
+FEWEST_DEGREES = 4.0  # of freedom that a standard error is taken to have
 Booleans = NDArray[np.bool_]
 Integers = NDArray[np.integer[Any]]
 

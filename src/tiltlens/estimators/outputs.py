@@ -13,8 +13,10 @@ from scipy.special import chdtrc
 from tiltlens.errors import DataError, DistributionError, SupportError
 from tiltlens.estimators.estimate import Difference, Estimate, HasInterval, LogNormal, MeanLaw, Normal, Square, quantile
 from tiltlens.estimators.influence import Booleans, InfluenceEstimate, Rows, covariances, mean_difference, mean_law
-from tiltlens.limits import PERMUTED_ROWS, SMALLEST_SHARE, SUM_ROUNDING
+from tiltlens.limits import SMALLEST_SHARE, SUM_ROUNDING
 from tiltlens.paper.checks import Floats
+
+PERMUTED_ROWS = 5_000  # beyond this many rows the permutation law is its normal limit to three digits
 
 
 @dataclass(frozen=True, slots=True, eq=False)

@@ -15,8 +15,11 @@ from tiltlens.estimators.cells import joint_codes
 from tiltlens.estimators.feature_gap import CellSums, Coefficient, cell_coefficient, coefficient
 from tiltlens.estimators.influence import Integers, Rows, satterthwaite
 from tiltlens.estimators.ridges import FoldRidges
-from tiltlens.limits import BLOCK_SURE, OF_PAIRINGS, SET_BLOCK
+from tiltlens.limits import OF_PAIRINGS
 from tiltlens.paper.checks import Floats
+
+SET_BLOCK = 32  # sets whose rows are looked at together
+BLOCK_SURE = 4.0  # standard errors by which cells must hide something to become columns; hundreds are looked at
 
 
 @dataclass(frozen=True, slots=True, eq=False)

@@ -16,9 +16,13 @@ from scipy.special import ndtri, stdtrit
 
 from tiltlens.estimators.influence import Integers
 from tiltlens.estimators.sets import CellSets, RidgeSets, SetCoefficients, covariance, degrees_of_freedom
-from tiltlens.limits import EXACT_SHAPLEY_FEATURES, FEWEST_ORDERS, MANY_SHARING, ORDERS, SHAPLEY_ROWS
 from tiltlens.paper.checks import Floats
 
+EXACT_SHAPLEY_FEATURES = 8  # features: 2^8 sets
+ORDERS = 24  # of the features, where they are more
+MANY_SHARING = 40  # features, beyond which the influence of rows is worked out along fewer orders
+FEWEST_ORDERS = 8  # of those
+SHAPLEY_ROWS = 4_000  # whose influence is worked out in every order: a standard error is then known to two per cent
 Apply = Callable[[Callable[[Any], Any], Iterable[Any]], Iterable[Any]]  # `map`, and what does the same
 
 

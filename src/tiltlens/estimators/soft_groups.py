@@ -17,8 +17,11 @@ import numpy as np
 
 from tiltlens.estimators.estimate import Estimate, Normal
 from tiltlens.estimators.influence import InfluenceEstimate, Integers, combined, overall_mean
-from tiltlens.limits import CALIBRATED, CHANCE_BIN_ROWS, CHANCE_BINS, SMALLEST_SHARE
+from tiltlens.limits import CALIBRATED, SMALLEST_SHARE
 from tiltlens.paper.checks import Floats
+
+CHANCE_BINS = 20  # of probabilities that are taken for equal
+CHANCE_BIN_ROWS = 100  # of each, at least: a quantile is found in it
 
 
 @dataclass(frozen=True, slots=True, eq=False)

@@ -24,8 +24,11 @@ from scipy.special import chdtri, chndtrinc, stdtrit
 
 from tiltlens.estimators.influence import Integers, Rows, sums_by
 from tiltlens.estimators.sets import SetCoefficients, covariance, degrees_of_freedom
-from tiltlens.limits import DISTINCT_VARIANCE, FEWEST_PROJECTED, WIDE_USE
+from tiltlens.limits import WIDE_USE
 from tiltlens.paper.checks import Floats
+
+DISTINCT_VARIANCE = 1e-3  # of a standardised column given all other features, below which it is taken for a copy
+FEWEST_PROJECTED = 50  # effective rows that a column must rest on for its covariance with residuals to be normal
 
 
 class Use(NamedTuple):

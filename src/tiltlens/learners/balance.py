@@ -1,4 +1,4 @@
-"""Does the membership model reproduce the audited group? Reference rows weighted by e^ℓ should look like it."""
+"""Overlap and calibration checks: reference rows weighted by e^ℓ should look like the audited group."""
 
 from __future__ import annotations
 
@@ -17,14 +17,20 @@ from tiltlens.learners.candidates import Trial
 from tiltlens.learners.design import Table
 from tiltlens.learners.logit import ridge_logit
 from tiltlens.learners.propensity import PartFit, Propensity
-from tiltlens.limits import BALANCE_MATERIAL, BALANCE_SURE, CLEAR_LEAD, MISMATCHES, MOST_PRODUCTS, PARTS_DISAGREE, REACH
+from tiltlens.limits import MOST_PRODUCTS, REACH
 from tiltlens.paper.checks import Floats
 from tiltlens.threads import in_threads
+
+BALANCE_MATERIAL = 0.1  # standard deviations, the usual bound of a covariate balance
+BALANCE_SURE = 3.0  # standard errors; many means are compared
+PARTS_DISAGREE = 0.2  # of the parts of the data, that want another kind of model
+CLEAR_LEAD = 0.005  # nats a row; smaller leads change hands by chance
+MISMATCHES = 20  # of the balance, that a summary lists
 
 
 @dataclass(frozen=True, slots=True)
 class Mismatch:
-    """Audited mean less weighted reference mean, in standard deviations of the audited group, and its error."""
+    """Audited mean minus weighted reference mean, in standard deviations of the audited group, and its error."""
 
     name: str
     difference: float
@@ -100,11 +106,7 @@ def balance(
 
     columns = list(_columns(table, outcome, labels or {}))
     mismatches = tuple(m for m in in_threads(missed, columns, outcome.size) if m is not None)
-    return balance_of(mismatches, membership, calibrated(rows.audited, rows.weights, membership.log_ratio))
-
-
-def balance_of(mismatches: tuple[Mismatch, ...], membership: Propensity, calibration: CalibrationLine) -> Balance:
-    """Return the balance from its parts."""
+    calibration = calibrated(rows.audited, rows.weights, membership.log_ratio)
     reasons = [*_unbalanced(mismatches), *_disagreeing(membership.parts), *_clipped(membership.clipped)]
     return Balance(tuple(reasons), membership.auc, calibration, membership.clipped, mismatches)
 
@@ -115,14 +117,8 @@ def density_ratio(rows: Rows, membership: Propensity) -> tuple[Floats, Floats]:
         ratios = [0.5 * (pair.r_a + pair.r_b) for pair in membership.pairings]
         mean = np.asarray(sum(ratios) / len(ratios))
         return mean, mean
-    ratio, _ = shifted_exp(membership.log_ratio)
-    return known_density_ratio(rows, ratio)
-
-
-def known_density_ratio(rows: Rows, ratio: Floats) -> tuple[Floats, Floats]:
-    """Return r at audited and at reference rows from e^ℓ, whatever its scale."""
-    at_audited, at_reference = rows.constant(-1.0), ratio / rows.mean1(ratio)
-    return at_audited, at_reference
+    ratio, _ = shifted_exp(membership.log_ratio)  # whatever its scale
+    return rows.constant(-1.0), ratio / rows.mean1(ratio)
 
 
 def fitting_noise(rows: Rows, membership: Propensity) -> float:
@@ -201,7 +197,7 @@ def _disagreeing(parts: tuple[PartFit, ...]) -> Iterator[str]:
 
 
 def _lead_of_trees(trial: Trial) -> float | None:
-    """Return by how many nats a row boosted trees beat the best other candidate; None where one is missing."""
+    """Return by how many nats per row boosted trees beat the best other candidate; None where one is missing."""
     others = [bias for name, bias in trial.biases.items() if name != "trees"]
     return min(others) - trial.biases["trees"] if others and "trees" in trial.biases else None
 

@@ -1,13 +1,14 @@
 """The basis on which the group and the score are regressed for every set of features.
 
 Splines of numeric features, indicators of levels, and products of two features; each column belongs to the features it
-is made of. Where features are many, only those that go with the group or with the score are multiplied.
+is made of. Where features are many, only those most associated with the group or the score are multiplied.
 """
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
@@ -23,21 +24,15 @@ from tiltlens.learners.design import (
     encoded_rows,
     encoding,
 )
-from tiltlens.learners.screening import strongest
-from tiltlens.limits import (
-    BASIS_KNOTS,
-    BASIS_LEVELS,
-    FEW_VALUED,
-    FOLDS,
-    MODEL_CHUNK,
-    MOST_COLUMNS,
-    MULTIPLIED,
-    POOLED_SHARE,
-    ROWS_A_VALUE,
-)
+from tiltlens.limits import BASIS_KNOTS, BASIS_LEVELS, FOLDS, MODEL_CHUNK, MULTIPLIED
 from tiltlens.paper.checks import Floats
 from tiltlens.sources.arrays import chunks
 from tiltlens.threads import in_threads
+
+MOST_COLUMNS = 600  # of the basis: a Gram matrix takes their square for each row
+POOLED_SHARE = 0.05  # of the people, whose values share the baseline, from which a regression does not know the feature
+ROWS_A_VALUE = 10  # of a part, on average, for a ridge regression to know the mean of each value of a feature
+FEW_VALUED = 20  # values, up to which a feature is known however few rows there are
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -64,6 +59,32 @@ def basis_of(table: Table, audited: Floats, outcome: Floats, omega: Floats, seed
     smooth = strongest(table, (audited, outcome), omega, index, max(room // (BASIS_KNOTS + 2), MULTIPLIED))
     encoder = encoding(table, index, BASIS_KNOTS, _affordable_levels(table), multiplied, smooth)
     return _standardised(table, encoder, index)
+
+
+def strongest(table: Table, targets: Sequence[Floats], omega: Floats, index: Integers, count: int) -> set[str]:
+    """Return the features most associated with one of the targets on the rows `index`; all where they are few."""
+    if len(table) <= count:
+        return set(table)
+    own, weights = [target[index] for target in targets], omega[index]
+    strength = {name: max(_explained(column[index], own, weights)) for name, column in table.items()}
+    return set(sorted(strength, key=lambda name: (-round(strength[name], 9), name))[:count])
+
+
+def _explained(column: NDArray[Any], targets: Sequence[Floats], omega: Floats) -> Iterator[float]:
+    """Yield R² of each target on ten equal parts of a numeric column, or on its levels."""
+    codes = column.astype(np.intp) if column.dtype.kind != "f" else _tenths(column)
+    mass = np.bincount(codes, omega)
+    for target in targets:
+        centred = target - float(np.average(target, weights=omega))
+        spread = float(omega @ centred**2)
+        between = np.bincount(codes, omega * centred) ** 2 / np.where(mass > 0.0, mass, 1.0)
+        yield float(between.sum()) / spread if spread > 0 else 0.0
+
+
+def _tenths(column: Floats) -> Integers:
+    observed = column[~np.isnan(column)]
+    edges = np.unique(np.quantile(observed, np.linspace(0.1, 0.9, 9))) if observed.size else np.zeros(0)
+    return np.searchsorted(edges, np.where(np.isnan(column), np.inf, column))
 
 
 def widened_basis(basis: Basis, table: Table, blocks: Sequence[Block], seed: int) -> Basis:
@@ -121,7 +142,7 @@ def basis_grams(
 
 
 def pooled_features(table: Table, basis: Basis, omega: Floats) -> list[str]:
-    """Return the features that the regressions cannot know: few rows a value, or values without a column.
+    """Return the features that the regressions cannot learn: few rows per value, or values without a column.
 
     A regression is fitted on two fifths of the rows, and a ridge penalty shrinks the mean of few rows.
     """

@@ -24,7 +24,7 @@ from tiltlens.estimators.cells import joint_codes
 from tiltlens.estimators.influence import Booleans, Integers
 from tiltlens.estimators.ridges import FoldRidges
 from tiltlens.estimators.sets import Hidden
-from tiltlens.learners.basis import Basis
+from tiltlens.learners.basis import Basis, strongest
 from tiltlens.learners.design import (
     Block,
     CellBlock,
@@ -34,7 +34,6 @@ from tiltlens.learners.design import (
     Table,
     product_block,
 )
-from tiltlens.learners.screening import strongest
 from tiltlens.limits import (
     BASIS_KNOTS,
     BASIS_LEVELS,

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from types import MappingProxyType
 from typing import Any
 
@@ -13,19 +13,15 @@ from numpy.typing import NDArray
 from tiltlens.estimators.influence import Booleans, Integers
 from tiltlens.learners.design import Encoding, Table
 from tiltlens.learners.logit import Logit, log_loss, ridge_logit
-from tiltlens.learners.screening import surviving_columns
-from tiltlens.limits import (
-    CHOICE_ROWS,
-    CHOICE_SPLITS,
-    FEW_COLUMNS,
-    MULTIPLIED,
-    RIDGE,
-    ROWS_PER_DEGREE,
-    SPLIT_ONCE,
-    TREE_OPTIMISM,
-    WEAK_RIDGE,
-)
+from tiltlens.limits import FEW_COLUMNS, MULTIPLIED, RIDGE, WEAK_RIDGE
 from tiltlens.paper.checks import Floats
+
+CHOICE_SPLITS = 3  # of a part, two to fit and one to test
+CHOICE_ROWS = 40_000  # of a part, at most, that the choice looks at
+SPLIT_ONCE = 20_000  # rows from which one split of them is enough
+TREE_OPTIMISM = 10.0  # measured on known truths: see `trial`
+ROWS_PER_DEGREE = 5  # of the smaller group, for each coefficient left unpenalised
+SURVIVAL = 4.0  # standard deviations by which n·R² of a feature must exceed what chance gives
 
 
 @dataclass(frozen=True, slots=True)
@@ -48,8 +44,8 @@ class Candidate:
         return used, np.array([penalties[str(kind)] for kind in kinds[used]])
 
 
-def _logistic(name: str, **penalties: float) -> Candidate:
-    return Candidate(name, MappingProxyType(penalties))
+def _logistic(name: str, is_screened: bool = False, **penalties: float) -> Candidate:
+    return Candidate(name, MappingProxyType(penalties), is_screened)
 
 
 TREES = Candidate("trees", None)
@@ -65,10 +61,8 @@ CANDIDATES = (
 # Of many features most may be noise, and each of their columns a cost: those that survive a test are used.
 WIDE_CANDIDATES = (
     CANDIDATES[0],
-    Candidate("screened", MappingProxyType({"linear": RIDGE}), is_screened=True),
-    Candidate(
-        "screened splines", MappingProxyType({"linear": WEAK_RIDGE, "bent": RIDGE, "spline": RIDGE}), is_screened=True
-    ),
+    _logistic("screened", is_screened=True, linear=RIDGE),
+    _logistic("screened splines", is_screened=True, linear=WEAK_RIDGE, bent=RIDGE, spline=RIDGE),
     TREES,
 )
 # Where the data showed that columns were missed, they compete with trees, which need none, and with the simplest model.
@@ -100,71 +94,46 @@ class Sample:
 
     def rows(self, index: Integers | Booleans) -> Sample:
         """Return some of the rows."""
-        return Sample(
-            self.matrix[index],
-            self.kinds,
-            self.owners,
-            self.raw[index],
-            self.codes,
-            self.audited[index],
-            self.weights[index],
-            None if self.clusters is None else self.clusters[index],
+        return replace(
+            self,
+            matrix=self.matrix[index],
+            raw=self.raw[index],
+            audited=self.audited[index],
+            weights=self.weights[index],
+            clusters=None if self.clusters is None else self.clusters[index],
         )
 
 
-@dataclass(frozen=True, slots=True, eq=False)
-class FittedLogit:
-    """A logistic candidate with its coefficients on all columns, zero where it does not use them."""
-
-    intercept: float
-    slopes: Floats
-    degrees: float  # coefficients that the data decided
-
-    def log_odds(self, matrix: Floats, raw: Floats) -> Floats:
-        """Return intercept + x·slopes."""
-        return np.asarray(matrix @ self.slopes + self.intercept)
-
-
-@dataclass(frozen=True, slots=True, eq=False)
-class FittedTrees:
-    """Boosted trees; their log-odds come from `decision_function`, which keeps the tails."""
-
-    model: Any
-
-    def log_odds(self, matrix: Floats, raw: Floats) -> Floats:
-        """Return the trees' decision function."""
-        return np.asarray(self.model.decision_function(raw), dtype=np.float64)
-
-
-FittedModel = FittedLogit | FittedTrees
+FittedModel = Logit | Any  # a logistic model with coefficients on all columns, or boosted trees
 
 
 def every_log_odds(models: Sequence[FittedModel], encoder: Encoding, table: Table, index: slice) -> Floats:
     """Return the log-odds of models of one candidate at some rows, (models, n)."""
-    logits = [model for model in models if isinstance(model, FittedLogit)]
-    if not logits:
-        matrix, raw = np.empty((0, 0)), encoder.raw(table, index)
-        return np.array([model.log_odds(matrix, raw) for model in models])
-    slopes = np.column_stack([model.slopes for model in logits])
-    intercepts = np.array([model.intercept for model in logits])
+    trees = [model for model in models if not isinstance(model, Logit)]
+    if trees:
+        raw = encoder.raw(table, index)
+        return np.array([model.decision_function(raw) for model in trees])
+    slopes = np.column_stack([model.slopes for model in models])
+    intercepts = np.array([model.intercept for model in models])
     return np.asarray((encoder.applied(table, index, slopes) + intercepts).T)
 
 
 def fit_candidate(candidate: Candidate, sample: Sample, seed: int) -> FittedModel:
     """Return the candidate fitted on the sample."""
     if candidate.is_trees:
-        return _fit_trees(sample, seed)
+        return fit_trees(sample, seed)
     used, penalty = candidate.penalty(sample.kinds)
     if candidate.is_screened:
         survives = surviving_columns(sample.matrix, sample.owners, sample.audited, sample.weights)
         used, penalty = used & survives, penalty[survives[used]]
-    fitted: Logit = ridge_logit(sample.matrix[:, used], sample.audited, sample.weights, penalty)
+    fitted = ridge_logit(sample.matrix[:, used], sample.audited, sample.weights, penalty)
     slopes = np.zeros(used.size)
     slopes[used] = fitted.slopes
-    return FittedLogit(fitted.intercept, slopes, fitted.degrees)
+    return replace(fitted, slopes=slopes)
 
 
-def _fit_trees(sample: Sample, seed: int) -> FittedTrees:
+def fit_trees(sample: Sample, seed: int) -> Any:
+    """Return boosted trees fitted on the sample."""
     from sklearn.ensemble import HistGradientBoostingClassifier
 
     size = len(sample.audited)
@@ -179,7 +148,29 @@ def _fit_trees(sample: Sample, seed: int) -> FittedTrees:
         random_state=seed,
     )
     weights = sample.weights / sample.weights.mean() if is_weighted else None
-    return FittedTrees(model.fit(sample.raw, sample.audited, sample_weight=weights))
+    return model.fit(sample.raw, sample.audited, sample_weight=weights)
+
+
+def surviving_columns(matrix: Floats, owners: Integers, labels: Booleans, weights: Floats) -> Booleans:
+    """Return the columns of features that are associated with the labels: n·R² well above its degrees of freedom.
+
+    A feature of k columns has n·R² of about k by chance, with a standard deviation of √(2k).
+    """
+    w = weights / weights.sum()
+    target = labels - float(w @ labels)
+    size, spread = 1.0 / float(w @ w), float(w @ target**2)
+    survives = np.zeros(int(owners.max(initial=-1)) + 1, dtype=np.bool_)
+    for feature in range(survives.size):
+        own = np.flatnonzero((owners == feature).all(axis=1))
+        if own.size:
+            x = matrix[:, own]
+            x -= w @ x
+            weighted = x.T * w
+            gram, cross = weighted @ x, weighted @ target
+            gram[np.diag_indices(own.size)] += 1e-8 * np.trace(gram) + 1e-12
+            explained = float(cross @ np.linalg.solve(gram, cross)) / spread
+            survives[feature] = size * explained > own.size + SURVIVAL * np.sqrt(2 * own.size)
+    return np.asarray(survives[owners].all(axis=1))
 
 
 @dataclass(frozen=True, slots=True)
@@ -191,7 +182,7 @@ class Trial:
 
     @property
     def biases(self) -> dict[str, float]:
-        """Return log-loss less variance: what is left is bias, up to a constant."""
+        """Return log-loss minus variance, which is bias up to a constant."""
         return {name: loss - self.variance[name] for name, loss in self.losses.items()}
 
     @property
@@ -234,7 +225,7 @@ def _held_out(candidate: Candidate, sample: Sample, fit: Integers, test: Integer
     fitted, rest = sample.rows(fit), sample.rows(test)
     model = fit_candidate(candidate, fitted, seed)
     loss = _mean_loss(model, rest)
-    if isinstance(model, FittedLogit):
+    if isinstance(model, Logit):
         return loss, model.degrees / (2 * len(fit))
     if sample.raw.shape[1] > MULTIPLIED:  # of many features, what trees gain on their own rows is noise learnt by heart
         return loss, 0.0
@@ -242,17 +233,16 @@ def _held_out(candidate: Candidate, sample: Sample, fit: Integers, test: Integer
 
 
 def _mean_loss(model: FittedModel, sample: Sample) -> float:
-    losses = log_loss(model.log_odds(sample.matrix, sample.raw), sample.audited)
-    return float(np.average(losses, weights=sample.weights))
+    if isinstance(model, Logit):
+        log_odds = sample.matrix @ model.slopes + model.intercept
+    else:
+        log_odds = model.decision_function(sample.raw)  # unlike predict_proba it keeps the tails
+    return float(np.average(log_loss(log_odds, sample.audited), weights=sample.weights))
 
 
 def _affordable(offered: Sequence[Candidate], sample: Sample) -> list[Candidate]:
     """Return the candidates whose weakly penalised columns the smaller group has rows for; at least the first."""
     smaller = min(int(sample.audited.sum()), int((~sample.audited).sum()))
-    enough = [c for c in offered if c.is_trees or _free_columns(c, sample) * ROWS_PER_DEGREE <= smaller]
+    free_columns = {c.name: int((c.penalty(sample.kinds)[1] < RIDGE).sum()) for c in offered}
+    enough = [c for c in offered if c.is_trees or free_columns[c.name] * ROWS_PER_DEGREE <= smaller]
     return enough or [offered[0]]
-
-
-def _free_columns(candidate: Candidate, sample: Sample) -> int:
-    _, penalty = candidate.penalty(sample.kinds)
-    return int((penalty < RIDGE).sum())

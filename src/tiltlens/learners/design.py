@@ -18,22 +18,16 @@ from scipy.special import ndtri
 
 from tiltlens.errors import DataError
 from tiltlens.estimators.influence import Booleans, Integers
-from tiltlens.limits import (
-    ENCODED_ROWS,
-    FEWEST_ROWS,
-    GRID,
-    KNOT_ROWS,
-    KNOT_VALUES,
-    KNOTS,
-    MODEL_LEVELS,
-    MOST_PRODUCTS,
-    MOST_TREE_LEVELS,
-    REACH,
-    SPIKE_SHARE,
-)
+from tiltlens.limits import FEWEST_ROWS, KNOT_VALUES, MOST_PRODUCTS, MOST_TREE_LEVELS, REACH
 from tiltlens.paper.checks import Floats
 from tiltlens.sources.arrays import below
 
+KNOTS = 5  # of a cubic spline in a membership model
+KNOT_ROWS = 100  # that are no spike, for each knot of a spline beside a spike
+GRID = 128  # steps between two knots at which the splines are tabulated
+MODEL_LEVELS = 300  # columns of one categorical feature; rarer levels share the baseline
+ENCODED_ROWS = 50_000  # from which means, knots and levels are learnt to three digits
+SPIKE_SHARE = 0.05  # of the rows that have one and the same number, from which it has an indicator of its own
 Table = Mapping[str, NDArray[Any]]  # floats are numeric (NaN = missing), integers are codes 0, 1, … of levels
 
 
@@ -60,7 +54,7 @@ class NumericColumn:
         return np.where(np.isnan(values), 0.0, z)
 
     def splines(self, values: Floats) -> Floats:
-        """Return the B-spline basis on the knots less its first column; 0 where x is missing.
+        """Return the B-spline basis on the knots without its first column; 0 where x is missing.
 
         The basis is tabulated between the knots and interpolated: ten times faster than evaluating it at every row.
         """

@@ -12,12 +12,14 @@ from numpy.typing import NDArray
 from scipy.special import expit
 
 from tiltlens.errors import DataError
-from tiltlens.limits import LARGEST_STEP, POLISHING_STEPS
 from tiltlens.paper.checks import Floats
 from tiltlens.rows.features import Feature, encode_features
 from tiltlens.rows.levels import MISSING
 from tiltlens.rows.scores import ORDERED, favourable_index
 from tiltlens.sources.messages import listed, shown, text_of
+
+POLISHING_STEPS = 4  # of Newton after a solver that stops at five digits
+LARGEST_STEP = 0.1  # of a coefficient while polishing: beyond it there is no point to polish
 
 
 def logistic_design(features: Sequence[Feature]) -> Floats:

@@ -6,17 +6,17 @@ folds serve three such pairings.
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
-from contextlib import contextmanager
+from collections.abc import Sequence
+from contextlib import AbstractContextManager
 from dataclasses import dataclass
 from functools import partial
 from typing import Any
 
 import numpy as np
-from numpy.typing import ArrayLike, NDArray
+from numpy.typing import NDArray
 from scipy.special import expit, logit
 
-from tiltlens.errors import DataError, SupportError, TiltlensError
+from tiltlens.errors import DataError, SupportError
 from tiltlens.estimators.crossfit import Pairing, clipped_share, given_pairing, pairing
 from tiltlens.estimators.error_rates import shares_below
 from tiltlens.estimators.influence import Booleans, Integers, Rows, sums_by
@@ -32,12 +32,15 @@ from tiltlens.learners.candidates import (
     trial,
 )
 from tiltlens.learners.design import Block, Encoding, Table, code_columns, column_owners, encoded_rows, encoding
-from tiltlens.limits import CLIP, FEW_COLUMNS, FITTED_ROWS, MODEL_CHUNK, MULTIPLIED, SEVERAL_PAIRINGS, TRIED_PARTS
+from tiltlens.limits import CLIP, FEW_COLUMNS, MODEL_CHUNK, MULTIPLIED
 from tiltlens.paper.checks import Floats
 from tiltlens.progress import each, stage
-from tiltlens.sources.messages import first_line
+from tiltlens.sources.messages import wrap_errors
 from tiltlens.threads import in_threads, steps_in_threads
 
+SEVERAL_PAIRINGS = 20_000  # rows up to which three pairings are averaged
+FITTED_ROWS = 15_000  # of each fold, at most, that a model is fitted on
+TRIED_PARTS = 2  # parts that try the candidates where rows are many, and one part is as good as another
 Part = tuple[int, ...]  # the folds a model is fitted on
 
 
@@ -111,8 +114,8 @@ def group_folds(
     if smallest < 2 * folds:
         what = "rows" if clusters is None else "clusters"
         raise DataError(
-            f"`folds` must leave two {what} of each group in every fold, got {smallest} {what} for {folds} folds.",
-            "bring more rows of the smallest group, or pass folds=None (--folds 0) for values without intervals.",
+            f"The smallest group has {smallest} {what}, but {folds} folds need {2 * folds}.",
+            "add rows of the smallest group, or pass folds=None (--folds 0) for values without intervals.",
         )
     generator = np.random.default_rng(seed)
     # by which groups, or strata, a cluster is of
@@ -152,35 +155,11 @@ def _part(others: list[int], chosen: list[int]) -> Part:
     return tuple(sorted(others[index] for index in chosen))
 
 
-def known_membership(rows: Rows, probability: ArrayLike) -> Propensity:
-    """Return membership from given P(audited|x), taken as known."""
-    values = np.asarray(probability, dtype=np.float64)
-    if values.shape != rows.audited.shape or not ((values > 0.0) & (values < 1.0)).all():
-        raise DataError(
-            "`propensity` must hold one probability strictly between 0 and 1 per row.",
-            "a probability of 0 or 1 says that the groups do not overlap there; leave such rows out.",
-        )
-    log_odds = logit(values)
-    return given_membership(rows, log_odds, area_under_curve(rows, log_odds))
-
-
 def given_membership(rows: Rows, log_odds: Floats, auc: float) -> Propensity:
     """Return membership from given log-odds and the area under their curve, taken as known."""
     pair = given_pairing(rows, log_odds - prior_log_odds(rows))
-    nothing = np.empty((0, 0))
-    return Propensity(
-        pair.fold,
-        (pair,),
-        log_odds,
-        "known",
-        (),
-        nothing,
-        (),
-        0.0,
-        check_overlap(auc),
-        True,
-        (np.array([pair.a, pair.b]),),
-    )
+    nothing, halves = np.empty((0, 0)), (np.array([pair.a, pair.b]),)
+    return Propensity(pair.fold, (pair,), log_odds, "known", (), nothing, (), 0.0, check_overlap(auc), True, halves)
 
 
 def prior_log_odds(rows: Rows) -> float:
@@ -307,19 +286,15 @@ def _fold_cycle(
 def area_under_curve(rows: Rows, log_odds: Floats) -> float:
     """Return P(log-odds of an audited row > of a reference row), ties counted half."""
     _, code = np.unique(log_odds, return_inverse=True)
-    return ranked_area(sums_by(code, rows.audited_share), sums_by(code, rows.reference_share))
-
-
-def ranked_area(audited: Floats, reference: Floats) -> float:
-    """Return the area under the curve from both groups' shares of each value, the values in order."""
+    audited, reference = sums_by(code, rows.audited_share), sums_by(code, rows.reference_share)
     return float(audited @ shares_below(reference))
 
 
 def check_overlap(auc: float) -> float:
-    """Return the area under the curve unless the features tell the groups apart without fail."""
+    """Return the area under the curve; raise where the features separate the groups completely."""
     if auc >= 1.0 - 1e-6:
         raise SupportError(
-            "The features separate the two groups completely: no reference row looks like an audited row.",
+            "The features separate the two groups completely, so no reference row is comparable to an audited row.",
             "leave out the feature that is the group itself, or a copy of it.",
         )
     return auc
@@ -337,33 +312,18 @@ def estimator_membership(rows: Rows, estimator: Any, inputs: Any, folds: int = 5
     return _assembled(rows, fold, _places(plan, parts), log_odds, name, tuple(fits))
 
 
-@contextmanager
-def wrap_estimator_errors(estimator: Any) -> Iterator[None]:
-    """Raise what a user's classifier raises as a mistake that names it."""
-    try:
-        yield
-    except TiltlensError:
-        raise
-    except Exception as error:  # anything that it may raise
-        raise DataError(
-            f"`propensity` must be an estimator that fits the features, got {type(estimator).__name__}: "
-            f"{first_line(error)}.",
-            "give a pipeline that encodes them, or leave `propensity` to tiltlens.",
-        ) from error
+def wrap_estimator_errors(estimator: Any) -> AbstractContextManager[None]:
+    """Raise errors of a user's classifier as an error that names it."""
+    problem = f"`propensity` ({type(estimator).__name__}) cannot be fitted to the features"
+    return wrap_errors(problem, "pass a pipeline that encodes them, or leave `propensity` out.")
 
 
 def fitted_log_odds(rows: Rows, estimator: Any, inputs: Any, train: Booleans) -> Floats:
     """Return the log-odds of being audited on all rows, from a clone of `estimator` fitted on the rows `train`."""
-    return estimator_log_odds(fitted_estimator(rows, estimator, inputs, train), inputs)
-
-
-def fitted_estimator(rows: Rows, estimator: Any, inputs: Any, train: Booleans) -> Any:
-    """Return a clone of `estimator` fitted on the rows `train`."""
     from sklearn.utils import _safe_indexing
 
-    return fitted_clone(
-        estimator, _safe_indexing(inputs, np.flatnonzero(train)), rows.audited[train], rows.weights[train]
-    )
+    own = _safe_indexing(inputs, np.flatnonzero(train))
+    return estimator_log_odds(fitted_clone(estimator, own, rows.audited[train], rows.weights[train]), inputs)
 
 
 def fitted_clone(estimator: Any, inputs: Any, labels: Booleans, weights: Floats) -> Any:

@@ -1,4 +1,4 @@
-"""Cross-fitted regressions of the score on all features, E[W|X], each group having half of the weight."""
+"""Regressions of the score: on all features, cross-fitted, each group with half of the weight; and on one number."""
 
 from __future__ import annotations
 
@@ -14,26 +14,25 @@ from tiltlens.estimators.cells import joint_codes
 from tiltlens.estimators.influence import Booleans, Integers, Rows
 from tiltlens.estimators.ridges import PARTS
 from tiltlens.estimators.sets import Hidden
+from tiltlens.learners.basis import strongest
 from tiltlens.learners.blocks import Residuals
 from tiltlens.learners.design import Block, Encoding, Table, code_columns, encoded_rows, encoding
 from tiltlens.learners.logit import weighted_gram
 from tiltlens.learners.propensity import Propensity, row_folds, served_folds
-from tiltlens.learners.screening import strongest
-from tiltlens.limits import (
-    CELL_MEAN_ROWS,
-    FEW_JOINT_VALUES,
-    LARGEST_SHRINKAGE,
-    MODEL_CHUNK,
-    PEEKED_ROWS,
-    REGRESSED_ROWS,
-    RIDGE,
-    SMALLEST_SHRINKAGE,
-    SMOOTH_FEATURES,
-    TREE_BINS,
-)
+from tiltlens.limits import BASIS_KNOTS, MODEL_CHUNK, RIDGE
 from tiltlens.paper.checks import Floats
 from tiltlens.threads import steps_in_threads
 
+SMOOTH_FEATURES = 25  # of many, that bend in a regression of the score, or are given to its trees
+REGRESSED_ROWS = 30_000  # at most, for one fit
+SMALLEST_SHRINKAGE = 0.01  # rows' worth of doubt about a cell's mean, at least
+LARGEST_SHRINKAGE = 1e6  # and at most
+FEW_JOINT_VALUES = 64  # of a feature, for its joint cells to be few
+TREE_BINS = 62  # of a numeric feature, for trees on what a ridge regression leaves
+PEEKED_ROWS = 5_000  # that tell whether a feature has few values
+CELL_MEAN_ROWS = 10  # for each joint cell, on average, for cell means to be used
+SMOOTH_ROWS = 50_000  # at most, for one fit
+SMOOTH_RIDGE = 1e-6  # of a column's variance: the splines stay defined where they are collinear
 Predictor = Callable[[Integers], Floats]
 
 
@@ -239,11 +238,11 @@ def expectations(
         return Expectations(fold, (np.array([expected, expected]),))
     fold = membership.fold
     trains = [np.flatnonzero(np.isin(fold, part.folds)) for part in membership.parts]
-    wanted = [np.flatnonzero(np.isin(fold, served_folds(membership.plan, place))) for place in range(len(trains))]
+    wanted = [np.flatnonzero(np.isin(fold, served_folds(membership.plan, number))) for number in range(len(trains))]
     both = list(zip(trains, wanted, strict=True))
     every = np.zeros((len(both), fold.size))
-    for place, fitted in enumerate(steps_in_threads(lambda split: regressor.fitted(outcome, *split), both, fold.size)):
-        every[place, wanted[place]] = fitted
+    for number, fitted in enumerate(steps_in_threads(lambda split: regressor.fitted(outcome, *split), both, fold.size)):
+        every[number, wanted[number]] = fitted
     at = np.arange(fold.size)
     groups = tuple(expit(both) for both in membership.halves)
     return Expectations(fold, tuple(every[half[fold].T, at] for half in membership.plan), groups)
@@ -277,3 +276,36 @@ def best_expectations(
     score = outcome - np.mean([pair.mean(axis=0) for pair in best[1]], axis=0)
     left = hidden(Residuals(group, score, omega, float(omega @ group**2)))
     return replace(expected, groups=best[0], pairs=best[1], hidden=left)
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class SmoothPart:
+    """Targets to learn from some rows, (rows, t), and the rows at which their means are wanted."""
+
+    train: Integers
+    target: Floats
+    wanted: Integers
+
+    @classmethod
+    def of(cls, target: Floats, train: Integers, wanted: Integers) -> SmoothPart:
+        """Return the part, with at most `SMOOTH_ROWS` rows to learn from: a dozen slopes need no more."""
+        few = train[:: -(-train.size // SMOOTH_ROWS)]
+        return cls(few, target[few], wanted)
+
+
+def spline_means(column: Floats, parts: Sequence[SmoothPart], weights: Floats, seed: int) -> list[Floats]:
+    """Return E[target|x] of each part at the rows where it is wanted, by cubic splines, almost without a penalty."""
+    table = {"x": column}
+    encoder = encoding(table, encoded_rows(len(column), seed), BASIS_KNOTS)
+    matrix = encoder.matrix(table, slice(None))
+    means = []
+    for part in parts:
+        x, w = matrix[part.train], weights[part.train] / weights[part.train].sum()
+        centre, level = w @ x, w @ part.target
+        x = x - centre
+        scale = np.sqrt(np.maximum(w @ x**2, 1e-12))
+        gram = weighted_gram(x / scale, w) + SMOOTH_RIDGE * np.eye(x.shape[1])
+        slopes = cho_solve(cho_factor(gram, lower=True), ((x / scale).T * w) @ (part.target - level))
+        slopes = slopes / scale[:, None]
+        means.append(np.asarray(matrix[part.wanted] @ slopes + (level - centre @ slopes)))
+    return means

@@ -1,4 +1,4 @@
-"""Which model a file holds, by its name and its first bytes; a pickle is never opened."""
+"""Models read from files, whose format is known by name and first bytes; a pickle is never opened."""
 
 from __future__ import annotations
 
@@ -7,16 +7,13 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from tiltlens.errors import DataError
+from tiltlens.errors import DataError, import_extra
 from tiltlens.inputs import Input, remember
-from tiltlens.model_files.catboost_file import open_catboost
+from tiltlens.model_files.booster_files import open_catboost, open_lightgbm, open_xgboost
 from tiltlens.model_files.file_model import OpenModel, file_model
-from tiltlens.model_files.lightgbm_file import open_lightgbm
 from tiltlens.model_files.onnx_file import open_onnx
-from tiltlens.model_files.skops_file import open_skops
-from tiltlens.model_files.xgboost_file import open_xgboost
 from tiltlens.sources.files import existing_file
-from tiltlens.sources.messages import shown, texts_of
+from tiltlens.sources.messages import listed, shown, texts_of, wrap_errors
 
 PICKLES = (".pkl", ".pickle", ".joblib", ".dill", ".cloudpickle", ".sav", ".p")
 PICKLE = b"\x80"  # opens every pickle since Python 2.3; older ones are refused as unknown
@@ -90,3 +87,23 @@ def load_model(path: str | os.PathLike[str], trusted: str | Sequence[str] = ()) 
             "only skops files have types.",
         )
     return file_model(file.name, content, model_format.reader)
+
+
+def open_skops(name: str, content: bytes, trusted: Sequence[str]) -> Any:
+    """Return the scikit-learn model of a skops file, all of whose types must be known to skops or trusted."""
+    sio = import_extra("skops.io", "Reading skops files", extra="models")
+    problem = f"{shown(name)} is not a complete skops file"
+    hint = "save the model again, with the versions of scikit-learn and skops that are installed here."
+    with wrap_errors(problem, hint, hide_cause=True):  # a ZIP of another kind, or one cut short
+        unknown = [type_name for type_name in sio.get_untrusted_types(data=content) if type_name not in trusted]
+    if unknown:
+        flags = " ".join(f"--trusted {type_name}" for type_name in unknown)
+        raise DataError(
+            f"{shown(name)} has types that skops does not know: {listed(unknown)}. Building them runs their code.",
+            f"if you trust their source, pass trusted={unknown} ({flags}).",
+        )
+    with wrap_errors(problem, hint, hide_cause=True):  # a type of another version, or a package that is not installed
+        model = sio.loads(content, trusted=list(trusted))
+    if not any(hasattr(model, method) for method in ("predict_proba", "predict")):
+        raise DataError(f"{shown(name)} has no model, but {type(model).__name__}.", "save the whole pipeline.")
+    return model

@@ -7,10 +7,9 @@ from typing import Any
 import numpy as np
 import polars as pl
 
-from tiltlens.errors import DataError, MissingExtraError
-from tiltlens.model_files.columns import Kind, ModelColumn, number_matrix_of
-from tiltlens.model_files.file_model import OpenModel
-from tiltlens.sources.messages import first_line, shown
+from tiltlens.errors import DataError, import_extra
+from tiltlens.model_files.file_model import Kind, ModelColumn, OpenModel, number_matrix_of
+from tiltlens.sources.messages import shown, wrap_errors
 
 KINDS: dict[str, tuple[Kind, Any, bool]] = {  # of a tensor: what it holds, of which type, and whether it may be missing
     "tensor(float)": ("number", np.float32, True),
@@ -20,26 +19,18 @@ KINDS: dict[str, tuple[Kind, Any, bool]] = {  # of a tensor: what it holds, of w
     "tensor(bool)": ("whole number", np.bool_, False),
     "tensor(string)": ("text", np.object_, False),
 }
+EXPORT = "export it with one input for each column, or with one matrix of a fixed number of columns."
 NUMBERS = ("tensor(float)", "tensor(double)")
 
 
 def open_onnx(content: bytes) -> OpenModel:
     """Return the model of an ONNX file: one matrix of all columns, or one tensor for each column by name."""
-    try:
-        import onnxruntime as ort
-    except ImportError:
-        raise MissingExtraError(
-            "ONNX files must be run by onnxruntime, which is not installed.", extra="models"
-        ) from None
+    ort = import_extra("onnxruntime", "Reading ONNX files", extra="models")
     options = ort.SessionOptions()
     options.intra_op_num_threads, options.log_severity_level = 1, 4
-    try:
+    hint = "export it again; weights in a second file are not read."
+    with wrap_errors("The file is not a complete ONNX graph", hint, hide_cause=True):
         session = ort.InferenceSession(content, options, providers=["CPUExecutionProvider"])
-    except Exception as error:  # onnxruntime has classes of errors, but no common one
-        raise DataError(
-            f"an .onnx file must hold a complete ONNX graph, got: {first_line(error)}",
-            "export it again; weights in a second file are not read.",
-        ) from None
     columns = _columns(session)
     output, index = _output(session)
 
@@ -55,23 +46,17 @@ def _columns(session: Any) -> tuple[ModelColumn, ...]:
     for tensor in inputs:
         if tensor.type not in KINDS or len(tensor.shape) != 2:
             raise DataError(
-                f"an ONNX graph must have tables of numbers or texts as inputs, got {shown(tensor.name)} of type "
+                f"Input {shown(tensor.name)} of the ONNX graph is not a table of numbers or texts, but "
                 f"{tensor.type} with shape {tensor.shape}.",
-                "export it with one input for each column, or with one matrix.",
+                EXPORT,
             )
     if len(inputs) > 1:
         several = [tensor.name for tensor in inputs if tensor.shape[1] not in (1, None)]
         if several:
-            raise DataError(
-                f"inputs of an ONNX graph must hold one column each, got several in {shown(several[0])}.",
-                "export it with one input for each column, or with one matrix.",
-            )
+            raise DataError(f"Input {shown(several[0])} of the ONNX graph has several columns.", EXPORT)
         return tuple(ModelColumn(tensor.name, KINDS[tensor.type][0], (), KINDS[tensor.type][2]) for tensor in inputs)
     if not isinstance(inputs[0].shape[1], int):
-        raise DataError(
-            "an ONNX graph must say how many columns it takes, got one matrix of any width.",
-            "export it with the number of columns, or with one input for each.",
-        )
+        raise DataError("The ONNX graph does not say how many columns its matrix has.", EXPORT)
     kind, _, may_be_missing = KINDS[inputs[0].type]
     return (ModelColumn(None, kind, (), may_be_missing),) * inputs[0].shape[1]
 
@@ -101,12 +86,12 @@ def _output(session: Any) -> tuple[Any, int]:
     numbers = [index for index, tensor in enumerate(outputs) if tensor.type in NUMBERS]
     if not maps and any(tensor.type == "tensor(string)" for tensor in outputs):
         raise DataError(
-            "an ONNX graph whose outcomes are words must say which probability is of which, got a matrix of them.",
-            "export it with one map of outcomes to probabilities a row: skl2onnx does where zipmap is not turned off.",
+            "The ONNX graph does not say which probability belongs to which outcome.",
+            "export it with one map from outcomes to probabilities per row, as skl2onnx does unless zipmap is off.",
         )
     if maps or (len(outputs) > 1 and numbers):
         return "probability", (maps or numbers)[-1]
     if not numbers:
         given = ", ".join(f"{tensor.name} of type {tensor.type}" for tensor in outputs)
-        raise DataError(f"an ONNX graph must give numbers, got {given}.", "export it with probabilities.")
+        raise DataError(f"The ONNX graph returns no numbers, but {given}.", "export it with probabilities.")
     return None, numbers[0]

@@ -10,8 +10,11 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 from tiltlens.errors import DataError, DistributionError, TiltlensError, WeightsError
-from tiltlens.limits import LARGEST, SINGLE_TOLERANCE, SMALLEST_PROBABILITY, SUM_TOLERANCE
+from tiltlens.limits import LARGEST
 
+SUM_TOLERANCE = 1e-8  # by which probabilities may miss a sum of 1
+SINGLE_TOLERANCE = 1e-5  # for numbers that came in single precision
+SMALLEST_PROBABILITY = 1e-300  # anything smaller overflows in a ratio and counts as zero
 Floats = NDArray[np.float64]
 Weights = tuple[float, float, float, float]
 CUT = "for example 0.5: a decision is 1 where the score is at least the threshold."

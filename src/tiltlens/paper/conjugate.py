@@ -6,9 +6,11 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from tiltlens.limits import NEWTON_STEPS
 from tiltlens.paper.checks import Floats
 from tiltlens.paper.divergence import LOG2, Divergence
+
+NEWTON_STEPS = 100  # of a one-dimensional root, which takes ten
+
 
 # Where every weighted distribution is 0, it becomes this small: the dual then has no hard walls.
 FLOORS = {"reverse_kl": 1e-10, "hellinger": 1e-18, "js": 1e-10}

@@ -15,9 +15,11 @@ from numpy.typing import NDArray
 from scipy.special import bdtr, bdtrc, bdtrik, logsumexp, ndtri
 
 from tiltlens.errors import NotBinaryError, SupportError, TiltlensError
-from tiltlens.limits import EQUAL, LARGEST_SAMPLE
+from tiltlens.limits import EQUAL
 from tiltlens.paper.checks import Floats, check_probability
 from tiltlens.paper.divergence import DIVERGENCES, log_ratio
+
+LARGEST_SAMPLE = 1_000_000  # decisions: more than anybody can wait for
 
 
 @dataclass(frozen=True, slots=True, eq=False)

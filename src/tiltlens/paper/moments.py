@@ -8,8 +8,10 @@ import numpy as np
 from numpy.typing import ArrayLike
 
 from tiltlens.errors import DataError, DistributionError
-from tiltlens.limits import FAR, MOMENTS_CHUNK
+from tiltlens.limits import MOMENTS_CHUNK
 from tiltlens.paper.checks import Floats, check_array, check_channel, check_same_length
+
+FAR = 100.0  # squared distance of pivot and mean, in variances, beyond which digits are lost
 
 
 @dataclass(frozen=True, slots=True, eq=False)

@@ -6,9 +6,11 @@ from collections.abc import Callable
 
 import numpy as np
 
-from tiltlens.limits import ARMIJO, DAMPED_STEPS, HALVINGS
+from tiltlens.limits import DAMPED_STEPS
 from tiltlens.paper.checks import Floats
 
+HALVINGS = 60  # of a step: 2^-60 of it is no step
+ARMIJO = 1e-4  # part of the expected fall that a step must bring
 ConvexFunction = Callable[[Floats], tuple[float, Floats, Floats]]
 
 DAMPINGS = (0.0, 1e-10, 1e-6, 1e-2)

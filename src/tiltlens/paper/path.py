@@ -14,11 +14,13 @@ import numpy as np
 from numpy.typing import NDArray
 
 from tiltlens.errors import ConvergenceError, SupportError, WeightsError
-from tiltlens.limits import NO_MASS, OPTIMALITY
 from tiltlens.paper.checks import Floats, Weights
 from tiltlens.paper.conjugate import penalty_pair
 from tiltlens.paper.divergence import Divergence
 from tiltlens.paper.newton import minimiser
+
+OPTIMALITY = 1e-7  # largest gap to the dual bound that counts as solved, relative to the sum of the weights
+NO_MASS = 1e-7  # of an atom outside every weighted distribution, that is only its floor
 
 
 @dataclass(frozen=True, slots=True, eq=False)

@@ -14,11 +14,13 @@ import numpy as np
 from tiltlens.estimators.influence import Booleans, Integers
 from tiltlens.learners.design import Encoding, LevelColumns, NumericColumn, Table, encoding
 from tiltlens.learners.logit import ridge_logit
-from tiltlens.limits import LOOKED_UP, RIDGE, WEAK_RIDGE
+from tiltlens.limits import RIDGE, WEAK_RIDGE
 from tiltlens.paper.checks import Floats
 from tiltlens.repair.tabular_model import CategoryLevels, TabularModel
 from tiltlens.rows.features import Feature
 from tiltlens.sources.arrays import chunks
+
+LOOKED_UP = 1 << 15  # rows whose log-odds are made at a time: what they need stays in the cache
 
 
 @dataclass(frozen=True, slots=True, eq=False)

@@ -21,10 +21,10 @@ from tiltlens.estimators.error_rates import UNKNOWN, WITH
 from tiltlens.estimators.estimate import Estimate, HasInterval, Normal, quantile
 from tiltlens.estimators.influence import Booleans, InfluenceEstimate, Integers, Rows, combined, overall_mean
 from tiltlens.estimators.outputs import Scores, gap, group_rate, impact_ratio
-from tiltlens.learners.candidates import TREES, Sample, fit_candidate
+from tiltlens.learners.candidates import Sample, fit_trees
 from tiltlens.learners.design import code_columns
 from tiltlens.learners.propensity import row_folds
-from tiltlens.limits import FEWEST_KNOWN, FOLDS, SMALLEST_SE, SMALLEST_SHARE, TRADED_RULES
+from tiltlens.limits import FOLDS, SMALLEST_SE, SMALLEST_SHARE
 from tiltlens.paper.checks import Floats, check_share, check_threshold
 from tiltlens.repair.additive import Design, additive_design
 from tiltlens.repair.cell_models import cross_fit
@@ -41,6 +41,10 @@ from tiltlens.repair.quantities import (
 from tiltlens.repair.rows import AuditedRows, audited_rows
 from tiltlens.repair.what_ifs import NEEDS_MODEL, SCHEMA, strongest_what_if, what_ifs
 from tiltlens.results.comparison import Comparison
+
+FEWEST_KNOWN = 50  # people of each group whose outcome is known: rules are fitted on four fifths of them
+TRADED_RULES = 41  # from one end of the trade between accuracy and gap to the other
+
 
 if TYPE_CHECKING:
     from tiltlens.figures import Figure
@@ -350,9 +354,9 @@ def _cross_fit(design: Design, data: _Data, labels: Booleans, seed: int) -> Floa
 
 
 def _cross_fit_trees(design: Design, data: _Data, labels: Booleans, seed: int) -> Floats:
-    raw, none = design.encoding.raw(design.table, slice(None)), np.empty((labels.size, 0))
+    raw = design.encoding.raw(design.table, slice(None))
     sample = Sample(
-        matrix=none,  # trees read the raw columns
+        matrix=np.empty((labels.size, 0)),  # trees read the raw columns
         kinds=np.empty(0, dtype=np.str_),
         owners=np.empty(0, dtype=np.intp),
         raw=raw,
@@ -362,8 +366,8 @@ def _cross_fit_trees(design: Design, data: _Data, labels: Booleans, seed: int) -
     )
     probability = np.empty(labels.size)
     for k in range(FOLDS):
-        trees = fit_candidate(TREES, sample.rows(data.fold != k), seed)
-        probability[data.fold == k] = expit(trees.log_odds(none, raw[data.fold == k]))
+        trees = fit_trees(sample.rows(data.fold != k), seed)
+        probability[data.fold == k] = expit(trees.decision_function(raw[data.fold == k]))
     return probability
 
 

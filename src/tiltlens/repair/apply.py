@@ -17,7 +17,6 @@ import polars as pl
 
 from tiltlens.errors import DataError
 from tiltlens.inputs import TABLE, TABLES, check_outputs
-from tiltlens.limits import LOOKED_ROWS
 from tiltlens.paper.checks import Floats
 from tiltlens.repair.columns import (
     check_classes,
@@ -34,13 +33,16 @@ from tiltlens.repair.tabular_model import check_features
 from tiltlens.results.json_file import check_target, whole_file
 from tiltlens.rows.batch_rows import row_name
 from tiltlens.rows.roles import must_be_column
-from tiltlens.sources.batches import FrameBatches, OrderedBatches, clean_batch, empty_table, in_batches
+from tiltlens.sources.batches import FrameBatches, OrderedBatches, clean_batch, in_batches
 from tiltlens.sources.columns import check_index, column_of_values
 from tiltlens.sources.files import inputs_of
 from tiltlens.sources.messages import first_line, shown
 from tiltlens.sources.opening import batches_of, frame_of
 from tiltlens.sources.spark import SparkBatches, with_numbers
-from tiltlens.sources.tables import column_names
+from tiltlens.sources.tables import column_names, empty_table
+
+LOOKED_ROWS = 10_000  # of a Spark table that are looked at before it is repaired: the rest is computed later
+
 
 if TYPE_CHECKING:
     from tiltlens.repair.score_tilt import ScoreTilt

@@ -14,7 +14,6 @@ import polars as pl
 from tiltlens.errors import DataError
 from tiltlens.estimators.influence import Integers
 from tiltlens.learners.design import Table
-from tiltlens.limits import MIXED_DUPLICATES, MORE_ALIKE
 from tiltlens.paper.checks import Floats
 from tiltlens.repair.additive import category_levels, feature_table
 from tiltlens.repair.tabular_model import CategoryLevels
@@ -22,6 +21,9 @@ from tiltlens.rows.features import Feature
 from tiltlens.rows.levels import numbers_of
 from tiltlens.sources.hashing import Hashes, row_hashes
 from tiltlens.sources.messages import shown
+
+MIXED_DUPLICATES = 0.1  # of the disagreement of different people: with more, rows with equal features are no duplicates
+MORE_ALIKE = 2.0  # times as many matches with audited rows as expected by chance: these people were audited
 
 
 def duplicate_clusters(table: Table, group: Integers, outcome: Integers | None) -> Integers | None:

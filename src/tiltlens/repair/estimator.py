@@ -17,7 +17,7 @@ from tiltlens.errors import DataError, MissingExtraError, TiltlensError
 from tiltlens.estimators.influence import Booleans, Integers
 from tiltlens.learners.design import Table
 from tiltlens.learners.propensity import estimator_log_odds, fitted_clone
-from tiltlens.model_files.skops_file import open_skops
+from tiltlens.model_files.load import open_skops
 from tiltlens.paper.checks import Floats
 from tiltlens.repair.additive import Design, fit_additive
 from tiltlens.repair.tabular_model import CategoryLevels, TabularModel

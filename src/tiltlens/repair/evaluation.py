@@ -14,7 +14,7 @@ from tiltlens.errors import DataError
 from tiltlens.estimators.error_rates import UNKNOWN
 from tiltlens.estimators.estimate import Estimate
 from tiltlens.estimators.influence import Booleans, Integers, Rows
-from tiltlens.limits import EVALUATION_STEPS, MINIMUM_ROWS, SUPPRESSED_BELOW
+from tiltlens.limits import MINIMUM_ROWS, SUPPRESSED_BELOW
 from tiltlens.paper.checks import Floats, check_probability, check_threshold
 from tiltlens.repair.held_out import HeldOutColumns, HeldOutRows, check_not_audited, read_held_out
 from tiltlens.repair.least_change import repaired
@@ -27,6 +27,9 @@ from tiltlens.repair.quantities import (
     people_with_outcomes,
 )
 from tiltlens.sources.messages import listed, shown
+
+EVALUATION_STEPS = 11  # from no repair to the whole of it
+
 
 if TYPE_CHECKING:
     from tiltlens.figures import Figure

@@ -19,20 +19,17 @@ from scipy.special import logsumexp
 
 from tiltlens.errors import SupportError
 from tiltlens.estimators.influence import Integers, summed_by_cluster
-from tiltlens.limits import (
-    DAMPED_STEPS,
-    DECISION_WIDTHS,
-    FEW_UNDECIDED,
-    LARGEST_MULTIPLIER,
-    MOST_CHANGE,
-    ONE_JUMP,
-    REPAIRED,
-    SURELY_BEYOND,
-    SWEEPS,
-    WIDEST_DECISION,
-)
+from tiltlens.limits import DAMPED_STEPS, REPAIRED, SURELY_BEYOND
 from tiltlens.paper.checks import Floats
 from tiltlens.repair.least_change import repaired, shifted, shifts
+
+LARGEST_MULTIPLIER = 50.0  # of a tilt: beyond it no score is left between 0 and 1
+ONE_JUMP = 1e-9  # relative: multipliers at which people change over together, but for rounding
+MOST_CHANGE = 2.0  # times the change that would do if chances were right: beyond it own groups' means chase chance
+SWEEPS = 20  # of all constraints, one by one: two or three do, unless no tilt meets them all
+WIDEST_DECISION = 0.1  # of a score: over how much of it decisions are blurred at first
+DECISION_WIDTHS = 12  # each a third of the one before: less than a score is told apart by at the end
+FEW_UNDECIDED = 2.0  # Σ of W'(1 − W'): blurred decisions of so few rows are decisions
 
 
 @dataclass(frozen=True, slots=True, eq=False)

@@ -11,12 +11,13 @@ import numpy as np
 
 from tiltlens.estimators.estimate import Normal
 from tiltlens.learners.design import Table
-from tiltlens.limits import FEW_REPAIRED, SUPPRESSED_BELOW, SURELY_BEYOND, UNLIKE
+from tiltlens.limits import FEW_REPAIRED, SUPPRESSED_BELOW, SURELY_BEYOND
 from tiltlens.paper.checks import Floats
 from tiltlens.repair.constraints import Constraint
 from tiltlens.rows.features import Feature
 from tiltlens.sources.messages import shown
 
+UNLIKE = 0.5  # of the gap that a repair closed: where so much of it is back, rows are unlike the audited ones
 Range = tuple[float, float, int]  # the tenth lowest and the tenth highest value, and how many rows have a value
 
 

@@ -9,16 +9,7 @@ import numpy as np
 from tiltlens.estimators.error_rates import UNKNOWN, WITH
 from tiltlens.estimators.estimate import Proportion, quantile
 from tiltlens.estimators.influence import Booleans, Integers, Rows, cluster_codes, overall_mean, sums_by
-from tiltlens.limits import (
-    FEW_DECIDED,
-    FEW_REPAIRED,
-    MATERIALITY,
-    MINIMUM_ROWS,
-    REPAIRED,
-    SCORE_TENTHS,
-    SMALLEST_SHARE,
-    SURELY_OFF,
-)
+from tiltlens.limits import FEW_REPAIRED, MATERIALITY, MINIMUM_ROWS, REPAIRED, SCORE_TENTHS, SMALLEST_SHARE
 from tiltlens.paper.checks import Floats
 from tiltlens.repair.columns import condition_words
 from tiltlens.repair.constraints import ALL, DECISIONS, MEAN, Constraint
@@ -27,6 +18,8 @@ from tiltlens.repair.quantities import area
 from tiltlens.repair.rows import AuditedRows
 from tiltlens.sources.messages import shown
 
+FEW_DECIDED = 0.01  # share of people: a rule that decides fewer otherwise than the rest hardly decides
+SURELY_OFF = 0.9999  # confidence of each of ten intervals of outcomes: together 0.999
 REGULATED = "the group itself is needed for every new row: its use at prediction time may be regulated"
 NOT_AT_PREDICTION = "the group was used to fit the membership model and the multiplier, not to repair new rows"
 TOGETHER = "people with equal features get equal decisions, so the gap moves in jumps"

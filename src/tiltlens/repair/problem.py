@@ -12,7 +12,7 @@ from tiltlens.estimators.error_rates import WITH, WITHOUT
 from tiltlens.estimators.estimate import Normal
 from tiltlens.estimators.influence import Booleans, Integers, Rows, cluster_codes
 from tiltlens.learners.propensity import check_overlap
-from tiltlens.limits import MIN_IDENTICAL_PEOPLE, MINIMUM_ROWS, SURELY_BEYOND
+from tiltlens.limits import MINIMUM_ROWS, SURELY_BEYOND
 from tiltlens.paper.checks import Floats, check_share
 from tiltlens.repair.constraints import (
     ALL,
@@ -29,6 +29,8 @@ from tiltlens.repair.quantities import area
 from tiltlens.repair.rows import AuditedRows
 from tiltlens.sources.hashing import Hashes
 from tiltlens.sources.messages import shown
+
+MIN_IDENTICAL_PEOPLE = 10  # with equal features: a membership model of so many hardly depends on one of them
 
 
 def check_limit(limit: float) -> float:

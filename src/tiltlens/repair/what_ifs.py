@@ -17,12 +17,17 @@ from tiltlens.errors import TiltlensError
 from tiltlens.estimators.error_rates import WITH
 from tiltlens.estimators.influence import Integers, Rows
 from tiltlens.estimators.sets import evenly
-from tiltlens.limits import RARE_LEVEL, WHAT_IF_BINS, WHAT_IF_ROWS, WHAT_IF_VALUES
 from tiltlens.paper.checks import Floats
 from tiltlens.repair.quantities import ENDS, EvaluationRows, Measurements, accuracy_at, interval_columns, measure
 from tiltlens.rows.levels import numbers_of
 from tiltlens.rows.rescoring import AskedModel
 from tiltlens.sources.messages import first_line
+
+WHAT_IF_ROWS = 20_000  # that the model is asked about: a standard error is then a point at most
+WHAT_IF_VALUES = 32  # of a feature that outputs are averaged over: each is a prediction of all those rows
+WHAT_IF_BINS = 4  # of a coarsened number: quartiles
+RARE_LEVEL = 0.05  # of the people, below which a level of a coarsened category is rare
+
 
 NEUTRALISED, COARSENED = "neutralised", "coarsened"
 QUANTITIES = {"gap": "decision_gap", "score_gap": "gap", "accuracy": "accuracy", "auc": "auc"}  # column: quantity

@@ -12,8 +12,9 @@ from tiltlens.analysis.periods import period_notes
 from tiltlens.analysis.suppression import part_of_group
 from tiltlens.analysis.unobserved_groups import soft_notes
 from tiltlens.learners.balance import Balance
-from tiltlens.limits import FEW_PEOPLE
 from tiltlens.results.note_texts import Note
+
+FEW_PEOPLE = 30  # that weights are worth, below which no interval can be relied on
 
 
 def evidence_notes(evidence: Evidence, checked: Balance | None) -> list[str]:

@@ -16,7 +16,7 @@ from tiltlens.analysis.suppression import may_show, withheld
 from tiltlens.errors import DataError, SupportError, WeightsError
 from tiltlens.estimators.dial import ShareForm, along
 from tiltlens.estimators.influence import Integers, Rows
-from tiltlens.limits import DISTRIBUTION_BINS, SUPPRESSED_BELOW, TIED
+from tiltlens.limits import DISTRIBUTION_BINS, SUPPRESSED_BELOW
 from tiltlens.paper.checks import Floats, check_weights
 from tiltlens.paper.correction import CorrectionFunction
 from tiltlens.paper.divergence import check_divergence
@@ -28,6 +28,7 @@ from tiltlens.rows.features import Feature
 from tiltlens.rows.rescoring import AskedModel
 from tiltlens.rows.sampled_rows import SampledRows
 
+TIED = 1e-9  # corrections, and shares of people, no further apart are equal up to rounding
 SoftScores = Callable[..., dict[str, Any]]
 
 

@@ -10,7 +10,6 @@ from typing import Any, NoReturn
 
 from tiltlens.errors import DataError, TiltlensError
 from tiltlens.inputs import Input, remember
-from tiltlens.limits import SAVED_SLACK
 from tiltlens.results.audit import SCHEMA, Audit
 from tiltlens.results.audit_comparison import compare
 from tiltlens.results.change import Change
@@ -19,6 +18,8 @@ from tiltlens.results.comparison import Comparison
 from tiltlens.results.displays import with_displays
 from tiltlens.results.parts import AGAIN, ComparisonParts, CorrectionParts, SavedCorrection, SavedParts
 from tiltlens.sources.messages import shown
+
+SAVED_SLACK = 1e-6  # of a number, up to which two that should be equal are: an edited file differs by more
 
 
 def read_audit(path: str | Path) -> Audit:

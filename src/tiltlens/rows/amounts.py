@@ -11,12 +11,14 @@ from typing import TypeVar
 
 import numpy as np
 
-from tiltlens.limits import AMOUNT_BINS, AMOUNT_ROUNDING, CENTRED
 from tiltlens.paper.checks import Floats
 from tiltlens.paper.moments import GroupMoments
 from tiltlens.rows.binning import quantile_edges
 from tiltlens.sources.arrays import below
 
+AMOUNT_BINS = 10  # of the pooled amounts, equally full: the channel of what is said of distributions
+AMOUNT_ROUNDING = 4 * 2.0**-52  # of an amount: four steps of the last digit that a float has
+CENTRED = 1024.0  # scales from 0, within which the mean of amounts needs no centre: squares keep ten digits
 Number = TypeVar("Number", float, Floats)
 
 
@@ -55,11 +57,11 @@ class Unit:
 
     def channel(self, amounts: Floats) -> Floats:
         """Return the pooled decile as a channel: (n, K) of 0 and 1, or (n,) where there are two bins at most."""
-        places = below(np.array(self.edges or ()), amounts)
+        bin_of = below(np.array(self.edges or ()), amounts)
         bins = len(self.edges or ()) + 1
         if bins <= 2:
-            return places.astype(np.float64)
-        return np.asarray(places[:, None] == np.arange(bins), dtype=np.float64)
+            return bin_of.astype(np.float64)
+        return np.asarray(bin_of[:, None] == np.arange(bins), dtype=np.float64)
 
 
 PROBABILITY = Unit()

@@ -1,4 +1,4 @@
-"""A batch as the rows that count: who they are, what they score, what they weigh."""
+"""The rows of a batch that count: their groups, scores, weights and optional columns."""
 
 from __future__ import annotations
 
@@ -14,12 +14,11 @@ from numpy.typing import NDArray
 from tiltlens.estimators.error_rates import UNKNOWN as OUTCOME_MISSING
 from tiltlens.estimators.influence import Integers
 from tiltlens.paper.checks import Floats
-from tiltlens.rows.group_probabilities import group_chances
-from tiltlens.rows.groups import NO_GROUP, factorize_groups
+from tiltlens.rows.groups import NO_GROUP, factorize_groups, group_chances
 from tiltlens.rows.outcomes import CRITERIA, Meant, outcome_codes, outcome_names
 from tiltlens.rows.roles import ColumnRoles
 from tiltlens.rows.sampled_rows import SampledRows, read_columns
-from tiltlens.rows.scores import Channel, RowName, channel_of
+from tiltlens.rows.scores import Channel, RowName
 from tiltlens.rows.weights import check_sample_weight, equals_mask
 from tiltlens.sources.batches import ROW
 from tiltlens.sources.factorize import factorize_texts
@@ -72,8 +71,11 @@ class BatchRows:
 def read_batch(roles: ColumnRoles, table: pl.DataFrame, for_sums: bool = False) -> BatchRows:
     """Return the rows of a batch that are kept; `for_sums` without the columns that sums do not need."""
     named = row_name(table)
-    channel = _read_channel(roles, table, named)
-    y_true, values = _read_outcomes(roles, table, channel)
+    with nullcontext() if roles.model is None else ONE_AT_A_TIME:
+        channel = roles.channel(table, table, roles.model, named)
+    y_true = values = None
+    if roles.outcome is not None:
+        y_true, values = outcome_codes(table[roles.outcome], outcome_names(channel, roles.favourable))
     if roles.metric == "fnr":
         channel = channel.reversed()
     weights = check_sample_weight(roles.sample_weight, table, named)
@@ -108,32 +110,10 @@ def _copy_by_group(batch: BatchRows) -> BatchRows:
 
 
 def row_name(table: pl.DataFrame) -> RowName:
-    """Return how a message calls a row: by its number in the table, where rows have an order."""
+    """Return a function that names a row in messages: by its number in the table, where rows have an order."""
     if ROW in table.columns:
         return lambda row: f"row {table[ROW][row]}"
     return "row {} of a batch".format
-
-
-def _read_channel(roles: ColumnRoles, table: pl.DataFrame, row_name: RowName) -> Channel:
-    with nullcontext() if roles.model is None else ONE_AT_A_TIME:
-        return channel_of(
-            table,
-            table,
-            scores=list(roles.scores) or None,
-            model=roles.model,
-            score_type=roles.score_type,
-            features=roles.sources,
-            favourable=roles.favourable,
-            threshold=roles.threshold,
-            labels=roles.labels,
-            row_name=row_name,
-        )
-
-
-def _read_outcomes(roles: ColumnRoles, table: pl.DataFrame, channel: Channel) -> tuple[Integers | None, Meant | None]:
-    if roles.outcome is None:
-        return None, None
-    return outcome_codes(table[roles.outcome], outcome_names(channel, roles.favourable))
 
 
 def _read_groups(roles: ColumnRoles, table: pl.DataFrame) -> tuple[NDArray[np.int64], tuple[str, ...]]:

@@ -10,9 +10,11 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from tiltlens.limits import EDGE_ERROR, WEIGHT_ROUNDING
 from tiltlens.paper.checks import Floats
 from tiltlens.sources.messages import text_of
+
+EDGE_ERROR = 0.05  # of the narrower bin beside it, by which an edge may be rounded
+WEIGHT_ROUNDING = 1e-9  # of a sum of weights
 
 
 def quantile_bins(
@@ -29,22 +31,21 @@ def counted_edges(numbers: Floats, people: NDArray[np.integer[Any]], weights: Fl
     if weights is not None:
         return quantile_edges(numbers, weights, bins)
     steps, total = np.arange(1, bins), np.cumsum(people)
-    places = np.ceil(steps * int(total[-1]) / bins).astype(np.int64) - 1
-    return _inner_edges(numbers, numbers[np.searchsorted(total, places, side="right")])
+    ranks = np.ceil(steps * int(total[-1]) / bins).astype(np.int64) - 1
+    return _inner_edges(numbers, numbers[np.searchsorted(total, ranks, side="right")])
 
 
 def quantile_edges(numbers: Floats, weights: Floats | None, bins: int) -> Floats:
     """Return the distinct inner quantiles, each a value that occurs, below the largest."""
     steps = np.arange(1, bins)
     if weights is None:
-        places = np.ceil(steps * numbers.size / bins).astype(np.int64) - 1
-        quantiles = np.partition(numbers, places)[places]
+        ranks = np.ceil(steps * numbers.size / bins).astype(np.int64) - 1
+        quantiles = np.partition(numbers, ranks)[ranks]
     else:
         order = np.argsort(numbers, kind="stable")
         total = np.cumsum(weights[order])
-        reached = (
-            (1.0 - WEIGHT_ROUNDING) * total[-1] / bins
-        )  # a sum of weights may fall short of its quantile by rounding
+        # A sum of weights may fall short of its quantile by rounding.
+        reached = (1.0 - WEIGHT_ROUNDING) * total[-1] / bins
         quantiles = numbers[order][np.searchsorted(total, steps * reached)]
     return _inner_edges(numbers, quantiles)
 

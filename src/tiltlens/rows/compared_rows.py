@@ -11,15 +11,13 @@ import polars as pl
 
 from tiltlens.errors import DataError, DistributionError
 from tiltlens.estimators.influence import Integers
-from tiltlens.limits import CONTINUOUS
 from tiltlens.paper.checks import Floats
 from tiltlens.rows.amounts import unit_of
 from tiltlens.rows.declared import INPUT
 from tiltlens.rows.features import Feature, feature_of
-from tiltlens.rows.groups import ComparedGroups, compared_groups, natural_order
+from tiltlens.rows.groups import ComparedGroups, check_periods, compared_groups, natural_order
 from tiltlens.rows.levels import Levels, feature_levels, value_levels
 from tiltlens.rows.outcomes import check_outcome
-from tiltlens.rows.periods import check_periods
 from tiltlens.rows.roles import CONTENT, GROUP, HASH, SCORE, WEIGHT, ColumnRoles
 from tiltlens.rows.sampled_rows import Labels, SampledRows, SampleFacts, gather_columns
 from tiltlens.rows.survey import Survey
@@ -29,6 +27,8 @@ from tiltlens.sources.batches import ROW
 from tiltlens.sources.hashing import Hashes, nameless_hashes, nested_hashes
 from tiltlens.sources.messages import listed, shown
 from tiltlens.threads import in_threads
+
+CONTINUOUS = 0.5  # distinct numbers for each distinct row, from which equal rows are no accident
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -80,32 +80,30 @@ def _check_some_rows(survey: Survey) -> None:
     if survey.kept + survey.without_group:
         return
     if survey.left_out["missing_score"] == survey.read:
-        raise DistributionError("`scores` must be known for some rows, got only missing values.", "check the column.")
-    raise DataError(
-        f"the data must have rows left to compare, got none of {survey.read}.", f"left out: {survey.left_out}."
-    )
+        raise DistributionError("`scores` is missing in all rows.", "check the column.")
+    raise DataError(f"No row is left to compare, of {survey.read:,} rows.", f"left out: {survey.left_out}.")
 
 
 def _check_propensity(roles: ColumnRoles, survey: Survey, groups: ComparedGroups) -> None:
     """Raise where a given P(audited|x) cannot be that of these groups."""
     if len(groups.audited) > 1 and roles.propensity is not None:
         raise DataError(
-            f"`propensity` must be None or an estimator for several audited groups, got values for "
-            f"{len(groups.audited)} of them.",
-            "name one audited group: P(audited|x) is another one for each.",
+            f"`propensity` gives values for one audited group, but {len(groups.audited)} groups are audited.",
+            "name one audited group, because P(audited|x) differs between groups; or leave `propensity` out.",
         )
     outside = sum(survey.outside.get(label, 0) for label in (groups.reference, *groups.audited))
     if outside:
         raise DataError(
-            f"`propensity` must lie strictly between 0 and 1, got {outside} rows that do not.",
-            "it is P(audited|x); 0 or 1 says that the groups do not overlap there: leave such rows out.",
+            f"`propensity` must be strictly between 0 and 1. Rows outside: {outside:,}.",
+            "it is P(audited|x). At 0 or 1 the groups do not overlap: leave such rows out.",
         )
 
 
 def select_rows(roles: ColumnRoles, survey: Survey, groups: ComparedGroups) -> EncodedSample:
     """Return the sample's rows of the compared groups, with their features encoded."""
     labels = (groups.reference, *groups.audited)
-    largest = _largest_weight([survey.weight_range[label] for label in labels])
+    least, largest = (end(survey.weight_range[label][at] for label in labels) for at, end in enumerate((min, max)))
+    check_unequal(least, largest)
     frame = survey.sample.frame
     if set(survey.sample.counts) - set(labels):
         frame = frame.filter(pl.col(GROUP).is_in(labels))
@@ -136,12 +134,6 @@ def select_rows(roles: ColumnRoles, survey: Survey, groups: ComparedGroups) -> E
     inputs = frame.select(pl.col(f"{INPUT}{name}").alias(name) for name in roles.sources if roles.keeps_inputs)
     feature_order = {feature.name: order.signs.get(feature.name, -1) for feature in features}
     return EncodedSample(rows, frame.select(roles.features), inputs, levels, feature_order)
-
-
-def _largest_weight(ranges: Sequence[tuple[float, float]]) -> float:
-    least, largest = min(low for low, _ in ranges), max(high for _, high in ranges)
-    check_unequal(least, largest)
-    return largest
 
 
 def _encode_features(
@@ -200,8 +192,8 @@ def _check_known_groups(roles: ColumnRoles, frame: pl.DataFrame) -> None:
     names = frame["\0known_group"].drop_nulls().unique().sort()
     if names.len() and not names.is_in(roles.soft).any():
         raise DataError(
-            f"`known_groups` must hold names of groups, got {listed(names.to_list())} in {shown(roles.known_groups)}.",
-            f"the groups are {listed(roles.soft)}: write both alike.",
+            f"`known_groups` ({shown(roles.known_groups)}) has none of the groups, but {listed(names.to_list())}.",
+            f"use the names of `group`: {listed(roles.soft)}.",
         )
 
 
@@ -227,7 +219,7 @@ def _sampling_weights(frame: pl.DataFrame, survey: Survey) -> Floats | None:
 
 
 def _count_copies(hashes: Hashes, features: Sequence[Feature]) -> int:
-    """Return how many rows repeat another; 0 where features have so few values that people are alike by chance."""
+    """Return how many rows repeat another; 0 where features have so few values that this happens by chance."""
     distinct = len(np.unique(hashes))
     is_continuous = any(
         feature.values is not None and len(np.unique(feature.values)) > CONTINUOUS * distinct for feature in features

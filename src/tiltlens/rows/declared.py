@@ -34,19 +34,19 @@ class Declared:
 
     def applied(self, table: pl.DataFrame, inputs: Sequence[str] = ()) -> pl.DataFrame:
         """Return a clean table with declared features as texts, where it has their columns, and a copy of `inputs`."""
-        known = set(table.columns)
-        made = [_category(table[name]) for name in self.categorical if name in known]
-        made += [_joint(name, table.select(own)) for name, own in self.blocks.items() if known.issuperset(own)]
+        available = set(table.columns)
+        made = [_category(table[name]) for name in self.categorical if name in available]
+        made += [_joint(name, table.select(own)) for name, own in self.blocks.items() if available.issuperset(own)]
         return table.with_columns(*made, *(table[name].alias(f"{INPUT}{name}") for name in inputs))
 
     def of_features(self, features: Sequence[str]) -> tuple[list[str], Declared]:
         """Return the features with each block in place of its columns, and blocks of those columns that are listed."""
         kept = {name: own if name in features else features for name, own in self.blocks.items()}
-        blocks = {name: tuple(one for one in own if one in kept[name]) for name, own in self.blocks.items()}
+        blocks = {name: tuple(column for column in own if column in kept[name]) for name, own in self.blocks.items()}
         owner = {column: name for name, own in self.blocks.items() for column in own}
-        chosen = list(dict.fromkeys(owner.get(one, one) for one in features))
-        check_columns("blocks", blocks, chosen, "features")
-        check_columns("categorical", self.categorical, [one for one in chosen if one not in blocks], "features")
+        chosen = list(dict.fromkeys(owner.get(column, column) for column in features))
+        check_columns("blocks", blocks, chosen, "feature")
+        check_columns("categorical", self.categorical, [name for name in chosen if name not in blocks], "feature")
         return chosen, replace(self, blocks=blocks)
 
 
@@ -60,29 +60,29 @@ def declared_of(categorical: Any, blocks: Any, names: Sequence[str], taken: Sequ
     """Return what is declared of a table's columns; patterns match no column that is `taken` by another role."""
     if blocks is not None and not isinstance(blocks, Mapping):
         raise DataError(f"`blocks` must be a dict, got {shown(blocks)}.", "for example {'region': ['region_*']}.")
-    found: dict[str, tuple[str, ...]] = {}
-    for name, patterns in (blocks or {}).items():
-        used = {*taken, *(column for own in found.values() for column in own)}
-        wanted = [str(one) for one in texts_of("blocks", patterns)]
-        matched = {one for one in names for pattern in wanted if one == pattern or fnmatchcase(one, pattern)} - used
+    columns_of: dict[str, tuple[str, ...]] = {}
+    for block, patterns in (blocks or {}).items():
+        used = {*taken, *(column for own in columns_of.values() for column in own)}
+        wanted = [str(pattern) for pattern in texts_of("blocks", patterns)]
+        matched = {name for name in names for text in wanted if name == text or fnmatchcase(name, text)} - used
         if len(matched) < 2:
             got = f"{len(matched)} without another role that match {listed(wanted)}"
             raise DataError(
-                f"`blocks` must have two or more columns for {shown(name)}, got {got}.", f"see {listed(names)}."
+                f"`blocks` must have two or more columns for {shown(block)}, got {got}.", f"see {listed(names)}."
             )
-        if name in names and name not in matched:
-            raise DataError(f"`blocks` must have new names, got {shown(name)}, which is a column.", "rename the block.")
-        found[str(name)] = tuple(one for one in names if one in matched)
-    return Declared(tuple(dict.fromkeys(texts_of("categorical", categorical))), found)
+        if block in names and block not in matched:
+            raise DataError(f"`blocks` must have new names, but {shown(block)} is a column.", "rename the block.")
+        columns_of[str(block)] = tuple(name for name in names if name in matched)
+    return Declared(tuple(dict.fromkeys(texts_of("categorical", categorical))), columns_of)
 
 
 def _category(column: pl.Series) -> pl.Series:
     """Return any values as texts, 1 and 1.0 as the same; booleans are categories as they are."""
     if column.dtype in (pl.Boolean, pl.String):
         return column
-    known = column.drop_nulls().unique()
-    texts = pl.Series([text_of(value) for value in known], dtype=pl.String)
-    return column.replace_strict(known, texts, default=None, return_dtype=pl.String)
+    distinct = column.drop_nulls().unique()
+    texts = pl.Series([text_of(value) for value in distinct], dtype=pl.String)
+    return column.replace_strict(distinct, texts, default=None, return_dtype=pl.String)
 
 
 def _joint(name: str, table: pl.DataFrame) -> pl.Series:
@@ -91,7 +91,7 @@ def _joint(name: str, table: pl.DataFrame) -> pl.Series:
     A text depends on its row alone, so that every batch and every engine has the same.
     """
     prefix, distinct = _prefix(table.columns), table.unique()
-    names = [one.removeprefix(prefix) or one for one in table.columns]
+    names = [name.removeprefix(prefix) or name for name in table.columns]
     texts = [", ".join(filter(None, map(_part, names, row))) or "(none)" for row in distinct.iter_rows()]
     made = distinct.with_columns(pl.Series(INPUT, texts, dtype=pl.String))
     joined = table.join(made, on=table.columns, how="left", nulls_equal=True, maintain_order="left")
@@ -118,17 +118,18 @@ def one_hot_notes(table: pl.DataFrame) -> list[str]:
         if not column.null_count() and (column.dtype == pl.Boolean or column.dtype.is_numeric())
         if column.cast(pl.Float64).is_in([0.0, 1.0]).all()
     }
-    found, run, total = list[str](), list[str](), None
+    prefixes, run, total = list[str](), list[str](), None
     for name in [*sorted(binary), ""]:  # the last ends the last run
         if not _prefix([*run, name]) or (total is not None and bool((total & binary[name]).any())):
-            found += [_prefix(run)] if len(run) > 1 and total is not None and total.all() else []
+            prefixes += [_prefix(run)] if len(run) > 1 and total is not None and total.all() else []
             run, total = [], None
         if name:
             run, total = [*run, name], binary[name] if total is None else total | binary[name]
-    if not found:
+    if not prefixes:
         return []
-    example = f"--blocks {found[0].rstrip('_=.:- ')}={found[0]}*"
+    example = f"--blocks {prefixes[0].rstrip('_=.:- ')}={prefixes[0]}*"
+    columns = " or ".join(shown(f"{prefix}*") for prefix in prefixes)
     return [
-        f"exactly one of the columns {' or '.join(shown(f'{one}*') for one in found)} is 1 in each row, so they look "
+        f"exactly one of the columns {columns} is 1 in each row, so they look "
         f"like parts of one feature, and each part is judged alone: audit them as one with `blocks` ({example})"
     ]

@@ -12,13 +12,17 @@ from numpy.typing import NDArray
 
 from tiltlens.errors import DataError
 from tiltlens.estimators.influence import Booleans, Integers, Rows
-from tiltlens.limits import FEWEST_AUDITED, FIRST_LOOK, LARGEST, MOST_TURNS
+from tiltlens.limits import LARGEST
 from tiltlens.paper.checks import Floats
 from tiltlens.rows.levels import MISSING, OTHER, Kind, Levels, feature_levels, numbers_of, readable
 from tiltlens.rows.roles import GROUP
 from tiltlens.rows.value_counts import exact_counts
 from tiltlens.sources.messages import listed, shown
 from tiltlens.threads import in_threads
+
+FEWEST_AUDITED = 5  # audited rows of a level in each fold; singletons vanish from the leave-one-out sums
+FIRST_LOOK = 2_000  # rows that usually show that the groups share the values of a feature
+MOST_TURNS = 4  # of the groups along the values of a feature, for it to be bands of them
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -60,7 +64,7 @@ def feature_of(levels: Levels, column: pl.Series) -> Feature:
     largest = 0.0 if values is None else float(np.nanmax(np.abs(values), initial=0.0))
     if largest > LARGEST or 0.0 < largest < 1.0 / LARGEST:  # squares would be infinite, or 0
         raise DataError(
-            f"column {shown(levels.name)} must be from {1 / LARGEST:g} to {LARGEST:g} in size, got {largest:g}.",
+            f"Column {shown(levels.name)} has values up to {largest:g}, outside {1 / LARGEST:g} to {LARGEST:g}.",
             "rescale it, or leave it out with `exclude` (--exclude).",
         )
     return Feature(
@@ -76,9 +80,9 @@ def feature_of(levels: Levels, column: pl.Series) -> Feature:
     )
 
 
-def encode_features(table: pl.DataFrame, names: Sequence[str], weights: Floats | None = None) -> tuple[Feature, ...]:
+def encode_features(table: pl.DataFrame, names: Sequence[str]) -> tuple[Feature, ...]:
     """Return one feature per column of a clean table, none left out."""
-    return tuple(in_threads(lambda name: encode_feature(table[name], weights), names, table.height))
+    return tuple(in_threads(lambda name: encode_feature(table[name]), names, table.height))
 
 
 def encode_feature(column: pl.Series, weights: Floats | None = None) -> Feature:
@@ -88,34 +92,28 @@ def encode_feature(column: pl.Series, weights: Floats | None = None) -> Feature:
     return feature_of(feature_levels(column.name, counts, everyone.to_list(), weights is not None, False), column)
 
 
-def _joined_levels(
-    counts: NDArray[Any], labels: Sequence[str], minimum: int, ordered: bool
-) -> tuple[Integers | None, tuple[str, ...], tuple[str, ...]]:
-    """Return each level's place after rare ones were joined (None: none was), the labels then, and notes.
-
-    `counts` are audited rows by fold and level.
-    """
-    if counts.min(axis=0).min(initial=minimum) >= minimum:
-        return None, tuple(labels), ()
-    parts = _joined_neighbours(counts, labels, minimum) if ordered else _pooled(counts, labels, minimum)
-    place = np.empty(len(labels), dtype=np.int64)
-    for number, part in enumerate(parts):
-        place[part] = number
-    names = [_part_label(part, labels, ordered) for part in parts]
-    return place, readable(names), _merge_notes(parts, names, labels, minimum)
-
-
 def joined_feature(feature: Feature, rows: Rows, fold: Integers, minimum: int = FEWEST_AUDITED) -> Feature:
     """Return the feature with levels joined until each has `minimum` audited rows in every fold, where possible.
 
     Ordered levels join a neighbour (missing ones the largest level), others "(other)"; notes say so.
     """
-    counts = rows.counts_by_fold(fold, feature.codes, len(feature.labels))
-    place, labels, notes = _joined_levels(counts, feature.labels, minimum, feature.is_ordered)
-    if place is None:
+    labels = feature.labels
+    counts = rows.counts_by_fold(fold, feature.codes, len(labels))  # audited rows by fold and level
+    if counts.min(axis=0).min(initial=minimum) >= minimum:
         return feature
-    codes = place[feature.codes]
-    return replace(feature, codes=codes, labels=labels, notes=(*feature.notes, *notes))
+    join = _joined_neighbours if feature.is_ordered else _pooled
+    parts = join(counts, labels, minimum)
+    part_of = np.empty(len(labels), dtype=np.int64)
+    for number, part in enumerate(parts):
+        part_of[part] = number
+    names = [_part_label(part, labels, feature.is_ordered) for part in parts]
+    notes = (
+        f"levels {listed([labels[level] for level in part])} joined as {shown(name)}: "
+        f"fewer than {minimum} audited rows in a fold"
+        for part, name in zip(parts, names, strict=True)
+        if len(part) > 1
+    )
+    return replace(feature, codes=part_of[feature.codes], labels=readable(names), notes=(*feature.notes, *notes))
 
 
 def _joined_neighbours(counts: Integers, labels: Sequence[str], minimum: int) -> list[list[int]]:
@@ -168,42 +166,30 @@ def _part_label(part: Sequence[int], labels: Sequence[str], ordered: bool) -> st
     return " or ".join(names) if len(names) <= 3 else f"{names[0]} … {names[-1]}"
 
 
-def _merge_notes(
-    parts: Sequence[Sequence[int]], names: Sequence[str], labels: Sequence[str], minimum: int
-) -> tuple[str, ...]:
-    return tuple(
-        f"levels {listed([labels[level] for level in part])} joined as {shown(name)}: "
-        f"fewer than {minimum} audited rows in a fold"
-        for part, name in zip(parts, names, strict=True)
-        if len(part) > 1
-    )
-
-
 def flag_separating(feature: Feature, audited: Booleans) -> Feature:
-    """Return the feature, marked as the group itself where its values tell the two groups apart completely.
+    """Return the feature, marked as the group itself where its values identify the two groups.
 
-    No value is shared, and in the order of the values the groups take turns a few times at most: bands of an age, say.
-    What needs people of both groups does without it.
+    No value is shared, and in the order of the values the groups take turns a few times at most, as with bands of age.
     """
     if not feature.in_membership:
         return feature
     values = feature.codes if feature.values is None else feature.values
     if _shares_values(values[:FIRST_LOOK], audited[:FIRST_LOOK]):
         return feature
-    known = values[~np.isnan(values)] if values.dtype.kind == "f" else values
-    mine = audited[~np.isnan(values)] if values.dtype.kind == "f" else audited
-    order = np.argsort(known, kind="stable")
-    turns = np.flatnonzero(np.diff(mine[order]))
-    is_shared = bool((known[order][turns] == known[order][turns + 1]).any())
-    ends = known[order][[0, -1]] if known.size else known
-    if known.size < values.size or is_shared or turns.size > MOST_TURNS or turns.size == 0 or ends[0] == ends[1]:
+    if values.dtype.kind == "f" and np.isnan(values).any():
+        return feature  # people of both groups may share the missing value
+    order = np.argsort(values, kind="stable")
+    ordered = values[order]
+    turns = np.flatnonzero(np.diff(audited[order]))
+    is_shared = bool((ordered[turns] == ordered[turns + 1]).any())
+    if is_shared or not 0 < turns.size <= MOST_TURNS or ordered[0] == ordered[-1]:
         return feature
-    note = "its values tell the two groups apart completely: what needs people of both groups does without it"
+    note = "its values identify the two groups, so estimates that compare people of both groups leave it out"
     return replace(feature, is_group=True, notes=(note, *feature.notes))
 
 
 def _shares_values(values: NDArray[Any], audited: Booleans) -> bool:
-    """Return whether the groups take turns so often among some rows that no bands of values can tell them apart."""
+    """Return whether the groups take turns so often among some rows that no bands of values can separate them."""
     turns = np.flatnonzero(np.diff(audited[np.argsort(values, kind="stable")]))
     return bool(turns.size > MOST_TURNS * max(len(np.unique(values)), 1)) or bool(
         turns.size > MOST_TURNS and len(np.unique(values)) == len(values)
@@ -222,8 +208,8 @@ def design_columns(features: Sequence[Feature]) -> dict[str, NDArray[Any]]:
     if features and not columns:
         reasons = ", ".join(f"{shown(f.name)} is {_reason(f)}" for f in features[:20])
         raise DataError(
-            f"`features` must hold a column that varies and is no identifier, got none: {reasons}.",
-            "add a feature that people of one group may share with people of another.",
+            f"No feature can be used: {reasons}.",
+            "add a feature whose values people of both groups may share.",
         )
     return columns
 
@@ -233,9 +219,8 @@ def check_exempt(features: Sequence[Feature], exempt: Sequence[str]) -> None:
     for feature in features:
         if feature.name in exempt and not feature.in_membership:
             raise DataError(
-                "`exempt` must name features that vary and that people of both groups share, got "
-                f"{shown(feature.name)}, which is {_reason(feature)}.",
-                "leave it out of `exempt`.",
+                f"{shown(feature.name)} cannot be exempt, because it is {_reason(feature)}.",
+                "name features that vary, and whose values people of both groups share.",
             )
 
 

@@ -15,17 +15,7 @@ import polars as pl
 
 from tiltlens.errors import DataError
 from tiltlens.estimators.influence import Integers
-from tiltlens.limits import (
-    FEATURE_BINS,
-    FEWEST_TEXTS,
-    IDENTIFIER_SHARE,
-    LEVELLED_NUMBERS,
-    LONGEST_LABEL,
-    MANY_NUMBERS,
-    MOST_COUNTED,
-    ROWS_A_CELL,
-    SHOWN_LEVELS,
-)
+from tiltlens.limits import MOST_COUNTED, ROWS_A_CELL
 from tiltlens.paper.checks import Floats
 from tiltlens.rows.binning import counted_edges, quantile_bins
 from tiltlens.rows.groups import natural_order
@@ -36,6 +26,13 @@ from tiltlens.sources.columns import MICROSECONDS_PER_DAY
 from tiltlens.sources.factorize import factorize, text_codes
 from tiltlens.sources.messages import shown, text_of
 
+FEATURE_BINS = 10  # of a numeric feature, in pictures
+LEVELLED_NUMBERS = 20  # distinct numbers that stay levels of their own
+SHOWN_LEVELS = 50  # of a category that have a name of their own in pictures and models
+LONGEST_LABEL = 80  # characters
+IDENTIFIER_SHARE = 0.95  # distinct texts per known row
+FEWEST_TEXTS = 20  # rows below which distinct texts prove nothing
+MANY_NUMBERS = 1000  # rows at which distinct whole numbers are no accident
 Kind = Literal["numeric", "categorical", "boolean", "date", "constant", "identifier"]
 
 MISSING = "(missing)"
@@ -81,19 +78,19 @@ class Levels:
     def codes(self, column: pl.Series) -> Integers:
         """Return the code of each entry of a clean column."""
         is_text = self.values is not None and self.values.dtype == pl.String
-        known = None if self.values is None or is_text or len(column) <= MOST_COUNTED else factorize(column)
-        return self._coded(column) if known is None else self._coded(known.values).take(known.codes)
+        levels = None if self.values is None or is_text or len(column) <= MOST_COUNTED else factorize(column)
+        return self._coded(column) if levels is None else self._coded(levels.values).take(levels.codes)
 
     def _coded(self, column: pl.Series) -> Integers:
         """Return the same, entry by entry."""
         if self.values is None:
             return np.zeros(len(column), dtype=np.int64)
         if self.values.dtype == pl.String:
-            found: Integers = text_codes(column.cast(pl.String), self.values, first=0, other=self.other)
+            codes: Integers = text_codes(column.cast(pl.String), self.values, first=0, other=self.other)
         else:
-            found = below(self.values.to_numpy(), numbers_of(column))
-            found = found if self.places is None else self.places[np.minimum(found, len(self.places) - 1)]
-        return np.where(column.is_null().to_numpy(), self.missing, found) if column.null_count() else found
+            codes = below(self.values.to_numpy(), numbers_of(column))
+            codes = codes if self.places is None else self.places[np.minimum(codes, len(self.places) - 1)]
+        return np.where(column.is_null().to_numpy(), self.missing, codes) if column.null_count() else codes
 
 
 def numbers_of(column: pl.Series) -> Floats:
@@ -113,10 +110,14 @@ def feature_levels(
     `counts` are of all people, or of a sample of them where they have too many values to be counted.
     """
     ranges = counts.ranges.filter(pl.col(GROUP).is_in(groups))
-    _check_finite(name, int(ranges["infinite"].sum()))
+    if infinite := int(ranges["infinite"].sum()):
+        raise DataError(
+            f"Column {shown(name)} has infinite values ({infinite}).",
+            "replace them by a number, or by a missing value, which counts as a level of its own.",
+        )
     frame = counts.frame
     if frame is None:
-        raise DataError(f"column {shown(name)} must have values that can be counted, got too many.", "leave it out.")
+        raise DataError(f"Column {shown(name)} has too many values to be counted.", "leave it out.")
     pairs = frame.filter(pl.col(GROUP).is_in(groups))
     values = pairs.group_by(name).agg(pl.col(PEOPLE, WEIGHT).sum()).sort(name)
     levels = _levels(name, values, ranges, is_weighted, is_sampled)
@@ -162,14 +163,6 @@ def _flag_group_copies(levels: Levels, codes: Integers, group: Integers) -> Leve
     return levels
 
 
-def _check_finite(name: str, infinite: int) -> None:
-    if infinite:
-        raise DataError(
-            f"column {shown(name)} must be finite, got {infinite} infinite {'value' if infinite == 1 else 'values'}.",
-            "replace them by a number, or by a missing value, which counts as a level of its own.",
-        )
-
-
 def _levels(name: str, values: pl.DataFrame, ranges: pl.DataFrame, is_weighted: bool, is_sampled: bool) -> Levels:
     column, missing = values[name], int(ranges["missing"].sum())
     if values.height == 1 and not is_sampled:
@@ -184,22 +177,24 @@ def _levels(name: str, values: pl.DataFrame, ranges: pl.DataFrame, is_weighted: 
 
 
 def _levelled(name: str, values: pl.DataFrame, kind: Kind, missing: int) -> Levels:
-    known = values[name].drop_nulls()
-    numbers = pl.Series(numbers_of(known))
-    labels = [text_of(value) for value in known] + ([MISSING] if missing else [])
+    observed = values[name].drop_nulls()
+    numbers = pl.Series(numbers_of(observed))
+    labels = [text_of(value) for value in observed] + ([MISSING] if missing else [])
     notes = missing_notes(missing > 0)
-    return Levels(name, kind, readable(labels), notes, numbers, missing=len(known), is_ordered=True, has_numbers=True)
+    return Levels(
+        name, kind, readable(labels), notes, numbers, missing=len(observed), is_ordered=True, has_numbers=True
+    )
 
 
 def _binned(
     name: str, values: pl.DataFrame, ranges: pl.DataFrame, kind: Kind, is_weighted: bool, is_sampled: bool
 ) -> Levels:
-    known = values.filter(pl.col(name).is_not_null())
-    numbers, people = numbers_of(known[name]), known[PEOPLE].to_numpy()
+    observed = values.filter(pl.col(name).is_not_null())
+    numbers, people = numbers_of(observed[name]), observed[PEOPLE].to_numpy()
     missing = int(ranges["missing"].sum())
     smallest, largest = (float(end) for end in numbers_of(_ends(ranges, values[name].dtype)))
     is_whole = bool(ranges["is_whole"].all()) if kind == "numeric" else bool((numbers == np.floor(numbers)).all())
-    weights = known[WEIGHT].to_numpy() if is_weighted else None
+    weights = observed[WEIGHT].to_numpy() if is_weighted else None
     edges = counted_edges(numbers, people, weights, FEATURE_BINS)
     edges, labels = quantile_bins(edges, kind == "date", is_whole, smallest, largest)
     at = np.searchsorted(edges, numbers, side="left")
@@ -209,7 +204,7 @@ def _binned(
     filled = np.flatnonzero(is_filled)
     places = None if is_filled.all() else np.maximum(np.cumsum(is_filled) - 1, 0)
     kept = [labels[bin_] for bin_ in filled] + ([MISSING] if missing else [])
-    source = f" of a sample of {int(known[PEOPLE].sum()):,} rows" if is_sampled else ""
+    source = f" of a sample of {int(observed[PEOPLE].sum()):,} rows" if is_sampled else ""
     notes = (f"shown in {filled.size} bins at quantiles{source}", *missing_notes(missing > 0))
     levels = Levels(
         name,
@@ -227,7 +222,8 @@ def _binned(
     is_distinct = kind == "numeric" and is_whole and bool((people == 1).all())
     is_gapless = largest - smallest < 2 * people_in_all
     is_long = people_in_all >= MANY_NUMBERS and not is_sampled  # a sample of amounts may be distinct by accident
-    if is_distinct and (is_gapless or is_long or has_identifier_name(name)):
+    has_key_name = any(IDENTIFIER_NAME.search(spelling) for spelling in (name, name.lower()))
+    if is_distinct and (is_gapless or is_long or has_key_name):
         note = "looks like an identifier: whole numbers, every row another; not used to tell the groups apart"
         return replace(levels, kind="identifier", notes=(note, *notes))
     return levels
@@ -243,16 +239,20 @@ def _categorical(name: str, values: pl.DataFrame, ranges: pl.DataFrame, is_sampl
     text, missing = column.cast(pl.String), int(ranges["missing"].sum())
     distinct, people = text.n_unique() - (text.null_count() > 0), int(ranges[PEOPLE].sum()) - missing
     seen = int(values.filter(pl.col(name).is_not_null())[PEOPLE].sum()) if is_sampled else people
-    if column.dtype != pl.Enum and is_text_identifier(seen, distinct):
-        count = f"{'at least ' if is_sampled else ''}{distinct} distinct texts{_numbers_told(text)}"
+    if column.dtype != pl.Enum and seen >= FEWEST_TEXTS and distinct >= IDENTIFIER_SHARE * seen:
+        count = f"{'at least ' if is_sampled else ''}{distinct} distinct texts{_numbers_remark(text)}"
         note = f"looks like an identifier: {count}; not used to tell the groups apart"
         return Levels(name, "identifier", ("(all different)",), (note,))
-    labels, ordered = category_labels(text.fill_null(MISSING), values[WEIGHT].to_numpy(), column.dtype, distinct)
-    if missing and MISSING not in labels:
-        labels = [*labels, MISSING]
-    notes = level_notes(f"{distinct} levels{_numbers_told(text)}", distinct, ordered, missing > 0)
+    kept = _kept_levels(text.fill_null(MISSING), values[WEIGHT])
+    labels = _ordered(kept, column.dtype)
+    notes = missing_notes(missing > 0)
+    if distinct > SHOWN_LEVELS:
+        many = f"{distinct} levels{_numbers_remark(text)}"
+        notes = (f"has {many}: the {len(labels)} most frequent are kept, the rest are {OTHER!r}", *notes)
     if is_sampled:
         notes = ("levels and their order by a sample of rows", *notes)
+    labels += [OTHER] if OTHER in kept or distinct > SHOWN_LEVELS else []
+    labels += [MISSING] if MISSING in kept or missing else []
     other = labels.index(OTHER) if OTHER in labels else 0
     at_missing = labels.index(MISSING) if MISSING in labels else other
     raw = pl.Series(labels, dtype=pl.String)
@@ -273,27 +273,9 @@ def missing_notes(is_missing: bool) -> tuple[str, ...]:
     return ("missing values are a level of their own",) if is_missing else ()
 
 
-def has_identifier_name(name: str) -> bool:
-    """Return whether a column is called like a key."""
-    return bool(IDENTIFIER_NAME.search(name) or IDENTIFIER_NAME.search(name.lower()))
-
-
-def category_labels(text: pl.Series, weights: Floats | None, dtype: Any, distinct: int) -> tuple[list[str], int]:
-    """Return the levels that stay, special ones last, and how many are not special."""
-    kept = _kept_levels(text, weights)
-    ordered = _ordered(kept, dtype)
-    special = [label for label in (OTHER, MISSING) if label in kept or (label == OTHER and distinct > SHOWN_LEVELS)]
-    return ordered + special, len(ordered)
-
-
-def is_text_identifier(known: int, distinct: int) -> bool:
-    """Return whether so many distinct texts among so many known ones are a key."""
-    return known >= FEWEST_TEXTS and distinct >= IDENTIFIER_SHARE * known
-
-
-def _kept_levels(text: pl.Series, weights: Floats | None) -> set[str]:
+def _kept_levels(text: pl.Series, weights: pl.Series) -> set[str]:
     """Return the levels that stay; of equally frequent ones the first in the alphabet."""
-    frame = pl.DataFrame({"level": text}).with_columns(weight=pl.lit(1.0) if weights is None else pl.Series(weights))
+    frame = pl.DataFrame({"level": text, "weight": weights})
     sums = pl.col("weight").sum().round_sig_figs(9)  # equal up to rounding is equal
     counts = frame.group_by("level").agg(sums).sort("weight", "level", descending=[True, False])
     levels = counts["level"].to_list()
@@ -309,17 +291,11 @@ def _ordered(kept: set[str], dtype: Any) -> list[str]:
     return sorted(plain, key=natural_order)
 
 
-def _numbers_told(text: pl.Series) -> str:
-    """Return a remark on texts that are all numbers: whoever gave them may have meant numbers."""
-    known = text.drop_nulls()
-    is_number = known.len() and known.cast(pl.Float64, strict=False).null_count() == 0
+def _numbers_remark(text: pl.Series) -> str:
+    """Return a remark on texts that are all numbers, since numbers may have been meant."""
+    observed = text.drop_nulls()
+    is_number = observed.len() and observed.cast(pl.Float64, strict=False).null_count() == 0
     return " (all numbers, written as text)" if is_number else ""
-
-
-def level_notes(levels: str, distinct: int, kept: int, is_missing: bool) -> tuple[str, ...]:
-    """Return what was done to the levels of a category; `levels` says how many there are."""
-    many = f"has {levels}: the {kept} most frequent are kept, the rest are {OTHER!r}"
-    return (*((many,) if distinct > SHOWN_LEVELS else ()), *missing_notes(is_missing))
 
 
 def readable(labels: Sequence[str]) -> tuple[str, ...]:

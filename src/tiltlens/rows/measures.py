@@ -150,8 +150,8 @@ WHOSE = {"fpr": "people without the outcome", "fnr": "people with the outcome"}
 
 def _of_errors(measure: Measure, metric: str) -> Measure:
     name, among = METRICS[metric], f", of {WHOSE[metric]}"
-    found = replace(measure, output=name, mean=name)
-    return replace(found, among=among, affected_words=f"{measure.affected_words}{among}")
+    words = f"{measure.affected_words}{among}"
+    return replace(measure, output=name, mean=name, among=among, affected_words=words)
 
 
 MEASURES: dict[tuple[str, str | None], Measure] = {

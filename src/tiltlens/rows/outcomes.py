@@ -1,4 +1,4 @@
-"""The true outcome of each row: a column of two values, of which one is what the score is the probability of."""
+"""The observed outcome of each row: a column of two values; the score is the probability of one of them."""
 
 from __future__ import annotations
 
@@ -11,10 +11,11 @@ import polars as pl
 from tiltlens.errors import DataError
 from tiltlens.estimators.error_rates import UNKNOWN, WITH, WITHOUT
 from tiltlens.estimators.influence import Integers
-from tiltlens.limits import FEW_LISTED, LISTED_VALUES
+from tiltlens.limits import LISTED_VALUES
 from tiltlens.rows.scores import Channel
 from tiltlens.sources.messages import listed, shown, text_of
 
+FEW_LISTED = 6  # values of an outcome in a message: more tell nothing more
 CRITERIA = {"fpr": WITHOUT, "fnr": WITH}  # of each metric, the outcome of the people it is about
 Meant = dict[str, int | None]  # the values of a column, and the outcome that each is; None where it has no name
 PLAIN = {"0": WITHOUT, "1": WITH, "false": WITHOUT, "true": WITH}
@@ -53,30 +54,30 @@ def outcome_codes(column: pl.Series, names: dict[str, int]) -> tuple[Integers, M
 
     A value without a name counts as 0: of two words one is enough to know the other.
     """
-    known = column.fill_nan(None) if column.dtype.is_float() else column
-    values = known.drop_nulls().unique().sort().to_list()
+    observed = column.fill_nan(None) if column.dtype.is_float() else column
+    values = observed.drop_nulls().unique().sort().to_list()
     having = [value for value in values if names.get(text_of(value).casefold()) == WITH]
-    has_it = known.is_in(having).fill_null(value=False).to_numpy()
-    codes = np.where(known.is_null().to_numpy(), UNKNOWN, np.where(has_it, WITH, WITHOUT))
+    has_it = observed.is_in(having).fill_null(value=False).to_numpy()
+    codes = np.where(observed.is_null().to_numpy(), UNKNOWN, np.where(has_it, WITH, WITHOUT))
     return codes, {text_of(value): names.get(text_of(value).casefold()) for value in values[:LISTED_VALUES]}
 
 
 def _is_number(value: str) -> bool:
-    """Return whether a value is a number: of 1 and 2 nobody knows which is the outcome."""
+    """Return whether a value is a number: with 1 and 2 it is unclear which is the outcome."""
     try:
         return math.isfinite(float(value))
     except ValueError:
         return False
 
 
-def check_outcome(found: Meant, classes: int) -> None:
-    """Raise unless the values that were found are two outcomes of which one is known to be 1; or one of these."""
+def check_outcome(meanings: Meant, classes: int) -> None:
+    """Raise unless the values that were meanings are two outcomes of which one is known to be 1; or one of these."""
     if classes > 2:
         raise DataError(
             f"`outcome` must be left out for scores of {classes} classes, got one.",
             "pass the probability of one class, or a column of decisions, as `scores`.",
         )
-    values, meant = list(found), list(found.values())
+    values, meant = list(meanings), list(meanings.values())
     if len(values) > 2:
         few = listed(values) if len(values) <= FEW_LISTED else f"{listed(values[:FEW_LISTED])} and more"
         raise DataError(f"`outcome` must have two values, got {few}.", "make a column of 0 and 1 first.")

@@ -1,17 +1,17 @@
-"""What a fixed model, or a function, says of the rows that it is asked about."""
+"""Predictions of a fitted model, or of a function, and checks that it gets the columns it was fitted on."""
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
+from numbers import Number
 from typing import Any
 
 import numpy as np
 import polars as pl
 
-from tiltlens.errors import DataError, DistributionError, TiltlensError
+from tiltlens.errors import DataError, DistributionError
 from tiltlens.paper.checks import Floats
-from tiltlens.rows.category_encoders import check_categories
-from tiltlens.sources.messages import first_line, listed, text_of
+from tiltlens.sources.messages import first_line, listed, shown, text_of, wrap_errors
 from tiltlens.sources.tables import native_columns
 
 METHODS = {"probability": "predict_proba", "amount": "predict"}  # of a model, by what its output is
@@ -42,17 +42,11 @@ def model_matrix(
     method = METHODS[score_type]
     _check_model(model, features, score_type)
     predict = getattr(model, method, model)
-    check_categories(model, model_columns(model, features), table)
+    _check_categories(model, model_columns(model, features), table)
     inputs = _model_inputs(model, data, table, features, method)
-    try:
+    given = f"it was given {type(inputs).__name__} with {listed(list(features))}; is it fitted on these columns?"
+    with wrap_errors("`model` cannot score the features", given):
         raw = predict(inputs)
-    except TiltlensError:  # a model from a file, which knows its columns
-        raise
-    except Exception as error:  # the user's code: whatever it raises, the audit could not ask it
-        raise DataError(
-            f"`model` must score the features, got {type(error).__name__}: {first_line(error)}",
-            f"it was given {type(inputs).__name__} with {listed(list(features))}; is it fitted on these columns?",
-        ) from error
     matrix = number_matrix("model", raw)
     if matrix.shape[0] != table.height:
         raise DistributionError(
@@ -98,7 +92,7 @@ def fitted_names(model: Any) -> list[str]:
             names = None
         if names is not None and not callable(names):
             listed_names = [str(name) for name in names]
-            is_invented = all(name == f"Column_{place}" for place, name in enumerate(listed_names))
+            is_invented = all(name == f"Column_{number}" for number, name in enumerate(listed_names))
             return [] if is_invented else listed_names
     return []
 
@@ -136,3 +130,65 @@ def _feature_matrix(table: pl.DataFrame) -> Any:
     if all(dtype.is_numeric() or dtype == pl.Boolean for dtype in table.dtypes):
         return table.select(pl.all().cast(pl.Float64).fill_null(np.nan)).to_numpy()
     return table.to_numpy().astype(object)
+
+
+def _check_categories(model: Any, names: Sequence[str], table: pl.DataFrame) -> None:
+    """Raise for a column of numbers where the model's encoder knows texts, or of texts where it knows numbers.
+
+    An encoder that ignores unknown categories, as many do, would treat the number 1 as none of them where it was fitted
+    on the text "01": the model would answer, and wrongly.
+    """
+    for name, categories in _encoded(model, list(names)):
+        values = np.asarray(categories, dtype=object)
+        fitted = [value for value in values if isinstance(value, str) or (isinstance(value, Number) and value == value)]
+        column = table[name].drop_nulls()
+        kinds = {isinstance(value, str) for value in fitted}
+        is_text = column.dtype in (pl.String, pl.Enum)
+        if not column.len() or kinds != {not is_text} or not (is_text or column.dtype.is_numeric()):
+            continue
+        expected, got = ("numbers", "texts") if is_text else ("texts", "numbers")
+        raise DataError(
+            f"The model was fitted on {expected} in {shown(name)}, but the column has {got}, first {shown(column[0])}.",
+            f"pass the column as it was when the model was fitted. Categories: {listed(fitted)}.",
+        )
+
+
+def _encoded(model: Any, names: list[str]) -> Iterator[tuple[str, Any]]:
+    """Yield the columns that reach an encoder as they are, with the categories that it knows."""
+    from sklearn.compose import ColumnTransformer
+    from sklearn.pipeline import FeatureUnion, Pipeline
+
+    if hasattr(model, "best_estimator_"):
+        yield from _encoded(model.best_estimator_, names)
+    elif isinstance(model, Pipeline):
+        for _, step in model.steps:
+            yield from _encoded(step, names)
+            if not _keeps(step, names):
+                return
+    elif isinstance(model, ColumnTransformer) and hasattr(model, "transformers_"):
+        for _, part, columns in model.transformers_:
+            yield from _encoded(part, _chosen(columns, names))
+    elif isinstance(model, FeatureUnion):
+        for _, part in model.transformer_list:
+            yield from _encoded(part, names)
+    elif hasattr(model, "categories_") and len(model.categories_) == len(names):
+        yield from zip(names, model.categories_, strict=True)
+
+
+def _keeps(step: Any, names: list[str]) -> bool:
+    """Return whether a step of a pipeline gives the columns that it takes, such as one that fills gaps."""
+    if step is None or isinstance(step, str):
+        return True
+    try:
+        return list(step.get_feature_names_out(names)) == names
+    except (AttributeError, ValueError):  # the last step, or one that knows no names
+        return False
+
+
+def _chosen(columns: Any, names: list[str]) -> list[str]:
+    """Return the names that a part of a ColumnTransformer takes: it has names, positions, or a mask."""
+    if isinstance(columns, str):
+        return [columns]
+    if not isinstance(columns, slice) and all(isinstance(column, str) for column in columns):
+        return list(columns)
+    return [str(name) for name in np.asarray(names, dtype=object)[columns]]

@@ -1,4 +1,4 @@
-"""The audited model, asked again: what it says of the sample's rows where a feature has the values of other rows."""
+"""The audited model's scores of the sample's rows, with the values that a feature has in other rows."""
 
 from __future__ import annotations
 
@@ -10,12 +10,12 @@ import polars as pl
 
 from tiltlens.errors import TiltlensError
 from tiltlens.estimators.influence import Integers
-from tiltlens.limits import ASKED_AGAIN, SAME_ANSWERS
 from tiltlens.paper.checks import Floats
 from tiltlens.rows.roles import ColumnRoles
-from tiltlens.rows.scores import channel_of
 from tiltlens.sources.tables import taken_rows, with_columns_of
 
+ASKED_AGAIN = 500  # rows that a model is asked about twice: a term of the group in one row of a hundred shows
+SAME_ANSWERS = 1e-3  # mean difference, in points or sd, below which answers are equal: rounding may turn a decision
 OTHER_ANSWERS = (
     "the model gave other answers for the same rows in another order, so its output is not made of the listed features "
     "alone: the adjusted gap is estimated as for given scores"
@@ -52,14 +52,14 @@ class AskedModel:
     def rows(self, index: Integers) -> AskedModel:
         """Return the same of some of the rows."""
         place = None if self.place is None else self.place[index]
-        table, inputs = (one[pl.Series(index, dtype=pl.UInt32)] for one in (self.table, self.inputs))
+        table, inputs = (frame[pl.Series(index, dtype=pl.UInt32)] for frame in (self.table, self.inputs))
         return replace(self, table=table, inputs=inputs, place=place)
 
     def scores(self, feature: str, source: Integers) -> Floats:
         """Return the scores of all rows, each with the value of a feature that the row `source` has."""
         other, names = self.rows(source), self.roles.declared.sources([feature])
-        inputs, seen = (with_columns_of(*pair, names) for pair in zip(self._seen(), other._seen(), strict=True))
-        return self._answer(inputs, seen)
+        seen, inputs = (with_columns_of(*pair, names) for pair in zip(self._seen(), other._seen(), strict=True))
+        return self.roles.channel(seen, inputs, self.model).scores
 
     def changes(self, scores: Floats, scale: float) -> bool:
         """Return whether the model's answers differ from those before, on rows in another order and number.
@@ -69,23 +69,11 @@ class AskedModel:
         index = np.random.default_rng(0).permutation(len(scores))[:ASKED_AGAIN]
         index = np.concatenate([index, index[: index.size // 2 + 1]])
         try:
-            again = self._answer(*self.rows(index)._seen())
+            again = self.roles.channel(*self.rows(index)._seen(), self.model).scores
         except TiltlensError:  # it answered before
             return True
         return bool(np.abs(again - scores[index]).mean() > SAME_ANSWERS * scale)
 
-    def _seen(self) -> tuple[pl.DataFrame, Any]:
-        """Return the columns, clean and as the model sees them."""
-        return self.inputs, self.inputs if self.native is None else taken_rows(self.native, self.place)
-
-    def _answer(self, inputs: pl.DataFrame, seen: Any) -> Floats:
-        return channel_of(
-            seen,
-            inputs,
-            model=self.model,
-            score_type=self.roles.score_type,
-            features=self.roles.sources,
-            favourable=self.roles.favourable,
-            threshold=self.roles.threshold,
-            labels=self.roles.labels,
-        ).scores
+    def _seen(self) -> tuple[Any, pl.DataFrame]:
+        """Return the columns as the model sees them, and clean."""
+        return self.inputs if self.native is None else taken_rows(self.native, self.place), self.inputs

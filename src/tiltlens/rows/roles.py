@@ -1,6 +1,6 @@
-"""Which column plays which part: the arguments of an audit as columns of its table.
+"""The roles of columns: the arguments of an audit as columns of its table.
 
-Arrays that are given beside a table become columns of it, so that one reader serves every engine.
+Arrays that are given with a table become columns of it, so that one reader serves every engine.
 """
 
 from __future__ import annotations
@@ -12,13 +12,14 @@ from typing import Any
 import polars as pl
 
 from tiltlens.errors import DataError
-from tiltlens.limits import MOST_FEATURES
 from tiltlens.rows.declared import Declared, declared_of
-from tiltlens.rows.group_probabilities import check_known_groups, soft_columns
-from tiltlens.rows.groups import JOINT, group_columns
+from tiltlens.rows.groups import JOINT, check_known_groups, group_columns, soft_columns
 from tiltlens.rows.outcomes import check_metric
 from tiltlens.rows.predictions import fitted_names, model_columns, model_matrix
 from tiltlens.rows.scores import (
+    Channel,
+    RowName,
+    channel_of,
     check_one_of_two,
     check_score_type,
     given_amounts,
@@ -27,6 +28,9 @@ from tiltlens.rows.scores import (
 )
 from tiltlens.sources.columns import check_index, column_of_values
 from tiltlens.sources.messages import check_columns, listed, shown, texts_of
+
+MOST_FEATURES = 500  # of an audit: with 20,000 rows minutes and 3 GiB; the regressions have room for a column of each
+
 
 # Names of columns that stand beside those of the data: no table has a name with a NUL in it.
 GROUP, WEIGHT, PROPENSITY, LOG_ODDS = "\0group", "\0weight", "\0membership", "\0log-odds"
@@ -145,6 +149,24 @@ class ColumnRoles:
         seen = set(model_columns(model, self.sources))
         return [name for name in self.features if seen.intersection(self.declared.sources([name]))]
 
+    def channel(self, data: Any, table: pl.DataFrame, model: Any, row_name: RowName = "row {}".format) -> Channel:
+        """Return the scores of some rows: what `model` gives for them or, without a model, their columns of scores.
+
+        `table` is clean, and `data` is the same as the model sees it.
+        """
+        return channel_of(
+            data,
+            table,
+            scores=None if model is not None else list(self.scores) or None,
+            model=model,
+            score_type=self.score_type,
+            features=self.sources,
+            favourable=self.favourable,
+            threshold=self.threshold,
+            labels=self.labels,
+            row_name=row_name,
+        )
+
     @property
     def is_weighted(self) -> bool:
         """Whether rows have weights: their own, or the probabilities of groups."""
@@ -159,7 +181,7 @@ class ColumnRoles:
 
 
 def resolve_roles(names: Sequence[str], request: Request, may_have_arrays: bool) -> ColumnRoles:
-    """Return the roles of a table's columns; an array beside a table in memory gets a reserved name."""
+    """Return the roles of a table's columns; an array given with a table in memory gets a reserved name."""
     soft = soft_columns(request.group, names)
     check_known_groups(request.known_groups, soft)
     group = list(soft.values()) or group_columns(request.group, names)
@@ -231,7 +253,7 @@ def _optional_columns(request: Request, names: Sequence[str]) -> dict[str, str |
 
 
 def _check_no_arrays(request: Request, is_column: Mapping[str, bool]) -> None:
-    """Raise where an argument is an array beside data that are read in batches."""
+    """Raise where an argument is an array but the data are read in batches."""
     for argument in (*is_column, *ONE_COLUMN):
         value = getattr(request, argument)
         is_name = is_column.get(argument, isinstance(value, str))
@@ -241,7 +263,7 @@ def _check_no_arrays(request: Request, is_column: Mapping[str, bool]) -> None:
 
 
 def must_be_column(argument: str, value: Any) -> DataError:
-    """Return the error for an array beside data that are read in batches."""
+    """Return the error for an array where the data are read in batches."""
     hint = "put the values into a column of the data."
     if argument == "propensity":
         hint = "put P(audited|x) into a column; or leave it out, and tiltlens fits a model on a sample of the rows."
@@ -317,7 +339,7 @@ def check_some(features: Sequence[str], names: Sequence[str], needed_by: str) ->
 def with_arrays(
     table: pl.DataFrame, data: Any, request: Request, roles: ColumnRoles
 ) -> tuple[pl.DataFrame, ColumnRoles]:
-    """Return a table in memory with what was given beside it as columns, and their roles.
+    """Return a table in memory with the given arrays as columns, and their roles.
 
     `data` is the user's own table, whose features a model sees as it saw them when it was fitted.
     """

@@ -19,8 +19,7 @@ from tiltlens.estimators.influence import Integers
 from tiltlens.paper.checks import Floats
 from tiltlens.rows.amounts import PROBABILITY, Unit
 from tiltlens.rows.features import Feature
-from tiltlens.rows.groups import NO_GROUP, factorize_groups
-from tiltlens.rows.periods import encode_periods, read_periods, sort_periods
+from tiltlens.rows.groups import NO_GROUP, encode_periods, factorize_groups, read_periods, sort_periods
 from tiltlens.rows.roles import CLUSTER, ColumnRoles
 from tiltlens.rows.weights import numbers_of
 from tiltlens.sources.hashing import Hashes, row_hashes
@@ -141,6 +140,11 @@ class SampledRows:
     def row_number(self) -> Integers:
         """The number of the row in its table, or in the sample where the table has no order."""
         return np.asarray(self.columns["row_number"])
+
+    @property
+    def free_scores(self) -> list[Floats]:
+        """The scores that determine all scores: without the first class, since the classes of a row sum to 1."""
+        return [*self.scores[:, 1:].T] if self.scores.ndim == 2 else [self.scores]
 
     @property
     def wants_less(self) -> bool:

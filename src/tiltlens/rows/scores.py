@@ -13,12 +13,13 @@ import polars as pl
 from numpy.typing import NDArray
 
 from tiltlens.errors import DataError, DistributionError
-from tiltlens.limits import LARGEST, LISTED_VALUES, PER_CENT, SCORE_ROUNDING, TENTHS
+from tiltlens.limits import LARGEST, LISTED_VALUES, SCORE_ROUNDING
 from tiltlens.paper.checks import check_threshold
 from tiltlens.rows.predictions import AS_AMOUNT, METHODS, model_matrix, number_matrix
 from tiltlens.sources.columns import column_of_values
 from tiltlens.sources.messages import check_columns, listed, shown, text_of
 
+TENTHS, PER_CENT = 10.0, 100.0  # the largest score out of ten, and in per cent
 Floats = NDArray[np.float64]
 RowName = Callable[[int], str]  # how a message calls the row at a place
 Booleans = NDArray[np.bool_]
@@ -28,6 +29,12 @@ AMOUNTS = ("low", "high")  # what a person may want of amounts
 RANGE_HINT = (
     "pass probabilities: divide percentages by 100 and scores out of 10 by 10; turn log-odds into 1/(1+exp(−z)). "
     f"Money, days and other amounts are taken {AS_AMOUNT}."
+)
+NUMERIC_SCORES = "numbers between 0 and 1", "a score is a probability, or a decision written as 0 and 1."
+NUMERIC_AMOUNTS = (
+    "numbers where `score_type` is 'amount'",
+    "remove currency signs and thousands separators; for decimal commas, use tl.read(path, decimal=',') "
+    "(--decimal ','); decisions in words need no `score_type`.",
 )
 CODES = ([-1.0, 1.0], [1.0, 2.0])  # that decisions often have
 CODES_HINT = "there are two values only: if they are codes of decisions, recode them as 0 and 1."
@@ -57,12 +64,6 @@ class Channel:
     def reversed(self) -> Channel:
         """Return the channel of two outcomes as that of the other one, 1 − W; a person wants what they wanted."""
         return replace(self, scores=1.0 - self.scores, favourable=1 - self.favourable, labels=self.labels[::-1])
-
-    def of_favourable(self) -> Floats:
-        """Return the probability of the favourable outcome per row."""
-        if self.scores.ndim == 2:
-            return self.scores[:, self.favourable]
-        return self.scores if self.favourable == 1 else 1.0 - self.scores
 
 
 def channel_of(
@@ -137,7 +138,12 @@ def _amounts(
     if model is not None:
         amounts = amount_column(model_matrix(model, data, table, features, "amount")[0])
     else:
-        amounts = _numeric_amounts(table[_one_column(score_columns(scores, table.columns))])
+        columns = score_columns(scores, table.columns)
+        if len(columns) != 1:
+            raise DataError(
+                f"`scores` must be one column of amounts, got {listed(columns)}.", "audit one after another."
+            )
+        amounts = _check_numeric(table[columns[0]], *NUMERIC_AMOUNTS)
     bad = np.isinf(amounts) | (np.abs(amounts) > LARGEST) if model is None else ~(np.abs(amounts) <= LARGEST)
     if bad.any():
         argument = "scores" if model is None else "model"
@@ -159,21 +165,10 @@ def amount_column(matrix: Floats) -> Floats:
     return np.asarray(matrix[:, 0])
 
 
-def _one_column(columns: list[str]) -> str:
-    if len(columns) != 1:
-        raise DataError(
-            f"`scores` must be one column of amounts, got {listed(columns)}.", "audit them one after the other."
-        )
-    return columns[0]
-
-
-def _numeric_amounts(column: pl.Series) -> Floats:
+def _check_numeric(column: pl.Series, rule: str, hint: str) -> Floats:
+    """Return a column as numbers, NaN where missing."""
     if not (column.dtype.is_numeric() or column.dtype == pl.Boolean):
-        raise DistributionError(
-            f"`scores` must be numbers where `score_type` is 'amount', got {column.dtype}.",
-            "remove currency signs and thousands separators; for decimal commas, use tl.read(path, decimal=',') "
-            "(--decimal ','); decisions in words need no `score_type`.",
-        )
+        raise DistributionError(f"`scores` must be {rule}, got {column.dtype} in {shown(column.name)}.", hint)
     return column.cast(pl.Float64).to_numpy()
 
 
@@ -198,7 +193,7 @@ def _given_scores(
     if len(columns) == 1 and is_words(table[columns[0]]):
         decisions, words = decisions_in_words("scores", table[columns[0]], favourable)
         return decisions[:, None], (), words
-    parts = [_numeric_scores(f"column {shown(name)}", table[name]) for name in columns]
+    parts = [_check_numeric(table[name], *NUMERIC_SCORES) for name in columns]
     return (parts[0][:, None], (), None) if len(parts) == 1 else (np.column_stack(parts), tuple(columns), None)
 
 
@@ -226,8 +221,8 @@ def favourable_word(argument: str, favourable: Any, words: tuple[str, ...]) -> s
 
 def _word(favourable: Any, words: tuple[str, ...]) -> str:
     """Return the word that is meant: of "True" and "False" everybody knows the high one."""
-    known = {"high": "True", "low": "False"} if set(words) <= {"True", "False"} else {}
-    return known.get(text_of(favourable), text_of(favourable))
+    boolean_word = {"high": "True", "low": "False"} if set(words) <= {"True", "False"} else {}
+    return boolean_word.get(text_of(favourable), text_of(favourable))
 
 
 def _check_two(argument: str, words: tuple[str, ...]) -> None:
@@ -243,7 +238,7 @@ def _check_two(argument: str, words: tuple[str, ...]) -> None:
 def given_amounts(scores: Any, rows: int) -> Floats:
     """Return an array of amounts as an (n, 1) matrix; those that are missing stay so."""
     if np.ndim(scores) == 1:
-        return _numeric_amounts(column_of_values("scores", scores, rows))[:, None]
+        return _check_numeric(column_of_values("scores", scores, rows), *NUMERIC_AMOUNTS)[:, None]
     return amount_column(number_matrix("scores", scores))[:, None]
 
 
@@ -257,7 +252,7 @@ def given_matrix(scores: Any, rows: int, favourable: Any) -> tuple[Floats, tuple
             wanted = favourable_word("scores", favourable, words)
             labels = (next((word for word in words if word != wanted), f"not {wanted}"), wanted)
         else:
-            decisions = _numeric_scores("the array", column)
+            decisions = _check_numeric(column, *NUMERIC_SCORES)
         matrix = decisions[:, None]
     else:
         matrix = number_matrix("scores", scores)
@@ -275,20 +270,11 @@ def given_matrix(scores: Any, rows: int, favourable: Any) -> tuple[Floats, tuple
     return matrix, labels
 
 
-def _numeric_scores(place: str, column: pl.Series) -> Floats:
-    if not (column.dtype.is_numeric() or column.dtype == pl.Boolean):
-        raise DistributionError(
-            f"`scores` must be numbers between 0 and 1, got {column.dtype} in {place}.",
-            "a score is a probability, or a decision written as 0 and 1.",
-        )
-    return column.cast(pl.Float64).to_numpy()
-
-
 def _checked_known(matrix: Floats, missing: Booleans, row_name: RowName) -> Floats:
     """Return the scores, checked where they are not missing."""
-    known = np.flatnonzero(~missing)
+    index = np.flatnonzero(~missing)
     checked = np.full(matrix.shape, np.nan)
-    checked[known] = _checked("scores", matrix[known], lambda row: row_name(int(known[row])))
+    checked[index] = _checked("scores", matrix[index], lambda row: row_name(int(index[row])))
     return checked
 
 
@@ -335,7 +321,7 @@ def _channel(
 ) -> Channel:
     """Return the channel of checked probabilities; two columns say the same as one of them alone.
 
-    Of two outcomes with names the score is the probability of the favourable one: they have no order as 0 and 1 have.
+    If two outcomes have names, the score is the probability of the favourable one: unlike 0 and 1 they have no order.
     """
     outcomes = max(matrix.shape[1], 2)
     labels = labels or tuple(str(outcome) for outcome in range(outcomes))
@@ -351,7 +337,7 @@ def _channel(
 
 
 def _are_decisions(scores: Floats, missing: Booleans) -> bool:
-    """Return whether every known score is 0 or 1; the first few rows often tell."""
+    """Return whether every known score is 0 or 1; often the first few rows decide."""
     few = slice(0, 1000)
     return all(
         np.isin(part[~gone], (0.0, 1.0)).all() for part, gone in ((scores[few], missing[few]), (scores, missing))

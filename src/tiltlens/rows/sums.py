@@ -71,7 +71,7 @@ def sum_rows(rows: SampledRows, sizes: Mapping[str, int], shift: float) -> Group
     """Return the sums of some rows; `sizes` are the numbers of each feature's values."""
     groups, weights = len(rows.groups), rows.weights if rows.facts.is_weighted else None
     ell = np.broadcast_to(0.0, len(rows.group)) if rows.log_odds is None else rows.log_odds
-    columns = [ell, *(rows.scores[:, 1:].T if rows.scores.ndim == 2 else [rows.scores])]
+    columns = [ell, *rows.free_scores]
     w = np.ones(len(rows.group)) if weights is None else weights
     exponential = np.zeros((groups, 0))
     if rows.log_odds is not None:

@@ -9,10 +9,12 @@ import numpy as np
 import polars as pl
 
 from tiltlens.estimators.influence import Integers
-from tiltlens.limits import MOST_COUNTED, MOST_PLACES
+from tiltlens.limits import MOST_COUNTED
 from tiltlens.paper.checks import Floats
 from tiltlens.rows.roles import GROUP, PEOPLE, WEIGHT
 from tiltlens.sources.factorize import Factorized
+
+MOST_PLACES = 1 << 20  # of values in groups that are counted by their place
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -66,13 +68,13 @@ RANGES = (
 
 
 def value_counts(
-    column: pl.Series, found: Factorized | None, codes: Integers, labels: pl.Series, weights: Floats | None
+    column: pl.Series, factorized: Factorized | None, codes: Integers, labels: pl.Series, weights: Floats | None
 ) -> ValueCounts:
     """Return the value counts of a feature, by its distinct values where these are known.
 
     `codes` are of the groups, and `weights` None where all are 1.
     """
-    frame = None if found is None else _by_place(found, codes, len(labels), weights)
+    frame = None if factorized is None else _by_value(factorized, codes, len(labels), weights)
     if frame is None:
         frame = _of_any(column, codes, weights)
     if frame is not None:
@@ -85,12 +87,12 @@ def _named(frame: pl.DataFrame, labels: pl.Series) -> pl.DataFrame:
     return frame.with_columns(labels.gather(frame[GROUP].cast(pl.UInt32)))
 
 
-def _by_place(found: Factorized, codes: Integers, groups: int, weights: Floats | None) -> pl.DataFrame | None:
+def _by_value(factorized: Factorized, codes: Integers, groups: int, weights: Floats | None) -> pl.DataFrame | None:
     """Return the counts; None where there are too many."""
-    size = len(found.values) * groups
+    values, size = factorized.values, len(factorized.values) * groups
     if size > MOST_PLACES:
         return None
-    keys = found.codes * groups
+    keys = factorized.codes * groups
     keys += codes
     counts = np.bincount(keys, minlength=size)
     filled = np.flatnonzero(counts)
@@ -98,7 +100,7 @@ def _by_place(found: Factorized, codes: Integers, groups: int, weights: Floats |
         return None
     parts = {
         GROUP: filled % groups,
-        found.values.name: found.values.gather(filled // groups),
+        values.name: values.gather(filled // groups),
         PEOPLE: counts[filled],
         WEIGHT: (counts if weights is None else np.bincount(keys, weights))[filled].astype(np.float64),
     }
@@ -128,7 +130,7 @@ def exact_counts(column: pl.Series, codes: Integers, labels: pl.Series, weights:
 
 
 def _ranges(frame: Any) -> pl.DataFrame:
-    """Return the ranges by group of rows that each stand for so many people; text has no smallest or largest."""
+    """Return the ranges by group of rows, each of which counts for some people; text has no smallest or largest."""
     name, dtype = frame.columns[1], frame.dtypes[1]
     values, is_infinite, is_whole = pl.lit(None, dtype=pl.Float64), pl.lit(value=False), pl.lit(value=True)
     if dtype.is_numeric() or dtype.is_temporal():
@@ -137,7 +139,7 @@ def _ranges(frame: Any) -> pl.DataFrame:
         is_infinite = values.is_infinite().fill_null(value=False)
         values = pl.when(values.is_finite()).then(values)
         is_whole = (values == values.floor()).all()
-    found: pl.DataFrame = frame.group_by(GROUP).agg(
+    ranges: pl.DataFrame = frame.group_by(GROUP).agg(
         values.min().cast(pl.Float64).alias("smallest"),
         values.max().cast(pl.Float64).alias("largest"),
         is_whole.alias("is_whole"),
@@ -145,4 +147,4 @@ def _ranges(frame: Any) -> pl.DataFrame:
         (pl.col(PEOPLE) * pl.col(name).is_null()).sum().alias("missing"),
         (pl.col(PEOPLE) * is_infinite).sum().alias("infinite"),
     )
-    return found
+    return ranges

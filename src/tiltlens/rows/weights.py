@@ -10,11 +10,11 @@ import polars as pl
 from numpy.typing import NDArray
 
 from tiltlens.errors import DataError
-from tiltlens.limits import MOST_UNEQUAL
 from tiltlens.paper.checks import Floats
 from tiltlens.rows.scores import RowName
 from tiltlens.sources.messages import listed, shown, text_of
 
+MOST_UNEQUAL = 1e9  # weights: beyond this the smaller ones are lost in the rounding of the sums
 Booleans = NDArray[np.bool_]
 
 
@@ -38,7 +38,7 @@ def check_unequal(least: float, largest: float) -> None:
 
 
 def check_sample_weight(name: str | None, table: pl.DataFrame, row_name: RowName) -> Floats:
-    """Return the weight of each row as it was given, 1 where none are: one number that stands for all of them."""
+    """Return the given weight of each row; without weights 1, broadcast from one number."""
     if name is None:
         return np.broadcast_to(1.0, table.height)
     column = table[name]

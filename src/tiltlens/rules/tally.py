@@ -11,7 +11,6 @@ import numpy as np
 import polars as pl
 
 from tiltlens.errors import DataError
-from tiltlens.limits import MOST_TALLIED
 from tiltlens.paper.checks import Floats
 from tiltlens.results.provenance import fingerprint_of
 from tiltlens.rows.batch_rows import row_name
@@ -20,6 +19,8 @@ from tiltlens.rules.outcomes import Asked, checked_numbers, checked_outcome
 from tiltlens.sources.batches import Batches, FrameBatches, checked_columns
 from tiltlens.sources.columns import check_index, column_of_values
 from tiltlens.sources.opening import frame_of
+
+MOST_TALLIED = 2_000_000  # kinds of people that are counted: more are keys, and fill the memory
 
 
 @dataclass(frozen=True, slots=True, eq=False)

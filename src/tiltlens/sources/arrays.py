@@ -1,10 +1,8 @@
-"""Arrays in memory → sums: chunks that fit the cache, one thread a core, no copy of the user's data."""
+"""Sums over arrays in memory, in chunks that fit the cache."""
 
 from __future__ import annotations
 
-import threading
 from collections.abc import Iterator
-from concurrent.futures import ThreadPoolExecutor
 from dataclasses import replace
 from functools import reduce
 from operator import add
@@ -13,64 +11,12 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from tiltlens.errors import DataError
-from tiltlens.limits import COUNTED_ROWS, MOMENTS_CHUNK, MOST_COUNTED_EDGES, PIVOT_STRIDE
+from tiltlens.limits import MOMENTS_CHUNK
 from tiltlens.paper.moments import GroupMoments
-from tiltlens.threads import cores
 
-
-def moments_by_group(
-    log_odds: NDArray[Any],
-    scores: NDArray[Any],
-    group: NDArray[Any],
-    groups: int,
-    weights: NDArray[Any] | None = None,
-) -> list[GroupMoments]:
-    """Return the moments of each group, in one pass over the rows.
-
-    Parameters
-    ----------
-    log_odds, scores, weights
-        As in `GroupMoments.from_rows`.
-    group
-        Integer (or boolean) code of each row's group, 0 … groups − 1; rows with another code belong to none.
-    groups
-        Number of groups.
-    """
-    log_odds, scores, group = (np.asarray(column) for column in (log_odds, scores, group))
-    rows = len(group)
-    if scores.ndim == 2 and scores.shape[1] < 2:
-        raise DataError(f"`scores` must be (n,) or have two columns or more, got {scores.shape}.", "pass W(1|x).")
-    for name, column in (("log_odds", log_odds), ("scores", scores), ("weights", weights)):
-        if column is not None and len(column) != rows:
-            raise DataError(
-                f"`{name}` must have one entry for each row, got {len(column)} for {rows} rows.",
-                "pass columns of the same table.",
-            )
-    if rows == 0:
-        raise DataError("the data must have rows, got 0.", "check the filter that made them.")
-    buffers = threading.local()  # one a thread, used for chunk after chunk: fresh pages cost more than the sums
-
-    def chunk(start: int) -> list[GroupMoments]:
-        columns = _columns(log_odds, scores)
-        if not hasattr(buffers, "space"):
-            buffers.space = np.empty((2 * len(columns) + 1, min(rows, MOMENTS_CHUNK)))
-        picked = slice(start, min(start + MOMENTS_CHUNK, rows))
-        with np.errstate(invalid="ignore", over="ignore"):  # what is not finite is found in the sums
-            return _chunk(
-                [column[picked] for column in columns],
-                group[picked],
-                groups,
-                None if weights is None else weights[picked],
-                buffers.space[:, : picked.stop - start],
-            )
-
-    with ThreadPoolExecutor(cores()) as pool:
-        parts = pool.map(chunk, range(0, rows, MOMENTS_CHUNK))
-        moments = [reduce(add, same_group) for same_group in zip(*parts, strict=True)]
-    for group_moments in moments:
-        _check_sums(group_moments, weights is not None)
-    return moments
+MOST_COUNTED_EDGES = 64  # that are counted one by one, faster than any search
+COUNTED_ROWS = 1 << 14  # for which edges are counted at a time
+PIVOT_STRIDE = 64  # every 64th row of a chunk is enough to know about where it lies
 
 
 def _chunk(
@@ -88,7 +34,7 @@ def _chunk(
         np.subtract(column, level, out=target)
     moments = []
     for code in range(groups):
-        member = _members(group, code)
+        member = group == code
         np.copyto(weighted[0], member)  # casting while multiplying is twice as slow
         if weights is not None:
             weighted[0] *= weights
@@ -106,24 +52,22 @@ def _chunk(
     return moments
 
 
-def _columns(log_odds: NDArray[Any], scores: NDArray[Any]) -> list[NDArray[Any]]:
-    return [log_odds, *(scores[:, 1:].T if scores.ndim == 2 else [scores])]
-
-
-def _members(group: NDArray[Any], code: int) -> NDArray[np.bool_]:
-    """Return which rows have the code, compared in the codes' own type: a cast would cost more than the rest."""
-    if group.dtype == np.bool_:
-        return group if code == 1 else ~group if code == 0 else np.zeros(len(group), dtype=np.bool_)
-    if group.dtype.kind in "iu" and not np.iinfo(group.dtype).min <= code <= np.iinfo(group.dtype).max:
-        return np.zeros(len(group), dtype=np.bool_)
-    is_member: NDArray[np.bool_] = group == group.dtype.type(code)
-    return is_member
-
-
 def chunked_moments(
     columns: list[NDArray[Any]], group: NDArray[Any], groups: int, weights: NDArray[Any] | None
 ) -> list[GroupMoments]:
-    """Return the moments of columns in each group, chunk by chunk, by one thread."""
+    """Return the moments of some columns in each group, chunk by chunk.
+
+    Parameters
+    ----------
+    columns
+        Numbers of each row, such as its log-odds and its scores.
+    group
+        Code of each row's group, 0 … groups − 1, or whether it is in group 1. Rows with another code count nowhere.
+    groups
+        Number of groups.
+    weights
+        Weight of each row; None where all are 1.
+    """
     rows = len(group)
     space = np.empty((2 * len(columns) + 1, min(rows, MOMENTS_CHUNK)))
     parts = []
@@ -131,19 +75,6 @@ def chunked_moments(
         w, size = None if weights is None else weights[part], min(part.stop, rows) - part.start
         parts.append(_chunk([column[part] for column in columns], group[part], groups, w, space[:, :size]))
     return [reduce(add, same_group) for same_group in zip(*parts, strict=True)]
-
-
-def _check_sums(moments: GroupMoments, weighted: bool) -> None:
-    """Raise if a sum is impossible: cheaper than looking at every value, and as sure for what is not finite."""
-    if not (np.isfinite(moments.pivot).all() and np.isfinite(moments.scatter).all()):
-        columns = "`log_odds`, `scores` and `weights`" if weighted else "`log_odds` and `scores`"
-        raise DataError(f"{columns} must be finite, got missing or infinite values.", "count them with numpy.isfinite.")
-    outside = moments.weight > 0 and (np.abs(moments.mean[1:] - 0.5) > 0.5 + 1e-9).any()
-    if moments.weight < 0 or outside:
-        raise DataError(
-            "`scores` must lie in [0, 1] and `weights` must not be negative, got sums that cannot be.",
-            "pass probabilities, and weights of 0 or more.",
-        )
 
 
 def chunks(rows: int, most: int) -> Iterator[slice]:

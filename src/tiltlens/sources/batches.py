@@ -13,16 +13,13 @@ from typing import Any, Protocol, TypeVar
 
 import polars as pl
 
-from tiltlens.errors import DataError
 from tiltlens.limits import BATCH_ROWS
 from tiltlens.sources.columns import clean_column, depends_on_values
-from tiltlens.sources.messages import check_case, check_columns, first_line
-from tiltlens.sources.tables import column_names
+from tiltlens.sources.messages import check_case, check_columns, wrap_errors
+from tiltlens.sources.tables import QUERY, column_names, empty_table
 from tiltlens.threads import made_in_order
 
 ROW = "\0row"  # the number of a row in its table; no table has a name with a NUL in it
-
-QUERY = "run the query behind `data` on its own first."
 
 S = TypeVar("S")
 Step = Callable[[pl.DataFrame], S]
@@ -72,11 +69,6 @@ def folded(frames: Generator[pl.DataFrame], step: Step[S]) -> S:
     return total  # type: ignore[no-any-return]
 
 
-def empty_table() -> DataError:
-    """Return the error for a table without rows."""
-    return DataError("`data` must have rows, got an empty table.", "look at what was filtered out before.")
-
-
 def regrouped(frames: Iterable[pl.DataFrame]) -> Generator[pl.DataFrame]:
     """Yield frames of about `BATCH_ROWS` rows."""
     waiting: list[pl.DataFrame] = []
@@ -114,11 +106,11 @@ class FrameBatches:
     frame: pl.DataFrame | pl.LazyFrame
 
     def names(self) -> list[str]:
-        """As of `Batches`."""
+        """See `Batches`."""
         return column_names(self.frame)
 
     def fold(self, columns: Sequence[str], step: Step[S]) -> S:
-        """As of `Batches`."""
+        """See `Batches`."""
         selected = self.frame.select(columns)
         if isinstance(selected, pl.DataFrame):
             parts_differ = [column for column in selected if depends_on_values(column.dtype)]
@@ -128,7 +120,7 @@ class FrameBatches:
         return folded(read_in_batches(selected.cast(kinds), "`data`", QUERY), step)
 
     def frames(self, columns: Sequence[str], texts: Collection[str] = ()) -> Generator[pl.DataFrame]:
-        """As of `OrderedBatches`."""
+        """See `OrderedBatches`."""
         selected = self.frame.select(columns)
         return _slices(selected) if isinstance(selected, pl.DataFrame) else read_in_batches(selected, "`data`", QUERY)
 
@@ -144,11 +136,8 @@ def read_in_batches(frame: pl.LazyFrame, name: str, hint: str = "write it again.
     """Yield the rows of a lazy frame; an error of its engine names what was read."""
     batches = frame.collect_batches(chunk_size=BATCH_ROWS, maintain_order=True, lazy=True, engine="streaming")
     try:
-        yield from batches
-    except (pl.exceptions.PolarsError, OSError) as error:
-        raise DataError(
-            f"{name} must be readable to its end, got {type(error).__name__}: {first_line(error)}", hint
-        ) from error
+        with wrap_errors(f"{name} cannot be read to its end", hint, kinds=(pl.exceptions.PolarsError, OSError)):
+            yield from batches
     finally:
         stop = getattr(batches, "stop", None)  # else the engine would go on to the last row
         if stop is not None:

@@ -35,7 +35,7 @@ OBJECT_KINDS: tuple[tuple[str, tuple[type, ...], Any], ...] = (
 
 
 def column_of_values(argument: str, values: Any, rows: int) -> pl.Series:
-    """Return an array, list or series passed beside the table as a clean column of its length."""
+    """Return an array, list or series passed in addition to the table, as a clean column of the same length."""
     if values is None or np.isscalar(values) or not hasattr(values, "__len__"):
         raise DataError(
             f"`{argument}` must name a column, or be an array as long as the data, got {shown(values)}.",

@@ -1,62 +1,200 @@
-"""CSV files as one table, whose columns have types by all their rows."""
+"""CSV files as one table, whose columns have types by all their rows.
+
+Polars reads UTF-8, compressed by gzip or not. A file in another encoding is copied as UTF-8 into a folder that only its
+owner can read; the copy is deleted when the file has been read.
+"""
 
 from __future__ import annotations
 
+import codecs
 import csv
-from collections.abc import Collection, Mapping, Sequence
-from dataclasses import dataclass, replace
-from functools import cached_property
+import gzip
+import io
+import shutil
+import weakref
+import zlib
+from collections.abc import Collection, Generator, Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass
+from itertools import islice
 from pathlib import Path
+from tempfile import mkdtemp
+from typing import IO, TextIO, cast
 
 import polars as pl
 
 from tiltlens.errors import DataError
-from tiltlens.sources.csv_dialect import CsvText, check_gzip, read_csv_text, unknown_encoding
+from tiltlens.limits import FIRST_LOOK_ROWS
 from tiltlens.sources.messages import checked_names, first_line, shown
 from tiltlens.sources.read_options import ReadOptions
-from tiltlens.sources.text_columns import TextColumns, TextCounts, count_texts, sum_counts
+from tiltlens.sources.text_columns import FileTable, TextColumns, TextCounts, count_texts, sum_counts
 
+COPIED_CHARACTERS = 1 << 20  # of a text in another encoding, that are copied at a time
+
+
+UTF_8 = "utf-8-sig"  # with or without a byte order mark
+MARKS = (  # byte order marks; the first match counts
+    (codecs.BOM_UTF32_LE, "utf-32"),
+    (codecs.BOM_UTF32_BE, "utf-32"),
+    (codecs.BOM_UTF16_LE, "utf-16"),
+    (codecs.BOM_UTF16_BE, "utf-16"),
+)
+SEPARATORS = {",": "commas", ";": "semicolons", "\t": "tabs", "|": "vertical bars"}
+GZIP = b"\x1f\x8b"
+BROKEN = (gzip.BadGzipFile, EOFError, zlib.error)  # raised by Python for a damaged gzip file
+SHOWN_BYTES = 8  # before and after the first byte that is not UTF-8
 MISSING_TEXTS = ("", "?", "-", ".", "NA", "na", "N/A", "n/a", "NaN", "nan", "NULL", "null")
 REMEDY = "missing values are named by `na_values` of tl.read (--na-values)"
 
 
-@dataclass(frozen=True, eq=False)
-class CsvTable:
-    """CSV files as one table.
+class _Folder:
+    """A temporary folder that is deleted together with this object."""
+
+    def __init__(self) -> None:
+        self.path = Path(mkdtemp(prefix="tiltlens-"))
+        weakref.finalize(self, shutil.rmtree, self.path, ignore_errors=True)
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class CsvText:
+    """The text of a CSV file.
 
     Attributes
     ----------
-    files
-        Each file with its text columns, missing values being null.
-    columns
-        Types of the columns over all files.
-    index, unused
-        Columns without a name that are left out: saved indices, and those without any value.
-    texts
-        Columns that stay as they are written.
+    file, source
+        The file, and the file with its text in UTF-8: itself or a copy.
+    separator
+        Separator of the fields.
+    header
+        Fields of the first row.
+    warning
+        The encoding, where the file is not UTF-8.
     """
 
-    files: Sequence[CsvFile]
-    columns: TextColumns
-    index: Sequence[str]
-    unused: Sequence[str]
-    texts: Collection[str] = ()
+    file: Path
+    source: Path
+    separator: str
+    header: list[str]
+    warning: str | None = None
+    copy: _Folder | None = None  # keeps the copy as long as the text
 
-    def as_texts(self, columns: Collection[str]) -> CsvTable:
-        """Return the table with some columns as they are written: "007" stays so."""
-        return replace(self, texts=columns)
+    def rows(self) -> Iterator[tuple[int, list[str]]]:
+        """Yield the last line and the fields of each row."""
+        with _open_text(self.source, UTF_8, "replace") as stream:
+            reader = csv.reader(stream, delimiter=self.separator)
+            yield from ((reader.line_num, row) for row in reader)
 
-    @cached_property
-    def scans(self) -> list[pl.LazyFrame]:
-        """One lazy frame for each file."""
-        scans = (file.scan.drop(*self.index, *self.unused, strict=False) for file in self.files)
-        return [self.columns.cast(scan, self.texts) for scan in scans]
 
-    def notes(self, columns: Sequence[str]) -> tuple[str, ...]:
-        """Return what users may not expect of how these columns were read."""
-        encodings = [file.text.warning for file in self.files if file.text.warning is not None]
-        left_out = [f"the column without a name ({name}) is a saved index and was left out" for name in self.index]
-        return (*encodings, *left_out, *self.columns.warnings(columns, REMEDY))
+def read_csv_text(file: Path, encoding: str | None = None) -> CsvText:
+    """Return the text of a CSV file, which is UTF-8 unless `encoding` or a byte order mark says otherwise."""
+    start = start_of(file)
+    if b"\r" in start and b"\n" not in start:
+        raise DataError(
+            f"lines of {shown(file.name)} must end in a line feed, got carriage returns only.",
+            "save it again, as “CSV UTF-8” rather than as the CSV of old Macintoshes.",
+        )
+    marked = next((name for mark, name in MARKS if start.startswith(mark)), None)
+    other = marked if encoding is None else encoding
+    folder = None if other is None or codecs.lookup(other).name in ("utf-8", UTF_8) else _Folder()
+    source, warning = file, None
+    if folder is not None and other is not None:
+        source = folder.path / "copy.csv"
+        warning = f"{file.name} was read as {other}" + (", as its byte order mark says" if encoding is None else "")
+        _copy_text(file, other, source)
+    with _open_text(source, UTF_8) as stream:
+        lines = list(islice(stream, FIRST_LOOK_ROWS))
+    separator = _find_separator(file, lines)
+    return CsvText(file, source, separator, next(csv.reader(lines, delimiter=separator), []), warning, folder)
+
+
+def start_of(file: Path) -> bytes:
+    """Return the first bytes of a file's text, decompressed."""
+    with check_gzip(file), _open_bytes(file) as stream:
+        return stream.read(4096)
+
+
+@contextmanager
+def check_gzip(file: Path) -> Generator[None]:
+    """Raise errors about a damaged gzip file as errors in the data."""
+    try:
+        yield
+    except BROKEN as error:
+        raise DataError(f"{shown(file.name)} must be a complete gzip file, got: {error}.", "write it again.") from None
+
+
+def is_zipped(file: Path) -> bool:
+    """Return whether the name of a file says that it is compressed by gzip."""
+    return file.suffix.lower() == ".gz"
+
+
+def unknown_encoding(file: Path) -> DataError:
+    """Return the error for a file that is not UTF-8, with its first line that is not."""
+    with _open_bytes(file) as stream:
+        for number, line in enumerate(stream, start=1):
+            try:
+                line.decode("utf-8")
+            except UnicodeDecodeError as error:
+                part = line[max(error.start - SHOWN_BYTES, 0) : error.start + SHOWN_BYTES].strip()
+                return DataError(
+                    f"{shown(file.name)} is not UTF-8: line {number:,} contains {part!r}.",
+                    "pass its encoding, for example encoding='cp1252' (--encoding cp1252), which reads this as "
+                    f"{shown(part.decode('cp1252', 'replace'))}; or save the file as UTF-8.",
+                )
+    return DataError(f"{shown(file.name)} is not UTF-8.", "save it again as UTF-8.")
+
+
+def _open_bytes(file: Path) -> IO[bytes]:
+    return cast("IO[bytes]", gzip.open(file, "rb")) if is_zipped(file) else file.open("rb")
+
+
+def _open_text(file: Path, encoding: str, errors: str = "strict") -> TextIO:
+    return io.TextIOWrapper(_open_bytes(file), encoding=encoding, errors=errors, newline="")
+
+
+def _copy_text(file: Path, encoding: str, copy: Path) -> None:
+    """Copy a file as UTF-8."""
+    hint = "name the encoding it was saved in with `encoding` (--encoding), or save it as UTF-8."
+    try:
+        with _open_text(file, encoding) as text, copy.open("w", encoding="utf-8", newline="") as stream:
+            while part := text.read(COPIED_CHARACTERS):
+                if "\0" in part:
+                    raise DataError(f"{shown(file.name)} must be written in {encoding}, got: a NUL.", hint)
+                stream.write(part)
+    except UnicodeError as error:
+        raise DataError(f"{shown(file.name)} must be written in {encoding}, got: {error}.", hint) from None
+    except BROKEN:
+        raise
+    except OSError as error:
+        raise DataError(
+            f"{shown(file.name)} must be copied as UTF-8 to be read, got: {error.strerror or error}.",
+            "save it as UTF-8, or make room in the folder for temporary files (TMPDIR).",
+        ) from None
+
+
+def _find_separator(file: Path, lines: Sequence[str]) -> str:
+    """Return the separator that divides the header and the first rows evenly; two that do are an error."""
+    widths = {mark: _widths(lines, mark) for mark in SEPARATORS}
+    several = {mark: counts for mark, counts in widths.items() if counts and counts[0] > 1}
+    if "\t" in several and file.name.lower().removesuffix(".gz").endswith(".tsv"):
+        return "\t"
+    even = [mark for mark, counts in several.items() if len(set(counts)) == 1]
+    if len(even) > 1:
+        given = " and ".join(SEPARATORS[mark] for mark in even)
+        raise DataError(
+            f"the fields of {shown(file.name)} must be separated by one kind of mark, got a header with {given}.",
+            "put names and texts that contain such a mark in quotation marks.",
+        )
+    ragged = max(several, key=lambda mark: (mark == ",", several[mark][0]), default=",")  # its rows are an error later
+    return even[0] if even else ragged
+
+
+def _widths(lines: Sequence[str], separator: str) -> list[int]:
+    """Return the number of fields in the first rows, but for the last, of which lines may be missing."""
+    try:
+        widths = [len(row) for row in csv.reader(lines, delimiter=separator) if row]
+    except csv.Error:
+        return []
+    return widths[:-1] if len(lines) == FIRST_LOOK_ROWS else widths
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -69,8 +207,8 @@ class CsvFile:
     unnamed: Sequence[str]
 
 
-def csv_table(files: Sequence[Path], options: ReadOptions) -> CsvTable:
-    """Return CSV files as one table."""
+def csv_table(files: Sequence[Path], options: ReadOptions) -> FileTable:
+    """Return CSV files as one table, without columns that have no name and are a saved index, or empty."""
     read = []
     for path in files:
         with check_gzip(path):
@@ -78,9 +216,19 @@ def csv_table(files: Sequence[Path], options: ReadOptions) -> CsvTable:
     counts = sum_counts(file.counts for file in read)
     named = {name for file in read for name in file.counts if name not in file.unnamed}
     unnamed = [name for name in counts if name not in named]
-    unused = [name for name in unnamed if not counts[name].known]
     index = [name for name in unnamed if counts[name].is_index]
-    return CsvTable(read, TextColumns(counts, options.decimal), index, unused)
+    left_out = [*index, *(name for name in unnamed if not counts[name].known)]
+    columns = TextColumns(counts, options.decimal)
+
+    def scans(as_written: Collection[str] = ()) -> list[pl.LazyFrame]:
+        return [columns.cast(file.scan.drop(*left_out, strict=False), as_written) for file in read]
+
+    def notes(names: Sequence[str]) -> list[str]:
+        encodings = [file.text.warning for file in read if file.text.warning is not None]
+        indices = [f"the column without a name ({name}) is a saved index and was left out" for name in index]
+        return [*encodings, *indices, *columns.warnings(names, REMEDY)]
+
+    return FileTable(scans(), notes, scans)
 
 
 def _read_file(path: Path, options: ReadOptions) -> CsvFile:

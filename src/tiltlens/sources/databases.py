@@ -1,89 +1,72 @@
-"""Databases: a query on a URL, read by the database's own driver.
+"""Databases: DuckDB relations, and queries on a URL, read by the database's own driver.
 
 DuckDB files are read by DuckDB, SQLite files by Python's driver through Polars, PostgreSQL by its Arrow driver.
-Nothing is written: files and transactions are opened for reading only.
+Nothing is written: files and transactions are opened for reading only. Each pass over a DuckDB relation runs its query
+once, and reads the result as Arrow batches.
 """
 
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Generator
-from contextlib import contextmanager
+from collections.abc import Callable, Collection, Generator, Sequence
+from contextlib import AbstractContextManager
+from dataclasses import dataclass
 from importlib.util import find_spec
 from pathlib import Path
 from typing import Any
 
 import polars as pl
 
-from tiltlens.errors import DataError, MissingExtraError, TiltlensError
-from tiltlens.sources.batches import Batches, FrameBatches
-from tiltlens.sources.duckdb import DuckBatches
-from tiltlens.sources.messages import first_line
+from tiltlens.errors import DataError, MissingExtraError, import_extra
+from tiltlens.limits import BATCH_ROWS
+from tiltlens.sources.batches import Batches, FrameBatches, S, Step, folded
+from tiltlens.sources.messages import wrap_errors
 from tiltlens.sources.read_options import ReadOptions
+from tiltlens.sources.tables import QUERY, column_names, declared_orders
 from tiltlens.sources.text_columns import DATES, read_texts
 
 URL = re.compile(r"([A-Za-z][A-Za-z0-9+.-]+)://(.*)", re.DOTALL)
 READ_ONLY = "options=-c%20default_transaction_read_only%3Don"  # of PostgreSQL's URLs
-SECRET = re.compile(r"://[^\s/@]*@|password=\S+", re.IGNORECASE)
+EXAMPLE = "for example 'SELECT * FROM loans'."
 
 
 def database_url(data: Any) -> str | None:
     """Return the URL that data is; None where it is something else."""
-    one = data[0] if isinstance(data, (list, tuple)) and len(data) == 1 else data
-    return one if isinstance(one, str) and URL.match(one) else None
+    url = data[0] if isinstance(data, (list, tuple)) and len(data) == 1 else data
+    return url if isinstance(url, str) and URL.match(url) else None
 
 
 def query_batches(url: str, options: ReadOptions) -> Batches:
     """Return the rows of a query on a database."""
-    found = URL.match(url)
-    scheme, rest = (found[1].lower(), found[2]) if found is not None else ("", "")
+    parts = URL.match(url)
+    scheme, rest = (parts[1].lower(), parts[2]) if parts is not None else ("", "")
     if scheme not in READERS:
         raise DataError(
-            f"`data` must be files, or a URL that begins with {', '.join(f'{one}://' for one in READERS)}, got "
-            f"{scheme}://.",
-            "fetch the rows first, as a file.",
+            f"Databases of {scheme}:// cannot be read. Supported: {', '.join(f'{name}://' for name in READERS)}.",
+            "save the rows as a file first.",
         )
     if options.query is None:
-        raise DataError(
-            "`query` of tl.read (--query) must select the rows of a database, got none.",
-            "for example 'SELECT * FROM loans'.",
-        )
+        raise DataError("A database needs a query that selects the rows (`query` of tl.read, --query).", EXAMPLE)
     options.check_for("a database", ["query"])
-    with _named_errors():
+    problem = "The database cannot run `query` (--query)"
+    with wrap_errors(problem, "run the query on its own first.", hide_cause=True):  # the URL may hold a password
         return READERS[scheme](rest, url, options.query)
-
-
-@contextmanager
-def _named_errors() -> Generator[None]:
-    """Raise what a driver raises as an error of ours, without what the URL keeps secret."""
-    try:
-        yield
-    except TiltlensError:
-        raise
-    except Exception as error:  # drivers have errors of their own
-        told = SECRET.sub("…", first_line(error))
-        raise DataError(
-            f"`query` must be readable, got {type(error).__name__}: {told}", "run it on its own first."
-        ) from None
 
 
 def _file(rest: str) -> Path:
     """Return the file of a URL such as sqlite:///people.db, or sqlite:////data/people.db."""
     path = Path(rest.removeprefix("/"))
     if not path.is_file():
-        raise DataError(f"the URL must name an existing file, got {str(path)!r}.", "three slashes, then the path.")
+        raise DataError(f"The database file {str(path)!r} does not exist.", "write three slashes, then the path.")
     return path
 
 
 def _duckdb(rest: str, url: str, query: str) -> Batches:
-    try:
-        import duckdb
-    except ImportError:
-        raise MissingExtraError("duckdb:// must be read by DuckDB, which is not installed.", extra="sql") from None
+    duckdb = import_extra("duckdb", "Reading duckdb://", extra="sql")
     connection = duckdb.connect(str(_file(rest)), read_only=True, config={"autoinstall_known_extensions": False})
     relation = connection.sql(query)
     if relation is None:
-        raise DataError("`query` must give rows, got a statement without any.", "for example 'SELECT * FROM loans'.")
+        raise DataError("`query` (--query) is a statement that returns no rows.", EXAMPLE)
     return DuckBatches(relation)
 
 
@@ -97,7 +80,7 @@ def _sqlite(rest: str, url: str, query: str) -> Batches:
 
 def _postgresql(rest: str, url: str, query: str) -> Batches:
     if find_spec("adbc_driver_postgresql") is None:
-        raise MissingExtraError("postgresql:// must be read by its Arrow driver, which is not installed.", extra="sql")
+        raise MissingExtraError("Reading postgresql:// requires its Arrow driver, which is not installed.", extra="sql")
     if "options=" not in url:
         url += f"{'&' if '?' in url else '?'}{READ_ONLY}"
     return _in_memory(_with_decimals(pl.read_database_uri(query, url, engine="adbc")))
@@ -124,3 +107,64 @@ READERS: dict[str, Callable[[str, str, str], Batches]] = {
     "postgresql": _postgresql,
     "postgres": _postgresql,
 }
+
+
+def is_duckdb(data: Any) -> bool:
+    """Return whether the data is a DuckDB relation, without importing DuckDB."""
+    return type(data).__name__ == "DuckDBPyRelation"
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class DuckBatches:
+    """A DuckDB relation, run once for each pass."""
+
+    relation: Any
+
+    def names(self) -> list[str]:
+        """See `Batches`."""
+        return column_names(self.relation)
+
+    def fold(self, columns: Sequence[str], step: Step[S]) -> S:
+        """See `Batches`."""
+        selected = self._selected(columns)
+        with _query_errors():
+            texts = _too_large(selected)
+        return folded(_frames(selected, texts), step)
+
+    def frames(self, columns: Sequence[str], texts: Collection[str] = ()) -> Generator[pl.DataFrame]:
+        """See `OrderedBatches`."""
+        return _frames(self._selected(columns), {})
+
+    def _selected(self, columns: Sequence[str]) -> Any:
+        return self.relation.project(", ".join(_quoted(name) for name in columns))
+
+
+def _query_errors() -> AbstractContextManager[None]:
+    """Raise errors of the user's query as errors in the data."""
+    return wrap_errors("`data` cannot be read", QUERY)
+
+
+def _frames(selected: Any, texts: dict[str, Any]) -> Generator[pl.DataFrame]:
+    kinds: Any = {**declared_orders(selected), **texts}
+    read = "to_arrow_reader" if hasattr(type(selected), "to_arrow_reader") else "fetch_arrow_reader"
+    with _query_errors():
+        reader = getattr(selected, read)(BATCH_ROWS)
+        try:
+            for batch in reader:
+                yield pl.DataFrame(batch).cast(kinds)
+        finally:
+            reader.close()
+
+
+def _too_large(relation: Any) -> dict[str, Any]:
+    """Return the columns of whole numbers of which one is too large for 64 bits, as texts in every batch."""
+    unsure = [name for name, kind in zip(relation.columns, relation.types, strict=True) if str(kind) == "UBIGINT"]
+    if not unsure:
+        return {}
+    largest = relation.aggregate(", ".join(f"max({_quoted(name)})" for name in unsure)).fetchall()[0]
+    return {name: pl.String for name, most in zip(unsure, largest, strict=True) if most is not None and most >= 2**63}
+
+
+def _quoted(name: str) -> str:
+    doubled = name.replace('"', '""')
+    return f'"{doubled}"'

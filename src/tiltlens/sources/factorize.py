@@ -8,9 +8,12 @@ import numpy as np
 import polars as pl
 from numpy.typing import NDArray
 
-from tiltlens.limits import EXACT_WHOLE, FACTORIZE_CHUNK, FIRST_ROWS, MOST_BITS, MOST_COUNTED
+from tiltlens.limits import EXACT_WHOLE, MOST_COUNTED
 from tiltlens.sources.arrays import chunks
 
+MOST_BITS = 16  # of a hash that make its slot: the table stays in the cache
+FIRST_ROWS = 1 << 14  # rows in which most texts are found
+FACTORIZE_CHUNK = 1 << 15  # rows whose codes are found at a time
 Codes = NDArray[np.int64]
 
 

@@ -1,53 +1,59 @@
-"""The formats that files may have, one line each: how they are known, checked and read."""
+"""The formats of files, one line each in `FORMATS`: how they are recognised, checked and read."""
 
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Protocol
 
 import polars as pl
 
 from tiltlens.errors import DataError
-from tiltlens.sources.csv_dialect import GZIP, MARKS, is_zipped, start_of
-from tiltlens.sources.csv_files import csv_table
+from tiltlens.sources.csv_files import GZIP, MARKS, csv_table, is_zipped, start_of
 from tiltlens.sources.excel_files import excel_table
-from tiltlens.sources.json_lines import json_table
-from tiltlens.sources.messages import shown
+from tiltlens.sources.messages import shown, wrap_errors
 from tiltlens.sources.read_options import ReadOptions
-
-
-class FileTable(Protocol):
-    """Files of one format as one table."""
-
-    @property
-    def scans(self) -> list[pl.LazyFrame]:
-        """One lazy frame for each file."""
-        ...
-
-    def notes(self, columns: Sequence[str]) -> tuple[str, ...]:
-        """Return what users may not expect of how these columns were read."""
-        ...
-
-
-@dataclass(frozen=True, slots=True, eq=False)
-class PlainTable:
-    """Files that say of themselves what their columns are."""
-
-    scans: list[pl.LazyFrame]
-
-    def notes(self, columns: Sequence[str]) -> tuple[str, ...]:
-        """As of `FileTable`."""
-        return ()
+from tiltlens.sources.text_columns import DATES, NUMBER, FileTable, TextColumns, TextCounts, count_texts, sum_counts
 
 
 def _parquet_table(files: Sequence[Path], options: ReadOptions) -> FileTable:
-    return PlainTable([pl.scan_parquet(file, glob=False) for file in files])
+    return FileTable([pl.scan_parquet(file, glob=False) for file in files])
 
 
 def _arrow_table(files: Sequence[Path], options: ReadOptions) -> FileTable:
-    return PlainTable([pl.scan_ipc(file, glob=False) for file in files])
+    return FileTable([pl.scan_ipc(file, glob=False) for file in files])
+
+
+def _json_table(files: Sequence[Path], options: ReadOptions) -> FileTable:
+    """Return files of JSON lines as one table.
+
+    Types come from all rows. Quoted values stay text, except for dates, which JSON does not have.
+    """
+    scans, counts = zip(*(_read_json(file) for file in files), strict=True)
+    columns = TextColumns(sum_counts(counts), forms=DATES)
+
+    def is_quoted(name: str) -> bool:
+        count = columns.counts.get(name)
+        return count is not None and count.forms[NUMBER] == count.known > 0
+
+    def notes(names: Sequence[str]) -> list[str]:
+        quoted = [f"{name} is read as text because its numbers are quoted" for name in names if is_quoted(name)]
+        return quoted + columns.warnings([name for name in names if not is_quoted(name)], "missing values are null")
+
+    return FileTable([columns.cast(scan) for scan in scans], notes)
+
+
+def _read_json(file: Path) -> tuple[pl.LazyFrame, dict[str, TextCounts]]:
+    """Return a lazy frame and the counts of its text columns."""
+    problem = f"{shown(file.name)} must have one JSON object per line, with values of one kind for each name"
+    hint = "write it again, in UTF-8. It may be cut short, or be one list of all rows."
+    with wrap_errors(problem, hint, kinds=(pl.exceptions.PolarsError, OSError), hide_cause=True):
+        schema = pl.scan_ndjson(file, infer_schema_length=None).collect_schema()
+        scan = pl.scan_ndjson(file, schema=schema)
+        counts = count_texts(scan)
+    if not any(column.rows for column in counts.values()):
+        raise DataError(f"{shown(file.name)} has no rows.", "was it written completely?")
+    return scan, counts
 
 
 @dataclass(frozen=True, slots=True)
@@ -56,14 +62,14 @@ class FileFormat:
 
     Attributes
     ----------
-    name
-        As in "a Parquet file".
-    endings
-        Of the names of such files.
+    name, endings
+        Its name, and how the names of such files end.
     signature
-        The first bytes; None of texts, which are told by what they are not.
+        First bytes of such files; None for text.
+    table
+        Reads files as one table.
     options
-        Of `ReadOptions`, that say something of it.
+        Fields of `ReadOptions` that apply.
     """
 
     name: str
@@ -81,13 +87,13 @@ FORMATS = (
     FileFormat("CSV", (".csv", ".tsv", ".csv.gz", ".tsv.gz"), None, csv_table, ("na_values", "encoding", "decimal")),
     FileFormat("Parquet", (".parquet",), b"PAR1", _parquet_table),
     FileFormat("Arrow", (".arrow", ".feather"), b"ARROW1", _arrow_table),
-    FileFormat("JSON lines", (".jsonl", ".ndjson", ".jsonl.gz", ".ndjson.gz"), None, json_table),
+    FileFormat("JSON lines", (".jsonl", ".ndjson", ".jsonl.gz", ".ndjson.gz"), None, _json_table),
     FileFormat("Excel", (".xlsx", ".xlsm"), b"PK\x03\x04", excel_table, ("sheet", "decimal")),
 )
-ENDINGS = tuple(ending for one in FORMATS for ending in one.endings)
+ENDINGS = tuple(ending for file_format in FORMATS for ending in file_format.endings)
 UNKNOWN = "something else"
 OTHERS = {GZIP: "a gzip file", b"FEA1": "an old Feather file", b"\xd0\xcf\x11\xe0": "an old Excel file"}
-OTHERS |= {one.signature: f"{_a(one.name)} file" for one in FORMATS if one.signature}
+OTHERS |= {each.signature: f"{_a(each.name)} file" for each in FORMATS if each.signature}
 
 
 def ending_of(file: Path) -> str | None:

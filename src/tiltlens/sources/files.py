@@ -19,10 +19,10 @@ from tiltlens.errors import DataError
 from tiltlens.inputs import Input
 from tiltlens.sources.batches import S, Step, clean_batch, folded, read_in_batches, too_large
 from tiltlens.sources.columns import clean_column
-from tiltlens.sources.csv_files import CsvTable
-from tiltlens.sources.file_formats import FileTable, check_content, ending_of, format_of, listed_endings
-from tiltlens.sources.messages import checked_names, first_line, nearest_name, shown
+from tiltlens.sources.file_formats import check_content, ending_of, format_of, listed_endings
+from tiltlens.sources.messages import checked_names, nearest_name, shown, wrap_errors
 from tiltlens.sources.read_options import ReadOptions, Source
+from tiltlens.sources.text_columns import FileTable
 
 
 @dataclass(frozen=True, eq=False)
@@ -33,11 +33,11 @@ class FileBatches:
     options: ReadOptions
 
     def names(self) -> list[str]:
-        """As of `Batches`."""
+        """See `Batches`."""
         return checked_names(_schema(self._scans[0], self.files[0]).names())
 
     def fold(self, columns: Sequence[str], step: Step[S]) -> S:
-        """As of `Batches`."""
+        """See `Batches`."""
         kinds = self._check_schemas(columns)
         scans = [(repr(str(file)), scan.select(columns)) for file, scan in zip(self.files, self._scans, strict=True)]
         texts = pl.Schema({column: pl.String for name, scan in scans for column in too_large(scan, name)})
@@ -51,19 +51,19 @@ class FileBatches:
         return folded(frames(), step)
 
     def frames(self, columns: Sequence[str], texts: Collection[str] = ()) -> Generator[pl.DataFrame]:
-        """As of `OrderedBatches`."""
+        """See `OrderedBatches`."""
         read = [name for name in columns if name not in texts]
         self._check_schemas(read)
-        table = self._table.as_texts(texts) if isinstance(self._table, CsvTable) else self._table
-        named = [(repr(str(file)), scan.select(columns)) for file, scan in zip(self.files, table.scans, strict=True)]
+        scans = self._scans if self._table.as_written is None else self._table.as_written(texts)
+        named = [(repr(str(file)), scan.select(columns)) for file, scan in zip(self.files, scans, strict=True)]
         kinds = _common_schema(named)
         for name, scan in named:
             with closing(read_in_batches(scan.cast(kinds), name)) as batches:
                 yield from batches
 
     def notes(self, columns: Sequence[str]) -> tuple[str, ...]:
-        """Return what the reader of an audit should know of how these columns were read."""
-        return self._table.notes(columns)
+        """Return what users may not expect of how these columns were read."""
+        return tuple(self._table.notes(columns))
 
     @cached_property
     def _table(self) -> FileTable:
@@ -84,17 +84,15 @@ class FileBatches:
             missing = [name for name in columns if name not in schema]
             if missing:
                 raise DataError(
-                    f"every file must have the columns of {str(self.files[0])!r}, got no {shown(missing[0])} in "
-                    f"{str(file)!r}.",
-                    "write it again, or leave it out.",
+                    f"{str(file)!r} has no column {shown(missing[0])}, but {str(self.files[0])!r} has.",
+                    "write the file again, or leave it out.",
                 )
             for name in columns:
                 kind = clean_column(pl.Series(name, [], dtype=schema[name])).dtype
                 if kinds.setdefault(name, kind) != kind:
                     raise DataError(
-                        f"every file must have columns of the same kinds as {str(self.files[0])!r}, got "
-                        f"{shown(name)} as {kind}, not {kinds[name]}, in {str(file)!r}.",
-                        "write it again with that kind.",
+                        f"{shown(name)} is {kind} in {str(file)!r} but {kinds[name]} in {str(self.files[0])!r}.",
+                        "write the file again with columns of the same kinds.",
                     )
         return kinds
 
@@ -103,26 +101,18 @@ def _common_schema(scans: Sequence[tuple[str, pl.LazyFrame]]) -> pl.Schema:
     """Return the kinds that hold the values of all files."""
     schema_so_far = scans[0][1].collect_schema()
     for name, scan in scans[1:]:
-        try:
+        problem = f"{name} has columns of other kinds than {scans[0][0]}"
+        hint = "write it again with the kinds of the first file."
+        with wrap_errors(problem, hint, kinds=pl.exceptions.PolarsError, hide_cause=True):
             both = [pl.DataFrame(schema=schema) for schema in (schema_so_far, scan.collect_schema())]
             schema_so_far = pl.concat(both, how="vertical_relaxed").schema
-        except pl.exceptions.PolarsError as error:
-            raise DataError(
-                f"every file must have columns of the same kinds as {scans[0][0]}, got others in {name}: "
-                f"{first_line(error)}",
-                "write it again with those kinds.",
-            ) from None
     return schema_so_far
 
 
 def _schema(frame: pl.LazyFrame, file: Path) -> pl.Schema:
-    try:
+    broken = f"{str(file)!r} is not a complete {format_of(file).name} file"
+    with wrap_errors(broken, "write it again.", kinds=(pl.exceptions.PolarsError, OSError), hide_cause=True):
         return frame.collect_schema()
-    except (pl.exceptions.PolarsError, OSError) as error:
-        raise DataError(
-            f"{str(file)!r} must be a complete {format_of(file).name} file, got: {first_line(error)}",
-            "write it again.",
-        ) from None
 
 
 def files_of(data: Any) -> tuple[Path, ...] | None:

@@ -8,18 +8,18 @@ are hashed as one. `nameless_hashes` do not even depend on names: of columns, le
 from __future__ import annotations
 
 import hashlib
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
 import numpy as np
 import polars as pl
 from numpy.typing import NDArray
 
-from tiltlens.limits import CACHE_CHUNK
 from tiltlens.sources.arrays import chunks
 from tiltlens.sources.factorize import Factorized
 from tiltlens.threads import in_threads
 
+CACHE_CHUNK = 1 << 16  # rows that are hashed at a time: they stay in the cache
 Hashes = NDArray[np.uint64]
 
 BILLION = 1e9
@@ -41,19 +41,19 @@ def nested_hashes(
 ) -> list[Hashes]:
     """Return the hashes of each row by the first columns, by these and the next, and so on."""
     rows = len(next(iter(stages[0].values())))
-    parts = [[_Part(name, column, coded.get(name)) for name, column in columns.items()] for columns in stages]
+    parts = [[_column_bits(name, column, coded.get(name)) for name, column in columns.items()] for columns in stages]
     hashes = [np.empty(rows, dtype=np.uint64) for _ in stages]
     for chunk in chunks(rows, CACHE_CHUNK):
         total = np.zeros(len(hashes[0][chunk]), dtype=np.uint64)
         for stage, target in zip(parts, hashes, strict=True):
             for part in stage:
-                total += part.bits(chunk)
+                total += part(chunk)
             target[chunk] = _mix(_mix(total.copy()))
     return hashes
 
 
 def mixed_hashes(hashes: Hashes, numbers: NDArray[np.integer[Any]]) -> Hashes:
-    """Return a hash of each hash and a number beside it."""
+    """Return a hash of each hash together with a number."""
     return _mix(_mix(hashes + _mixed(numbers.astype(np.uint64), ODD)))
 
 
@@ -91,21 +91,16 @@ def _ranks(column: pl.Series) -> tuple[NDArray[np.int64], bool]:
     return ranks.fill_null(0).cast(pl.Int64).to_numpy(), is_ordered
 
 
-class _Part:
-    """A column's share of the hashes."""
-
-    def __init__(self, name: str, column: pl.Series | NDArray[Any], factorized: Factorized | None) -> None:
-        digest = hashlib.blake2b(name.encode(errors="surrogatepass"), digest_size=8).digest()
-        self.factor = np.uint64(int.from_bytes(digest, "little") | 1)
-        self.column = column
-        self.table = self.codes = None
-        if factorized is not None:
-            self.table, self.codes = _mixed(_bits(factorized.values), self.factor), factorized.codes
-
-    def bits(self, chunk: slice) -> Hashes:
-        if self.table is not None and self.codes is not None:
-            return np.asarray(self.table.take(self.codes[chunk]))
-        return _mixed(_bits(self.column[chunk]), self.factor)
+def _column_bits(
+    name: str, column: pl.Series | NDArray[Any], factorized: Factorized | None
+) -> Callable[[slice], Hashes]:
+    """Return a function that gives a column's share of the hashes of some rows."""
+    digest = hashlib.blake2b(name.encode(errors="surrogatepass"), digest_size=8).digest()
+    factor = np.uint64(int.from_bytes(digest, "little") | 1)
+    if factorized is None:
+        return lambda chunk: _mixed(_bits(column[chunk]), factor)
+    table = _mixed(_bits(factorized.values), factor)
+    return lambda chunk: np.asarray(table.take(factorized.codes[chunk]))
 
 
 def _bits(column: pl.Series | NDArray[Any]) -> Hashes:

@@ -1,16 +1,24 @@
-"""What messages are made of: values, names and lists as a line can show them, and the checks of names."""
+"""Parts of messages: values, names and lists as a line can show them, errors of other code, and checks of names."""
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+import re
+from collections import Counter
+from collections.abc import Iterable, Iterator, Sequence
+from contextlib import contextmanager
 from datetime import datetime
 from difflib import get_close_matches
 from typing import Any
 
 import numpy as np
 
-from tiltlens.errors import DataError
-from tiltlens.limits import EXACT_WHOLE, SHOWN_CHARACTERS, SHOWN_NAMES
+from tiltlens.errors import DataError, TiltlensError
+from tiltlens.limits import EXACT_WHOLE
+
+SHOWN_CHARACTERS = 60  # of a value in a message: it stays on its line
+SHOWN_NAMES = 20  # in a message, before "and 12 more"
+SECRET = re.compile(r"://[^\s/@]*@|password=\S+", re.IGNORECASE)
+Errors = type[Exception] | tuple[type[Exception], ...]
 
 
 def shown(value: object) -> str:
@@ -35,9 +43,31 @@ def texts_of(argument: str, value: Any) -> list[str]:
 
 
 def first_line(error: BaseException) -> str:
-    """Return the first line of an error's message, which is all that a message of ours repeats."""
+    """Return the first line of an error's message, without passwords that the URL of a database may hold."""
     lines = str(error).strip().splitlines() or [""]
-    return lines[0][:200]
+    return SECRET.sub("…", lines[0])[:200]
+
+
+@contextmanager
+def wrap_errors(problem: str, hint: str, *, kinds: Errors = Exception, hide_cause: bool = False) -> Iterator[None]:
+    """Raise what other code raises, such as a user's query or a library, as a DataError with the first line of it.
+
+    Parameters
+    ----------
+    problem, hint
+        What cannot be done because of the error; and what to do.
+    kinds
+        The errors to wrap. Errors of tiltlens pass as they are.
+    hide_cause
+        Whether the traceback must not show the original error, which may hold a password, or nothing of use.
+    """
+    try:
+        yield
+    except TiltlensError:
+        raise
+    except kinds as error:
+        message = f"{problem}. {type(error).__name__}: {first_line(error)}"
+        raise DataError(message, hint) from (None if hide_cause else error)
 
 
 def text_of(value: Any) -> str:
@@ -58,15 +88,17 @@ def nearest_name(name: object, names: Sequence[str]) -> str | None:
     return folded[close[0]] if close else None
 
 
-def check_columns(argument: str, wanted: Iterable[str], names: Sequence[str], what: str = "columns") -> None:
-    """Raise for the first wanted column that the table does not have, with the nearest name that it has."""
+def check_columns(argument: str, wanted: Iterable[str], names: Sequence[str], what: str = "column") -> None:
+    """Raise for the first wanted column that is not there, with the nearest name that is."""
     existing = set(names)
     for name in wanted:
         if name not in existing:
-            rule = "must have the columns asked for, but has no" if argument == "data" else f"must name {what}, got"
             nearest = nearest_name(name, names)
             suggestion = f"did you mean {shown(nearest)}? " if nearest is not None else ""
-            raise DataError(f"`{argument}` {rule} {shown(name)}.", f"{suggestion}the {what} are {listed(names)}.")
+            raise DataError(
+                f"{what.capitalize()} {shown(name)} not found (`{argument}`).",
+                f"{suggestion}available {what}s: {listed(names)}.",
+            )
 
 
 def check_case(wanted: Sequence[str], names: Sequence[str]) -> None:
@@ -77,27 +109,23 @@ def check_case(wanted: Sequence[str], names: Sequence[str]) -> None:
     for name in wanted:
         if len(twins[name.casefold()]) > 1:
             raise DataError(
-                f"column names must differ in more than letter case, got {listed(twins[name.casefold()])}.",
-                "rename one of them.",
+                f"Column names differ in letter case only: {listed(twins[name.casefold()])}.", "rename one."
             )
 
 
 def checked_names(names: list[Any]) -> list[str]:
     """Return names of columns, which must be distinct strings."""
     if not names:
-        raise DataError("`data` must have columns, got a table without any.", "look at what was selected before.")
-    strangers = [name for name in names if not isinstance(name, str)]
-    if strangers:
-        raise DataError(
-            f"column names must be text, got {shown(strangers[0])} ({type(strangers[0]).__name__}).",
-            "rename the columns, for example data.columns = data.columns.map(str).",
-        )
-    seen: set[str] = set()
+        raise DataError("`data` has no columns.", "look at what was selected before.")
     for name in names:
-        if name in seen:
+        if not isinstance(name, str):
             raise DataError(
-                f"column names must be distinct, got {shown(name)} {names.count(name)} times.",
-                "rename or drop the copies.",
+                f"Column names must be text, got {shown(name)} ({type(name).__name__}).",
+                "rename the columns, for example data.columns = data.columns.map(str).",
             )
-        seen.add(name)
+    repeated = next((name for name, count in Counter(names).items() if count > 1), None)
+    if repeated is not None:
+        raise DataError(
+            f"{names.count(repeated)} columns have the name {shown(repeated)}.", "rename or drop the copies."
+        )
     return names

@@ -3,15 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
 from typing import Any
 
 import polars as pl
 
 from tiltlens.inputs import remember
 from tiltlens.sources.batches import ROW, Batches, FrameBatches, checked_columns
-from tiltlens.sources.databases import database_url, query_batches
-from tiltlens.sources.duckdb import DuckBatches, is_duckdb
+from tiltlens.sources.databases import DuckBatches, database_url, is_duckdb, query_batches
 from tiltlens.sources.file_formats import format_of
 from tiltlens.sources.files import FileBatches, files_of, inputs_of
 from tiltlens.sources.read_options import Source
@@ -41,27 +39,13 @@ def batches_of(data: Any) -> Batches | None:
 
 
 def reading_notes(batches: Batches, columns: Sequence[str]) -> tuple[str, ...]:
-    """Return what the reader of an audit should know of how these columns of files were read."""
+    """Return what users may not expect of how these columns were read from files."""
     return batches.notes(columns) if isinstance(batches, FileBatches) else ()
 
 
 def frame_of(data: Any, columns: Sequence[str]) -> pl.DataFrame:
     """Return some columns of a table in memory; a Polars frame as it is, for its batches are cleaned one by one."""
     return data if isinstance(data, pl.DataFrame) else read_table(data, columns)
-
-
-@dataclass(frozen=True, slots=True, eq=False)
-class _Frames:
-    """Frames, added with `+`."""
-
-    frames: tuple[pl.DataFrame, ...]
-
-    def __add__(self, other: _Frames) -> _Frames:
-        return _Frames(self.frames + other.frames)
-
-
-def _framed(frame: pl.DataFrame) -> _Frames:
-    return _Frames((frame,))
 
 
 def collected(data: Any, columns: Sequence[str] | None = None) -> pl.DataFrame:
@@ -73,7 +57,7 @@ def collected(data: Any, columns: Sequence[str] | None = None) -> pl.DataFrame:
 def collected_rows(batches: Batches, columns: Sequence[str] | None = None) -> pl.DataFrame:
     """Return some columns (default: all) of batches as one clean frame in memory."""
     wanted = checked_columns(batches, batches.names() if columns is None else columns)
-    return pl.concat(batches.fold(wanted, _framed).frames).drop(ROW, strict=False)
+    return pl.concat(batches.fold(wanted, lambda batch: [batch])).drop(ROW, strict=False)
 
 
 def names_of(data: Any, batches: Batches | None) -> list[str]:

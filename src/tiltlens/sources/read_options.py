@@ -1,4 +1,4 @@
-"""How files and databases are to be read, where they cannot say it themselves."""
+"""Options for reading files and databases, and `tl.read`, which attaches them to a path."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from typing import Any
 from tiltlens.errors import DataError
 from tiltlens.sources.messages import listed, shown, texts_of
 
-WHERE = {  # an option, and whose it is
+WHERE = {  # each option, and the data to which it applies
     "na_values": "CSV files",
     "encoding": "CSV files",
     "decimal": "CSV and Excel files",
@@ -23,20 +23,20 @@ WHERE = {  # an option, and whose it is
 
 @dataclass(frozen=True, slots=True)
 class ReadOptions:
-    """What a user says of the data beside its name.
+    """Options for reading data that cannot describe themselves.
 
     Attributes
     ----------
     na_values
-        Texts that stand for missing values in CSV files, beside the usual ones.
+        Texts that mark missing values in CSV files, in addition to the usual ones.
     encoding
         Encoding of CSV files, such as "cp1252"; None for UTF-8, or for that of a byte order mark.
     decimal
         Decimal mark of numbers in CSV files and in text cells of Excel, "." or ",".
     sheet
-        Of an Excel file.
+        Sheet of an Excel file.
     query
-        SQL, of a database.
+        SQL query on a database.
     """
 
     na_values: tuple[str, ...] = ()
@@ -46,7 +46,7 @@ class ReadOptions:
     query: str | None = None
 
     def check_for(self, kind: str, allowed: Sequence[str]) -> None:
-        """Raise for an option that says nothing of data of this kind."""
+        """Raise for an option that does not apply to data of this kind."""
         defaults = ReadOptions()
         for name, owners in WHERE.items():
             value = getattr(self, name)

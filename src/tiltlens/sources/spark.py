@@ -10,11 +10,12 @@ from typing import Any
 
 import polars as pl
 
-from tiltlens.errors import DataError, TiltlensError
-from tiltlens.limits import MERGERS
-from tiltlens.sources.batches import S, Step, clean_batch, empty_table, regrouped
-from tiltlens.sources.messages import checked_names, first_line
+from tiltlens.errors import TiltlensError
+from tiltlens.sources.batches import S, Step, clean_batch, regrouped
+from tiltlens.sources.messages import checked_names, wrap_errors
+from tiltlens.sources.tables import empty_table
 
+MERGERS = 4  # workers that add up the sums of all partitions
 SCHEMA = "sums binary"
 
 
@@ -30,20 +31,16 @@ class SparkBatches:
     frame: Any
 
     def names(self) -> list[str]:
-        """As of `Batches`."""
+        """See `Batches`."""
         return checked_names(list(self.frame.columns))
 
     def fold(self, columns: Sequence[str], step: Step[S]) -> S:
-        """As of `Batches`."""
+        """See `Batches`."""
         quoted = ["`" + name.replace("`", "``") + "`" for name in columns]
-        try:
+        hint = "is tiltlens installed on the workers, and PYSPARK_PYTHON set to its Python?"
+        with wrap_errors("Spark cannot run the audit", hint):
             parts = self.frame.select(*quoted).mapInArrow(_Partition(step), SCHEMA)
             rows = parts.repartition(MERGERS).mapInArrow(_merged, SCHEMA).collect()
-        except Exception as error:  # anything that a cluster may raise
-            raise DataError(
-                f"Spark must be able to run the audit, got {type(error).__name__}: {first_line(error)}",
-                "is tiltlens installed on the workers, and PYSPARK_PYTHON set to its Python?",
-            ) from error
         total: Any = _sum(_unpacked(row[0]) for row in rows)
         if total is None:
             raise empty_table()
@@ -54,7 +51,7 @@ class SparkBatches:
 
 @dataclass(frozen=True, slots=True, eq=False)
 class _Partition:
-    """What a worker does with a partition: one row of pickled sums, none where it is empty."""
+    """A worker's task: reduce a partition to one row of pickled sums, or none if it is empty."""
 
     step: Any
 
@@ -70,7 +67,7 @@ class _Partition:
 def with_numbers(frame: Any, columns: Sequence[str], names: Sequence[str], step: Step[Any]) -> Any:
     """Return a data frame with more columns: the numbers that `step` makes of some columns, (n,) or (n, K).
 
-    They are made where the rows lie, when Spark is asked for them, so that a mistake in the data is told then.
+    They are made where the rows lie, when Spark is asked for them, so that an error in the data is raised then.
     """
     from pyspark.sql.types import DoubleType, StructField, StructType
 
@@ -80,7 +77,7 @@ def with_numbers(frame: Any, columns: Sequence[str], names: Sequence[str], step:
 
 @dataclass(frozen=True, slots=True, eq=False)
 class _MoreColumns:
-    """What a worker does with a partition: its batches as they are, and the numbers beside."""
+    """A worker's task: return the batches of a partition with more columns of numbers."""
 
     columns: tuple[str, ...]
     step: Any

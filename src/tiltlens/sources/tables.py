@@ -11,8 +11,9 @@ import polars as pl
 
 from tiltlens.errors import DataError
 from tiltlens.sources.columns import clean_column, pandas_column, raw_column, unusable
-from tiltlens.sources.messages import check_case, check_columns, checked_names, first_line, shown, text_of
+from tiltlens.sources.messages import check_case, check_columns, checked_names, shown, text_of, wrap_errors
 
+QUERY = "run the query behind `data` on its own first."
 KINDS_ACCEPTED = (
     "a pandas or Polars frame, a pyarrow Table, a DuckDB relation, a Spark frame, a dict of arrays or files"
 )
@@ -24,18 +25,16 @@ def read_table(data: Any, needed: Sequence[str] | None = None) -> pl.DataFrame:
     wanted = list(dict.fromkeys(names if needed is None else needed))
     check_columns("data", wanted, names)
     check_case(wanted, names)
-    try:
+    with wrap_errors("`data` cannot be read", QUERY):  # a lazy frame or a relation runs the user's query here
         columns = _raw_columns(data, wanted)
-    except DataError:
-        raise
-    except Exception as error:  # a lazy frame or a relation runs the user's query here, and anything may go wrong
-        raise DataError(
-            f"`data` must be readable, got {type(error).__name__}: {first_line(error)}",
-            "run the query behind `data` on its own first.",
-        ) from error
     if not columns or len(columns[0]) == 0:
-        raise DataError("`data` must have rows, got an empty table.", "look at what was filtered out before.")
+        raise empty_table()
     return pl.DataFrame({column.name: clean_column(column) for column in columns})
+
+
+def empty_table() -> DataError:
+    """Return the error for a table without rows."""
+    return DataError("`data` has no rows.", "look at what was filtered out before.")
 
 
 def column_names(data: Any) -> list[str]:
@@ -48,13 +47,8 @@ def _native_names(data: Any) -> list[Any]:
     if isinstance(data, Mapping):
         return list(data)
     if isinstance(data, pl.LazyFrame):
-        try:
+        with wrap_errors("`data` is a lazy frame that cannot be collected", "collect it on its own first."):
             return data.collect_schema().names()
-        except Exception as error:  # the plan may read files that are gone, or name columns that never were
-            raise DataError(
-                f"`data` must be a lazy frame that can be collected, got {type(error).__name__}: {first_line(error)}",
-                "collect it on its own first.",
-            ) from error
     names = getattr(data, "column_names", None)
     if names is None:
         names = getattr(data, "columns", None)
@@ -153,7 +147,6 @@ def _check_lengths(columns: Sequence[pl.Series]) -> None:
     for column in columns[1:]:
         if len(column) != len(columns[0]):
             raise DataError(
-                f"the columns of `data` must be equally long, got {len(columns[0])} values in "
-                f"{shown(columns[0].name)} and {len(column)} in {shown(column.name)}.",
-                "every column has one value per row.",
+                f"{shown(columns[0].name)} has {len(columns[0])} values, but {shown(column.name)} has {len(column)}.",
+                "give every column of `data` one value per row.",
             )

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import re
 from collections import Counter
-from collections.abc import Collection, Iterable, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from itertools import product
 from typing import Any
@@ -16,8 +16,11 @@ from typing import Any
 import polars as pl
 import polars.selectors as cs
 
-from tiltlens.limits import FIRST_LOOK_ROWS, MOSTLY_NUMBERS, SUPPRESSED_BELOW
+from tiltlens.limits import FIRST_LOOK_ROWS, SUPPRESSED_BELOW
 from tiltlens.sources.messages import shown
+
+MOSTLY_NUMBERS = 0.9  # share of a text column's values from which it was meant to be numbers, or dates
+
 
 TEXT, BOOLEAN, INTEGER, NUMBER = "text", "boolean", "integer", "number"
 TRUE, FALSE = ("true", "True", "TRUE"), ("false", "False", "FALSE")
@@ -241,6 +244,25 @@ class TextColumns:
             option = f"pass decimal={other!r} to tl.read (--decimal {other!r})"
             return f"if the {MARK_NAMES[other]} is the decimal mark, {option}"
         return "write numbers without units and thousands separators" if re.match(NUMBER_LIKE, first) else remedy
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class FileTable:
+    """Files of one format as one table.
+
+    Attributes
+    ----------
+    scans
+        One lazy frame for each file.
+    notes
+        Returns what users may not expect of how some columns were read.
+    as_written
+        Returns the scans with some columns as they are written, so that "007" stays so; None where files have types.
+    """
+
+    scans: list[pl.LazyFrame]
+    notes: Callable[[Sequence[str]], Sequence[str]] = lambda columns: ()
+    as_written: Callable[[Collection[str]], list[pl.LazyFrame]] | None = None
 
 
 def sum_counts(files: Iterable[Mapping[str, TextCounts]]) -> dict[str, TextCounts]:

@@ -1,6 +1,6 @@
-"""Columns that were left among the features by mistake: old scores, decisions, labels, row numbers.
+"""Notes on the data: columns that are features by mistake, such as old scores or row numbers, and repeated people.
 
-Nothing is left out for it, and no verdict changes: a note names them.
+Nothing is left out and no verdict changes because of a note.
 """
 
 from __future__ import annotations
@@ -10,15 +10,23 @@ from collections.abc import Iterable, Iterator, Sequence
 from typing import Any
 
 import numpy as np
+import polars as pl
 from numpy.typing import NDArray
 
 from tiltlens.estimators.influence import Integers
-from tiltlens.limits import FEWEST_APART, RANKED_ROWS, REPEATED_R2, REPEATED_RANKS
+from tiltlens.limits import SUPPRESSED_BELOW
 from tiltlens.paper.checks import Floats
 from tiltlens.rows.features import Feature
+from tiltlens.sources.hashing import Hashes
 from tiltlens.sources.messages import listed
 from tiltlens.threads import in_threads
 
+RANKED_ROWS = 5_000  # that tell whether a feature repeats the score: ranks of more take longer and say the same
+REPEATED_R2 = 0.99  # of the score by one feature, above which it is the score or what was made from it
+REPEATED_RANKS = 0.999  # the same of the rank correlation
+REPEATED_IDS = 0.95  # distinct values a row, below which an identifier repeats by no accident
+FEWEST_APART = 10  # rows that differ from the most frequent value: the order of fewer is chance
+IDENTIFIER = re.compile(r"(^|[\W_])(id|ID|Id|uuid|UUID)$|[a-z](ID|Id)$")
 HINT = "leave it out with `exclude` (--exclude)"
 
 
@@ -39,7 +47,7 @@ def leakage_notes(
     few = [feature.rows(at) for feature in features]
     own = [feature for feature in few if feature.name not in set(seen)]
     is_repeated = in_threads(lambda feature: _repeats(feature, score[at]), own, at.size)
-    repeating = [feature.name for feature, found in zip(own, is_repeated, strict=True) if found]
+    repeating = [feature.name for feature, repeats in zip(own, is_repeated, strict=True) if repeats]
     if repeating:
         old = "amount" if output == "amount" else "score or a decision"
         yield f"{listed(repeating)} alone gives the {output}: if it is a label, an old {old}, {HINT}"
@@ -47,7 +55,7 @@ def leakage_notes(
     counting = [feature.name for feature in few if _counts_rows(feature, order)]
     if counting:
         yield f"{listed(counting)} rises or falls from row to row: if it is a row number, {HINT}"
-    named = [feature.name for feature in features if any(_words(one) <= _words(feature.name) for one in where)]
+    named = [feature.name for feature in features if any(_words(name) <= _words(feature.name) for name in where)]
     if named:
         yield f"{listed(named)} is named like a column of `where` or the `outcome`: if it is an outcome, {HINT}"
 
@@ -73,20 +81,14 @@ def _repeats(feature: Feature, score: Floats) -> bool:
         return True
     has_order = feature.values is not None or feature.is_ordered or len(feature.labels) == 2
     values = feature.codes.astype(np.float64) if feature.values is None else feature.values
-    known = ~np.isnan(values)
-    values, score = values[known], score[known]
+    is_observed = ~np.isnan(values)
+    values, score = values[is_observed], score[is_observed]
     if not (has_order and _varies(values) and _varies(score)):
         return False
     linear = np.corrcoef(values / np.abs(values).max(), score)[0, 1]  # squares of huge numbers overflow
-    ranks = np.corrcoef(_ranks(values), _ranks(score))[0, 1]
+    ranks = np.corrcoef(pl.Series(values).rank(), pl.Series(score).rank())[0, 1]
     is_close = bool(linear**2 > REPEATED_R2 or abs(ranks) > REPEATED_RANKS)
     return is_close or _is_monotone(values, score)
-
-
-def _ranks(values: Floats) -> Floats:
-    """Return each number's rank, the mean one of those that are equal."""
-    _, place, counts = np.unique(values, return_inverse=True, return_counts=True)
-    return np.asarray((np.cumsum(counts) - 0.5 * counts)[place])
 
 
 def _varies(values: NDArray[Any]) -> bool:
@@ -104,8 +106,29 @@ def _explained(codes: Integers, score: Floats) -> float:
 
 
 def _is_monotone(values: Floats, score: Floats) -> bool:
-    """Return whether nobody with a higher score has a lower value, or nobody a higher one, as of a decision."""
+    """Return whether values never fall, or never rise, with the score, as with decisions made from it."""
     order = np.argsort(score, kind="stable")
     starts = np.flatnonzero(np.r_[True, np.diff(score[order]) > 0])
     least, most = (end.reduceat(values[order], starts) for end in (np.minimum, np.maximum))
     return bool((most[:-1] <= least[1:]).all() or (least[:-1] >= most[1:]).all())
+
+
+def cluster_note(name: str, clusters: Hashes, group: Integers) -> str:
+    """Return how many clusters there are, and how many of them have rows of several groups."""
+    pairs = np.unique(np.column_stack([clusters, group.astype(np.uint64)]), axis=0)[:, 0]
+    count = len(np.unique(pairs))
+    several = len(pairs) - count
+    count_text = f"{several:,}" if several >= SUPPRESSED_BELOW else f"fewer than {SUPPRESSED_BELOW}"
+    mixed = f", {count_text} of them with rows of several groups" if several else ""
+    return f"errors are those of clusters ({name}): {len(group):,} rows in {count:,} clusters{mixed}"
+
+
+def repeated_ids(table: pl.DataFrame) -> Iterator[str]:
+    """Yield a note on columns that are named like an identifier and whose values repeat: such rows err together."""
+    for name in table.columns:
+        distinct = table[name].n_unique() if IDENTIFIER.search(name) else table.height
+        if FEWEST_APART <= distinct <= REPEATED_IDS * table.height:
+            yield (
+                f"values of {name} repeat: if equal ones are one person, name it with `clusters` (--clusters); without "
+                "it, every interval takes its rows for people of their own"
+            )

@@ -1,0 +1,144 @@
+"""Files in the own formats of XGBoost (JSON and UBJSON), LightGBM (text) and CatBoost."""
+
+from __future__ import annotations
+
+import json
+from contextlib import AbstractContextManager
+from typing import Any
+
+import polars as pl
+
+from tiltlens.errors import DataError, MissingExtraError, import_extra
+from tiltlens.model_files.file_model import ModelColumn, OpenModel, number_matrix_of
+from tiltlens.sources.messages import Errors, shown, wrap_errors
+
+# Objectives, or losses, whose predictions are probabilities.
+XGBOOST_PROBABILITIES = ("binary:logistic", "multi:softprob")
+LIGHTGBM_PROBABILITIES = ("binary", "multiclass", "multiclassova", "cross_entropy")
+CATBOOST_PROBABILITIES = ("Logloss", "CrossEntropy", "MultiClass", "MultiClassOneVsAll")
+CATBOOST_LOGARITHMS = ("Poisson", "Tweedie")  # losses of models that add up logarithms of amounts
+
+
+def _check_complete(library: str, kinds: Errors) -> AbstractContextManager[None]:
+    """Raise a library's errors as errors about the file."""
+    return wrap_errors(f"The file is not a complete {library} model", "save it again.", kinds=kinds, hide_cause=True)
+
+
+def open_xgboost(content: bytes) -> OpenModel:
+    """Return the model of an XGBoost file, with the trees up to the best iteration where training stopped early."""
+    xgb = import_extra("xgboost", "Reading XGBoost files")
+    booster = xgb.Booster()
+    with _check_complete("XGBoost", xgb.core.XGBoostError):
+        booster.load_model(bytearray(content))
+        learner = json.loads(booster.save_config())["learner"]
+    objective = learner["objective"]["name"]
+    if objective == "multi:softmax":  # which gives the class alone
+        objective = "multi:softprob"
+        booster.set_param({"objective": objective})
+    best = booster.attr("best_iteration")
+    trees = (0, 0) if best is None else (0, int(best) + 1)
+    columns = _xgboost_columns(booster)
+
+    def answer(table: pl.DataFrame) -> Any:
+        types = booster.feature_types
+        rows = xgb.DMatrix(
+            number_matrix_of(table), feature_names=booster.feature_names, feature_types=types, enable_categorical=True
+        )
+        return booster.predict(rows, iteration_range=trees)
+
+    return OpenModel(columns, "probability" if objective in XGBOOST_PROBABILITIES else "amount", (), answer)
+
+
+def _xgboost_columns(booster: Any) -> tuple[ModelColumn, ...]:
+    """Return the columns; categories are known by their positions, so the file must have them in their order."""
+    count = booster.num_features()
+    names = booster.feature_names or [None] * count
+    types = booster.feature_types or ["float"] * count
+    levels = _xgboost_levels(booster) if "c" in types else {}
+    for name, kind in zip(names, types, strict=True):
+        if kind == "c" and not levels.get(name):
+            raise DataError(
+                f"The XGBoost file does not have the categories of {shown(name)}.",
+                "save it with XGBoost 3.1 or newer, fitted on a frame; or pass the model itself.",
+            )
+    return tuple(
+        ModelColumn(name, "category", levels[name]) if kind == "c" else ModelColumn(name)
+        for name, kind in zip(names, types, strict=True)
+    )
+
+
+def _xgboost_levels(booster: Any) -> dict[str, tuple[Any, ...]]:
+    try:
+        categories = booster.get_categories(export_to_arrow=True).to_arrow()
+    except (AttributeError, TypeError):  # before XGBoost 3.1
+        return {}
+    except ImportError:
+        problem = "Reading categories of an XGBoost file requires pyarrow, which is not installed."
+        raise MissingExtraError(problem, "pip install pyarrow") from None
+    return {name: tuple(levels.to_pylist()) for name, levels in categories if levels is not None}
+
+
+def open_lightgbm(content: bytes) -> OpenModel:
+    """Return the model of a LightGBM file."""
+    lgb = import_extra("lightgbm", "Reading LightGBM files")
+    with _check_complete("LightGBM", (lgb.basic.LightGBMError, UnicodeDecodeError)):
+        booster = lgb.Booster(model_str=content.decode("utf-8"))
+        described = booster.dump_model()
+    objective = (described.get("objective") or "none").split()[0]
+
+    def answer(table: pl.DataFrame) -> Any:
+        return booster.predict(number_matrix_of(table))
+
+    columns = _lightgbm_columns(booster, described)
+    return OpenModel(columns, "probability" if objective in LIGHTGBM_PROBABILITIES else "amount", (), answer)
+
+
+def _lightgbm_columns(booster: Any, described: dict[str, Any]) -> tuple[ModelColumn, ...]:
+    """Return the columns; categories of pandas are known by their positions among those that the file lists."""
+    names: list[str] = booster.feature_name()
+    infos = described["feature_infos"]
+    listed = booster.pandas_categorical or []
+    categories = [name for name in names if infos.get(name, {}).get("values")]
+    if listed and len(listed) != len(categories):
+        raise DataError(
+            f"The LightGBM file has {len(listed)} lists of levels, but {len(categories)} categorical columns.",
+            "pass the model itself.",
+        )
+    levels = dict(zip(categories, listed, strict=False))
+    is_invented = all(name == f"Column_{number}" for number, name in enumerate(names))
+    return tuple(
+        ModelColumn(
+            None if is_invented else name, "category" if name in levels else "number", tuple(levels.get(name, ()))
+        )
+        for name in names
+    )
+
+
+def open_catboost(content: bytes) -> OpenModel:
+    """Return the model of a CatBoost file; its categories are texts, of which the file has hashes only."""
+    catboost = import_extra("catboost", "Reading CatBoost files")
+    size = int.from_bytes(content[4:8], "little")  # CatBoost believes it, beyond the end of the file
+    with _check_complete("CatBoost", catboost.CatBoostError):
+        if size == 0 or len(content) < 8 + size:
+            raise catboost.CatBoostError("the file is cut short")
+        model = catboost.CatBoost().load_model(blob=content)
+    loss = str(model.get_all_params().get("loss_function")).split(":")[0]
+    is_probability = loss in CATBOOST_PROBABILITIES
+    kind = "Probability" if is_probability else "Exponent" if loss in CATBOOST_LOGARITHMS else "RawFormulaVal"
+    columns = _catboost_columns(model)
+
+    def answer(table: pl.DataFrame) -> Any:
+        return model.predict(table.to_pandas(), prediction_type=kind)
+
+    classes = tuple(model.classes_) if is_probability else ()
+    return OpenModel(columns, "probability" if is_probability else "amount", classes, answer)
+
+
+def _catboost_columns(model: Any) -> tuple[ModelColumn, ...]:
+    names = model.feature_names_
+    texts = {*model.get_cat_feature_indices(), *model.get_text_feature_indices()}
+    is_invented = all(name == str(number) for number, name in enumerate(names))
+    return tuple(
+        ModelColumn(None if is_invented else name, *(("text", (), False) if number in texts else ("number",)))
+        for number, name in enumerate(names)
+    )
