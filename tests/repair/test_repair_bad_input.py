@@ -81,7 +81,7 @@ def test_too_few_people_with_an_outcome_are_named():
 def test_classes_cannot_be_decided_by_a_threshold_nor_be_constant():
     common = {"group": "group", "reference": "a", "features": ["income", "area"], "folds": None}
     audit = tl.audit(town(600, 0), scores=CLASSES, favourable="large", **common)
-    with pytest.raises(DataError, match="`threshold` must be left out for scores of 3 classes"):
+    with pytest.raises(DataError, match="`threshold` needs scores of two classes, got 3"):
         audit.repair(threshold=0.5)
     even = town(600, 0).with_columns(pl.lit(1 / 3).alias(name) for name in CLASSES)
     with pytest.raises(DataError, match="The scores are constant"):

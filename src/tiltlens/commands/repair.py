@@ -117,7 +117,7 @@ def _is_saved(data: tuple[str, ...]) -> bool:
 
 def _read_saved(data: tuple[str, ...], options: dict[str, Any], has_rows: bool) -> ScoreTilt:
     """Return a saved repair; options of the fit are refused."""
-    from tiltlens.repair.saved import read_repair
+    from tiltlens.repair.score_tilt import read_repair
 
     refuse_options(OF_FITS, "with data", "with a saved repair", "it is applied as it is: leave it out, or fit anew.")
     tilt, given = read_repair(data[0], options["trusted"]), len(options["scores"])

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from typing import TYPE_CHECKING
 
 import numpy as np
 
@@ -22,17 +23,19 @@ from tiltlens.limits import (
 from tiltlens.paper.checks import Floats
 from tiltlens.repair.columns import condition_words
 from tiltlens.repair.constraints import ALL, DECISIONS, MEAN, Constraint
-from tiltlens.repair.problem import RepairProblem
 from tiltlens.repair.quantities import area
 from tiltlens.repair.rows import AuditedRows
 from tiltlens.sources.messages import shown
+
+if TYPE_CHECKING:
+    from tiltlens.repair.solve import RepairProblem
 
 REGULATED = "the group itself is needed for every new row: its use at prediction time may be regulated"
 NOT_AT_PREDICTION = "the group was used to fit the membership model and the multiplier, not to repair new rows"
 TOGETHER = "people with equal features get equal decisions, so the gap moves in jumps"
 
 
-def audit_notes(problem: RepairProblem, solved: Sequence[Constraint], use_group: bool, criterion: str) -> list[str]:
+def audit_notes(problem: RepairProblem, solved: Sequence[Constraint], use_group: bool, metric: str) -> list[str]:
     """Return notes on the audit that a repair rests on: use of the group, missing outcomes, conditions."""
     notes, rows = [REGULATED if use_group else NOT_AT_PREDICTION], problem.rows
     largest = max((constraint.gap_before for constraint in solved), key=abs)
@@ -54,7 +57,7 @@ def audit_notes(problem: RepairProblem, solved: Sequence[Constraint], use_group:
             f"one group has only {people:.0f} people: on new data the gap may miss the limit by {2.0 * error:.3f} or "
             "more"
         )
-    return notes + _condition_notes(rows) + _exempt_notes(rows, criterion)
+    return notes + _condition_notes(rows) + _exempt_notes(rows, metric)
 
 
 def _effective_people(shares: Floats, clusters: Integers | None) -> float:
@@ -69,11 +72,11 @@ def _condition_notes(rows: AuditedRows) -> list[str]:
     return [f"fitted only on rows with {words}: other rows are neither repaired nor evaluated"] if rows.given else []
 
 
-def _exempt_notes(rows: AuditedRows, criterion: str) -> list[str]:
+def _exempt_notes(rows: AuditedRows, metric: str) -> list[str]:
     if not rows.exempt:
         return []
     names = ", ".join(map(shown, rows.exempt))
-    if criterion in (MEAN, DECISIONS):
+    if metric in (MEAN, DECISIONS):
         return [f"the repair closes the gap at equal {names}: the part that these exempt factors account for stays"]
     return [f"error rates are compared among all people: the exempt factors {names} are not held equal"]
 

@@ -11,9 +11,9 @@ import numpy as np
 from tiltlens.errors import DataError
 from tiltlens.estimators.influence import Booleans, Integers, Rows
 from tiltlens.paper.checks import Floats
-from tiltlens.repair.additive import feature_table
 from tiltlens.repair.constraints import ALL, OUTCOMES, Cell
-from tiltlens.repair.duplicates import count_duplicates, duplicate_clusters
+from tiltlens.repair.membership import feature_table
+from tiltlens.repair.row_checks import count_duplicates, duplicate_clusters
 from tiltlens.results.audit import Audit
 from tiltlens.results.comparison import Comparison
 from tiltlens.results.parts import NoRows, needs_rows
