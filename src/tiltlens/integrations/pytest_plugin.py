@@ -51,7 +51,7 @@ def _run(path: Path) -> Audit:
 
     __tracebackhide__ = True
     request = read_audit_file(path)
-    result = request.audited()
+    result = request.run()
     if request.gates:
         assert_gate(result, *(gate.text for gate in request.gates))
     return result
