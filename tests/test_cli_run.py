@@ -125,7 +125,7 @@ BASE = "data: people.csv\ngroup: sex\nscores: score\n"
         (BASE + "where: {a: 1, a: 2}", "the key 'a' twice .line 4"),
         (BASE + "? [a]\n: 1", "a key that is not a text"),
         (BASE + "gates: [gap=3]", "In .*audit.yaml': 'gap=3' is not a gate"),
-        (BASE + "gates: [gap<-10]", "In .*audit.yaml': gap is between -1 and 1, got 'gap<-10'"),
+        (BASE + "gates: [gap<-10]", "In .*audit.yaml': .*gap needs a number between -1 and 1, got 'gap<-10'"),
         (BASE + "confidence: 95", "In .*audit.yaml': `confidence` must be between 0 and 1, got 95"),
         (BASE + "materiality: 3", "In .*audit.yaml': `materiality` must be at least 0 and below 1"),
         (BASE + "threshold: 7", "In .*audit.yaml': .*threshold"),

@@ -80,12 +80,12 @@ def test_of_observed_groups_there_is_no_bracket():
 @pytest.mark.parametrize(
     ("text", "message"),
     [
-        ("gap<-10", r"gap is between -1 and 1, got 'gap<-10'\.(.|\n)*did you mean -0\.1\?"),
-        ("gap>1", "gap is between -1 and 1"),
-        ("fpr_difference.low>5", "fpr_difference is between -1 and 1"),
-        ("bracket.low<-15", "bracket is between -1 and 1"),
-        ("adverse_impact_ratio<80", r"is between 0 and 1, got 'adverse_impact_ratio<80'(.|\n)*0\.8\?"),
-        ("adjusted_gap_change>2", "adjusted_gap is between -1 and 1"),
+        ("gap<-10", r"gap needs a number between -1 and 1, got 'gap<-10'\.(.|\n)*did you mean -0\.1\?"),
+        ("gap>1", "gap needs a number between -1 and 1"),
+        ("fpr_difference.low>5", "fpr_difference needs a number between -1 and 1"),
+        ("bracket.low<-15", "bracket needs a number between -1 and 1"),
+        ("adverse_impact_ratio<80", r"a number between 0 and 1, got 'adverse_impact_ratio<80'(.|\n)*0\.8\?"),
+        ("adjusted_gap_change>2", "adjusted_gap needs a number between -1 and 1"),
     ],
 )
 def test_numbers_beyond_the_possible_are_refused(text, message):
@@ -98,7 +98,7 @@ def test_numbers_beyond_the_possible_are_refused(text, message):
 
 def test_an_audit_of_scores_refuses_points_and_one_of_amounts_takes_units():
     scores = tl.audit(PEOPLE, "sex", scores="score", features=[], folds=None)
-    with pytest.raises(TiltlensError, match="gap is between -1 and 1"):
+    with pytest.raises(TiltlensError, match="gap needs a number between -1 and 1"):
         assert_gate(scores, "gap<-10")
     amounts = tl.audit(PEOPLE, "sex", scores="score", features=[], folds=None, score_type="amount")
     assert_gate(amounts, "gap<-10")

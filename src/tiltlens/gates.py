@@ -92,7 +92,7 @@ class Gate:
         is_difference = name in OF_ERROR_RATES or (name in IN_UNITS and not is_amount)
         if (is_difference and abs(limit) >= 1.0) or (name == DECISIONS_ONLY and not 0.0 <= limit <= 1.0):
             raise TiltlensError(
-                f"{name} is between {-1 if is_difference else 0} and 1, got {self.text!r}.",
+                f"A gate on {name} needs a number between {-1 if is_difference else 0} and 1, got {self.text!r}.",
                 f"did you mean {limit / 100:g}? In gates, 10 points are 0.1.",
             )
 

@@ -88,7 +88,7 @@ def test_a_limit_that_is_missed_by_no_more_than_chance_is_noted():
     tilt = tl.audit(town(1500, 1), scores="score", outcome="repaid", **COMMON).repair(metric="equalized_odds")
     over = max(abs(one.gap_after) for one in tilt.constraints)
     assert 1e-9 < over < 3 * max(one.se for one in tilt.constraints)
-    assert any(f"the largest gap after the repair is {over:.4f} beyond the limit" in note for note in tilt.notes)
+    assert any(f"the largest gap after the adjustment is {over:.4f} beyond the limit" in note for note in tilt.notes)
     assert not any("beyond the limit" in note for note in audit().repair().notes)
 
 

@@ -179,7 +179,7 @@ def _added_columns(repair: RowRepair, names: Sequence[str]) -> list[str]:
     for name in added:
         if name.casefold() in taken:
             raise DataError(
-                f"`data` already has a column {shown(name)}, the name of the repaired scores.", "rename or drop it."
+                f"`data` already has a column {shown(name)}, the name of the adjusted scores.", "rename or drop it."
             )
     return added
 

@@ -82,7 +82,7 @@ def fit_cells(rows: AuditedRows, constraints: Sequence[Constraint], use_group: b
     cells = modelled_cells([cell for each in constraints for cell in each.cells], rows.reference, use_group)
     if not cells and estimator is not None:
         raise DataError(
-            f"A repair with use_group=True needs no `propensity_model` here, but got {type(estimator).__name__}.",
+            f"An adjustment with use_group=True needs no `propensity_model` here, got {type(estimator).__name__}.",
             "omit it.",
         )
     design = _design(rows.features, estimator) if cells else None
@@ -128,7 +128,7 @@ def _strata(rows: AuditedRows, constraints: Sequence[Constraint]) -> Integers | 
 def _design(features: Sequence[Feature], estimator: Any) -> Design:
     if not any(feature.in_membership for feature in features):
         raise DataError(
-            "No feature can tell the groups apart, so a repair is not possible without the group.",
+            "No feature can separate the groups, so scores cannot be adjusted without the group.",
             "repair with use_group=True, or audit with features that vary and are neither the group nor identifiers.",
         )
     return additive_design(features, estimator)

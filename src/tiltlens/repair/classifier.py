@@ -48,7 +48,7 @@ from tiltlens.sources.hashing import row_hashes
 from tiltlens.sources.messages import first_line, listed, shown
 
 NO_GROUPS = (
-    "TiltedClassifier was fitted without sensitive_features, so its scores are not repaired. With metadata routing, "
+    "TiltedClassifier was fitted without sensitive_features, so its scores are not adjusted. With metadata routing, "
     "call set_fit_request(sensitive_features=True)."
 )
 

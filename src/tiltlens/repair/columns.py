@@ -121,7 +121,7 @@ def check_classes(columns: int, classes: int) -> None:
     """Raise unless there are as many columns of scores as were audited."""
     if columns != (1 if classes == 2 else classes):
         needs = "one column, of W(1|x)" if classes == 2 else f"{classes} columns, one for each class"
-        raise DataError(f"`scores` must be {needs}, got {columns}.", "repair scores of the audited classes.")
+        raise DataError(f"`scores` must be {needs}, got {columns}.", "pass the scores of the audited classes.")
 
 
 def condition_words(given: Mapping[str, str]) -> str:
@@ -142,13 +142,11 @@ def condition_notes(given: Mapping[str, str], names: Sequence[str], outside: int
     missing = {name: value for name, value in given.items() if name not in names}
     notes = []
     if outside:
-        notes.append(
-            f"{outside:,} of {rows:,} rows do not meet {condition_words(given)}, the repair's condition: {what}"
-        )
+        notes.append(f"{outside:,} of {rows:,} rows do not meet the condition {condition_words(given)}; {what}")
     if missing:
         notes.append(
-            f"the repair's condition {condition_words(missing)} cannot be checked because the column is missing: all "
-            "rows are assumed to meet it"
+            f"the condition {condition_words(missing)} cannot be checked because the column is missing; all rows are "
+            "assumed to meet it"
         )
     return notes
 

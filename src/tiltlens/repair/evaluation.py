@@ -345,7 +345,7 @@ def check_counterpart(tilt: ScoreTilt, other: Any) -> None:
         or any(getattr(other, name) != getattr(tilt, name) for name in same)
     ):
         raise DataError(
-            f"`compare_with` must be the same repair with use_group={not tilt.use_group}, got another.",
+            f"`compare_with` must be the same adjustment with use_group={not tilt.use_group}, got another.",
             "it has the same groups, metric, threshold and max_gap.",
         )
 

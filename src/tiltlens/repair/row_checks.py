@@ -96,7 +96,7 @@ class AuditedRowIndex:
         """Raise where rows of a clean frame were audited; return notes on rows that equal others."""
         for name, levels in self.features.items():
             if name not in frame.columns or (levels is None and frame[name].dtype == pl.String):
-                return [f"whether rows were audited cannot be checked without the column {shown(name)}"]
+                return [f"cannot check whether rows were audited without the column {shown(name)}"]
         table = {
             name: numbers_of(frame[name]) if levels is None else levels.codes(frame[name])
             for name, levels in self.features.items()
@@ -139,8 +139,8 @@ def check_not_audited(hashes: Hashes, audited: Hashes) -> list[str]:
             f"{matches:,} rows of `held_out` were used in the audit.",
             "use rows that were not; otherwise the cost is understated.",
         )
-    rows = "1 row equals an audited one" if matches == 1 else f"{matches:,} rows equal audited ones"
-    return [f"{rows}: they may be the same people"] if matches else []
+    duplicates = "held-out row duplicates" if matches == 1 else "held-out rows duplicate"
+    return [f"{matches:,} {duplicates} audited rows; check for leakage"] if matches else []
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -201,8 +201,8 @@ def gap_notes(sums: Floats, constraints: Sequence[Constraint], limit: float) -> 
         if abs(gap.value - audited) > max(SURELY_BEYOND * gap.se, UNLIKE * closed):
             new, old = (f"{100.0 * constraint.sign * value:+.1f}" for value in (gap.value, audited))
             return [
-                f"by the membership model, {constraint.describe(has_classes)} after the repair is {new} points on "
-                f"these rows and {old} on the audited ones. Check units, missing-value codes, and that scores are "
+                f"by the group-membership model, {constraint.describe(has_classes)} after adjustment is {new} points "
+                f"on these rows and {old} on the audited ones. Check units, missing-value codes, and that scores are "
                 "probabilities of the same outcome"
             ]
     return []
@@ -225,7 +225,7 @@ def beyond_notes(counts: Mapping[str, int], rows: int, ranges: Mapping[str, Rang
 def unseen_notes(counts: Mapping[str, int], rows: int) -> list[str]:
     """Return notes on values that the model has not learnt, by feature."""
     return [
-        f"{count} of {rows} rows have a value of {shown(name)} that the membership model has not learnt (new, rare, "
-        "missing or infinite): they are repaired like the most common value, or like other rare ones"
+        f"{count} of {rows} rows have a value of {shown(name)} that the group-membership model has not learnt (new, "
+        "rare, missing or infinite); they are adjusted like the most common value, or like other rare ones"
         for name, count in counts.items()
     ]

@@ -278,9 +278,9 @@ class ScoreTilt:
     def check_group_given(self, group: Any) -> None:
         """Raise for a group that is not used, and for a missing one that is."""
         if not self.use_group and group is not None:
-            raise DataError("This repair does not use `group`, but got one.", "repair with use_group=True, or omit it.")
+            raise DataError("This adjustment does not use `group`.", "omit it, or fit one with use_group=True.")
         if self.use_group and group is None:
-            raise DataError("A repair with use_group=True needs `group`.", "name its column.")
+            raise DataError("An adjustment with use_group=True needs `group`.", "name its column.")
 
     def _check_labels(self, group: Labels | None) -> None:
         self.check_group_given(group)
@@ -289,7 +289,7 @@ class ScoreTilt:
         if others:
             raise DataError(
                 f"`group` must be {' or '.join(map(shown, groups))}, got {listed(others)}.",
-                "repair the rows of these groups.",
+                "adjust the rows of these groups only.",
             )
 
     def table(self, frame: pl.DataFrame) -> dict[str, Any]:
@@ -376,12 +376,12 @@ def read_repair(path: str | Path, trusted: str | Sequence[str] = ()) -> ScoreTil
         saved = json.loads(Path(path).read_text(encoding="utf-8"))
     except (OSError, TypeError, ValueError) as error:
         raise DataError(
-            f"Cannot read a repair from {shown(str(path))}: {error}.", "write one with `to_json`."
+            f"Cannot read an adjustment from {shown(str(path))}: {error}.", "write one with `to_json`."
         ) from None
     schema = saved.pop("schema", None) if isinstance(saved, dict) else None
     if schema != SCHEMA:
         raise DataError(
-            f"{shown(str(path))} is not a repair of the schema {SCHEMA}.", "fit the repair again, and save it."
+            f"{shown(str(path))} is not an adjustment of the schema {SCHEMA}.", "fit it again, and save it."
         )
     remember(Input.file(path, SCHEMA))
     for model in _saved_classifiers(saved):
@@ -390,7 +390,7 @@ def read_repair(path: str | Path, trusted: str | Sequence[str] = ()) -> ScoreTil
         return _check_whole(from_plain(ScoreTilt, saved))
     except (IndexError, KeyError, TypeError, ValueError) as error:
         raise DataError(
-            f"{shown(str(path))} is not a whole repair: a part is missing or altered ({error}).",
+            f"{shown(str(path))} is not a whole adjustment: a part is missing or altered ({error}).",
             "write it again with `to_json`.",
         ) from None
 

@@ -159,7 +159,7 @@ def _check_scores(scores: Floats, threshold: float | None) -> None:
             "audit the scores behind them, and repair with threshold=.",
         )
     if (scores.min(axis=0) == scores.max(axis=0)).all():
-        raise DataError("The scores are constant: there is nothing to repair.", "audit a model whose scores vary.")
+        raise DataError("The scores are constant: nothing can be adjusted.", "audit a model whose scores vary.")
 
 
 def constraints_for(rows: AuditedRows, metric: str, limit: float) -> list[Constraint]:
@@ -281,8 +281,8 @@ def check_separations(constraints: Sequence[Constraint], areas: Sequence[Normal]
         if constraint.multiplier and auc.value - 0.5 < SURELY_BEYOND * auc.se:
             groups = f"{shown(constraint.audited)} and {shown(constraint.reference)}"
             raise SupportError(
-                f"The features may not separate {groups}: on rows that the membership model was not fitted on, its "
-                f"area under the curve is {auc.value:.3f} (standard error {auc.se:.3f}). A repair without the group "
+                f"The features may not separate {groups}: on rows not used in its fit, the group-membership model's "
+                f"area under the curve is {auc.value:.3f} (standard error {auc.se:.3f}). Adjusting without the group "
                 "would move scores by chance.",
                 hint,
             )
