@@ -212,7 +212,7 @@ MISTAKES = {
         "`exclude` must not name listed features, got 'city'.",
         "list it in one of the two",
     ),
-    "confidence in percent": ({"confidence": 95}, "`confidence` must lie strictly between 0 and 1, got 95.", "0.95"),
+    "confidence in percent": ({"confidence": 95}, "`confidence` must be between 0 and 1, got 95.", "0.95"),
     "no confidence": ({"confidence": None}, "`confidence` must be a finite number, got None.", ""),
     "negative materiality": ({"materiality": -0.1}, "`materiality` must be at least 0 and below 1, got -0.1.", "0.005"),
     "materiality in percent": ({"materiality": 5}, "`materiality` must be at least 0 and below 1, got 5.", "points"),

@@ -395,7 +395,7 @@ def test_decisions_have_no_ratio_beside_four_fifths_by_probabilities():
     assert (c.adverse_impact_ratio, c.impact_ratio, c.decision_table) == (None, None, None)
     assert any(note.startswith("not reported for unobserved groups: ratios, shortfall") for note in c.checks.notes)
     assert "0.80" not in str(found)
-    assert gate("adverse_impact_ratio<0.1").judged(found)[0].fails  # not knowing is no reason to pass
+    assert gate("adverse_impact_ratio<0.1").judge(found)[0].fails  # not knowing is no reason to pass
 
 
 def test_the_bracket_ends_where_the_limits_do():

@@ -95,7 +95,7 @@ def test_an_interruption_says_so_from_the_first_moment_on(moment, tmp_path, monk
 
     monkeypatch.setattr(click.Command, moment, interrupted)
     result = invoked("demo", cwd=tmp_path)
-    assert (result.returncode, result.stderr) == (130, "Error: interrupted; nothing was written.\n")
+    assert (result.returncode, result.stderr.strip()) == (130, "Error: interrupted; nothing was written.")
 
 
 def test_every_option_says_what_it_is_and_no_command_is_cut_short():

@@ -67,9 +67,9 @@ def test_amounts_are_audited_in_units(folder):
     gated = audit(
         folder, *asked, "--score-type", "amount", "--fail-if", "adverse_impact_ratio<0.8", data="days.parquet"
     )
-    assert (gated.returncode, "gate on impact_ratio, a ratio of mean amounts" in gated.stderr) == (2, True)
+    assert (gated.returncode, "impact_ratio, the ratio of mean amounts" in gated.stderr) == (2, True)
     mistaken = audit(folder, *asked, data="days.parquet")
-    assert (mistaken.returncode, "looks like per cent" in mistaken.stderr) == (2, True)
+    assert (mistaken.returncode, "ooks like per cent" in mistaken.stderr) == (2, True)
 
 
 def test_csv_and_parquet_give_the_same_gap(folder):
@@ -89,11 +89,11 @@ def test_csv_and_parquet_give_the_same_gap(folder):
         (("--report", "nowhere/a.html"), "must be a file that can be written, got: No such file or directory."),
         (("--report", "."), "must"),
         (("--report", "/proc/a.html"), "must be a file that can be written"),
-        (("--report", "a.PDF"), "a report must be an HTML file, got 'a.PDF'. Hint: write audit.html, open it in a"),
+        (("--report", "a.PDF"), "'a.PDF'. Write audit.html, open it in a browser"),
     ],
 )
 def test_a_file_that_cannot_be_written_is_found_out_before_the_audit(folder, options, message, monkeypatch):
-    monkeypatch.setattr("tiltlens.commands.auditing.audited", lambda *_, **__: pytest.fail("the audit ran"))
+    monkeypatch.setattr("tiltlens.commands.audit.audit_files", lambda *_, **__: pytest.fail("the audit ran"))
     result = audit(folder, "--scores", "score", *options)
     assert result.returncode == 2
     assert message in result.stderr
@@ -101,7 +101,7 @@ def test_a_file_that_cannot_be_written_is_found_out_before_the_audit(folder, opt
 
 @pytest.mark.parametrize("package", ["altair", "vl_convert", "jinja2"])
 def test_a_report_without_its_packages_is_found_out_before_the_audit(folder, package, monkeypatch):
-    monkeypatch.setattr("tiltlens.commands.auditing.audited", lambda *_, **__: pytest.fail("the audit ran"))
+    monkeypatch.setattr("tiltlens.commands.audit.audit_files", lambda *_, **__: pytest.fail("the audit ran"))
     monkeypatch.setitem(sys.modules, package, None)
     result = audit(folder, "--scores", "score", "--report", "a.html")
     assert result.returncode == 2
@@ -148,7 +148,7 @@ def test_the_adverse_impact_ratio_of_scores_is_a_mistake_that_leaves_nothing(fol
     asked = ("--fail-if", "adverse_impact_ratio<0.8", "--json", str(target))
     result = audit(folder, "--scores", "score", "--reference", "Caucasian", "--folds", "0", *asked)
     assert (result.returncode, result.stdout) == (2, "")
-    assert result.stderr.startswith("Error: a gate on adverse_impact_ratio must be of decisions")
+    assert "needs decisions" in result.stderr
     assert "--threshold" in result.stderr
     assert not target.exists()
 
@@ -220,24 +220,24 @@ def test_given_conditions_on_the_outcome(folder):
 @pytest.mark.parametrize(
     ("arguments", "message"),
     [
-        (("--scores", "scor"), "did you mean 'score'?"),
-        (("--outcome", "is_recidd"), "did you mean 'is_recid'?"),
-        (("--outcome", "Age"), "`outcome` must have exactly two values, got 3"),
-        ((), "`--scores`, `--model` or `--outcome` must be given, got none of them"),
-        (
-            ("--scores", "score", "--model", "m.onnx"),
-            "one of `--scores` and `--model` must be given, got --scores score",
-        ),
-        (("--scores", "score", "--trusted", "a.B"), "`--trusted` must come with `--model`, got 'a.B'"),
+        (("--scores", "scor"), "'scor'. Did you mean 'score'? T"),
+        (("--outcome", "is_recidd"), "Did you mean 'is_recid'?"),
+        (("--outcome", "Age"), "--outcome must have exactly two values, got 3"),
+        ((), "Nothing to audit. Add --scores COLUMN"),
+        (("--scores", "score", "--model", "m.onnx"), "--scores score and --model m.onnx cannot be combined"),
+        (("--scores", "score", "--trusted", "a.B"), "--trusted needs --model"),
         (("--model", "m.onnx"), "'m.onnx' must be an existing file"),
-        (("--scores", "score", "--reference", "Martian"), "`reference` must"),
-        (("--scores", "score", "--fail-if", "fairness<1"), "a gate must be QUANTITY<NUMBER"),
-        (("--scores", "score", "--fail-if", "gap<much"), "a gate must compare with a number, got 'much'"),
-        (("--scores", "score", "--fail-if", "too_small.low>0"), "a gate must take too_small as it is, a count"),
-        (("--scores", "score", "--where", "is_recid"), "`--where` must be COLUMN=VALUE"),
-        (("--scores", "score", "--where", "is_recid=7"), "`where` must name a value"),
-        (("--scores", "score", "--folds", "2"), "`folds` must be 5 or None (on the command line 0), got 2"),
-        (("--scores", "score", "--confidence", "95"), "`confidence` must lie strictly between 0 and 1"),
+        (("--scores", "score", "--reference", "Martian"), "--reference must"),
+        (("--scores", "score", "--fail-if", "fairness<1"), "is not a gate: write QUANTITY<NUMBER"),
+        (("--scores", "score", "--fail-if", "gap<much"), "a number, got 'much'"),
+        (("--scores", "score", "--fail-if", "too_small.low>0"), "too_small is a count"),
+        (("--scores", "score", "--where", "is_recid"), "--where takes COLUMN=VALUE"),
+        (("--scores", "score", "--where", "is_recid=7"), "--where must name a value"),
+        (("--scores", "score", "--folds", "2"), "--folds must be 5 or None (on the command line 0), got 2"),
+        (
+            ("--scores", "score", "--confidence", "95"),
+            "--confidence must be between 0 and 1, got 95. Did you mean 0.95",
+        ),
     ],
 )
 def test_mistakes_are_one_clear_line_and_exit_with_2(folder, arguments, message):
@@ -271,7 +271,7 @@ def test_a_failed_audit_leaves_no_json(folder, tmp_path):
 def test_gates_that_cannot_be_judged_do_not_pass(folder):
     plug_in = ("--scores", "score", "--reference", "Caucasian", "--folds", "0")
     assert audit(folder, *plug_in, "--fail-if", "potential_proxies>0").returncode == 1
-    assert "must compare with a number, got 'nan'" in audit(folder, *plug_in, "--fail-if", "gap<nan").stderr
+    assert "a number, got 'nan'" in audit(folder, *plug_in, "--fail-if", "gap<nan").stderr
 
 
 def test_control_characters_in_names_do_not_reach_the_terminal(tmp_path):
@@ -299,7 +299,7 @@ def test_na_names_texts_that_stand_for_missing_values_in_a_csv(folder, tmp_path)
     assert "read as text" not in named.stdout
     refused = invoked("audit", "compas.parquet", *options[:4], "--na-values", "unknown", cwd=folder)
     assert refused.returncode == 2
-    assert "`na_values` must be left out for Parquet files" in refused.stderr
+    assert "--na-values must be left out for Parquet files" in refused.stderr
 
 
 @pytest.mark.parametrize("words", [("approved", "denied"), ("1", "2")])
@@ -311,7 +311,7 @@ def test_an_outcome_with_names_wants_to_know_the_favourable_one(folder, words):
     options += ("--outcome", "decision", "--folds", "0", "--json", "-")
     refused = invoked(*options, cwd=folder)
     assert refused.returncode == 2
-    assert f"Hint: the outcomes are '{words[0]}', '{words[1]}'; which does a person want?" in refused.stderr
+    assert f"The outcomes are '{words[0]}', '{words[1]}'" in refused.stderr
     found = json.loads(invoked(*options, "--favourable", words[0], cwd=folder).stdout)
     assert found["favourable"] == f"decision = {words[0]}"
     rate = found["comparisons"]["African-American"]["outputs"]["rates"]["audited"]["value"]
@@ -324,7 +324,7 @@ def test_decisions_in_words_are_audited_by_the_favourable_one(folder):
     options = ("audit", "decided.csv", "--group", "race", "--features", FEATURES, "--scores", "decision")
     refused = invoked(*options, cwd=folder)
     assert refused.returncode == 2
-    assert "Hint: the outcomes are 'approved', 'denied'" in refused.stderr
+    assert "For example --favourable 'approved'" in refused.stderr
     found = json.loads(invoked(*options, "--favourable", "approved", "--folds", "0", "--json", "-", cwd=folder).stdout)
     assert (found["favourable"], found["score_type"]) == ("approved", "decision")
 

@@ -43,8 +43,8 @@ def done(folder):
 
 
 def test_the_evaluation_is_that_of_python_with_the_cost_of_blindness(folder, done, repairs):
-    written = (("repaired table", "repaired.csv"), ("repair", "repair.json"), ("report", "evaluation.html"))
-    assert done.stderr == "".join(f"The {what} is in {name}.\n" for what, name in written)
+    written = (("adjusted table", "repaired.csv"), ("adjustment", "repair.json"), ("report", "evaluation.html"))
+    assert done.stderr == "".join(f"Wrote the {what} to {name}.\n" for what, name in written)
     blind, aware = repairs
     held_out = pl.read_parquet(folder / "held_out.parquet")
     expected = blind.evaluate(held_out, "score", "group", outcome="repaid", compare_with=aware)
@@ -82,17 +82,17 @@ def test_a_repair_with_the_group_says_that_it_needs_it(folder):
 @pytest.mark.parametrize(
     ("arguments", "message"),
     [
-        (("audited.parquet", *COMMON, "--apply", "new.csv"), "`--apply` must come with `--out`, got it alone."),
+        (("audited.parquet", *COMMON, "--apply", "new.csv"), "--apply needs --out"),
         (("audited.parquet", *COMMON, "--apply", "new.csv", "--out", "new.txt"), "must end in .csv or .parquet"),
-        (("audited.parquet", *COMMON, "--report", "a.html"), "must come with `--held-out`, got 'a.html' without."),
+        (("audited.parquet", *COMMON, "--report", "a.html"), "--report needs --held-out"),
         (("audited.parquet", *COMMON, "--save", "nowhere/a.json"), "must be a file that can be written"),
-        (("audited.parquet", "--group", "group"), "`--scores` must be the column to repair, got none."),
-        (("repair.json", *COMMON), "`--reference` must come with data, got it with a saved repair."),
-        (("repair.json", "--scores", "score", "--held-out", "held_out.parquet"), "`--group` must be the column of"),
+        (("audited.parquet", "--group", "group"), "needs --scores"),
+        (("repair.json", *COMMON), "--reference cannot be used with a saved adjustment"),
+        (("repair.json", "--scores", "score", "--held-out", "held_out.parquet"), "needs --group"),
         (("audited.parquet", *COMMON, "--held-out", "audited.parquet"), "were used in the audit"),
         (
             ("audited.parquet", *COMMON, "--scores", "other", "--apply", "new.csv", "--out", "a.csv"),
-            "`scores`",
+            "--scores",
         ),
     ],
 )
@@ -135,7 +135,7 @@ def test_scores_of_several_classes_are_repaired_together(folder):
     repaired = pl.read_csv(folder / "new_classes.csv").select("low_repaired", "mid_repaired", "high_repaired")
     assert repaired.sum_horizontal().to_numpy() == pytest.approx(np.ones(600), abs=1e-12)
     few = invoked("repair", "classes.json", *scores[:2], *applied, cwd=folder)
-    assert "`--scores` must be 3 columns, one for each class of the repair, got 1." in few.stderr
+    assert "--scores must name 3 columns, one for each class, got 1." in few.stderr
 
 
 def test_weights_hold_for_the_held_out_rows_too(folder, repairs):
@@ -171,7 +171,7 @@ def test_alternatives_are_those_of_python(folder):
 
 def test_alternatives_without_an_outcome_are_refused(folder):
     found = invoked("alternatives", "audited.parquet", *COMMON, cwd=folder)
-    assert (found.returncode, "must have `--outcome`, got none." in found.stderr) == (2, True)
+    assert (found.returncode, "needs --outcome" in found.stderr) == (2, True)
 
 
 def test_a_condition_holds_for_the_held_out_rows_too(folder):

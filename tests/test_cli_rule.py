@@ -43,7 +43,7 @@ def test_status_and_tests_are_printed_beside_the_citation(folder):
         "flips,",
     ):
         assert part in text
-    assert "strata hold one of the two groups or one outcome only, and add nothing" in text
+    assert "strata have one group or one outcome only, and add nothing" in text
     text = " ".join(rule(folder, "--selected", "selected", name="nyc-local-law-144").stdout.split())
     assert "Status of the rule 2 December 2025: in force" in text
     assert "CMH" not in text
@@ -72,17 +72,17 @@ def test_a_file_of_json_leaves_the_text_on_the_terminal(folder, tmp_path):
 @pytest.mark.parametrize(
     ("arguments", "name", "message"),
     [
-        (("--selected", "selected"), "gdpr", "the rules are 'four-fifths', 'nyc-local-law-144'"),
-        ((), "four-fifths", "exactly one of `selected` and `scores` must be given"),
-        (("--scores", "score"), "four-fifths", "must be given `selected`, got `scores`"),
-        (("--selected", "score"), "four-fifths", "`selected` must be 0 or 1, got 37 in row 1"),
-        (("--selected", "selectd"), "four-fifths", "did you mean 'selected'?"),
+        (("--selected", "selected"), "gdpr", "four-fifths', 'nyc-local-law-144'"),
+        ((), "four-fifths", "--selected"),
+        (("--scores", "score"), "four-fifths", "--selected"),
+        (("--selected", "score"), "four-fifths", "--selected must be 0 or 1, got 37 in row 1"),
+        (("--selected", "selectd"), "four-fifths", "Did you mean 'selected'?"),
         (
             ("--selected", "selected", "--ratio-threshold", "80"),
             "four-fifths",
             "must be a number above 0 and at most 1",
         ),
-        (("--selected", "selected", "--provenance", "x"), "four-fifths", "`--provenance` must be NAME=TEXT"),
+        (("--selected", "selected", "--provenance", "x"), "four-fifths", "--provenance takes NAME=TEXT"),
     ],
 )
 def test_mistakes_are_one_clear_line_exit_with_2_and_leave_no_file(folder, tmp_path, arguments, name, message):

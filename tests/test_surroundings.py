@@ -107,7 +107,7 @@ def test_either_spelling_of_favourable_is_taken(folder):
     (folder / "a.yaml").write_text("data: people.csv\ngroup: sex\nscores: hired\nfavorable: low\n")
     assert read_audit_file(folder / "a.yaml").options["favourable"] == "low"
     (folder / "a.yaml").write_text("data: people.csv\nfavorable: low\nfavourable: high\n")
-    with pytest.raises(tl.TiltlensError, match=r"`favorable` must be a key.*\n.*did you mean favourable"):
+    with pytest.raises(tl.TiltlensError, match=r"Unknown key `favorable`.*\n.*did you mean favourable"):
         read_audit_file(folder / "a.yaml")
 
 
@@ -126,7 +126,7 @@ def test_a_third_position_is_said_to_be_a_keyword():
             "`compare_with`",
         ),
         (lambda: assert_gate(5, "gap<0"), "`audit` must be an audit or a change, got 5"),
-        (lambda: assert_gate(audited(), ["gap<0"]), r"a gate must be QUANTITY<NUMBER.*got \['gap<0'\]"),
+        (lambda: assert_gate(audited(), ["gap<0"]), "is not a gate"),
         (lambda: assert_gate(audited(), "gapp<0"), "did you mean gap?"),
         (lambda: tl.audit("-", "sex", scores="hired"), "Data cannot come from standard input"),
         (lambda: audited(confidence=95), "did you mean 0.95?"),

@@ -17,8 +17,8 @@ if TYPE_CHECKING:
     from tiltlens.paper.moments import GroupMoments as GroupMoments
     from tiltlens.paper.world import World as World
     from tiltlens.repair.classifier import TiltedClassifier as TiltedClassifier
-    from tiltlens.repair.saved import read_repair as read_repair
     from tiltlens.repair.score_tilt import ScoreTilt as ScoreTilt
+    from tiltlens.repair.score_tilt import read_repair as read_repair
     from tiltlens.results.audit import Audit as Audit
     from tiltlens.results.audit_comparison import compare as compare
     from tiltlens.results.change import Change as Change
@@ -54,7 +54,7 @@ HOMES = {
     "logistic_case": "paper.logistic",
     "read": "sources.read_options",
     "read_audit": "results.saved_audits",
-    "read_repair": "repair.saved",
+    "read_repair": "repair.score_tilt",
     "rule_tables": "rules.tables",
 }
 __all__ = sorted(HOMES)

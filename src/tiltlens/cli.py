@@ -1,102 +1,102 @@
-"""The command line: which commands there are, and how a mistake ends one."""
+"""The command line: its commands, and the exit code and message of each way in which one ends."""
 
 from __future__ import annotations
 
 import io
 import os
+import re
 import sys
 import traceback
-from collections.abc import Callable
 from difflib import get_close_matches
-from functools import wraps
 from importlib import import_module
-from typing import Any
+from typing import Any, NoReturn
 
 import click
 
 from tiltlens import __version__
 from tiltlens.errors import TiltlensError
 
-# Modules of commands/, loaded when they are asked for.
-COMMANDS = [
-    "alternatives",
-    "audit",
-    "compare",
-    "demo",
-    "init",
-    "repair",
-    "rule",
-    "run",
-]
+# Modules of commands/, loaded when they are needed.
+COMMANDS = ["alternatives", "audit", "compare", "demo", "init", "repair", "rule", "run"]
 
-USERS_MISTAKE = 2
-CRASHED = 70  # as sysexits.h has it: 1 is for gates alone
+INVALID = 2
+CRASHED = 70  # as in sysexits.h: 1 is for gates alone
 INTERRUPTED = 130  # as the shell reports Ctrl-C
 READER_GONE = 141  # as the shell reports a broken pipe
-
-
-def one_line_errors(work: Callable[..., Any]) -> Callable[..., Any]:
-    """Return the function with tiltlens's errors printed plainly, without a traceback."""
-
-    @wraps(work)
-    def wrapped(*args: Any, **kwargs: Any) -> Any:
-        try:
-            done = work(*args, **kwargs)
-            sys.stdout.flush()
-            return done
-        except (click.ClickException, click.exceptions.Exit, click.Abort):
-            raise
-        except TiltlensError as error:
-            click.echo(f"Error: {' '.join(str(error).splitlines())}", err=True)
-            sys.exit(USERS_MISTAKE)
-        except KeyboardInterrupt:
-            click.echo("Error: interrupted; nothing was written.", err=True)
-            sys.exit(INTERRUPTED)
-        except BrokenPipeError:
-            os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())  # the reader has gone; say no more
-            sys.exit(READER_GONE)
-        except SystemExit as ended:  # rich ends a broken pipe with the code of a gate
-            sys.exit(READER_GONE if isinstance(ended.__context__, BrokenPipeError) else ended.code)
-        except OSError as error:
-            click.echo(f"Error: the output could not be written: {error.strerror}.", err=True)
-            sys.exit(USERS_MISTAKE)
-        except Exception:
-            traceback.print_exc()
-            click.echo("Error: tiltlens failed by a mistake of its own. Please report the lines above.", err=True)
-            sys.exit(CRASHED)
-
-    return wrapped
+KEYWORD = re.compile(r"`(\w+)`|\b(\w+)=(?:True\b)?(?=(['\"\w])?)")  # as messages write Python's arguments
 
 
 class Commands(click.Group):
     """Commands that report errors and interruptions in one line."""
 
     def list_commands(self, ctx: click.Context) -> list[str]:
-        """As of click."""
+        """Return the names of the commands."""
         return COMMANDS
 
     def get_command(self, ctx: click.Context, cmd_name: str) -> click.Command | None:
-        """As of click."""
+        """Return a command, or fail with the nearest one."""
         if cmd_name not in COMMANDS:
             nearest = get_close_matches(cmd_name, COMMANDS, n=1)
             return ctx.fail(f"No such command {cmd_name!r}. Did you mean {nearest[0]!r}?") if nearest else None
-        command: click.Command = import_module(f"tiltlens.commands.{cmd_name}").command
+        command: click.Command = getattr(import_module(f"tiltlens.commands.{cmd_name}"), f"{cmd_name}_command")
         return command
 
-    @one_line_errors
-    def main(self, *args: Any, **kwargs: Any) -> Any:
-        """As of click."""
-        return super().main(*args, **kwargs)
-
-    @one_line_errors
-    def make_context(self, *args: Any, **kwargs: Any) -> click.Context:
-        """As of click."""
-        return super().make_context(*args, **kwargs)
-
-    @one_line_errors
     def invoke(self, ctx: click.Context) -> Any:
-        """As of click."""
-        return super().invoke(ctx)
+        """Run a command; errors of tiltlens name the options of the command line."""
+        try:
+            return super().invoke(ctx)
+        except TiltlensError as error:
+            _end(INVALID, _with_options(error, ctx))
+        except BrokenPipeError:  # before click ends it with the code of a gate
+            _leave()
+
+    def main(self, *args: Any, standalone_mode: bool = True, **kwargs: Any) -> Any:
+        """Run the command line as click does, and end with an exit code and at most one line."""
+        try:
+            result = super().main(*args, standalone_mode=False, **kwargs)
+            sys.stdout.flush()
+        except click.ClickException as error:
+            error.show()
+            sys.exit(error.exit_code)
+        except (KeyboardInterrupt, click.Abort):
+            _end(INTERRUPTED, "interrupted; nothing was written.")
+        except BrokenPipeError:
+            _leave()
+        except SystemExit as ended:  # rich ends a broken pipe with the code of a gate
+            sys.exit(READER_GONE if isinstance(ended.__context__, BrokenPipeError) else ended.code)
+        except OSError as error:
+            _end(INVALID, f"the output could not be written: {error.strerror}.")
+        except Exception:
+            traceback.print_exc()
+            _end(CRASHED, "this is a defect of tiltlens. Please report the lines above.")
+        if standalone_mode:
+            sys.exit(result if isinstance(result, int) else 0)
+        return result
+
+
+def _end(code: int, message: str) -> NoReturn:
+    click.echo(f"Error: {message}", err=True)
+    sys.exit(code)
+
+
+def _leave() -> NoReturn:
+    """End without a word, because nobody reads standard output any more."""
+    os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+    sys.exit(READER_GONE)
+
+
+def _with_options(error: TiltlensError, ctx: click.Context) -> str:
+    """Return an error in one line, with the options of the command in place of Python's keywords."""
+    command = ctx.command.get_command(ctx, ctx.invoked_subcommand or "") if isinstance(ctx.command, Commands) else None
+    flags = {param.name: param.opts[0] for param in (command.params if command else ()) if param.opts[0][0] == "-"}
+    message, _, hint = " ".join(str(error).splitlines()).partition(" Hint: ")
+    sentences = hint if hint.startswith("pip ") else re.sub(r"(^|\? )([a-z])", lambda match: match[0].upper(), hint)
+
+    def flag(match: re.Match[str]) -> str:
+        name = flags.get(match[1] or match[2])
+        return match[0] if name is None else f"{name} " if match[3] else name
+
+    return KEYWORD.sub(flag, f"{message} {sentences}".strip())
 
 
 @click.group(cls=Commands, context_settings={"help_option_names": ["-h", "--help"]})

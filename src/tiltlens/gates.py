@@ -6,7 +6,7 @@ import math
 import operator
 import re
 import warnings
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 
 from tiltlens.documents.quantities import fill, quantity
@@ -49,13 +49,13 @@ IN_UNITS = (
     *OF_UNOBSERVED,
 )  # or in points
 PASSED, FIRED = "passed", "fired"
-KNOWN = ("gap", f"{LINEAR}_change", *OF_UNOBSERVED, PROXIES, *COUNTED)  # also of unobserved groups
+NOT_WEIGHTED = ("gap", f"{LINEAR}_change", *OF_UNOBSERVED, PROXIES, *COUNTED)  # also of unobserved groups
 UNDEFINED, OPEN, UNJUDGED = "not defined", "undecided", "not evaluated"  # of which only the first fails a run
 
 
 @dataclass(frozen=True, slots=True)
-class Judged:
-    """What a gate says of one audited group, `None` where it is about all of them."""
+class Judgement:
+    """The judgement of a gate on one audited group; `None` stands for all of them."""
 
     gate: str
     group: str | None
@@ -64,7 +64,7 @@ class Judged:
 
     @property
     def fails(self) -> bool:
-        """Whether a run fails by it: not knowing is no reason to pass."""
+        """Whether it makes a run fail. A quantity that is not defined cannot pass."""
         return self.status in (FIRED, UNDEFINED)
 
     def __str__(self) -> str:
@@ -75,10 +75,9 @@ class Judged:
 class Gate:
     """A condition such as "adverse_impact_ratio<0.8" or "gap.low>0.05"; it fires where the condition holds.
 
-    A quantity that is not defined fires too: not knowing is no reason to pass. Groups too small to be compared have a
-    quantity of their own, their number. A number of features that might be larger, were those decided that are not, is
-    said to be undecided. Where groups are unobserved, the gap is read at the worse end of its bracket, and what is
-    known only weighted by group probabilities cannot pass.
+    A quantity that is not defined fires too. `too_small` is the number of groups too small to be compared. A count of
+    features is undecided if inconclusive ones could make the condition hold. For unobserved groups, the gap is read at
+    the worse end of its bracket, and a quantity known only weighted by group probabilities cannot pass.
     """
 
     text: str
@@ -88,52 +87,45 @@ class Gate:
     limit: float
 
     def check_range(self, is_amount: bool) -> None:
-        """Raise where the number lies beyond all possible values, as points do that are meant for parts of one."""
+        """Raise where the number is beyond all possible values, such as 10 for ten points."""
         name, limit = self.quantity.removesuffix("_change"), self.limit
         is_difference = name in OF_ERROR_RATES or (name in IN_UNITS and not is_amount)
         if (is_difference and abs(limit) >= 1.0) or (name == DECISIONS_ONLY and not 0.0 <= limit <= 1.0):
             raise TiltlensError(
-                f"{name} lies between {-1 if is_difference else 0} and 1, got {self.text!r}.",
-                f"did you mean {limit / 100:g}? gates are in parts of one, where 10 points are 0.1.",
+                f"A gate on {name} needs a number between {-1 if is_difference else 0} and 1, got {self.text!r}.",
+                f"did you mean {limit / 100:g}? In gates, 10 points are 0.1.",
             )
 
-    def judged(self, audit: Audit | Change) -> list[Judged]:
-        """Return what the gate says of each group, also of those that it could not be evaluated for."""
+    def judge(self, audit: Audit | Change) -> list[Judgement]:
+        """Return the judgement on each group, also on those that it could not be evaluated for."""
         if self.quantity == TOO_SMALL:
-            return [self._judged_by_size(audit)]
+            count = len(audit.too_small)
+            sentence = f"{TOO_SMALL} is {count}" + (f" ({', '.join(audit.too_small)})" if count else "")
+            return [Judgement(self.text, None, FIRED if self._holds(count) else PASSED, sentence)]
         self.check_range(audit.score_type == ScoreType.AMOUNT)
         if self.quantity == DECISIONS_ONLY and audit.score_type != ScoreType.DECISION:
             scores = f"{MEASURES[audit.score_type, None].each}s"
-            cut = (
-                "give `--threshold`, the cut that makes decisions; or "
-                if audit.score_type == ScoreType.PROBABILITY
-                else ""
-            )
+            cut = "pass `threshold`, or " if audit.score_type == ScoreType.PROBABILITY else ""
             raise TiltlensError(
-                f"a gate on {DECISIONS_ONLY} must be of decisions, got {self.text!r} for {scores}.",
-                f"{cut}gate on impact_ratio, a ratio of mean {scores}.",
+                f"The gate {self.text!r} needs decisions, but the audit is of {scores}.",
+                f"{cut}use impact_ratio, the ratio of mean {scores}.",
             )
         every: Mapping[str, Comparison | GroupChange] = audit.comparisons
         confidence = audit.confidence if isinstance(audit, Change) else audit.settings.confidence
-        judgements = [self._judged(name, comparison, confidence) for name, comparison in every.items()]
-        why = _unjudged_because(audit)
-        return [
-            *judgements,
-            *(Judged(self.text, name, UNJUDGED, f"not evaluated for {name}, {why}") for name in audit.too_small),
-        ]
+        judgements = [self._judge(name, comparison, confidence) for name, comparison in every.items()]
+        others = [Judgement(self.text, name, UNJUDGED, _not_evaluated([name], audit)) for name in audit.too_small]
+        return judgements + others
 
-    def unjudged(self, audit: Audit | Change) -> str | None:
+    def not_evaluated(self, audit: Audit | Change) -> str | None:
         """Return a sentence that names the groups which the gate could not be evaluated for, if there are any."""
         if self.quantity == TOO_SMALL or not audit.too_small:
             return None
-        return f"{self.text}: not evaluated for {_names(audit)}, {_unjudged_because(audit)}"
+        return f"{self.text}: {_not_evaluated(audit.too_small, audit)}"
 
-    def _judged_by_size(self, audit: Audit | Change) -> Judged:
-        count = len(audit.too_small)
-        sentence = f"{TOO_SMALL} is {count}" + (f" ({_names(audit)})" if count else "")
-        return Judged(self.text, None, FIRED if COMPARE[self.compare](count, self.limit) else PASSED, sentence)
+    def _holds(self, value: float) -> bool:
+        return COMPARE[self.compare](value, self.limit)
 
-    def _judged(self, name: str, comparison: Comparison | GroupChange, confidence: float) -> Judged:
+    def _judge(self, name: str, comparison: Comparison | GroupChange, confidence: float) -> Judgement:
         open_cases, beside = 0, ""  # features that may show evidence in more data
         soft = comparison.new[LINEAR] if isinstance(comparison, GroupChange) else comparison.unobserved_group
         is_unobserved = soft is not None
@@ -151,12 +143,13 @@ class Gate:
             beside = "" if estimate is None else _interval(estimate, None if is_bracket else confidence)
         if value is None:
             why = "is not reported for unobserved groups" if is_unobserved else "is not defined"
-            return Judged(self.text, name, UNDEFINED, f"{self._name} of {name} {why}, so it cannot pass")
-        holds, might = (COMPARE[self.compare](float(count), self.limit) for count in (value, value + open_cases))
+            return Judgement(self.text, name, UNDEFINED, f"{self._name} of {name} {why}, so it cannot pass")
+        holds, might = self._holds(float(value)), self._holds(float(value + open_cases))
         sentence = f"{self._name} of {name} is {value:.6g}{beside}"
-        if is_unobserved and not holds and self.quantity not in KNOWN:
-            return Judged(self.text, name, UNDEFINED, f"{sentence}, weighted by group probabilities, so it cannot pass")
-        return Judged(self.text, name, FIRED if holds else OPEN if might else PASSED, sentence)
+        if is_unobserved and not holds and self.quantity not in NOT_WEIGHTED:
+            sentence += ", weighted by group probabilities, so it cannot pass"
+            return Judgement(self.text, name, UNDEFINED, sentence)
+        return Judgement(self.text, name, FIRED if holds else OPEN if might else PASSED, sentence)
 
     @property
     def _name(self) -> str:
@@ -191,12 +184,9 @@ def _interval(estimate: Estimate, confidence: float | None) -> str:
     return f" ({name} {estimate.low:.6g} to {estimate.high:.6g})"
 
 
-def _unjudged_because(audit: Audit | Change) -> str:
-    return "which only one of the two audits has" if isinstance(audit, Change) else "too small to be compared"
-
-
-def _names(audit: Audit | Change) -> str:
-    return ", ".join(audit.too_small)
+def _not_evaluated(groups: Iterable[str], audit: Audit | Change) -> str:
+    why = "which only one of the two audits has" if isinstance(audit, Change) else "too small to be compared"
+    return f"not evaluated for {', '.join(groups)}, {why}"
 
 
 def gate(text: str, names: Sequence[str] = OF_AUDITS) -> Gate:
@@ -205,48 +195,47 @@ def gate(text: str, names: Sequence[str] = OF_AUDITS) -> Gate:
     if match is None or match[1] not in names:
         nearest = None if match is None else nearest_name(match[1], names)
         raise TiltlensError(
-            f"a gate must be QUANTITY<NUMBER, with <, <=, > or >=, got {shown(text)}.",
-            f"{'' if nearest is None else f'did you mean {nearest}? '}the quantities are {', '.join(names)}; add .low "
+            f"{shown(text)} is not a gate: write QUANTITY<NUMBER, with <, <=, > or >=.",
+            f"{'' if nearest is None else f'did you mean {nearest}? '}The quantities are {', '.join(names)}; add .low "
             "or .high for an end of the interval.",
         )
     if match[1] in ENDS_ONLY and match[2] not in ("low", "high"):
         raise TiltlensError(f"A gate on {match[1]} needs one of its ends, got {text!r}.", f"write {match[1]}.low.")
     if match[2] is not None and match[1] in (PROXIES, *COUNTED, TOO_SMALL):
-        raise TiltlensError(f"a gate must take {match[1]} as it is, a count, got {text!r}.", f"leave out .{match[2]}.")
+        raise TiltlensError(f"{match[1]} is a count without an interval, got {text!r}.", f"leave out .{match[2]}.")
     try:
         limit = float(match[4])
         if not math.isfinite(limit):
             raise ValueError
     except ValueError:
         raise TiltlensError(
-            f"a gate must compare with a number, got {match[4]!r} in {text!r}.",
-            f"for example {names[0]}>0.05.",
+            f"A gate compares with a number, got {match[4]!r} in {text!r}.", f"for example {names[0]}>0.05."
         ) from None
     return Gate(text.strip(), match[1], match[2] or "value", match[3], limit)
 
 
 def assert_gate(audit: Audit | Change, *conditions: str) -> None:
-    """Raise an AssertionError that names every condition that holds, and of whom; for tests.
+    """Raise an AssertionError that names every condition that holds, and the group; for tests.
 
-    Warn of conditions that could not be decided, or not be evaluated for some group.
+    Warns of conditions that are undecided, or could not be evaluated for a group.
 
     Parameters
     ----------
-    audit
-        What `tl.audit`, `tl.read_audit` or `tl.compare` returned.
-    conditions
-        As of `--fail-if`: "adverse_impact_ratio<0.8", "gap.low>0.05".
+    audit : Audit or Change
+        The result of `tl.audit`, `tl.read_audit` or `tl.compare`.
+    conditions : str
+        As for `--fail-if`, such as "adverse_impact_ratio<0.8" or "gap.low>0.05".
     """
     __tracebackhide__ = True
     if not isinstance(audit, Audit | Change):
-        raise TiltlensError(f"`audit` must be an audit or a change, got {audit!r}.", "pass what tl.audit returned.")
+        raise TiltlensError(f"`audit` must be an audit or a change, got {audit!r}.", "pass the result of tl.audit.")
     if not conditions:
-        raise TiltlensError("`conditions` must name a gate, got none.", 'for example "adverse_impact_ratio<0.8".')
+        raise TiltlensError("No gate given (`conditions`).", 'for example "adverse_impact_ratio<0.8".')
     names = OF_CHANGES if isinstance(audit, Change) else OF_AUDITS
-    judged = [judgement for text in conditions for judgement in gate(text, names).judged(audit)]
-    fired = [str(judgement) for judgement in judged if judgement.fails]
-    if unknown := [str(judgement) for judgement in judged if judgement.status in (OPEN, UNJUDGED)]:
-        warnings.warn(f"Gates that did not pass, nor fail: {'; '.join(unknown)}.", UserWarning, stacklevel=2)
+    judgements = [judgement for text in conditions for judgement in gate(text, names).judge(audit)]
+    fired = [str(judgement) for judgement in judgements if judgement.fails]
+    if unknown := [str(judgement) for judgement in judgements if judgement.status in (OPEN, UNJUDGED)]:
+        warnings.warn(f"Gates that are undecided or not evaluated: {'; '.join(unknown)}.", UserWarning, stacklevel=2)
     if fired:
         who = f"{audit.group} against {audit.reference}"
         raise AssertionError("\n".join([f"{len(fired)} gates fired ({who}):", *fired]))

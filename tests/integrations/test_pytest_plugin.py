@@ -62,11 +62,11 @@ def test_gates_fail_with_a_sentence_and_others_are_left_alone(pytester, monkeypa
 def test_assert_gate_is_silent_where_nothing_fires():
     audit = tiltlens.audit(PEOPLE, "sex", scores="score", folds=None, features=[])
     assert_gate(audit, "gap>0.5", "gap<-0.5")
-    with pytest.raises(tiltlens.TiltlensError, match="a gate must be QUANTITY<NUMBER"):
+    with pytest.raises(tiltlens.TiltlensError, match="is not a gate"):
         assert_gate(audit, "gap is large")
-    with pytest.raises(tiltlens.TiltlensError, match="`conditions` must name a gate, got none"):
+    with pytest.raises(tiltlens.TiltlensError, match="No gate given"):
         assert_gate(audit)
-    with pytest.raises(tiltlens.TiltlensError, match="the quantities are gap_change"):
+    with pytest.raises(tiltlens.TiltlensError, match="The quantities are gap_change"):
         assert_gate(tiltlens.compare(audit, audit, paired=False), "gap>0.5")
 
 

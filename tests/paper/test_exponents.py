@@ -111,8 +111,8 @@ def test_infinite_exponents_are_errors_that_say_so():
     [
         (lambda e: e.renyi(-1), "`order` must be a number ≥ 0, got -1"),
         (lambda e: e.renyi(float("nan")), "`order` must be a number ≥ 0, got nan"),
-        (lambda e: e.detection_sample_size(alpha=0), "`alpha` must lie strictly between 0 and 1, got 0"),
-        (lambda e: e.detection_sample_size(beta=1), "`beta` must lie strictly between 0 and 1, got 1"),
+        (lambda e: e.detection_sample_size(alpha=0), "`alpha` must be between 0 and 1, got 0"),
+        (lambda e: e.detection_sample_size(beta=1), "`beta` must be between 0 and 1, got 1"),
         (lambda e: e.inputs.trade_off(1), "`points` must be a whole number of at least 2, got 1"),
     ],
 )

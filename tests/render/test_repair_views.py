@@ -71,7 +71,7 @@ ESTIMATE = {"value": 0.1, "low": 0.0, "high": 0.2}
 def test_whether_the_limit_is_met_is_read_from_the_interval(evaluation, low, high, limit, said):
     summary = evaluation.to_dict()
     row = summary["table"][0] | {"after_low": low, "after_high": high}
-    changed = summary | {"table": [row], "repair": summary["repair"] | {"limit": limit}}
+    changed = summary | {"table": [row], "repair": summary["repair"] | {"max_gap": limit}}
     assert said in words.headline(changed)[0]
     assert "no outcome was given" in words.headline(changed)[2]
 
@@ -101,7 +101,7 @@ def test_figures_hold_the_numbers_of_the_summary(evaluation, rules):
         100 * gap for gap in evaluation.curve["gap"]
     ]
     assert curve.table["way"].n_unique() == 2
-    odds = evaluation.to_dict() | {"repair": evaluation.repair | {"criterion": "fpr"}}
+    odds = evaluation.to_dict() | {"repair": evaluation.repair | {"metric": "fpr"}}
     rates = repair_curve(odds).table.filter(way="without the group")["gap"].to_list()
     assert rates == [100 * rate for rate in evaluation.curve["fpr_difference"]]
     attained = attainable(rules.to_dict())

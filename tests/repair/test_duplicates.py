@@ -5,7 +5,7 @@ import pytest
 
 from tiltlens.datasets.compas import load_compas
 from tiltlens.errors import DataError
-from tiltlens.repair.duplicates import check_not_audited, count_duplicates, duplicate_clusters
+from tiltlens.repair.row_checks import check_not_audited, count_duplicates, duplicate_clusters
 
 
 def whole_numbers(people, copies, levels, columns, seed=0):
@@ -67,7 +67,7 @@ def test_a_few_matches_are_noted_and_many_are_refused():
     fresh = np.arange(10_000, 11_000).astype(np.uint64)
     assert check_not_audited(fresh, audited) == []
     notes = check_not_audited(np.concatenate([fresh, audited[:30]]), audited)
-    assert notes == ["30 rows equal audited ones: they may be the same people"]
+    assert notes == ["30 held-out rows duplicate audited rows; check for leakage"]
     with pytest.raises(DataError, match="300 rows of `held_out` were used in the audit"):
         check_not_audited(np.concatenate([fresh, audited[-300:]]), audited)
 
@@ -76,6 +76,6 @@ def test_matches_by_chance_are_no_reason_to_refuse():
     rng = np.random.default_rng(0)
     audited = rng.integers(0, 10**9, 4000).astype(np.uint64)
     others = rng.integers(0, 10**9, 1_000_000).astype(np.uint64)
-    assert "rows equal audited ones" in check_not_audited(others, audited)[0]
+    assert "duplicate audited rows" in check_not_audited(others, audited)[0]
     with pytest.raises(DataError, match="were used in the audit"):
         check_not_audited(np.concatenate([others, audited]), audited)

@@ -92,7 +92,7 @@ def test_an_altered_classifier_is_refused(tmp_path):
     path = tmp_path / "repair.json"
     tilt().to_json(path)
     found = json.loads(path.read_text())
-    found["models"][0]["skops"] = found["models"][0]["skops"][:200]
+    found["models"][0]["model"]["estimator"] = found["models"][0]["model"]["estimator"][:200]
     path.write_text(json.dumps(found))
     with pytest.raises(TiltlensError, match="not a complete skops file"):
         tl.read_repair(path)

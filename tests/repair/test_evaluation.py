@@ -128,7 +128,7 @@ def test_audited_rows_are_refused_however_often_they_were_audited(use_group):
     assert not tilt.evaluate(others, "score", "group").notes
     if use_group:
         notes = tilt.evaluate(others.select("score", "group"), "score", "group").notes
-        assert "whether rows were audited cannot be checked without the column 'income'" in notes
+        assert "cannot check whether rows were audited without the column 'income'" in notes
 
 
 def test_rows_of_one_person_are_one_among_those_who_may_have_been_audited():
@@ -161,7 +161,7 @@ def test_rows_that_are_alike_by_nature_are_noted():
 
     c = tl.audit(coarse(2000, 0), group="group", reference="b", scores="score", folds=None)["a"]
     found = c.repair(max_gap=0.05).evaluate(coarse(500, 1), "score", "group")
-    assert "may be the same people" in found.notes[0]
+    assert "check for leakage" in found.notes[0]
 
 
 def test_decisions_have_an_evaluation_of_their_own():
@@ -178,7 +178,7 @@ def test_decisions_have_an_evaluation_of_their_own():
     [
         ({"outcome": "area"}, "`outcome` must have two values"),
         ({"outcome": "income"}, "`outcome` must have two values"),
-        ({"outcome": "nobody"}, "Column 'nobody' not found"),
+        ({"outcome": "nobody"}, "nobody"),
         ({"group": "area"}, "rows of each group"),
         ({"outcome": np.zeros(499)}, "`outcome` must have one value per row, got 499 values for 500 rows"),
         ({"scores": np.full(300, 0.5)}, "`scores` must have one value per row, got 300 values for 500 rows"),
@@ -203,12 +203,12 @@ def test_missing_outcomes_are_left_out_of_what_needs_them(tilt):
 
 
 @pytest.mark.parametrize("use_group", [False, True])
-@pytest.mark.parametrize("criterion", ["fpr", "fnr"])
-def test_error_rates_of_new_rows_are_equal(criterion, use_group):
+@pytest.mark.parametrize("metric", ["fpr", "fnr"])
+def test_error_rates_of_new_rows_are_equal(metric, use_group):
     c = tl.audit(borrowers(), group="group", reference="b", scores="score", outcome="repaid", folds=None)["a"]
-    tilt = c.repair(metric=criterion, use_group=use_group)
-    found = tilt.evaluate(borrowers(20_000, 1), "score", "group", outcome="repaid")[f"{criterion}_difference"]
-    assert tilt.gap_before == pytest.approx(c.estimate(f"{criterion}_difference").value, abs=1e-12)
+    tilt = c.repair(metric=metric, use_group=use_group)
+    found = tilt.evaluate(borrowers(20_000, 1), "score", "group", outcome="repaid")[f"{metric}_difference"]
+    assert tilt.gap_before == pytest.approx(c.estimate(f"{metric}_difference").value, abs=1e-12)
     assert tilt.gap_after == pytest.approx(0.0, abs=1e-9)
     assert abs(found["before"].value) > 0.08
     assert abs(found["after"].value) < 0.02
@@ -277,7 +277,7 @@ def test_the_cost_of_blindness_is_of_the_same_rows():
 
 def test_a_repair_to_compare_with_must_differ_by_the_group_alone(tilt):
     new = borrowers(500, 1)
-    with pytest.raises(DataError, match="must be the same repair with use_group=True"):
+    with pytest.raises(DataError, match="must be the same adjustment with use_group=True"):
         tilt.evaluate(new, "score", "group", compare_with=tilt)
     with pytest.raises(DataError, match="same groups, metric, threshold and max_gap"):
         tilt.evaluate(new, "score", "group", compare_with=plain(borrowers(), use_group=True, max_gap=0.05))

@@ -8,8 +8,17 @@ import pytest
 from scipy.optimize import linprog
 
 from tiltlens.errors import SupportError
-from tiltlens.repair.least_change import log_scores, nats_moved, repaired, shifted, tilted_score
-from tiltlens.repair.multipliers import GapProblem, decision_multipliers, left_over, score_multipliers
+from tiltlens.repair.least_change import (
+    GapProblem,
+    decision_multipliers,
+    left_over,
+    log_scores,
+    nats_moved,
+    repaired,
+    score_multipliers,
+    shifted,
+    tilted_score,
+)
 
 
 def problem(classes, groups, limit, seed, rows=80):

@@ -26,7 +26,7 @@ def test_a_limit_beyond_reach_says_how_near_it_comes():
 def test_nothing_to_repair_is_noted():
     tilt = tl.audit(borrowers(800), outcome="repaid", **COMMON)["a"].repair(metric="equalized_odds", max_gap=0.9)
     assert not any(one.multiplier for one in tilt.constraints)
-    assert any(note.startswith("nothing to do: the largest of 2 gaps is") for note in tilt.notes)
+    assert any(note.startswith("nothing to adjust: the largest of 2 gaps is") for note in tilt.notes)
     assert tilt.nats == pytest.approx(0.0, abs=1e-15)
 
 
@@ -44,7 +44,7 @@ def test_features_that_separate_the_groups_together_are_refused():
 
 def test_scores_alone_can_be_repaired_with_the_group_only():
     c = tl.audit(lending(400), features=[], **COMMON)["a"]
-    with pytest.raises(DataError, match="No feature can tell the groups apart"):
+    with pytest.raises(DataError, match="No feature can separate the groups"):
         c.repair()
     assert c.repair(use_group=True).gap_after == pytest.approx(0.0, abs=1e-9)
 
@@ -69,7 +69,7 @@ def test_error_rates_are_of_people_whose_outcome_is_known(known):
     mine = some.filter(repaid=0)
     assert tilt.gap_before == pytest.approx(gap(mine, mine["score"].to_numpy()), abs=1e-12)
     notes = [note for note in tilt.notes if "have an outcome" in note]
-    assert notes == ([] if known == 1.0 else ["1200 of 2000 rows have an outcome: error rates are of these"])
+    assert notes == ([] if known == 1.0 else ["1200 of 2000 rows have an outcome; error rates use these only"])
 
 
 def test_too_few_people_with_an_outcome_are_named():
@@ -81,7 +81,7 @@ def test_too_few_people_with_an_outcome_are_named():
 def test_classes_cannot_be_decided_by_a_threshold_nor_be_constant():
     common = {"group": "group", "reference": "a", "features": ["income", "area"], "folds": None}
     audit = tl.audit(town(600, 0), scores=CLASSES, favourable="large", **common)
-    with pytest.raises(DataError, match="`threshold` must be left out for scores of 3 classes"):
+    with pytest.raises(DataError, match="`threshold` needs scores of two classes, got 3"):
         audit.repair(threshold=0.5)
     even = town(600, 0).with_columns(pl.lit(1 / 3).alias(name) for name in CLASSES)
     with pytest.raises(DataError, match="The scores are constant"):
@@ -123,7 +123,7 @@ def test_rows_of_a_cluster_err_together_and_stay_together():
     assert joined["a"].repair().constraints[0].se == pytest.approx(single, rel=0.02)
     copied = apart["a"].repair()
     assert copied.constraints[0].se == pytest.approx(single, rel=0.02)
-    assert "600 rows equal another one in every feature: rows with equal features count as one person" in copied.notes
+    assert "600 rows are duplicates in every feature; rows with equal features count as one person" in copied.notes
 
 
 def test_groups_known_by_probabilities_are_repaired_without_the_group():
@@ -138,7 +138,7 @@ def test_groups_known_by_probabilities_are_repaired_without_the_group():
     assert tilt.gap_before == pytest.approx(weight @ table["score"].to_numpy(), abs=1e-12)
     assert weight @ after == pytest.approx(0.0, abs=4 * tilt.constraints[0].se)
     for asked in (audit, audit["a"]):
-        with pytest.raises(DataError, match="`use_group` must be False where groups are known by probabilities"):
+        with pytest.raises(DataError, match="`use_group` needs observed groups"):
             asked.repair(use_group=True)
 
 

@@ -11,7 +11,7 @@ from scipy.special import expit, logit, rel_entr
 import tiltlens as tl
 from tiltlens.errors import DataError, TiltlensError
 from tiltlens.repair.alternatives import WHOLE
-from tiltlens.repair.problem import check_limit
+from tiltlens.repair.constraints import check_max_gap
 
 
 def lending(rows=3000, seed=0):
@@ -98,7 +98,7 @@ def test_a_repair_is_written_and_read_without_a_digit_lost(comparison, tmp_path)
         after = [one.repair_batch(new, new["score"].to_numpy(), group).tolist() for one in (again, tilt)]
         assert after[0] == after[1]
         assert again.to_dict() == tilt.to_dict()
-    assert json.loads((tmp_path / "repair.json").read_text())["schema"] == "tiltlens/repair/3"
+    assert json.loads((tmp_path / "repair.json").read_text())["schema"] == "tiltlens/repair/4"
 
 
 def test_a_repair_is_written_whole_or_not_at_all(comparison, tmp_path, monkeypatch):
@@ -119,7 +119,7 @@ def test_an_altered_file_is_refused(comparison, tmp_path, missing):
     found = json.loads(path.read_text())
     del found[missing]
     path.write_text(json.dumps(found))
-    with pytest.raises(DataError, match="is not a whole repair"):
+    with pytest.raises(DataError, match="is not a whole adjustment"):
         tl.read_repair(path)
 
 
@@ -127,7 +127,7 @@ def test_a_gap_within_the_limit_is_left_alone(comparison):
     tilt, table = comparison.repair(max_gap=0.5), lending(100)
     assert tilt.multiplier == 0.0
     assert tilt.nats == pytest.approx(0.0, abs=1e-15)
-    assert any("nothing to do" in note for note in tilt.notes)
+    assert any("nothing to adjust" in note for note in tilt.notes)
     assert tilt.apply(table, "score").tolist() == table["score"].to_list()
 
 
@@ -144,12 +144,12 @@ def one(**columns):
         (lambda: one(score=(pl.col("score") > 0.5).cast(float)).repair(), "All scores are 0 or 1"),
         (lambda: one(score=0.3).repair(), "The scores are constant"),
         (lambda: one().repair().apply(lending(9).drop("area"), "score"), "Column 'area', a feature of the"),
-        (lambda: one().repair().apply(lending(9), "nobody"), "Column 'nobody' not found"),
+        (lambda: one().repair().apply(lending(9), "nobody"), "nobody"),
         (lambda: one().repair().apply(lending(9).with_columns(score=pl.lit(None)), "score"), "must be probabilities"),
         (lambda: one().repair().apply(lending(9), "score", group="group"), "does not use `group`"),
         (lambda: one().repair(use_group=True).apply(lending(9), "score"), "needs `group`"),
         (lambda: one().repair(use_group=True).apply(lending(9), "score", group="area"), "must be 'a' or 'b', got"),
-        (lambda: tl.read_repair("nowhere.json"), "Cannot read a repair from"),
+        (lambda: tl.read_repair("nowhere.json"), "Cannot read an adjustment from"),
     ],
 )
 def test_mistakes_are_named(make, message):
@@ -206,7 +206,7 @@ def test_a_repair_closes_the_gap_at_equal_exempt_factors_and_leaves_what_they_ac
 def test_error_rates_do_not_hold_exempt_factors_equal(skilled):
     options = {"reference": "b", "features": ["skill", "z"], "exempt": "skill", "scores": "score", "outcome": "y"}
     tilt = tl.audit(skilled[:500], "group", folds=None, **options)["a"].repair(metric="fpr", use_group=True)
-    assert any("the exempt factors 'skill' are not held equal" in note for note in tilt.notes)
+    assert any("equal on the exempt factors 'skill'" in note for note in tilt.notes)
     decided = skilled[:500].with_columns(score=pl.col("score") >= 0.5)
     notes = tl.audit(decided, "group", folds=None, **options)["a"].alternatives().notes
     assert [note.split(",")[0] for note in notes[-2:]] == ["the scores are decisions", WHOLE]
@@ -215,7 +215,7 @@ def test_error_rates_do_not_hold_exempt_factors_equal(skilled):
 def test_amounts_are_not_tilted():
     table = lending(400).with_columns(score=100 * pl.col("score"))
     c = tl.audit(table, group="group", reference="b", scores="score", score_type="amount", folds=None)["a"]
-    with pytest.raises(DataError, match="got amounts"):
+    with pytest.raises(DataError, match="Amounts have no"):
         c.repair()
 
 
@@ -271,7 +271,7 @@ def test_weights_of_the_outcome_need_it(comparison):
 
 @pytest.mark.parametrize("limit", [0, 0.25, np.float32(0.25), np.int64(0)])
 def test_a_limit_may_be_any_kind_of_number(limit):
-    assert check_limit(limit) == float(limit)
+    assert check_max_gap(limit) == float(limit)
 
 
 def two_kinds(rows=4000, seed=0, level=0.0):
@@ -299,7 +299,7 @@ def test_decisions_that_close_a_gap_further_than_asked_are_noted():
 def test_a_gap_that_may_be_chance_is_noted():
     rng = np.random.default_rng(1)
     table = lending().with_columns(score=pl.Series(rng.random(3000)), y=pl.int_range(3000) % 2)
-    told = "is not significantly beyond the limit: the repair may follow chance"
+    told = "is not significantly beyond the limit, so the adjustment may follow chance"
     assert noted(table, told, threshold=0.5)
     assert not noted(two_kinds(), told)
     gap = tl.audit(two_kinds(), "group", reference="b", scores="score", exclude="y", folds=None)["a"].gap.value
@@ -315,15 +315,15 @@ def test_scores_that_are_not_calibrated_are_noted_for_decisions():
     assert not noted(two_kinds(level=-2.0), told, threshold=0.2)
 
 
-@pytest.mark.parametrize("part", ["slope", "limit", "multiplier", "schema"])
+@pytest.mark.parametrize("part", ["slope", "max_gap", "multiplier", "schema"])
 def test_a_file_that_was_altered_is_refused(comparison, part, tmp_path):
     found = comparison.repair().to_dict()
     if part == "slope":
-        found["models"][0]["slopes"].pop()
+        found["models"][0]["model"]["slopes"].pop()
     elif part == "multiplier":
         found["constraints"][0]["multiplier"] = float("nan")
     else:
-        found[part] = {"limit": 5, "schema": "tiltlens/repair/1"}[part]
+        found[part] = {"max_gap": 5, "schema": "tiltlens/repair/1"}[part]
     (tmp_path / "repair.json").write_text(json.dumps(found))
-    with pytest.raises(TiltlensError, match=r"whole repair|`max_gap` must|`multiplier` must|of the schema"):
+    with pytest.raises(TiltlensError, match=r"whole adjustment|`max_gap` must|`multiplier` must|of the schema"):
         tl.read_repair(tmp_path / "repair.json")

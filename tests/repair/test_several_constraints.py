@@ -44,7 +44,7 @@ def test_all_groups_are_repaired_at_once(way):
         before = new["score"].to_numpy() if tilt.threshold is None else (new["score"].to_numpy() >= 0.5) * 1.0
         assert abs(gap_of(new, before, one)) > 0.07
         exact = 1e-9 if tilt.threshold is None else 0.005
-        assert abs(one.gap_after) <= tilt.limit + (3 * one.se if way == "equalized_odds" else exact)
+        assert abs(one.gap_after) <= tilt.max_gap + (3 * one.se if way == "equalized_odds" else exact)
         assert gap_of(new, after, one) == pytest.approx(one.gap_after, abs=4 * one.se)
 
 
@@ -88,7 +88,7 @@ def test_a_limit_that_is_missed_by_no_more_than_chance_is_noted():
     tilt = tl.audit(town(1500, 1), scores="score", outcome="repaid", **COMMON).repair(metric="equalized_odds")
     over = max(abs(one.gap_after) for one in tilt.constraints)
     assert 1e-9 < over < 3 * max(one.se for one in tilt.constraints)
-    assert any(f"the largest gap after the repair is {over:.4f} beyond the limit" in note for note in tilt.notes)
+    assert any(f"the largest gap after the adjustment is {over:.4f} beyond the limit" in note for note in tilt.notes)
     assert not any("beyond the limit" in note for note in audit().repair().notes)
 
 
@@ -159,15 +159,15 @@ def test_one_audited_group_is_the_comparison():
 
 
 @pytest.mark.filterwarnings("ignore:.*A constant score also:UserWarning")
-@pytest.mark.parametrize("criterion", ["mean_score", "equalized_odds"])
-def test_a_classifier_of_three_groups(criterion):
+@pytest.mark.parametrize("metric", ["mean_score", "equalized_odds"])
+def test_a_classifier_of_three_groups(metric):
     def columns(table):
         income, north = (table["income"].to_numpy() - 50.0) / 10.0, (table["area"] == "north").to_numpy()
         return np.column_stack([income, north]), table["repaid"].to_numpy()
 
     table, new = town(3000, 8), town(20_000, 9)
     x, y = columns(table)
-    model = tl.TiltedClassifier(metric=criterion, reference="a").fit(x, y, table["group"].to_numpy())
+    model = tl.TiltedClassifier(metric=metric, reference="a").fit(x, y, table["group"].to_numpy())
     assert model.groups_.tolist() == ["b", "c", "a"]
     after = model.predict_proba(columns(new)[0])[:, 1]
     for one in model.constraints_:

@@ -127,7 +127,7 @@ def calls_to_the_paper(show, result):
 
 def test_showing_an_audit_solves_nothing():
     audit = shown_audit()
-    for show in (str, repr, lambda audit: audit._repr_html_(), lambda audit: gate("gap<-0.5").judged(audit)):
+    for show in (str, repr, lambda audit: audit._repr_html_(), lambda audit: gate("gap<-0.5").judge(audit)):
         assert calls_to_the_paper(show, audit) == set()
     assert "path_point" in calls_to_the_paper(lambda audit: audit.to_dict(), audit)
 

@@ -96,7 +96,7 @@ def test_parts_of_a_saved_audit_are_what_they_were(saved):
 
 def test_gates_fire_of_a_saved_audit_as_of_the_audit(saved):
     for text in ("gap<-0.01", "potential_proxies>0", "adverse_impact_ratio.high<0.9", "fpr_difference<-0.5"):
-        assert gate(text).judged(saved("decisions")) == gate(text).judged(audited("decisions"))
+        assert gate(text).judge(saved("decisions")) == gate(text).judge(audited("decisions"))
 
 
 def test_saved_audits_are_compared_as_independent_ones(tmp_path):

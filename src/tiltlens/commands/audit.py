@@ -1,35 +1,238 @@
-"""`tiltlens audit`."""
+"""`tiltlens audit`, and the audits of other commands."""
 
 from __future__ import annotations
 
 import sys
-from typing import Any
+from collections.abc import Mapping
+from contextlib import AbstractContextManager, chdir, nullcontext
+from dataclasses import dataclass, fields, replace
+from functools import partial
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
 
 import click
 
-from tiltlens.commands.auditing import Asked, answered, check_apart
-from tiltlens.commands.options import DATA, JSON, JUNIT, REPORT, TABLES, fail_if, options_of_audits
-from tiltlens.commands.targets import GATE_FIRED
+from tiltlens.commands.options import AUDIT, DATA, GATED, READING, WRITING, command, with_options
+from tiltlens.commands.targets import (
+    GATE_FAILED,
+    check_gated,
+    check_writable,
+    places_of,
+    progress_shown,
+    report_gates,
+    screen,
+    write_junit,
+    write_outputs,
+)
+from tiltlens.errors import TiltlensError
+
+if TYPE_CHECKING:
+    import polars as pl
+
+    from tiltlens.gates import Gate
+    from tiltlens.results.audit import Audit
+    from tiltlens.sources.read_options import Source
+
+OUTPUTS = ("json", "report", "tables", "junit")
 
 
-@click.command("audit")
+@command(
+    "audit",
+    "loans.csv --group sex --scores score --report loans.html",
+    'hiring.csv --group race --scores hired --fail-if "adverse_impact_ratio<0.8"',
+    exit_codes=GATED,
+)
 @DATA
-@options_of_audits()
-@JSON
-@REPORT
-@TABLES
-@JUNIT
-@fail_if('"adverse_impact_ratio<0.8", "potential_proxies>0", or "too_small>0" for groups too small to compare')
-def command(**options: Any) -> None:
+@with_options(AUDIT | WRITING)
+def audit_command(**options: Any) -> None:
     """Audit a model's scores, decisions or amounts.
 
-    DATA: files (.csv, .tsv, .parquet, .arrow, .jsonl, .xlsx; CSV may be zipped: .csv.gz), a quoted pattern of them, a
-    folder, or the URL of a database with --query. Rows need not fit in memory: rates and the gap come from all of them,
+    DATA: files (.csv, .tsv, .parquet, .arrow, .jsonl, .xlsx; CSV may be compressed: .csv.gz), a quoted pattern, a
+    folder, or the URL of a database with --query. Data may be larger than memory: rates and the gap use all rows,
     models are fitted on a sample.
-
-    Exit codes: 0 done, 1 a --fail-if condition holds, 2 a mistake in the arguments or the data.
     """
-    asked = Asked.of(options)
-    check_apart(asked)
-    if answered(asked):
-        sys.exit(GATE_FIRED)
+    request = AuditRequest.of(options)
+    check_apart(request)
+    if run_audit(request):
+        sys.exit(GATE_FAILED)
+
+
+@dataclass(frozen=True, slots=True)
+class AuditRequest:
+    """The data, options, gates and outputs of an audit, checked as far as possible without the data.
+
+    `file` is the audit file that describes it: relative names of data start there, and the same file and data give
+    the same bytes, without the date of other audits.
+    """
+
+    data: tuple[str, ...]
+    options: dict[str, Any]
+    gates: list[Gate]
+    outputs: dict[str, str | None]  # by option
+    file: Path | None = None
+
+    @classmethod
+    def of(cls, options: Mapping[str, Any], file: Path | None = None) -> AuditRequest:
+        """Return the audit that the options of `tiltlens audit` describe."""
+        from tiltlens.gates import gate
+
+        gates = [gate(text) for text in options["fail_if"]]
+        for condition in gates:
+            condition.check_range(is_amount=options["score_type"] == "amount")
+        outputs = {name: options[name] for name in OUTPUTS}
+        check_writable(outputs)
+        settings = {name: options[name] for name in AUDIT}
+        _check_options(settings)
+        check_gated(outputs["junit"], gates)
+        return cls(options["data"], settings, gates, outputs, file)
+
+    def at_home(self) -> AbstractContextManager[None]:
+        """Return a context in which names of files are relative to the audit file."""
+        return nullcontext() if self.file is None else chdir(self.file.resolve().parent)
+
+    def run(self, progress: Any = None) -> Audit:
+        """Return the audit."""
+        with self.at_home():
+            audit = audit_files(self.data, progress, **self.options)
+        return audit if self.file is None else replace(audit, provenance=audit.provenance.undated())
+
+
+def check_apart(*requests: AuditRequest) -> None:
+    """Raise where an audit's output would replace what it or another reads or writes."""
+    from tiltlens.inputs import check_outputs
+    from tiltlens.sources.files import inputs_of
+
+    inputs = inputs_of(*(str(request.file) for request in requests if request.file is not None))
+    for request in requests:
+        with request.at_home():
+            inputs += inputs_of(request.data, request.options["model"])
+    check_outputs([place for request in requests for place in places_of(request.outputs, request.file)], inputs)
+
+
+def run_audit(request: AuditRequest) -> bool:
+    """Carry out an audit, print and write it; return whether a gate failed."""
+    from tiltlens.render.page import check_report, write_report
+    from tiltlens.render.table_files import write_tables
+    from tiltlens.render.terminal import print_audit, printable
+    from tiltlens.results.codec import to_plain
+
+    outputs, options = request.outputs, request.options
+    check_report(outputs["report"])
+    with progress_shown(outputs["json"]) as progress:
+        audit = request.run(progress)
+    judgements = [judgement for gate in request.gates for judgement in gate.judge(audit)]  # before anything is written
+    if options["outcome"] is not None:
+        given = "observed outcomes, for the error rates of the scores"
+        trained = "a logistic model was trained on it and audited; for your model use --scores or --model"
+        use = given if options["scores"] or options["model"] else trained
+        click.echo(f"--outcome {printable(options['outcome'])}: {use}.", err=True)
+    has_parts = outputs["json"] or outputs["report"]  # which take time to compute
+    summary = audit.to_dict() if has_parts else to_plain(audit)
+    write_outputs(outputs, summary, report=write_report, tables=write_tables, junit=partial(write_junit, judgements))
+    if outputs["json"] != "-":
+        print_audit(summary, screen())
+    return report_gates(request.gates, judgements, audit)
+
+
+def usual_options() -> dict[str, Any]:
+    """Return the values of all options of `tiltlens audit` where none is given."""
+    return audit_command.make_context("audit", ["--", "data"]).params
+
+
+def audit_files(files: tuple[str, ...], progress: Any = None, **options: Any) -> Audit:
+    """Return the audit of some files with the options of a command; those that it lacks have their usual values."""
+    from tiltlens._pipeline import audit
+    from tiltlens.model_files.load import load_model
+    from tiltlens.sources.read_options import read
+
+    options = {name: value for name, value in usual_options().items() if name in AUDIT} | options
+    _check_options(options)
+    scores, outcome, path, trusted, probabilities = (
+        options.pop(name) for name in ("scores", "outcome", "model", "trusted", "group_probability")
+    )
+    source = read(list(files), **{name: options.pop(name) for name in READING})
+    groups = list(probabilities.values()) or list(options["group"])
+    arguments = {
+        **options,
+        **{name: list(options[name]) or None for name in ("audited", "exclude", "exempt")},
+        "group": probabilities or groups,
+        "where": options["where"] or None,
+        "folds": options["folds"] or None,
+        "features": None if options["features"] is None else list(options["features"]),
+        "blocks": {name: columns.split(",") for name, columns in options["blocks"].items()},
+        "progress": progress,
+    }
+    if path:
+        model = load_model(path, trusted)
+        arguments["provenance"] = {"model file": _describe_file(path)} | arguments["provenance"]
+        return audit(source, model=model, outcome=outcome, **arguments)
+    if scores:
+        return audit(source, scores=list(scores) if len(scores) > 1 else scores[0], outcome=outcome, **arguments)
+    return _audit_trained_model(source, outcome, groups, arguments)
+
+
+def _audit_trained_model(source: Source, outcome: str, groups: list[str], arguments: dict[str, Any]) -> Audit:
+    """Return the audit of a logistic model of the outcome, trained on the same rows."""
+    from tiltlens._pipeline import audit
+    from tiltlens.learners.paper_fit import with_outcome_scores
+    from tiltlens.rows.roles import FeatureChoice, check_some, declared_features
+    from tiltlens.sources.messages import check_columns
+
+    table = rows_of(source)
+    check_columns("outcome", [outcome], table.columns)
+    columns = ("sample_weight", "propensity", "clusters", "known_groups", "periods")
+    used = [*groups, *(arguments["where"] or ()), outcome, *(arguments[name] for name in columns if arguments[name])]
+    declared = {name: arguments.pop(name) for name in ("exclude", "categorical", "blocks")}
+    choice = FeatureChoice(arguments["features"], **declared)
+    arguments["features"], declarations = declared_features(choice, None, table.columns, used)
+    table = declarations.applied(table)
+    check_some(arguments["features"], table.columns, "--outcome")
+    table, scores, favourable = with_outcome_scores(table, arguments["features"], outcome, arguments.pop("favourable"))
+    return audit(table, scores=scores, favourable=favourable, **arguments)
+
+
+def rows_of(source: Source) -> pl.DataFrame:
+    """Return all rows of a source, and print the notes on how they were read."""
+    from tiltlens.render.terminal import printable
+    from tiltlens.sources.opening import batches_of, collected_rows, reading_notes
+
+    batches = batches_of(source)
+    if batches is None:
+        raise TiltlensError("DATA must be files or a database.", "name a file.")
+    table = collected_rows(batches)
+    for note in reading_notes(batches, table.columns):
+        click.echo(f"Note: {printable(note)}.", err=True)
+    return table
+
+
+def _check_options(options: Mapping[str, Any]) -> None:
+    """Raise where options contradict each other, or a number cannot be used by any audit."""
+    from tiltlens.analysis.settings import Settings
+    from tiltlens.rows.scores import check_score_type
+
+    outcome, scores, model, trusted = (options[name] for name in ("outcome", "scores", "model", "trusted"))
+    if scores and model:
+        raise TiltlensError(f"--scores {scores[0]} and --model {model} cannot be combined.", "drop one of them.")
+    if trusted and not model:
+        raise TiltlensError("--trusted needs --model.", "it names types in a model file.")
+    if not scores and not model and outcome is None:
+        raise TiltlensError("Nothing to audit.", "add --scores COLUMN, --model FILE, or --outcome COLUMN.")
+    if options["metric"] is not None and (outcome is None or not (scores or model)):
+        missing = "--outcome" if scores or model else "--scores"
+        raise TiltlensError(f"--metric {options['metric']} needs {missing}.", f"add {missing} COLUMN.")
+    if not scores and not model and options["score_type"] == "amount":
+        raise TiltlensError("--score-type amount needs --scores.", "add --scores COLUMN.")
+    if bool(options["group_probability"]) == bool(options["group"]):
+        if options["group"]:
+            raise TiltlensError("--group and --group-probability cannot be combined.", "drop one of them.")
+        raise TiltlensError("No group given.", "add --group COLUMN, for example --group sex.")
+    check_score_type(options["score_type"], options["threshold"])
+    given = [field.name for field in fields(Settings) if options.get(field.name) is not None]
+    Settings(**{name: options[name] for name in given} | {"folds": options["folds"] or None})
+
+
+def _describe_file(path: str) -> str:
+    """Return a model file's name and fingerprint, for the record."""
+    from hashlib import sha256
+
+    return f"{Path(path).name}, SHA-256 {sha256(Path(path).read_bytes()).hexdigest()}"

@@ -6,16 +6,28 @@ import sys
 from functools import partial
 from typing import TYPE_CHECKING, Any
 
-import click
-
-from tiltlens.commands.auditing import audited
-from tiltlens.commands.options import DATA, JSON, JUNIT, OUTCOME, fail_if, options_of_audits, refuse_options
+from tiltlens.commands.audit import audit_files
+from tiltlens.commands.options import (
+    AUDIT,
+    DATA,
+    GATED,
+    MANY,
+    OUTCOME,
+    OUTPUT,
+    WRITING,
+    Spec,
+    command,
+    only,
+    refuse_options,
+    with_options,
+    without,
+)
 from tiltlens.commands.targets import (
-    GATE_FIRED,
+    GATE_FAILED,
     check_gated,
     check_targets,
+    report_gates,
     screen,
-    told_gates,
     write_junit,
     write_outputs,
 )
@@ -24,51 +36,48 @@ from tiltlens.errors import TiltlensError
 if TYPE_CHECKING:
     from tiltlens.results.change import Change
 
+OF_AUDITS = without(AUDIT, ("model", "trusted", "periods"))
+OWN = {
+    "scores": Spec(OUTCOME, "COLUMN", "Scores in DATA: first the old model's, then the new one's.", MANY),
+    "outcome": Spec(OUTCOME, "COLUMN", "Observed outcome, 0 or 1; adds error rates."),
+    "fail_if": Spec(OUTPUT, "GATE", 'Exit with 1 if it holds, e.g. "gap_change.low>0.01". Repeat for more.', MANY),
+}
 
-@click.command("compare")
-@options_of_audits(but={"scores", "model", "trusted", "outcome", "periods"})
+
+@command(
+    "compare",
+    "loans.csv --group sex --scores old_score --scores new_score",
+    'march.json april.json --fail-if "gap_change.low>0.01"',
+    exit_codes=GATED,
+)
 @DATA
-@click.option("--scores", multiple=True, metavar="COLUMN", help="Of DATA: the old model's scores, then the new one's.")
-@OUTCOME
-@JSON
-@click.option("--report", "report", metavar="FILE.html", help="Also write the change as one page for people.")
-@JUNIT
-@fail_if('"gap_change.low>0.01"')
-def command(
-    data: tuple[str, ...],
-    json_target: str | None,
-    report: str | None,
-    junit: str | None,
-    conditions: tuple[str, ...],
-    **options: Any,
-) -> None:
+@with_options(OF_AUDITS | only(WRITING, "json", "report", "junit") | OWN)
+def compare_command(data: tuple[str, ...], fail_if: tuple[str, ...], **options: Any) -> None:
     """Compare two models on the same rows, or two saved audits.
 
-    DATA with --scores OLD --scores NEW, --group and other options as of `tiltlens audit`: both models are audited on
-    the same rows, and intervals are of each row's difference. Or two files that `tiltlens audit --json` wrote, the old
-    one first, of different rows, such as two periods: intervals are of independent samples.
-
-    Exit codes: 0 done, 1 a --fail-if condition holds, 2 a mistake in the arguments or the data.
+    DATA with --scores OLD --scores NEW, --group and other options of `tiltlens audit`: both models are audited on the
+    same rows, so intervals are paired. Or two files that `tiltlens audit --json` wrote, the old one first, of different
+    rows, such as two periods: intervals are of independent samples.
     """
     from tiltlens.gates import OF_CHANGES, gate
     from tiltlens.render.document_page import write_change
     from tiltlens.render.terminal import print_change
 
-    gates = [gate(condition, OF_CHANGES) for condition in conditions]
-    outputs = {"json": json_target, "report": report, "junit": junit}
+    gates = [gate(condition, OF_CHANGES) for condition in fail_if]
+    outputs = {name: options.pop(name) for name in ("json", "report", "junit")}
     check_targets(outputs, data)
-    check_gated(junit, gates)
-    result = _changed(data, **options)
-    judged = [said for one in gates for said in one.judged(result)]
-    summary = result.to_dict()
-    write_outputs(outputs, summary, report=write_change, junit=partial(write_junit, judged))
-    if json_target != "-":
+    check_gated(outputs["junit"], gates)
+    change = _compare(data, **options)
+    judgements = [judgement for condition in gates for judgement in condition.judge(change)]
+    summary = change.to_dict()
+    write_outputs(outputs, summary, report=write_change, junit=partial(write_junit, judgements))
+    if outputs["json"] != "-":
         print_change(summary, screen())
-    if told_gates(gates, judged, result):
-        sys.exit(GATE_FIRED)
+    if report_gates(gates, judgements, change):
+        sys.exit(GATE_FAILED)
 
 
-def _changed(data: tuple[str, ...], scores: tuple[str, ...], **options: Any) -> Change:
+def _compare(data: tuple[str, ...], scores: tuple[str, ...], **options: Any) -> Change:
     """Return the change between two models on the same rows, or between two saved audits."""
     from tiltlens.results.audit_comparison import compare as compare_audits
     from tiltlens.results.saved_audits import saved_change
@@ -76,20 +85,19 @@ def _changed(data: tuple[str, ...], scores: tuple[str, ...], **options: Any) -> 
     if scores:
         if len(scores) != 2 or scores[0] == scores[1]:
             raise TiltlensError(
-                f"`tiltlens compare` must have two different --scores, got {' and '.join(map(repr, scores))}.",
-                "for example --group sex --scores old_score --scores new_score.",
+                f"`tiltlens compare` needs two different --scores, got {' and '.join(map(repr, scores))}.",
+                "for example --scores old_score --scores new_score.",
             )
-        others = options.pop("exclude")
+        excluded = options.pop("exclude")
         old, new = (
-            audited(data, scores=(one,), periods=None, exclude=(*others, other), progress=None, **options)
-            for one, other in (scores, scores[::-1])
+            audit_files(data, scores=(score,), exclude=(*excluded, other), **options)
+            for score, other in (scores, scores[::-1])
         )
         return compare_audits(old, new)
     if len(data) != 2:
         raise TiltlensError(
-            f"`tiltlens compare` must have two saved audits, or data with two --scores, got {len(data)} files.",
+            f"`tiltlens compare` needs two saved audits, or data with two --scores, got {len(data)} files.",
             "for example old.json new.json.",
         )
-    hint = "these are compared as they are: leave it out, or audit again with it."
-    refuse_options(options, "with data and --scores", "beside two saved audits", hint)
+    refuse_options(options, "with two saved audits", "drop it, or audit the data again with it.")
     return saved_change(*data)

@@ -2,27 +2,21 @@
 
 from __future__ import annotations
 
-import click
-
-from tiltlens.commands.options import REPORT
+from tiltlens.commands.options import WRITING, command, only, with_options
 from tiltlens.commands.targets import check_targets, screen, write_outputs
 
 
-@click.command("demo")
-@click.option("--json", "json_target", metavar="FILE", help="Also write the numbers as JSON; '-' is standard output.")
-@REPORT
-def command(json_target: str | None, report: str | None) -> None:
-    """Run the paper's experiment on bundled COMPAS data.
-
-    With --json - the JSON is all that is written to standard output.
-    """
+@command("demo", "--report demo.html", "--json -")
+@with_options(only(WRITING, "json", "report"))
+def demo_command(json: str | None, report: str | None) -> None:
+    """Run the paper's experiment on bundled COMPAS data."""
     from tiltlens.demo import paper_experiment
     from tiltlens.render.demo_text import print_demo
     from tiltlens.render.page import write_report
 
-    check_targets({"json": json_target, "report": report})
+    check_targets({"json": json, "report": report})
     summary = paper_experiment()
-    write_outputs({"json": json_target}, summary)
+    write_outputs({"json": json}, summary)
     write_outputs({"report": report}, summary["cross_fitted"], report=write_report)
-    if json_target != "-":
+    if json != "-":
         print_demo(summary, screen())

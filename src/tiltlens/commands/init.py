@@ -8,28 +8,29 @@ from typing import TYPE_CHECKING
 
 import click
 
+from tiltlens.commands.options import GROUPS, OTHER, OUTCOME, OUTPUT, Spec, command, with_options
+
 if TYPE_CHECKING:
     from tiltlens.commands.audit_draft import Draft
 
 
-@click.command("init")
+OPTIONS = {
+    "group": Spec(GROUPS, "COLUMN", "Column of the sensitive attribute, if it cannot be guessed."),
+    "scores": Spec(OUTCOME, "COLUMN", "Column of scores, decisions or amounts, if it cannot be guessed."),
+    "out": Spec(OUTPUT, "FILE", "Audit file to write; an existing file is kept.", {"default": "audit.yaml"}),
+    "yes": Spec(OTHER, None, "Do not ask; fail if the group or the scores cannot be guessed.", {"is_flag": True}),
+}
+
+
+@command("init", "people.csv", "loans.parquet --group race --scores pd --yes")
 @click.argument("data", nargs=1)
-@click.option("--group", help="Column of the sensitive attribute, if it cannot be guessed.")
-@click.option("--scores", help="Column of scores, decisions or amounts, if it cannot be guessed.")
-@click.option("--out", default="audit.yaml", show_default=True, help="Audit file to write. An existing file is kept.")
-@click.option("--yes", is_flag=True, help="Do not ask; fail if the group or the scores cannot be guessed.")
-def command(data: str, group: str | None, scores: str | None, out: str, yes: bool) -> None:
-    r"""Write an audit file with guessed roles.
+@with_options(OPTIONS)
+def init_command(data: str, group: str | None, scores: str | None, out: str, yes: bool) -> None:
+    """Write an audit file with guessed roles.
 
-    `tiltlens run` then runs it.
-
-    Looks at the first rows, guesses which column is the group, the score, the observed outcome, a weight and an
-    identifier, and explains each guess in a comment. It guesses columns, never a person's group.
-
-    \b
-    Examples:
-      tiltlens init people.csv
-      tiltlens init loans.parquet --group race --scores pd --yes
+    `tiltlens run` then runs it. The guesses come from names and values in the first rows: which column is the group,
+    the score, the observed outcome, a weight and an identifier. A comment explains each. Columns are guessed, never a
+    person's group.
     """
     from tiltlens.commands.audit_draft import audit_file_lines, first_rows, guess_roles
     from tiltlens.errors import DataError

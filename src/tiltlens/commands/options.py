@@ -1,9 +1,9 @@
-"""Options that commands share, and what their values mean."""
+"""Options that commands share: one table, in the sections of `--help`."""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection, Iterable, Sequence
-from typing import Any, TypeVar
+from collections.abc import Callable, Collection, Mapping
+from typing import Any, NamedTuple, TypeVar
 
 import click
 from click.core import ParameterSource
@@ -11,57 +11,73 @@ from click.core import ParameterSource
 from tiltlens.errors import TiltlensError
 
 Decorated = TypeVar("Decorated", bound=Callable[..., Any] | click.Command)
-
+SECTIONS = ("Data", "Groups", "Outcome", "Features", "Inference", "Output", "Other")
+DATA_SECTION, GROUPS, OUTCOME, FEATURES, INFERENCE, OUTPUT, OTHER = SECTIONS
+INVALID = "Exit codes: 0 success, 2 invalid arguments or data."
+GATED = "Exit codes: 0 success, 1 gate failed, 2 invalid arguments or data."
 DATA = click.argument("data", nargs=-1, required=True)
-READING: dict[str, Callable[[Any], Any]] = {  # the keywords of `tl.read`
-    "na_values": click.option(
-        "--na-values",
-        multiple=True,
-        metavar="TEXT",
-        help="Text that marks a missing value in a CSV, besides ? - . NA N/A NaN NULL and empty fields. Repeat.",
-    ),
-    "encoding": click.option("--encoding", metavar="NAME", help="Encoding of a CSV, e.g. cp1252 (default: UTF-8)."),
-    "decimal": click.option(
-        "--decimal", metavar="MARK", default=".", show_default=True, help="Decimal mark of numbers, '.' or ','."
-    ),
-    "sheet": click.option("--sheet", metavar="NAME", help="Sheet of an Excel file that has several."),
-    "query": click.option(
-        "--query", metavar="SQL", help="Query that selects the rows of a database, e.g. sqlite:///people.db."
-    ),
-}
-OUTCOME = click.option("--outcome", metavar="COLUMN", help="Observed outcome, 0 or 1; adds error rates.")
-CONFIDENCE = click.option("--confidence", type=float, default=0.95, show_default=True, help="Confidence level.")
-JSON = click.option(
-    "--json", "json_target", metavar="FILE", help="Also write every number as JSON; '-' is standard output."
-)
-REPORT = click.option("--report", "report", metavar="FILE.html", help="Also write the report, one page for people.")
-TABLES = click.option(
-    "--tables",
-    metavar="PLACE",
-    help="Also write rates and proxy evidence as tables: FILE.xlsx, .md or .tex; or a folder, for CSV too.",
-)
-JUNIT = click.option("--junit", "junit", metavar="FILE.xml", help="Also write what the gates say, as JUnit XML.")
 
 
-def pairs(option: str, form: str, conditions: Sequence[str], example: str) -> dict[str, str]:
-    """Return what NAME=VALUE options say, by name."""
-    found: dict[str, str] = {}
-    for condition in conditions:
-        name, sign, value = condition.partition("=")
-        if not sign or not name or name in found:
-            rule = f"have the name {name!r} once" if name in found else f"be {form}"
-            raise TiltlensError(f"`{option}` must {rule}, got {condition!r}.", f"for example {example}.")
-        found[name] = value
-    return found
+class SectionOption(click.Option):
+    """An option in one of the sections of `--help`; `example` is a value for messages."""
+
+    def __init__(self, *names: Any, section: str, example: str = "", **settings: Any) -> None:
+        super().__init__(*names, **settings)
+        self.section, self.example = section, example
 
 
-def option_of_pairs(name: str, *also: str, metavar: str, example: str, text: str) -> Callable[[Decorated], Decorated]:
-    """Return an option that is repeated, each time NAME=VALUE; its value is a dict."""
+class SectionCommand(click.Command):
+    """A command whose `--help` lists the options by section."""
 
-    def as_dict(ctx: click.Context, option: click.Parameter, value: tuple[str, ...]) -> dict[str, str]:
-        return pairs(name, metavar, value, example)
+    def format_options(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
+        """Write the options, as click does, under a heading for each section."""
+        for section in SECTIONS:
+            params = [param for param in self.get_params(ctx) if isinstance(param, click.Option)]
+            options = [param for param in params if getattr(param, "section", OTHER) == section]
+            records = [record for option in options if (record := option.get_help_record(ctx)) is not None]
+            if records:
+                with formatter.section(section):
+                    formatter.write_dl(records)
 
-    return click.option(name, *also, multiple=True, metavar=metavar, help=text, callback=as_dict)
+
+def command(name: str, *examples: str, exit_codes: str = INVALID) -> Callable[[Callable[..., Any]], click.Command]:
+    """Return the decorator of a command, whose `--help` ends with examples and exit codes."""
+    lines = "\n".join(f"  tiltlens {name} {example}" for example in examples)
+    return click.command(name, cls=SectionCommand, epilog=f"\b\nExamples:\n{lines}\n\n{exit_codes}")
+
+
+class Spec(NamedTuple):
+    """An option: its section, what stands for its value, its help, and settings of `click.option`."""
+
+    section: str
+    metavar: str | None
+    help: str
+    settings: Mapping[str, Any] = {}
+
+
+def with_options(specs: Mapping[str, Spec]) -> Callable[[Decorated], Decorated]:
+    """Return a decorator that gives a command the options of a table, by the names of keywords."""
+
+    def decorate(work: Decorated) -> Decorated:
+        for name, spec in reversed(specs.items()):
+            flags = [f"--{name.replace('_', '-')}", *(["--favorable"] if name == "favourable" else [])]
+            default, text = spec.settings.get("default"), spec.help
+            if default is not None:
+                value = default if isinstance(default, str) else f"{default:,}".removesuffix(".0")
+                text = f"{text.removesuffix('.')} (default {value})."
+            settings = {"section": spec.section, "metavar": spec.metavar, "help": text, **spec.settings}
+            work = click.option(*flags, name, cls=SectionOption, **settings)(work)
+        return work
+
+    return decorate
+
+
+def refuse_options(names: Collection[str], place: str, hint: str) -> None:
+    """Raise where one of some options was given on the command line: it would be ignored."""
+    context = click.get_current_context()
+    for option in context.command.params:
+        if option.name in names and context.get_parameter_source(option.name) is ParameterSource.COMMANDLINE:
+            raise TiltlensError(f"{option.opts[0]} cannot be used {place}.", hint)
 
 
 def _names(ctx: click.Context, option: click.Parameter, value: tuple[str, ...]) -> list[str] | None:
@@ -69,208 +85,144 @@ def _names(ctx: click.Context, option: click.Parameter, value: tuple[str, ...]) 
     return [name.strip() for part in value for name in part.split(",") if name.strip()] if value else None
 
 
-OF_AUDITS: dict[str, Callable[[Any], Any]] = {
-    "group": click.option(
-        "--group", multiple=True, metavar="COLUMN", help="Column of groups, e.g. sex; repeat for intersections."
+def _pairs(ctx: click.Context, option: SectionOption, value: tuple[str, ...]) -> dict[str, str]:
+    """Return NAME=VALUE options as a dict."""
+    pairs: dict[str, str] = {}
+    for entry in value:
+        name, sign, text = entry.partition("=")
+        if not sign or not name or name in pairs:
+            why = f"names {name!r} twice" if name in pairs else f"takes {option.metavar}, got {entry!r}"
+            raise TiltlensError(f"{option.opts[0]} {why}.", f"for example {option.opts[0]} {option.example}.")
+        pairs[name] = text
+    return pairs
+
+
+NUMBER: dict[str, Any] = {"type": float}
+MANY: dict[str, Any] = {"multiple": True}
+NAMES: dict[str, Any] = {"multiple": True, "callback": _names}
+PAIRS: dict[str, Any] = {"multiple": True, "callback": _pairs}
+
+READING = {  # the keywords of `tl.read`
+    "na_values": Spec(
+        DATA_SECTION, "TEXT", "Text for a missing value in a CSV, besides ? - . NA N/A NaN NULL. Repeat for more.", MANY
     ),
-    "group_probability": option_of_pairs(
-        "--group-probability",
-        metavar="NAME=COLUMN",
-        example="Black=p_black",
-        text="Unobserved group and the column of its probability, instead of --group. Repeat for each group.",
-    ),
-    "known_groups": click.option(
-        "--known-groups",
-        metavar="COLUMN",
-        help="Column of groups where they are known; checks the group probabilities.",
-    ),
-    "reference": click.option(
-        "--reference", metavar="VALUE", help="Group that others are compared with (default: the largest)."
-    ),
-    "audited": click.option(
-        "--audited", multiple=True, metavar="VALUE", help="Group to audit; repeat for more (default: all others)."
-    ),
-    "scores": click.option(
-        "--scores",
-        multiple=True,
-        metavar="COLUMN",
-        help="Scores of the model: probabilities, amounts, or decisions (0 and 1, or two words). Repeat for several "
-        "classes.",
-    ),
-    "model": click.option(
-        "--model",
-        metavar="FILE",
-        help="Model to apply to the features, instead of --scores: .skops, .onnx, or of XGBoost (.json, .ubj), "
-        "LightGBM (.txt) or CatBoost (.cbm). Pickles are not read.",
-    ),
-    "trusted": click.option(
-        "--trusted", multiple=True, metavar="TYPE", help="Type that may be built from a .skops file. Repeat for more."
-    ),
-    "outcome": click.option(
-        "--outcome",
-        metavar="COLUMN",
-        help="Observed outcome, 0 or 1. Adds error rates; without --scores or --model, a logistic model of it is "
-        "trained and audited.",
-    ),
-    "metric": click.option(
-        "--metric",
-        type=click.Choice(["fpr", "fnr"]),
-        help="Error rate to audit: false positive or false negative rate. Needs --outcome (default: the scores).",
-    ),
-    "score_type": click.option(
-        "--score-type",
-        default="probability",
-        show_default=True,
-        metavar="TYPE",
-        help="Type of scores: probability, or amount (money, days).",
-    ),
-    "favourable": click.option(
-        *("--favourable", "--favorable", "favourable"),
-        default="high",
-        show_default=True,
-        metavar="OUTCOME",
-        help="Outcome that people want: high, low, or the name of a class, e.g. approved.",
-    ),
-    "threshold": click.option("--threshold", type=float, help="Score from which the decision is 1 (default: none)."),
-    "features": click.option(
-        "--features",
-        multiple=True,
-        metavar="COLUMN",
-        callback=_names,
-        help="Inputs of the model; repeat, or separate by commas. '' audits rates and gap alone (default: those that "
-        "--model lists, or all other columns).",
-    ),
-    "exclude": click.option(
-        "--exclude",
-        multiple=True,
-        metavar="COLUMN",
-        callback=lambda *given: _names(*given) or (),
-        help="Columns that are not inputs, e.g. labels or row numbers; repeat, or separate by commas.",
-    ),
-    "exempt": click.option(
-        "--exempt", multiple=True, metavar="COLUMN", help="Feature declared an exempt factor. Repeat for more."
-    ),
-    "categorical": click.option(
-        "--categorical",
-        multiple=True,
-        metavar="COLUMN",
-        callback=_names,
-        help="Feature whose numbers are codes; repeat, or separate by commas.",
-    ),
-    "blocks": option_of_pairs(
-        "--blocks",
-        metavar="NAME=COLUMNS",
-        example="region=region_*",
-        text="Columns that form one feature, by names with commas or a pattern, e.g. region=region_*. Repeat for more.",
-    ),
-    "propensity": click.option(
-        "--propensity",
-        metavar="COLUMN",
-        help="Column of P(audited group | features) (default: estimated by a group-membership model).",
-    ),
-    "sample_weight": click.option(
-        "--sample-weight", metavar="COLUMN", help="Column of row weights (default: every row counts as one person)."
-    ),
-    "clusters": click.option(
-        "--clusters", metavar="COLUMN", help="Column of rows that belong together, e.g. customer_id."
-    ),
-    "periods": click.option(
-        "--periods", metavar="COLUMN", help="Column of periods, e.g. month; adds the gap over time."
-    ),
-    "where": option_of_pairs(
-        "--where",
-        metavar="COLUMN=VALUE",
-        example="repaid=1",
-        text="Condition that audited rows meet, e.g. repaid=1. Repeat for more (default: all rows).",
-    ),
+    "encoding": Spec(DATA_SECTION, "NAME", "Encoding of a CSV, e.g. cp1252 (default UTF-8)."),
+    "decimal": Spec(DATA_SECTION, "MARK", "Decimal mark of numbers.", {"default": "."}),
+    "sheet": Spec(DATA_SECTION, "NAME", "Sheet of an Excel file that has several."),
+    "query": Spec(DATA_SECTION, "SQL", "Query for the rows of a database, e.g. sqlite:///people.db."),
+}
+AUDIT = {  # the keywords of `tl.audit`, with those of `tl.read` and `tl.load_model`
     **READING,
-    "input_weight": click.option(
-        "--input-weight", type=float, default=1.0, show_default=True, help="Weight of aligning inputs, the paper's λ2."
+    "where": Spec(
+        DATA_SECTION,
+        "COLUMN=VALUE",
+        "Condition that audited rows meet. Repeat for more (default all rows).",
+        PAIRS | {"example": "repaid=1"},
     ),
-    "output_weight": click.option(
-        "--output-weight",
-        type=float,
-        default=1.0,
-        show_default=True,
-        help="Weight of aligning outputs, the paper's λ4.",
+    "sample_weight": Spec(DATA_SECTION, "COLUMN", "Column of sampling weights (default 1 for each row)."),
+    "clusters": Spec(DATA_SECTION, "COLUMN", "Column of rows that belong together, e.g. customer_id."),
+    "periods": Spec(DATA_SECTION, "COLUMN", "Column of periods, e.g. month; adds the gap over time."),
+    "group": Spec(GROUPS, "COLUMN", "Group column, e.g. sex. Repeat for intersections.", MANY),
+    "group_probability": Spec(
+        GROUPS,
+        "NAME=COLUMN",
+        "Unobserved group and the column of its probability, instead of --group. Repeat for each group.",
+        PAIRS | {"example": "Black=p_black"},
     ),
-    "confidence": CONFIDENCE,
-    "materiality": click.option(
-        "--materiality",
-        type=float,
-        help="Materiality threshold (default: 0.005; for amounts 0.02 standard deviations).",
+    "known_groups": Spec(GROUPS, "COLUMN", "Column of groups where they are known; checks --group-probability."),
+    "reference": Spec(GROUPS, "VALUE", "Group that others are compared with (default the largest)."),
+    "audited": Spec(GROUPS, "VALUE", "Group to audit. Repeat for more (default all others).", MANY),
+    "scores": Spec(
+        OUTCOME,
+        "COLUMN",
+        "Scores of the model: probabilities, amounts, or decisions (0 and 1, or two words). Repeat for classes.",
+        MANY,
     ),
-    "folds": click.option(
-        "--folds",
-        type=int,
-        default=5,
-        show_default=True,
-        help="Folds of the cross-fit: 5, or 0 for the paper's plug-in values without intervals.",
+    "model": Spec(
+        OUTCOME,
+        "FILE",
+        "Model to apply to the features, instead of --scores: .skops, .onnx, XGBoost (.json, .ubj), LightGBM (.txt) or "
+        "CatBoost (.cbm). Pickles are not read.",
     ),
-    "random_state": click.option(
-        "--random-state", type=int, default=0, show_default=True, help="Seed of everything random."
+    "trusted": Spec(OUTCOME, "TYPE", "Type that may be built from a .skops file. Repeat for more.", MANY),
+    "outcome": Spec(
+        OUTCOME,
+        "COLUMN",
+        "Observed outcome, 0 or 1; adds error rates. Without --scores or --model, a logistic model of it is audited.",
     ),
-    "sample_rows": click.option(
-        "--sample-rows", type=int, default=500_000, show_default=True, help="Most rows that models are fitted on."
+    "metric": Spec(
+        OUTCOME,
+        None,
+        "Audit the false positive or false negative rate instead of the scores; needs --outcome.",
+        {"type": click.Choice(["fpr", "fnr"])},
     ),
-    "provenance": option_of_pairs(
-        "--provenance",
-        metavar="NAME=TEXT",
-        example='"model=credit 3.1"',
-        text='Fact about the data or the model for readers, e.g. "model=credit 3.1". Repeat for more.',
+    "score_type": Spec(OUTCOME, "TYPE", "Type of scores: probability or amount.", {"default": "probability"}),
+    "favourable": Spec(
+        OUTCOME, "OUTCOME", "Outcome that people want: high, low, or a class, e.g. approved.", {"default": "high"}
+    ),
+    "threshold": Spec(OUTCOME, "SCORE", "Score from which the decision is 1 (default none).", NUMBER),
+    "features": Spec(
+        FEATURES,
+        "COLUMN",
+        "Inputs of the model; repeat, or separate by commas. '' audits the gap alone (default those of --model, or all "
+        "other columns).",
+        NAMES,
+    ),
+    "exclude": Spec(
+        FEATURES,
+        "COLUMN",
+        "Columns that are not model inputs (labels, old scores, IDs); repeat, or separate by commas.",
+        MANY | {"callback": lambda *given: _names(*given) or ()},
+    ),
+    "exempt": Spec(FEATURES, "COLUMN", "Feature declared an exempt (legitimate) factor. Repeat for more.", MANY),
+    "categorical": Spec(FEATURES, "COLUMN", "Feature whose numbers are codes; repeat, or separate by commas.", NAMES),
+    "blocks": Spec(
+        FEATURES,
+        "NAME=COLUMNS",
+        "Columns that form one feature: names with commas, or a pattern such as region=region_*. Repeat for more.",
+        PAIRS | {"example": "region=region_*"},
+    ),
+    "propensity": Spec(FEATURES, "COLUMN", "Column of P(audited group | features) (default estimated)."),
+    "confidence": Spec(INFERENCE, "LEVEL", "Confidence level.", NUMBER | {"default": 0.95}),
+    "materiality": Spec(
+        INFERENCE, "SIZE", "Materiality threshold (default 0.005; for amounts 0.02 standard deviations).", NUMBER
+    ),
+    "folds": Spec(
+        INFERENCE,
+        "NUMBER",
+        "Folds of the cross-fit: 5, or 0 for the paper's plug-in values without intervals.",
+        {"type": int, "default": 5},
+    ),
+    "random_state": Spec(INFERENCE, "SEED", "Seed of everything random.", {"type": int, "default": 0}),
+    "sample_rows": Spec(INFERENCE, "NUMBER", "Most rows that models are fitted on.", {"type": int, "default": 500_000}),
+    "input_weight": Spec(INFERENCE, "NUMBER", "Weight of aligning inputs, the paper's λ2.", NUMBER | {"default": 1.0}),
+    "output_weight": Spec(
+        INFERENCE, "NUMBER", "Weight of aligning outputs, the paper's λ4.", NUMBER | {"default": 1.0}
+    ),
+    "provenance": Spec(
+        OUTPUT,
+        "NAME=TEXT",
+        'Fact about the data or the model for readers, e.g. "model=credit 3.1". Repeat for more.',
+        PAIRS | {"example": '"model=credit 3.1"'},
     ),
 }
-
-
-# Options of an audit that say nothing of the rows, scores and groups that a repair or an alternative is made of.
-OF_ACTIONS = {
-    *("model", "trusted"),
-    *(
-        "group_probability",
-        "known_groups",
-        "outcome",
-        "metric",
-        "score_type",
-        "threshold",
-        "exempt",
-        "propensity",
-        "periods",
-    ),
-    *("input_weight", "output_weight", "materiality", "folds", "provenance"),
+WRITING = {
+    "json": Spec(OUTPUT, "FILE", "Write every number as JSON; '-' is standard output."),
+    "report": Spec(OUTPUT, "FILE.html", "Write an HTML report."),
+    "tables": Spec(OUTPUT, "PLACE", "Write tables: FILE.xlsx, .md or .tex; or a folder, which has CSV too."),
+    "junit": Spec(OUTPUT, "FILE.xml", "Write the results of the gates as JUnit XML."),
+    "fail_if": Spec(OUTPUT, "GATE", 'Exit with 1 if it holds, e.g. "adverse_impact_ratio<0.8". Repeat for more.', MANY),
 }
+# Options of an audit that do not concern the rows, scores and groups that an adjustment or an alternative is made of.
+NOT_OF_ACTIONS = ("group_probability", "known_groups", "metric", "score_type", "threshold", "exempt", "propensity")
+NOT_OF_ACTIONS += ("periods", "input_weight", "output_weight", "materiality", "folds", "provenance")
 
 
-def options_of_audits(*, but: Collection[str] = ()) -> Callable[[Decorated], Decorated]:
-    """Return a decorator that gives a command the options of `tiltlens audit`, in its order, except some."""
-    return with_options(option for name, option in OF_AUDITS.items() if name not in but)
+def without(specs: Mapping[str, Spec], names: Collection[str]) -> dict[str, Spec]:
+    """Return a table without some options."""
+    return {name: spec for name, spec in specs.items() if name not in names}
 
 
-def with_options(options: Iterable[Callable[[Any], Any]]) -> Callable[[Decorated], Decorated]:
-    """Return a decorator that gives a command some options, in their order."""
-    chosen = list(options)
-
-    def decorated(work: Decorated) -> Decorated:
-        for option in reversed(chosen):
-            work = option(work)
-        return work
-
-    return decorated
-
-
-def refuse_options(names: Collection[str], place: str, found: str, hint: str) -> None:
-    """Raise where one of some options was given on the command line: it would be ignored."""
-    context = click.get_current_context()
-    for one in context.command.params:
-        if one.name in names and context.get_parameter_source(one.name) is ParameterSource.COMMANDLINE:
-            raise TiltlensError(f"`{one.opts[0]}` must come {place}, got it {found}.", hint)
-
-
-def fail_if(examples: str) -> Callable[..., Any]:
-    """Return the option of conditions for pipelines, with examples of them."""
-    return click.option(
-        "--fail-if",
-        "conditions",
-        multiple=True,
-        metavar="CONDITION",
-        help=f"Exit with 1 where it holds, in quotes: {examples}. Repeat for more.",
-    )
+def only(specs: Mapping[str, Spec], *names: str) -> dict[str, Spec]:
+    """Return some options of a table."""
+    return {name: specs[name] for name in names}

@@ -1,4 +1,4 @@
-"""Where a command's answer goes: the screen, files, the exit code."""
+"""Where a command's results go: the screen, files, the exit code."""
 
 from __future__ import annotations
 
@@ -16,13 +16,13 @@ from tiltlens.errors import TiltlensError
 if TYPE_CHECKING:
     from rich.console import Console
 
-    from tiltlens.gates import Gate, Judged
+    from tiltlens.gates import Gate, Judgement
     from tiltlens.progress import Listener
     from tiltlens.results.audit import Audit
     from tiltlens.results.change import Change
 
-GATE_FIRED = 1
-NOUNS = {"report": "report is", "tables": "tables are"}  # by option
+GATE_FAILED = 1
+ANNOUNCED = ("report", "tables")
 Writer = Callable[[dict[str, Any], str], object]
 
 
@@ -37,7 +37,7 @@ def screen() -> Console:
 
 @contextmanager
 def progress_shown(json_target: str | None) -> Iterator[Listener | None]:
-    """Show how far the work is, unless nobody watches or standard output is for JSON."""
+    """Show progress, unless standard error is not a terminal or standard output is for JSON."""
     from rich.console import Console
 
     from tiltlens.render.terminal import progress_bar
@@ -76,53 +76,53 @@ def places_of(outputs: Mapping[str, str | None], file: Path | None = None) -> li
     """Return every file to write, after its option, or key of an audit file, as a message names it."""
     from tiltlens.render.table_files import files_of_tables
 
-    label = "`--{}`".format if file is None else f"`outputs.{{}}` in {str(file)!r}".format
+    label = "--{}".format if file is None else f"`outputs.{{}}` in {str(file)!r}".format
     tables = outputs.get("tables")
     others = [(label(option), target) for option, target in outputs.items() if option != "tables"]
     return [*others, *((label("tables"), place) for place in files_of_tables(tables))]
 
 
 def check_gated(junit: str | None, gates: Sequence[Gate]) -> None:
-    """Raise where a file of gates is asked for, and no gate."""
+    """Raise where a file of gates is wanted without any gate."""
     if junit is not None and not gates:
-        raise TiltlensError("`--junit` must come with a gate, got none.", 'give one with --fail-if "gap.low>0.05".')
+        raise TiltlensError("--junit needs a gate.", 'add --fail-if "gap.low>0.05".')
 
 
-def announce(what: str, target: str) -> None:
+def announce(name: str, target: str) -> None:
     """Say where something was written."""
     from tiltlens.render.terminal import printable
 
-    click.echo(f"The {what} in {printable(target)}.", err=True)
+    click.echo(f"Wrote the {name} to {printable(target)}.", err=True)
 
 
 def write_outputs(outputs: Mapping[str, str | None], summary: dict[str, Any], **writers: Writer) -> None:
-    """Write a result as JSON and by `writers` where that was asked for; say where reports and tables are."""
+    """Write a result as JSON and by `writers`, where an option says so, and say where reports and tables are."""
     from tiltlens.results.json_file import write_json
 
     for option, write in ({"json": write_json} | writers).items():
         target = outputs.get(option)
         if target is not None:
             write(summary, target)
-            if option in NOUNS:
-                announce(NOUNS[option], target)
+            if option in ANNOUNCED:
+                announce(option, target)
 
 
-def write_junit(judged: Sequence[Judged], summary: dict[str, Any], target: str) -> None:
-    """Write what gates said as JUnit XML."""
+def write_junit(judgements: Sequence[Judgement], summary: dict[str, Any], target: str) -> None:
+    """Write the judgements of gates as JUnit XML."""
     from tiltlens.render.junit import junit
     from tiltlens.results.json_file import write_text
 
-    write_text(sys.stdout if target == "-" else target, junit(summary, [asdict(one) for one in judged]))
+    write_text(sys.stdout if target == "-" else target, junit(summary, [asdict(part) for part in judgements]))
 
 
-def told_gates(gates: Sequence[Gate], judged: Sequence[Judged], result: Audit | Change) -> bool:
-    """Say which gates fired, and which could not be decided or evaluated; return whether one fired."""
+def report_gates(gates: Sequence[Gate], judgements: Sequence[Judgement], result: Audit | Change) -> bool:
+    """Say which gates failed, and which could not be decided or evaluated; return whether one failed."""
     from tiltlens.gates import OPEN
     from tiltlens.render.terminal import printable
 
-    fired = [str(one) for one in judged if one.fails]
-    undecided = [str(one) for one in judged if one.status == OPEN]
-    unjudged = [sentence for one in gates if (sentence := one.unjudged(result)) is not None]
-    for sentence in (*fired, *undecided, *unjudged):
+    failed = [str(part) for part in judgements if part.fails]
+    undecided = [str(part) for part in judgements if part.status == OPEN]
+    not_evaluated = [sentence for gate in gates if (sentence := gate.not_evaluated(result)) is not None]
+    for sentence in (*failed, *undecided, *not_evaluated):
         click.echo(f"Gate: {printable(sentence)}.", err=True)
-    return bool(fired)
+    return bool(failed)

@@ -93,7 +93,7 @@ def _evaluation(evaluation: Record) -> list[Block]:
 def _label(evaluation: Record, key: str) -> Quantity:
     """Return the quantity that a key stands for: the gap of decisions is that of their rates."""
     repair = evaluation["repair"]
-    is_decisions = repair["criterion"] == sentences.DECISIONS
+    is_decisions = repair["metric"] == sentences.DECISIONS
     item = quantity({"gap": "decision_gap" if is_decisions else "score_gap"}.get(key, key))
     if key == "impact_ratio" and repair.get("favours_low"):
         return replace(item, label=f"{item.label}, low is favourable")
@@ -105,7 +105,7 @@ def _before_after(
 ) -> Table:
     """Return two values of each quantity and their difference."""
     by_key = {row["quantity"]: row for row in rows}
-    if evaluation["repair"]["criterion"] == sentences.DECISIONS:
+    if evaluation["repair"]["metric"] == sentences.DECISIONS:
         by_key.pop("decision_gap", None)  # it is the gap
     ordered = [*(key for key in ORDER if key in by_key), *(key for key in by_key if key not in ORDER)]
     cells = []

@@ -14,7 +14,7 @@ from tiltlens.rows.measures import POINTS
 Record = dict[str, Any]
 DECISIONS = "decisions"
 FALSE_POSITIVES, FALSE_NEGATIVES = "false positive rates", "false negative rates"
-TARGETS = {  # for each criterion: the quantities that it constrains, and what they compare
+TARGETS = {  # for each metric: the quantities that it constrains, and what they compare
     "mean_score": (("gap", "mean scores"),),
     DECISIONS: (("gap", "decision rates"),),
     "fpr": (("fpr_difference", FALSE_POSITIVES),),
@@ -51,7 +51,7 @@ def named_repair(repair: Record) -> Record:
 
 def targets(repair: Record) -> tuple[tuple[str, str], ...]:
     """Return the quantities that an adjustment constrains, and what they compare."""
-    search = TARGETS.get(repair["criterion"], (("gap", repair["criterion"]),))
+    search = TARGETS.get(repair["metric"], (("gap", repair["metric"]),))
     if not repair.get("exempt"):
         return search
     return (("exempt_gap", f"{search[0][1]} (people equal on {_listed(repair['exempt'])})"),)
@@ -61,9 +61,9 @@ def goal(repair: Record) -> list[str]:
     """Return the goal of an adjustment, and which columns it uses."""
     what = " and ".join(name for _, name in targets(repair))
     at = "" if repair["threshold"] is None else f" at the threshold {repair['threshold']:g}"
-    limit = f"at most {size(repair['limit'])} points apart" if repair["limit"] else "equal"
+    limit = f"at most {size(repair['max_gap'])} points apart" if repair["max_gap"] else "equal"
     if not any(item["multiplier"] for item in repair["constraints"]):
-        is_met = all(abs(item["gap_after"]) <= repair["limit"] + REPAIRED for item in repair["constraints"])
+        is_met = all(abs(item["gap_after"]) <= repair["max_gap"] + REPAIRED for item in repair["constraints"])
         why = "The goal is met already" if is_met else "No change of the rule comes nearer to it"
         return [f"Goal: {what}{at} {limit}. {why}, so nothing is changed."]
     uses = "the group of every new person" if repair["use_group"] else _listed(repair["features"])
@@ -139,8 +139,8 @@ def _people(evaluation: Record) -> str:
 
 def _goal_met(repair: Record, row: Record) -> str:
     """Return whether the interval after the adjustment lies within the goal."""
-    name = f"{size(repair['limit'])} points" if repair["limit"] else "0"
-    status = materiality(row["after_low"], row["after_high"], repair["limit"])
+    name = f"{size(repair['max_gap'])} points" if repair["max_gap"] else "0"
+    status = materiality(row["after_low"], row["after_high"], repair["max_gap"])
     if status is None:
         return "No interval."
     if status is Materiality.MATERIAL:
@@ -152,8 +152,8 @@ def _goal_met(repair: Record, row: Record) -> str:
 
 def _too_few(repair: Record, row: Record) -> str:
     """Return that rows are too few, where more than half of the excess gap may remain."""
-    left = max(-row["after_low"], row["after_high"]) - repair["limit"]
-    excess = abs(row["before"]) - repair["limit"]
+    left = max(-row["after_low"], row["after_high"]) - repair["max_gap"]
+    excess = abs(row["before"]) - repair["max_gap"]
     if excess <= 0.0 or left <= 0.5 * excess:
         return ""
     return ", but half of the gap or more may remain: too few rows to decide"

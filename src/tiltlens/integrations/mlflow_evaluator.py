@@ -1,4 +1,4 @@
-"""An evaluator of MLflow: `mlflow.models.evaluate(…, evaluators="tiltlens")` logs an audit."""
+"""MLflow evaluator: `mlflow.models.evaluate(…, evaluators="tiltlens")` logs an audit."""
 
 from __future__ import annotations
 
@@ -19,32 +19,24 @@ from tiltlens.sources.messages import nearest_name, shown
 if TYPE_CHECKING:
     from tiltlens.results.audit import Audit
 
-FOLDER = "tiltlens"  # of the run's artifacts
+FOLDER = "tiltlens"  # among the artifacts of the run
 JSON, PAGE = "audit.json", "audit.html"
-NOT_IN_NAMES = re.compile(r"[^\w\-. /]")  # of metrics, as MLflow allows them
+NOT_IN_NAMES = re.compile(r"[^\w\-. /]")  # characters that MLflow does not allow in names of metrics
 BINARY = 2
-ROLES = (
-    "group",
-    "known_groups",
-    "sample_weight",
-    "clusters",
-    "periods",
-    "propensity",
-    "exclude",
-    "outcome",
-)  # that are no inputs
+# Arguments of tl.audit whose columns are not inputs of the model
+ROLES = ("group", "known_groups", "sample_weight", "clusters", "periods", "propensity", "exclude", "outcome")
 
 
 class TiltlensEvaluator(ModelEvaluator):  # type: ignore[misc]
-    """Audits the model's predictions; `evaluator_config` are arguments of `tl.audit`, at least `group`.
+    """Audit the model's predictions; `evaluator_config` holds arguments of `tl.audit`, at least `group`.
 
-    Labels are taken as outcomes where there are two of them. Estimates with their ends are logged as metrics, and
-    `tiltlens/audit.json` and `tiltlens/audit.html` as artifacts.
+    Labels with two values are taken as observed outcomes. Estimates and the ends of their intervals are logged as
+    metrics, `tiltlens/audit.json` and `tiltlens/audit.html` as artifacts.
     """
 
     @classmethod
     def can_evaluate(cls, *, model_type: str, evaluator_config: Mapping[str, Any], **kwargs: Any) -> bool:
-        """Return whether a group is named: without one there is nothing to compare, and other users are left alone."""
+        """Return whether a group is named, so that evaluations without one are left alone."""
         return "group" in (evaluator_config or {})
 
     def evaluate(
@@ -57,21 +49,21 @@ class TiltlensEvaluator(ModelEvaluator):  # type: ignore[misc]
         model: Any = None,
         **kwargs: Any,
     ) -> EvaluationResult:
-        """As of MLflow."""
+        """Audit the predictions, and log metrics and artifacts to the run."""
         from tiltlens._pipeline import audit
         from tiltlens.render.page import check_report
 
-        options = _checked(evaluator_config)
+        options = _check_config(evaluator_config)
         check_report(PAGE)
         result = audit(dataset.features_data, **_arguments(dataset, model, model_type, options))
         client = MlflowClient()
         metrics = _metrics(result)
         for name, value in metrics.items():
             client.log_metric(run_id, name, value)
-        return EvaluationResult(metrics, _logged(client, run_id, result), run_id)
+        return EvaluationResult(metrics, _log_files(client, run_id, result), run_id)
 
 
-def _checked(config: Mapping[str, Any]) -> dict[str, Any]:
+def _check_config(config: Mapping[str, Any]) -> dict[str, Any]:
     """Return the configuration, whose keys must be arguments of `tl.audit`."""
     from tiltlens._pipeline import audit
 
@@ -82,27 +74,29 @@ def _checked(config: Mapping[str, Any]) -> dict[str, Any]:
         if name not in parameters:
             nearest = nearest_name(name, parameters)
             raise DataError(
-                f"`evaluator_config` must be arguments of tl.audit, got {shown(name)}.",
-                f"{'' if nearest is None else f'did you mean {nearest}? '}they are {', '.join(parameters)}.",
+                f"{shown(name)} is not an argument of tl.audit (`evaluator_config`).",
+                f"{'' if nearest is None else f'did you mean {nearest}? '}The arguments are {', '.join(parameters)}.",
             )
     return dict(config)
 
 
 def _arguments(dataset: Any, model: Any, model_type: str, options: dict[str, Any]) -> dict[str, Any]:
-    """Return the arguments of the audit: what MLflow knows, where the configuration does not say otherwise."""
-    usual: dict[str, Any] = {}
+    """Return the arguments of the audit: those that MLflow implies, unless the configuration has others."""
+    implied: dict[str, Any] = {}
     if "scores" not in options:
         data = dataset.features_data
-        usual["scores"] = dataset.predictions_data if model is None else model.predict(_asked(data, model, options))
+        implied["scores"] = (
+            dataset.predictions_data if model is None else model.predict(_model_inputs(data, model, options))
+        )
     if model_type == "regressor":
-        usual["score_type"] = "amount"
+        implied["score_type"] = "amount"
     elif dataset.has_targets and len(set(dataset.labels_data)) == BINARY:
-        usual["outcome"] = dataset.labels_data
-    return usual | options
+        implied["outcome"] = dataset.labels_data
+    return implied | options
 
 
-def _asked(data: Any, model: Any, options: Mapping[str, Any]) -> Any:
-    """Return what the model is asked with: without a signature, which picks columns, all that have no role."""
+def _model_inputs(data: Any, model: Any, options: Mapping[str, Any]) -> Any:
+    """Return the inputs of the model: all columns if its signature picks them, else those without a role."""
     metadata = getattr(model, "metadata", None)
     if metadata is None or metadata.get_input_schema() is not None or not hasattr(data, "columns"):
         return data
@@ -112,7 +106,7 @@ def _asked(data: Any, model: Any, options: Mapping[str, Any]) -> Any:
 
 
 def _metrics(result: Audit) -> dict[str, float]:
-    """Return the estimates and their ends, by group."""
+    """Return the estimates and the ends of their intervals, by group."""
     from tiltlens.results.comparison import ESTIMATES
 
     metrics = {}
@@ -127,7 +121,7 @@ def _metrics(result: Audit) -> dict[str, float]:
     return metrics
 
 
-def _logged(client: MlflowClient, run_id: str, result: Audit) -> dict[str, Any]:
+def _log_files(client: MlflowClient, run_id: str, result: Audit) -> dict[str, Any]:
     """Log the files, and return them as artifacts."""
     from tiltlens.render.page import page
 

@@ -1,4 +1,4 @@
-"""A plugin of pytest: audits in tests, and gates that fail with a sentence."""
+"""pytest plugin: audits in tests, and gates that fail with a sentence."""
 
 from __future__ import annotations
 
@@ -14,11 +14,11 @@ if TYPE_CHECKING:
 
 @pytest.fixture(scope="session")
 def tiltlens_audit(pytestconfig: pytest.Config) -> Callable[..., Audit]:
-    """Return a function that audits: `tl.audit` of data, the audit that a file asks for, or one that was saved.
+    """Return a function that audits data, runs an audit file, or reads a saved audit.
 
-    `tiltlens_audit("audit.yaml")` runs the file and fails where one of its gates fires; `tiltlens_audit("audit.json")`
-    reads a saved audit. Each is done once a session; names are relative to pytest's root. Anything else goes to
-    `tl.audit` as it is.
+    `tiltlens_audit("audit.yaml")` runs the file and fails if one of its gates fires; `tiltlens_audit("audit.json")`
+    reads a saved audit. Each is done once per session; names are relative to pytest's root. Other arguments are those
+    of `tl.audit`.
     """
     audits: dict[Path, Audit] = {}
 
@@ -39,7 +39,7 @@ def tiltlens_audit(pytestconfig: pytest.Config) -> Callable[..., Audit]:
 
 @pytest.fixture(scope="session")
 def assert_gate() -> Callable[..., None]:
-    """Return `assert_gate(audit, "gap.low>0.05", …)`, which fails where a condition holds, and says of whom."""
+    """Return `assert_gate(audit, "gap.low>0.05", …)`, which fails if a condition holds, and names the group."""
     from tiltlens.gates import assert_gate as check
 
     return check
@@ -51,7 +51,7 @@ def _run(path: Path) -> Audit:
 
     __tracebackhide__ = True
     request = read_audit_file(path)
-    result = request.audited()
+    result = request.run()
     if request.gates:
         assert_gate(result, *(gate.text for gate in request.gates))
     return result

@@ -161,7 +161,7 @@ def check_probability(name: str, value: float) -> float:
     number = check_number(name, value)
     if not 0 < number < 1:
         hint = f"did you mean {number / 100:g}?" if 1 < number < 100 else "for example 0.05 or 0.95."
-        raise TiltlensError(f"`{name}` must lie strictly between 0 and 1, got {value!r}.", hint)
+        raise TiltlensError(f"`{name}` must be between 0 and 1, got {number:g}.", hint)
     return number
 
 

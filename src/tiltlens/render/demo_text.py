@@ -1,4 +1,4 @@
-"""The demo on the terminal: the paper's experiment, its numbers beside the cross-fitted ones."""
+"""The demo on the terminal: an audit, followed by the paper's numbers."""
 
 from __future__ import annotations
 
@@ -6,14 +6,12 @@ from typing import Any
 
 from rich.console import Console
 
-from tiltlens.documents.audit_document import contribution_blocks
 from tiltlens.documents.document import (
     HEADLINE,
     NAME,
     QUIET,
     TEXT,
     Block,
-    Bullets,
     Cell,
     Column,
     Document,
@@ -22,10 +20,9 @@ from tiltlens.documents.document import (
     Table,
 )
 from tiltlens.documents.quantities import FEATURES, estimate_cell, format_of, quantity, row_estimate
-from tiltlens.documents.sentences import IS_NO_FINDING, gap_sentence
 from tiltlens.documents.summary_access import estimate_of
 from tiltlens.formats import number, percent
-from tiltlens.render.terminal import print_document
+from tiltlens.render.terminal import print_audit, print_document
 from tiltlens.rows.measures import POINTS
 
 Record = dict[str, Any]
@@ -44,49 +41,30 @@ CORNERS = {"max": "f~ largest", "min": "f~ smallest", "near_zero": "f~ nearest 0
 
 
 def print_demo(summary: Record, console: Console) -> None:
-    """Print the paper's experiment: the question, the answers, how reliable they are, and what they do not show."""
-    title = "the experiment of “On the Direction of Discrimination” on real data"
-    blocks: list[Block] = []
-    for audited, c in summary["comparisons"].items():
-        blocks += _blocks(summary, audited, c, summary["cross_fitted"]["comparisons"][audited])
-    print_document(Document(title, tuple(blocks)), console)
-
-
-def _blocks(summary: Record, audited: str, c: Record, honest: Record) -> list[Block]:
-    cross_fitted = summary["cross_fitted"]
-    return [
+    """Print the paper's experiment: the cross-fitted audit, as of any other data, then the paper's numbers."""
+    print_audit(summary["cross_fitted"], console)
+    (audited,) = summary["comparisons"]
+    paper, honest = (part["comparisons"][audited] for part in (summary, summary["cross_fitted"]))
+    blocks = (
         Paragraph(
-            f"A logistic model predicts re-arrest ({summary['outcome']}) from five features. It does not use race. Is "
-            f"there a gap between {audited} ({c['rows']['audited']:,} people, audited) and {c['reference']} "
-            f"({c['rows']['reference']:,} people, reference) defendants, and which features account for it?"
+            "The paper fits one group-membership model on all rows and takes it as known. The audit above uses models "
+            "that have not seen the rows they are applied to. Where the numbers differ, prefer those of the audit."
         ),
-        Paragraph(f"Data: {summary['dataset']}, {summary['rows']['used']:,} records.", QUIET),
-        Paragraph(gap_sentence(cross_fitted, honest), HEADLINE),
-        Heading("The correction function (the paper's way: one fit, taken as known)"),
-        *_correction(audited, c),
+        *_correction(audited, paper),
         Heading("Profiles at the ends of the correction (the paper's Table 1)"),
-        _prototypes(audited, c),
+        _prototypes(audited, paper),
         Heading("Share of the correction by feature"),
-        _shares(c),
+        _shares(paper),
         Paragraph(
             "The part of the correction that shifting this feature's distribution alone achieves. Features overlap, so "
             "shares do not sum to 100%. “Inputs only” aligns the groups' features, “outputs only” their scores.",
             QUIET,
         ),
-        Heading("The paper's numbers and the cross-fitted ones"),
-        _side_by_side(c, honest),
-        Paragraph(
-            "The paper fits one membership model on all rows and takes it as known, so noise counts as divergence. "
-            "Cross-fitted numbers use models that have not seen the rows they are applied to, correct the first-order "
-            f"error, and choose the model on held-out data (here: {honest['checks']['propensity']}). Where they "
-            "differ, prefer the cross-fitted one.",
-            QUIET,
-        ),
-        Heading("Contributions of features, cross-fitted (points)"),
-        *contribution_blocks(honest, cross_fitted["settings"]),
-        Heading("Limits"),
-        Bullets(_limits(c)),
-    ]
+        Heading("The paper's numbers and those of the audit"),
+        _side_by_side(paper, honest),
+    )
+    console.print()
+    print_document(Document("the paper's numbers (“On the Direction of Discrimination”)", blocks), console)
 
 
 def _correction(audited: str, c: Record) -> list[Block]:
@@ -137,15 +115,3 @@ def _side_by_side(c: Record, honest: Record) -> Table:
         rows.append((Cell(name), share, estimate_cell(row_estimate(row, "share"), percent)))
     columns = (Column("quantity", NAME), Column("paper"), Column("cross-fitted"))
     return Table("compared", columns, tuple(rows), "95% CI")
-
-
-def _limits(c: Record) -> tuple[str, ...]:
-    first, last = c["contributions"][0], c["contributions"][-1]
-    smallest = min(cell["count"] for cell in c["correction"]["prototypes"].values())
-    return (
-        f"{first['feature']} is the strongest potential proxy, however inputs and outputs are weighted.",
-        f"{last['feature']} looks negligible at equal weights ({percent(last['share'])}), but has "
-        f"{percent(last['share_outputs'])} when only the scores are aligned: check several settings.",
-        f"Profiles at the ends can rest on very few people (here as few as {smallest}); read them as illustrations.",
-        IS_NO_FINDING,
-    )

@@ -26,9 +26,9 @@ from tiltlens.learners.design import code_columns
 from tiltlens.learners.propensity import row_folds
 from tiltlens.limits import FOLDS, SMALLEST_SE, SMALLEST_SHARE
 from tiltlens.paper.checks import Floats, check_share, check_threshold
-from tiltlens.repair.additive import Design, additive_design
 from tiltlens.repair.cell_models import cross_fit
 from tiltlens.repair.least_change import gradient, tilted_score
+from tiltlens.repair.membership import Design, additive_design
 from tiltlens.repair.notes import nearly_constant
 from tiltlens.repair.quantities import (
     EvaluationRows,
@@ -40,7 +40,9 @@ from tiltlens.repair.quantities import (
 )
 from tiltlens.repair.rows import AuditedRows, audited_rows
 from tiltlens.repair.what_ifs import NEEDS_MODEL, SCHEMA, strongest_what_if, what_ifs
+from tiltlens.results.codec import to_plain
 from tiltlens.results.comparison import Comparison
+from tiltlens.results.json_file import write_json
 
 FEWEST_KNOWN = 50  # people of each group whose outcome is known: rules are fitted on four fifths of them
 TRADED_RULES = 41  # from one end of the trade between accuracy and gap to the other
@@ -129,21 +131,11 @@ class Alternatives:
 
     def to_dict(self) -> dict[str, Any]:
         """Return the alternatives as plain numbers."""
-        scalars = ("audited", "reference", "rows", "threshold", "confidence", "tolerance", "verdict", "soft")
-        names = ("accuracy", "gap", "auc", "score_gap", "accuracy_change", "gap_reduction")
-        estimates = {name: getattr(self, name) for name in names}
-        return (
-            {name: getattr(self, name) for name in scalars}
-            | _plain(estimates)
-            | {"rates": {rule: _plain(rates) for rule, rates in self.rates.items()}}
-            | {"words": str(self), "curve": self.curve.to_dicts()}
-            | {"what_ifs": self.what_ifs.to_dicts(), "notes": list(self.notes)}
-        )
+        plain: dict[str, Any] = to_plain(self)
+        return plain | {"words": str(self)}
 
     def to_json(self, path: str | Path | TextIO) -> None:
         """Write the alternatives to a JSON file, or to a file that is open for text."""
-        from tiltlens.results.json_file import write_json
-
         write_json(alternatives_summary({self.audited: self}), path)
 
     def report(self, path: str | Path | TextIO) -> None:
@@ -157,10 +149,6 @@ class Alternatives:
         from tiltlens.figures import attainable
 
         return attainable(self.to_dict())
-
-
-def _plain(estimates: Mapping[str, Estimate | None]) -> dict[str, Any]:
-    return {name: None if estimate is None else estimate.to_dict() for name, estimate in estimates.items()}
 
 
 def _rates_words(model: Mapping[str, Any], alternative: Mapping[str, Any]) -> str:
@@ -192,9 +180,9 @@ class _Data:
     threshold: float
 
     @classmethod
-    def of(cls, audited: AuditedRows, threshold: float, seed: int) -> _Data:
+    def of(cls, audited: AuditedRows, threshold: float) -> _Data:
         rows = audited.rows
-        return cls(audited, rows, _outcome_of(audited), row_folds(rows, FOLDS, seed), threshold)
+        return cls(audited, rows, _outcome_of(audited), row_folds(rows, FOLDS, 0), threshold)
 
     @property
     def decided(self) -> Booleans:
@@ -250,16 +238,14 @@ class _Rules(NamedTuple):
     scores: list[Floats]
 
 
-def find_alternatives(
-    comparison: Comparison, tolerance: float = 0.005, threshold: float = 0.5, confidence: float = 0.95, seed: int = 0
-) -> Alternatives:
+def find_alternatives(comparison: Comparison, tolerance: float, threshold: float) -> Alternatives:
     """Return the accuracy and gap of other rules of the audited features, on the rows with an outcome."""
-    whole = audited_rows(comparison, "alternatives")
+    whole, confidence = audited_rows(comparison, "alternatives"), comparison.scale.confidence
     _check(tolerance, threshold, whole.scores)
     index = _rows_with_outcome(whole)
     audited, notes = whole.take(index).with_duplicates()
-    data = _Data.of(audited, threshold, seed)
-    rules = _make_rules(data, additive_design(audited.features), seed)
+    data = _Data.of(audited, threshold)
+    rules = _make_rules(data, additive_design(audited.features))
     chosen, is_sure = _choose(data, rules.decided, tolerance, quantile(2.0 * confidence - 1.0))
     own_gap, own_accuracy = decision_gap(data.rows, data.decided), data.accuracy(data.decided)
     accuracy = difference(data.accuracy(chosen), own_accuracy)
@@ -328,13 +314,13 @@ def _what_ifs(data: _Data, confidence: float) -> tuple[pl.DataFrame, tuple[str, 
     return table, (strongest_what_if(table), *notes)
 
 
-def _make_rules(data: _Data, design: Design, seed: int) -> _Rules:
+def _make_rules(data: _Data, design: Design) -> _Rules:
     """Return the rules "1 where η(x) − τ > μ·a(x)" for a grid of μ.
 
     At either end of the grid one group is surely all 1, or all 0, and the other the opposite.
     """
     rows, tau = data.rows, data.threshold
-    eta, probability = (_cross_fit(design, data, labels, seed) for labels in (data.y, rows.audited))
+    eta, probability = (_cross_fit(design, data, labels) for labels in (data.y, rows.audited))
     share = float(rows.weights @ rows.audited) / float(rows.weights.sum())
     a = gradient(probability, 1.0 - probability, (share, 1.0 - share))
     grid = np.linspace(-1.0, 1.0, TRADED_RULES) * max(share, 1.0 - share) * min(tau, 1.0 - tau)
@@ -343,17 +329,17 @@ def _make_rules(data: _Data, design: Design, seed: int) -> _Rules:
     return _Rules(grid, [eta - tau > mu * a for mu in grid], scores)
 
 
-def _cross_fit(design: Design, data: _Data, labels: Booleans, seed: int) -> Floats:
+def _cross_fit(design: Design, data: _Data, labels: Booleans) -> Floats:
     """Return P(label|x) of each row by models of the other folds: additive, or trees where their loss is lower."""
     weights = data.rows.weights
     additive = cross_fit(design, weights, data.fold, labels, np.ones_like(labels))[1]
-    candidates = np.array([additive, _cross_fit_trees(design, data, labels, seed)])
+    candidates = np.array([additive, _cross_fit_trees(design, data, labels)])
     clipped = np.clip(candidates, SMALLEST_SHARE, 1.0 - SMALLEST_SHARE)
     losses = -(np.where(labels, np.log(clipped), np.log1p(-clipped)) @ weights)
     return np.asarray(candidates[int(np.argmin(losses))])
 
 
-def _cross_fit_trees(design: Design, data: _Data, labels: Booleans, seed: int) -> Floats:
+def _cross_fit_trees(design: Design, data: _Data, labels: Booleans) -> Floats:
     raw = design.encoding.raw(design.table, slice(None))
     sample = Sample(
         matrix=np.empty((labels.size, 0)),  # trees read the raw columns
@@ -366,7 +352,7 @@ def _cross_fit_trees(design: Design, data: _Data, labels: Booleans, seed: int) -
     )
     probability = np.empty(labels.size)
     for k in range(FOLDS):
-        trees = fit_trees(sample.rows(data.fold != k), seed)
+        trees = fit_trees(sample.rows(data.fold != k), 0)
         probability[data.fold == k] = expit(trees.decision_function(raw[data.fold == k]))
     return probability
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import warnings
 from collections.abc import Generator, Iterator, Sequence
 from contextlib import closing, contextmanager
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import partial
 from itertools import chain
 from pathlib import Path
@@ -24,25 +24,23 @@ from tiltlens.repair.columns import (
     condition_notes,
     crossed_texts,
     meets,
-    no_column,
     probabilities_of,
     score_columns_of,
 )
-from tiltlens.repair.new_rows import NewRowSums, beyond_notes, gap_notes, unseen_notes
-from tiltlens.repair.tabular_model import check_features
+from tiltlens.repair.membership import check_features
+from tiltlens.repair.row_checks import AuditedRowIndex, NewRowSums, beyond_notes, gap_notes, unseen_notes
 from tiltlens.results.json_file import check_target, whole_file
 from tiltlens.rows.batch_rows import row_name
 from tiltlens.rows.roles import must_be_column
 from tiltlens.sources.batches import FrameBatches, OrderedBatches, clean_batch, in_batches
 from tiltlens.sources.columns import check_index, column_of_values
 from tiltlens.sources.files import inputs_of
-from tiltlens.sources.messages import first_line, shown
-from tiltlens.sources.opening import batches_of, frame_of
+from tiltlens.sources.messages import check_columns, first_line, shown
+from tiltlens.sources.opening import batches_of, frame_of, names_of
 from tiltlens.sources.spark import SparkBatches, with_numbers
-from tiltlens.sources.tables import column_names, empty_table
+from tiltlens.sources.tables import empty_table
 
 LOOKED_ROWS = 10_000  # of a Spark table that are looked at before it is repaired: the rest is computed later
-
 
 if TYPE_CHECKING:
     from tiltlens.repair.score_tilt import ScoreTilt
@@ -75,8 +73,8 @@ class RowRepair:
         """Return the repaired scores of a batch, (n,) or (n, K), and append sums over its rows to `sums`."""
         rows = self.tilt.declared.applied(clean_batch(batch.select(self.columns)))
         name_row = row_name(batch)
-        columns = [probabilities_of("scores", rows[name], name_row) for name in self.scores]
-        scores = class_scores("scores", columns, self.tilt.classes, name_row)
+        columns = [probabilities_of(rows[name], name_row) for name in self.scores]
+        scores = class_scores(columns, self.tilt.classes, name_row)
         group = crossed_texts([rows[name] for name in self.group]) if self.group else None
         is_met = meets(rows.select(self.conditions), self.tilt.given) if self.conditions else np.full(len(rows), True)
         if not is_met.all():
@@ -103,10 +101,7 @@ def apply_repair(tilt: ScoreTilt, data: Any, scores: Any, group: Any, out: str |
     batches = batches_of(data)
     if isinstance(batches, SparkBatches):
         return _on_spark(batches, tilt, scores, group, out)
-    if batches is None:
-        rows = _in_memory(data, tilt, scores, group, out is not None)
-    else:
-        rows = _in_batches(batches, tilt, scores, group)
+    rows = _open(data, batches, tilt, scores, group, out is not None)
     if out is not None:
         check_outputs([("`out`", out)], inputs_of(data))
         return _write(rows, Path(out))
@@ -126,20 +121,16 @@ def _warn(repair: RowRepair, sums: NewRowSums) -> None:
     what = "they keep their scores" if tilt.threshold is None else "they are decided by their own scores"
     notes = condition_notes(tilt.given, repair.conditions, sums.outside, sums.rows, what)
     notes += unseen_notes(sums.unseen, rows) + beyond_notes(sums.beyond, rows, tilt.ranges)
-    for note in notes + gap_notes(sums.sums, tilt.constraints, tilt.limit):
+    for note in notes + gap_notes(sums.sums, tilt.constraints, tilt.max_gap):
         warnings.warn(note, UserWarning, stacklevel=4)
 
 
-def _in_memory(data: Any, tilt: ScoreTilt, scores: Any, group: Any, is_whole: bool) -> _Rows:
-    """Return a table in memory, or the columns needed; arrays beside it become columns."""
-    names = column_names(data)
-    given = _given_columns(scores, group, names)
-    arrays = {f"\0{argument} {n}": column for n, (argument, column) in enumerate(given) if not isinstance(column, str)}
-    added = iter(arrays)
-    roles = [
-        _checked(argument, column, names) if isinstance(column, str) else next(added) for argument, column in given
-    ]
-    repair = _row_repair(tilt, roles, given, names)
+def _open(data: Any, batches: Any, tilt: ScoreTilt, scores: Any, group: Any, is_whole: bool) -> _Rows:
+    """Return a table with its repair; of a table in memory the whole, or the columns needed."""
+    names = names_of(data, batches)
+    repair, arrays = _plan(tilt, scores, group, names, has_arrays=batches is None)
+    if batches is not None:
+        return _Rows(batches, names, repair)
     wanted = names if is_whole else [name for name in repair.columns if name in names] or names[:1]
     frame = frame_of(data, wanted)
     if not frame.height:
@@ -152,44 +143,28 @@ def _in_memory(data: Any, tilt: ScoreTilt, scores: Any, group: Any, is_whole: bo
     return _Rows(FrameBatches(frame.with_columns(columns)), names, repair)
 
 
-def _given_columns(scores: Any, group: Any, names: Sequence[str] | None = None) -> list[tuple[str, Any]]:
-    """Return each column, a name or an array, after the argument that gives it.
-
-    A list of texts holds columns where all are `names`, or where no array could be given.
-    """
+def _plan(
+    tilt: ScoreTilt, scores: Any, group: Any, names: list[str], has_arrays: bool
+) -> tuple[RowRepair, dict[str, Any]]:
+    """Return the repair of a table with these columns, and the arrays beside it, by the column that they become."""
     is_texts = isinstance(group, (list, tuple)) and all(isinstance(name, str) for name in group)
-    is_crossed = is_texts and (names is None or all(name in names for name in group))
+    is_crossed = is_texts and (not has_arrays or all(name in names for name in group))
     groups = [] if group is None else list(group) if is_crossed else [group]
-    return [("scores", column) for column in score_columns_of(scores)] + [("group", column) for column in groups]
-
-
-def _row_repair(
-    tilt: ScoreTilt, roles: Sequence[str], given: Sequence[tuple[str, Any]], names: Sequence[str]
-) -> RowRepair:
-    by_argument = {
-        argument: tuple(role for role, (own, _) in zip(roles, given, strict=True) if own == argument)
-        for argument in ("scores", "group")
-    }
-    check_classes("scores", len(by_argument["scores"]), tilt.classes)
-    check_features(tilt.features, list(names))
-    return RowRepair(tilt, **by_argument, conditions=tuple(name for name in tilt.given if name in names))
-
-
-def _in_batches(batches: Any, tilt: ScoreTilt, scores: Any, group: Any) -> _Rows:
-    """Return a table that is read batch by batch: columns are given by name."""
-    names = batches.names()
-    given = _given_columns(scores, group)
-    for argument, column in given:
-        if not isinstance(column, str):
-            raise must_be_column(argument, column)
-        _checked(argument, column, names)
-    return _Rows(batches, names, _row_repair(tilt, [column for _, column in given], given, names))
-
-
-def _checked(argument: str, name: str, names: Sequence[str]) -> str:
-    if name not in names:
-        raise no_column(argument, name, names)
-    return name
+    columns: dict[str, list[str]] = {"scores": [], "group": []}
+    arrays: dict[str, Any] = {}
+    for argument, given in (("scores", score_columns_of(scores)), ("group", groups)):
+        for values in given:
+            if isinstance(values, str):
+                check_columns(argument, [values], names)
+            elif not has_arrays:
+                raise must_be_column(argument, values)
+            name = values if isinstance(values, str) else f"\0{argument} {len(arrays)}"
+            arrays |= {} if isinstance(values, str) else {name: values}
+            columns[argument].append(name)
+    check_classes(len(columns["scores"]), tilt.classes)
+    check_features(tilt.features, names)
+    conditions = tuple(name for name in tilt.given if name in names)
+    return RowRepair(tilt, tuple(columns["scores"]), tuple(columns["group"]), conditions), arrays
 
 
 def _texts(repair: RowRepair, columns: Sequence[str]) -> list[str]:
@@ -206,7 +181,7 @@ def _added_columns(repair: RowRepair, names: Sequence[str]) -> list[str]:
     for name in added:
         if name.casefold() in taken:
             raise DataError(
-                f"`data` already has a column {shown(name)}, the name of the repaired scores.", "rename or drop it."
+                f"`data` already has a column {shown(name)}, the name of the adjusted scores.", "rename or drop it."
             )
     return added
 
@@ -216,7 +191,7 @@ def _on_spark(batches: SparkBatches, tilt: ScoreTilt, scores: Any, group: Any, o
         raise DataError(
             "`out` is not supported for Spark data.", "write the returned data frame: .write.parquet(path)."
         )
-    rows = _in_batches(batches, tilt.without_rows(), scores, group)
+    rows = _open(None, batches, replace(tilt, row_index=AuditedRowIndex()), scores, group, is_whole=True)
     few = SparkBatches(batches.frame.limit(LOOKED_ROWS))
     _warn(rows.repair, few.fold(rows.repair.columns, rows.repair.sums))
     return with_numbers(batches.frame, rows.repair.columns, _added_columns(rows.repair, rows.names), rows.repair)

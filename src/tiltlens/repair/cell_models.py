@@ -11,18 +11,36 @@ from scipy.special import expit
 
 from tiltlens.errors import DataError
 from tiltlens.estimators.error_rates import UNKNOWN
-from tiltlens.estimators.influence import Booleans, Integers
+from tiltlens.estimators.influence import Booleans, Integers, cluster_codes
+from tiltlens.learners.design import Table
 from tiltlens.learners.propensity import group_folds
 from tiltlens.limits import FOLDS
 from tiltlens.paper.checks import Floats
-from tiltlens.repair.additive import Design, additive_design
-from tiltlens.repair.constraints import ALL, EQUAL, GIVEN_EXEMPT, Cell, CellModel, Constraint, modelled_cells
-from tiltlens.repair.estimator import fit_membership
-from tiltlens.repair.problem import many_alike
+from tiltlens.repair.constraints import ALL, EQUAL, GIVEN_EXEMPT, Cell, Constraint, modelled_cells
+from tiltlens.repair.membership import Design, Fitted, additive_design, fit_membership
 from tiltlens.repair.rows import AuditedRows
-from tiltlens.repair.tabular_model import TabularModel
 from tiltlens.rows.features import Feature
-from tiltlens.sources.hashing import row_hashes
+from tiltlens.sources.hashing import Hashes, row_hashes
+
+MIN_IDENTICAL_PEOPLE = 10  # with equal features: a membership model of so many hardly depends on one of them
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class CellModel:
+    """A model of P(group and event|x); with the group, of P(event|x) within it."""
+
+    group: str
+    event: str
+    model: Fitted
+
+    @property
+    def cell(self) -> Cell:
+        """The group and event that it predicts."""
+        return self.group, self.event
+
+    def probability(self, table: Table) -> Floats:
+        """Return the probabilities of rows of numbers and codes."""
+        return np.asarray(expit(self.model.log_odds(table)))
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -61,14 +79,12 @@ class MembershipFit:
         return {cell: np.where(alike, fitted[cell], own) for cell, own in self.cross_fitted.items()}
 
 
-def fit_cells(
-    rows: AuditedRows, constraints: Sequence[Constraint], use_group: bool, seed: int, estimator: Any
-) -> MembershipFit:
+def fit_cells(rows: AuditedRows, constraints: Sequence[Constraint], use_group: bool, estimator: Any) -> MembershipFit:
     """Return the models of the cells whose probabilities the constraints need."""
     cells = modelled_cells([cell for each in constraints for cell in each.cells], rows.reference, use_group)
     if not cells and estimator is not None:
         raise DataError(
-            f"A repair with use_group=True needs no `propensity_model` here, but got {type(estimator).__name__}.",
+            f"An adjustment with use_group=True needs no `propensity_model` here, got {type(estimator).__name__}.",
             "omit it.",
         )
     design = _design(rows.features, estimator) if cells else None
@@ -77,7 +93,7 @@ def fit_cells(
         exempt = additive_design([feature for feature in rows.features if feature.name in rows.exempt])
         design = exempt if design is None else design
         designs |= {(group, GIVEN_EXEMPT): exempt for group in rows.groups[1:]}
-    fold = group_folds(rows.codes, rows.clusters, FOLDS, seed, _strata(rows, constraints))
+    fold = group_folds(rows.codes, rows.clusters, FOLDS, 0, _strata(rows, constraints))
     models, cross_fitted, everyone = [], {}, np.ones(rows.codes.size, dtype=np.bool_)
     for cell, own in designs.items():
         group, event = cell
@@ -91,7 +107,7 @@ def fit_cells(
 
 def cross_fit(
     design: Design, weights: Floats, fold: Integers, labels: Booleans, among: Booleans
-) -> tuple[TabularModel, Floats]:
+) -> tuple[Fitted, Floats]:
     """Return a model of `labels` fitted on the rows `among`, and each row's probability by models of other folds."""
     probability = np.empty(labels.size)
     for k in range(FOLDS):
@@ -114,7 +130,15 @@ def _strata(rows: AuditedRows, constraints: Sequence[Constraint]) -> Integers | 
 def _design(features: Sequence[Feature], estimator: Any) -> Design:
     if not any(feature.in_membership for feature in features):
         raise DataError(
-            "No feature can tell the groups apart, so a repair is not possible without the group.",
+            "No feature can separate the groups, so scores cannot be adjusted without the group.",
             "repair with use_group=True, or audit with features that vary and are neither the group nor identifiers.",
         )
     return additive_design(features, estimator)
+
+
+def many_alike(hashes: Hashes, clusters: Integers | None) -> Booleans:
+    """Return which rows have the features, by their `hashes`, of at least nine other people."""
+    _, cells = np.unique(hashes, return_inverse=True)
+    codes = cluster_codes(clusters)
+    people = cells if codes is None else np.unique(np.stack([cells, codes]), axis=1)[0]
+    return np.asarray(np.bincount(people)[cells] >= MIN_IDENTICAL_PEOPLE)

@@ -22,20 +22,33 @@ from tiltlens.errors import DataError
 from tiltlens.estimators.influence import Integers, Rows
 from tiltlens.learners.propensity import group_folds
 from tiltlens.paper.checks import Floats, check_threshold
-from tiltlens.repair.constraints import ALL, DECISIONS, EVENTS, MEAN, OUTCOMES, Cell, Constraint, gradients, only
-from tiltlens.repair.duplicates import duplicate_clusters
+from tiltlens.repair.cell_models import many_alike
+from tiltlens.repair.constraints import (
+    ALL,
+    DECISIONS,
+    EVENTS,
+    MEAN,
+    OUTCOMES,
+    Cell,
+    Constraint,
+    check_max_gap,
+    gradients,
+    only,
+    shift_of,
+)
 from tiltlens.repair.evaluation import RepairEvaluation, evaluate_parts
-from tiltlens.repair.least_change import repaired, shifts
+from tiltlens.repair.least_change import repaired
 from tiltlens.repair.notes import fit_notes
-from tiltlens.repair.problem import RepairProblem, check_limit, check_separations, constraints_for, many_alike
 from tiltlens.repair.quantities import EvaluationRows
+from tiltlens.repair.row_checks import duplicate_clusters
 from tiltlens.repair.rows import AuditedRows
+from tiltlens.repair.solve import RepairProblem, check_separations, constraints_for
 from tiltlens.sources.columns import check_index, clean_column, raw_column
 from tiltlens.sources.hashing import row_hashes
 from tiltlens.sources.messages import first_line, listed, shown
 
 NO_GROUPS = (
-    "TiltedClassifier was fitted without sensitive_features, so its scores are not repaired. With metadata routing, "
+    "TiltedClassifier was fitted without sensitive_features, so its scores are not adjusted. With metadata routing, "
     "call set_fit_request(sensitive_features=True)."
 )
 
@@ -117,7 +130,7 @@ class TiltedClassifier(ClassifierMixin, MetaEstimatorMixin, BaseEstimator):  # t
         sample_weight: ArrayLike | None = None,
     ) -> TiltedClassifier:
         """Fit the classifier, the model of the group, and the multipliers."""
-        limit = check_limit(self.max_gap)
+        limit = check_max_gap(self.max_gap)
         validate_data(self, X, skip_check_array=True)
         labels = check_array(column_or_1d(y, warn=True), ensure_2d=False, dtype=None, input_name="y")
         check_classification_targets(labels)
@@ -127,7 +140,7 @@ class TiltedClassifier(ClassifierMixin, MetaEstimatorMixin, BaseEstimator):  # t
         self._check_metric()
         weights = None if sample_weight is None else _check_sample_weight(sample_weight, X, ensure_non_negative=True)
         self.estimator_ = self._fit(self.estimator, X, labels, weights)
-        self.constraints_: tuple[Constraint, ...] = ()
+        self._keep(())
         if sensitive_features is None:
             warnings.warn(NO_GROUPS, UserWarning, stacklevel=2)
             self.propensity_, self.groups_ = None, np.empty(0)
@@ -150,8 +163,14 @@ class TiltedClassifier(ClassifierMixin, MetaEstimatorMixin, BaseEstimator):  # t
             scores=self._scores(self.estimator_.predict_proba(X)),
             outcome=codes if self.classes_.size == 2 else None,
         )
-        self.constraints_ = self._solve(X, rows, (labels, cells), codes, limit, weights)
+        self._keep(self._solve(X, rows, (labels, cells), codes, limit, weights))
         return self
+
+    def _keep(self, constraints: tuple[Constraint, ...]) -> None:
+        """Keep the constraints, and the numbers of the only one."""
+        self.constraints_ = constraints
+        self.multiplier_ = only(constraints, "multiplier")
+        self.gap_before_, self.gap_after_ = only(constraints, "gap_before"), only(constraints, "gap_after")
 
     def _check_metric(self) -> None:
         if self.metric not in EVENTS:
@@ -287,8 +306,8 @@ class TiltedClassifier(ClassifierMixin, MetaEstimatorMixin, BaseEstimator):  # t
         """Return the repair as `ScoreTilt.summary` does."""
         columns = getattr(self, "feature_names_in_", [f"x{n}" for n in range(self.n_features_in_)])
         return {
-            "criterion": self.metric,
-            "limit": self.max_gap,
+            "metric": self.metric,
+            "max_gap": self.max_gap,
             "threshold": self.threshold,
             "group": "group",
             "audited": audited,
@@ -315,21 +334,6 @@ class TiltedClassifier(ClassifierMixin, MetaEstimatorMixin, BaseEstimator):  # t
         return gradients(constraints, dict(zip(cells, np.asarray(probabilities).T, strict=True)), None)
 
     @property
-    def multiplier_(self) -> float | None:
-        """The multiplier of the only constraint."""
-        return only(self.constraints_, "multiplier")
-
-    @property
-    def gap_before_(self) -> float | None:
-        """The gap of cross-fitted scores before."""
-        return only(self.constraints_, "gap_before")
-
-    @property
-    def gap_after_(self) -> float | None:
-        """The gap of cross-fitted scores after."""
-        return only(self.constraints_, "gap_after")
-
-    @property
     def _threshold(self) -> float | None:
         """The threshold; decisions are 1 above it, as scikit-learn's are, not at it."""
         threshold = 0.5 if self.threshold is None and self.metric == DECISIONS else self.threshold
@@ -348,12 +352,10 @@ class TiltedClassifier(ClassifierMixin, MetaEstimatorMixin, BaseEstimator):  # t
         check_is_fitted(self)
         score = self._scores(self.estimator_.predict_proba(X))
         validate_data(self, X, reset=False, skip_check_array=True)
-        t = np.array([constraint.multiplier for constraint in self.constraints_])
-        if self.propensity_ is None or not t.any():
+        if not any(constraint.multiplier for constraint in self.constraints_):
             return score, None
         a = self._gradients(self.constraints_, self._predict_cells(X))
-        classes = np.array([constraint.score_class for constraint in self.constraints_])
-        return score, shifts(t, a, classes, len(self.classes_))
+        return score, shift_of(self.constraints_, a, len(self.classes_))
 
     def predict_proba(self, X: Any) -> Floats:
         """Return the probabilities of the classes, tilted unless decisions meet the metric."""

@@ -18,7 +18,7 @@ from tiltlens.rows.outcomes import PLAIN, check_outcome, outcome_codes
 from tiltlens.rows.scores import RowName
 from tiltlens.rows.weights import check_sample_weight, equals_mask
 from tiltlens.sources.columns import check_index, column_of_values
-from tiltlens.sources.messages import listed, shown, text_of
+from tiltlens.sources.messages import check_columns, shown, text_of
 from tiltlens.sources.opening import collected
 
 
@@ -34,35 +34,31 @@ class RepairTable:
         is_crossed = isinstance(values, (list, tuple)) and all(name in self.frame.columns for name in values)
         return crossed_texts([self._column(argument, column) for column in (values if is_crossed else [values])])
 
-    def probabilities(self, argument: str, values: Any) -> Floats:
-        """Return the values as numbers from 0 to 1."""
-        return probabilities_of(argument, self._column(argument, values))
-
-    def scores(self, argument: str, values: Any, classes: int) -> Floats:
+    def scores(self, values: Any, classes: int) -> Floats:
         """Return probabilities: (n,) for two classes, (n, K) for more, whose rows add up to 1."""
         if getattr(values, "ndim", 1) == 2:
-            check_index(argument, values, self._given)
-        columns = [self.probabilities(argument, column) for column in score_columns_of(values)]
-        return class_scores(argument, columns, classes)
+            check_index("scores", values, self._given)
+        columns = [probabilities_of(self._column("scores", column)) for column in score_columns_of(values)]
+        return class_scores(columns, classes)
 
-    def outcomes(self, argument: str, values: Any) -> Integers:
+    def outcomes(self, values: Any) -> Integers:
         """Return 0 or 1 for each row, or `UNKNOWN`."""
-        codes, outcomes = outcome_codes(self._column(argument, values), PLAIN)
+        codes, outcomes = outcome_codes(self._column("outcome", values), PLAIN)
         check_outcome(outcomes, 2)
         return codes
 
-    def weights(self, argument: str, values: Any) -> Floats:
+    def weights(self, values: Any) -> Floats:
         """Return the weight of each row, 1 where none are given."""
         if values is None:
             return np.ones(self.frame.height)
-        column = self._column(argument, values).alias(argument)
-        return check_sample_weight(argument, column.to_frame(), "row {}".format)
+        column = self._column("sample_weight", values).alias("sample_weight")
+        return check_sample_weight("sample_weight", column.to_frame(), "row {}".format)
 
-    def clusters(self, argument: str, values: Any) -> Integers | None:
+    def clusters(self, values: Any) -> Integers | None:
         """Return the cluster of each row, None where none are given; a row without one is a cluster of its own."""
         if values is None:
             return None
-        texts = self.texts(argument, values)
+        texts = self.texts("clusters", values)
         codes = np.unique(texts, return_inverse=True)[1]
         return np.where(texts == "", codes.max() + 1 + np.arange(codes.size), codes)
 
@@ -70,38 +66,27 @@ class RepairTable:
         if not isinstance(values, str):
             check_index(argument, values, self._given)
             return column_of_values(argument, values, self.frame.height)
-        if values not in self.frame.columns:
-            raise no_column(argument, values, self.frame.columns)
+        check_columns(argument, [values], self.frame.columns)
         return self.frame[values]
-
-
-def no_column(argument: str, name: str, columns: Sequence[str]) -> DataError:
-    """Return the error for a column that the data does not have."""
-    return DataError(f"Column {shown(name)} not found (`{argument}`).", f"available columns: {listed(columns)}.")
-
-
-def texts_of(column: pl.Series) -> NDArray[np.str_]:
-    """Return the values of a clean column as texts, "" where one is missing."""
-    values = column.unique()
-    texts = pl.Series(["" if value is None else text_of(value) for value in values], dtype=pl.String)
-    return column.replace_strict(values, texts, return_dtype=pl.String).to_numpy().astype(str)
 
 
 def crossed_texts(columns: Sequence[pl.Series]) -> NDArray[np.str_]:
     """Return the groups of rows as texts, for several columns their intersections; "" where one is missing."""
     if len(columns) == 1:
-        return texts_of(columns[0])
+        values = columns[0].unique()
+        texts = pl.Series(["" if value is None else text_of(value) for value in values], dtype=pl.String)
+        return columns[0].replace_strict(values, texts, return_dtype=pl.String).to_numpy().astype(str)
     codes, labels = factorize_groups("group", columns)
     return np.array([*labels, ""])[codes]  # the code of a missing group is −1
 
 
-def probabilities_of(argument: str, column: pl.Series, row_name: RowName = "row {}".format) -> Floats:
+def probabilities_of(column: pl.Series, row_name: RowName = "row {}".format) -> Floats:
     """Return the values of a clean column as numbers, which must lie between 0 and 1."""
     numbers = column.cast(pl.Float64, strict=False).to_numpy()
     if not (numbers.min(initial=0.0) >= 0.0 and numbers.max(initial=0.0) <= 1.0):  # False where one is NaN
         row = int(np.argmax(~((numbers >= 0.0) & (numbers <= 1.0))))
         raise DataError(
-            f"`{argument}` must be probabilities, got {column[row]} in {row_name(row)}.",
+            f"`scores` must be probabilities, got {column[row]} in {row_name(row)}.",
             "fill or leave out such rows first.",
         )
     return np.asarray(numbers)
@@ -115,9 +100,9 @@ def score_columns_of(scores: Any) -> list[Any]:
     return list(np.asarray(scores).T) if is_matrix else [scores]
 
 
-def class_scores(argument: str, columns: Sequence[Floats], classes: int, row_name: RowName = "row {}".format) -> Floats:
+def class_scores(columns: Sequence[Floats], classes: int, row_name: RowName = "row {}".format) -> Floats:
     """Return probabilities as one array: (n,) for two classes, (n, K) for more, whose rows add up to 1."""
-    check_classes(argument, len(columns), classes)
+    check_classes(len(columns), classes)
     if classes == 2:
         return columns[0]
     scores = np.column_stack(list(columns))
@@ -126,17 +111,17 @@ def class_scores(argument: str, columns: Sequence[Floats], classes: int, row_nam
     if wrong.any():
         row = int(np.argmax(wrong))
         raise DataError(
-            f"`{argument}` must add up to 1 in each row, got {total[row]:.6g} in {row_name(row)}.",
+            f"`scores` must add up to 1 in each row, got {total[row]:.6g} in {row_name(row)}.",
             "pass the probability of every class.",
         )
     return np.asarray(scores / total[:, None])
 
 
-def check_classes(argument: str, columns: int, classes: int) -> None:
+def check_classes(columns: int, classes: int) -> None:
     """Raise unless there are as many columns of scores as were audited."""
     if columns != (1 if classes == 2 else classes):
         needs = "one column, of W(1|x)" if classes == 2 else f"{classes} columns, one for each class"
-        raise DataError(f"`{argument}` must be {needs}, got {columns}.", "repair scores of the audited classes.")
+        raise DataError(f"`scores` must be {needs}, got {columns}.", "pass the scores of the audited classes.")
 
 
 def condition_words(given: Mapping[str, str]) -> str:
@@ -157,13 +142,11 @@ def condition_notes(given: Mapping[str, str], names: Sequence[str], outside: int
     missing = {name: value for name, value in given.items() if name not in names}
     notes = []
     if outside:
-        notes.append(
-            f"{outside:,} of {rows:,} rows do not meet {condition_words(given)}, the repair's condition: {what}"
-        )
+        notes.append(f"{outside:,} of {rows:,} rows do not meet the condition {condition_words(given)}; {what}")
     if missing:
         notes.append(
-            f"the repair's condition {condition_words(missing)} cannot be checked because the column is missing: all "
-            "rows are assumed to meet it"
+            f"the condition {condition_words(missing)} cannot be checked because the column is missing; all rows are "
+            "assumed to meet it"
         )
     return notes
 

@@ -4,19 +4,13 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any
 
 import numpy as np
-from scipy.special import expit
 
 from tiltlens.estimators.error_rates import WITH, WITHOUT
 from tiltlens.estimators.influence import Booleans
-from tiltlens.learners.design import Table
-from tiltlens.paper.checks import Floats
-from tiltlens.repair.additive import AdditiveLogit
-from tiltlens.repair.estimator import EstimatorLogit
-from tiltlens.repair.least_change import gradient
-from tiltlens.repair.tabular_model import TabularModel
+from tiltlens.paper.checks import Floats, check_share
+from tiltlens.repair.least_change import gradient, shifts
 from tiltlens.sources.messages import shown
 
 MEAN, DECISIONS, FPR, FNR, ODDS = "mean_score", "decisions", "fpr", "fnr", "equalized_odds"
@@ -97,38 +91,9 @@ class Constraint:
         return f"{DIFFERENCES[self.event]}{which} of {shown(self.audited)} against {shown(self.reference)}"
 
 
-@dataclass(frozen=True, slots=True, eq=False)
-class CellModel:
-    """A model of P(group and event|x); with the group, of P(event|x) within it."""
-
-    group: str
-    event: str
-    model: TabularModel
-
-    @property
-    def cell(self) -> Cell:
-        """The group and event that it predicts."""
-        return self.group, self.event
-
-    @property
-    def features(self) -> tuple[str, ...]:
-        """The columns it needs."""
-        return self.model.features
-
-    def probability(self, table: Table) -> Floats:
-        """Return the probabilities of rows of numbers and codes."""
-        return np.asarray(expit(self.model.log_odds(table)))
-
-    def to_dict(self) -> dict[str, Any]:
-        """Return the model as plain numbers and texts."""
-        return {"group": self.group, "event": self.event} | self.model.to_dict()
-
-    @classmethod
-    def from_dict(cls, saved: Mapping[str, Any], trusted: Sequence[str] = ()) -> CellModel:
-        """Return the model that `to_dict` wrote; `trusted` are types of a classifier that skops does not know."""
-        is_estimator = "skops" in saved
-        model = EstimatorLogit.from_dict(saved, trusted) if is_estimator else AdditiveLogit.from_dict(saved)
-        return cls(str(saved["group"]), str(saved["event"]), model)
+def check_max_gap(max_gap: float) -> float:
+    """Return the largest gap that is allowed, as a number."""
+    return check_share("max_gap", max_gap, "0 closes the gap.")
 
 
 def only(constraints: Sequence[Constraint], name: str) -> float | None:
@@ -171,6 +136,13 @@ def gradients(
             p0, p1 = (p * e for p, e in zip(pair, overlap_weights(constraint, probabilities), strict=True))
             by_cells[constraint.cells] = gradient(p0, p1, constraint.shares)
     return np.array([by_cells[constraint.cells] for constraint in constraints])
+
+
+def shift_of(constraints: Sequence[Constraint], a: Floats, outcomes: int) -> Floats:
+    """Return by how much log-odds, or log-scores, are shifted, from the gradients (C, n) of the constraints."""
+    t = np.array([constraint.multiplier for constraint in constraints])
+    classes = np.array([constraint.score_class for constraint in constraints], dtype=np.intp)
+    return shifts(t, a, classes, outcomes)
 
 
 def overlap_weights(constraint: Constraint, probabilities: Mapping[Cell, Floats]) -> tuple[Floats, Floats]:

@@ -9,14 +9,15 @@ from typing import TYPE_CHECKING, Any, TextIO
 
 import numpy as np
 import polars as pl
+from numpy.typing import NDArray
 
 from tiltlens.errors import DataError
 from tiltlens.estimators.error_rates import UNKNOWN
 from tiltlens.estimators.estimate import Estimate
 from tiltlens.estimators.influence import Booleans, Integers, Rows
 from tiltlens.limits import MINIMUM_ROWS, SUPPRESSED_BELOW
-from tiltlens.paper.checks import Floats, check_probability, check_threshold
-from tiltlens.repair.held_out import HeldOutColumns, HeldOutRows, check_not_audited, read_held_out
+from tiltlens.paper.checks import Floats
+from tiltlens.repair.columns import RepairTable, check_clusters, condition_notes, meets
 from tiltlens.repair.least_change import repaired
 from tiltlens.repair.quantities import (
     ENDS,
@@ -26,6 +27,10 @@ from tiltlens.repair.quantities import (
     measure,
     people_with_outcomes,
 )
+from tiltlens.repair.row_checks import beyond_notes, unseen_notes, values_beyond
+from tiltlens.results.codec import to_plain
+from tiltlens.results.json_file import write_json
+from tiltlens.rows.groups import JOINT
 from tiltlens.sources.messages import listed, shown
 
 EVALUATION_STEPS = 11  # from no repair to the whole of it
@@ -35,7 +40,7 @@ if TYPE_CHECKING:
     from tiltlens.figures import Figure
     from tiltlens.repair.score_tilt import ScoreTilt
 
-SUMMARY = "tiltlens/evaluations/1"
+SUMMARY = "tiltlens/evaluations/2"
 SCHEMA = {
     "quantity": pl.String,
     **{f"{name}{end}": pl.Float64 for name in ("before", "after", "change") for end in ENDS},
@@ -93,25 +98,11 @@ class RepairEvaluation:
 
     def to_dict(self) -> dict[str, Any]:
         """Return the evaluation as plain numbers."""
-        cost = self.cost_of_blindness
-        return {
-            "repair": self.repair,
-            "threshold": self.threshold,
-            "confidence": self.confidence,
-            "rows": self.rows,
-            "missing_outcome": self.missing_outcome,
-            "table": self.table.to_dicts(),
-            "decisions": self.decisions,
-            "curve": self.curve.to_dicts(),
-            "notes": list(self.notes),
-            "compared_with": None if self.compared_with is None else self.compared_with.to_dict(),
-            "cost_of_blindness": None if cost is None else cost.to_dicts(),
-        }
+        plain: dict[str, Any] = to_plain(self)
+        return plain
 
     def to_json(self, path: str | Path | TextIO) -> None:
         """Write the evaluation to a JSON file, or to a file that is open for text."""
-        from tiltlens.results.json_file import write_json
-
         write_json(evaluations_summary([self]), path)
 
     def report(self, path: str | Path | TextIO) -> None:
@@ -149,24 +140,23 @@ def evaluations_summary(evaluations: Iterable[RepairEvaluation]) -> dict[str, An
 
 def evaluate_repair(
     tilt: ScoreTilt,
-    held_out: HeldOutColumns,
+    rows: HeldOutRows,
+    audited: str,
+    column: int,
     threshold: float,
     confidence: float,
     compare_with: ScoreTilt | None = None,
 ) -> RepairEvaluation:
-    """Return the effect of a repair on held-out rows; see `ScoreTilt.evaluate`."""
-    _check_counterpart(tilt, compare_with)
-    check_threshold(threshold, below_one=True)
-    check_probability("confidence", confidence)
-    group, column = _audited_group(tilt, held_out.audited), _score_column(tilt, held_out.score_class)
-    cut = threshold if tilt.threshold is None else tilt.threshold
-    rows = read_held_out(tilt, held_out, group)
-    evaluation, after = _evaluate(tilt, rows, group, column, cut, confidence)
+    """Return the effect of a repair on held-out rows of an audited group and the reference.
+
+    `column` is the class whose score is evaluated, and `threshold` that of decisions.
+    """
+    evaluation, after = _evaluate(tilt, rows, audited, column, threshold, confidence)
     if compare_with is None:
         return evaluation
     check_not_audited(compare_with, rows.frame, rows.labels, rows.scores, rows.outcome, rows.rows.clusters)
-    other, other_after = _evaluate(compare_with, rows, group, column, cut, confidence)
-    data = EvaluationRows(rows.rows, rows.outcome, cut, tilt.favours_low)
+    other, other_after = _evaluate(compare_with, rows, audited, column, threshold, confidence)
+    data = EvaluationRows(rows.rows, rows.outcome, threshold, tilt.favours_low)
     with_group, without_group = (after, other_after) if tilt.use_group else (other_after, after)
     cost = _cost_of_blindness(measure(data, with_group), measure(data, without_group), confidence)
     return replace(evaluation, compared_with=other, cost_of_blindness=cost)
@@ -268,21 +258,103 @@ def _suppressed(count: int) -> int | None:
     return None if 0 < count < SUPPRESSED_BELOW else count
 
 
-def _check_counterpart(tilt: ScoreTilt, other: Any) -> None:
+@dataclass(frozen=True, slots=True, eq=False)
+class HeldOutRows:
+    """Rows of an audited group and the reference that no model was fitted on."""
+
+    frame: pl.DataFrame
+    group_name: str  # the column of groups, for readers
+    labels: NDArray[np.str_]
+    scores: Floats
+    outcome: Integers | None
+    rows: Rows
+    notes: tuple[str, ...] = ()
+
+
+def read_held_out(
+    tilt: ScoreTilt, data: Any, audited: str, scores: Any, group: Any, outcome: Any, weights: Any, clusters: Any
+) -> HeldOutRows:
+    """Return the rows of an audited group and the reference that meet the conditions of the audit.
+
+    Columns are names, or arrays of the length of the table.
+    """
+    table = RepairTable(data)
+    group_name = _group_name(group, table.frame.columns)
+    labels, scores = table.texts("group", group), table.scores(scores, tilt.classes)
+    outcome = None if outcome is None else table.outcomes(outcome)
+    weights, clusters = table.weights(weights), table.clusters(clusters)
+    is_compared, is_met = (labels == audited) | (labels == tilt.reference), meets(table.frame, tilt.given)
+    keep = is_compared & (weights > 0.0) & is_met
+    is_audited = labels[keep] == audited
+    _check_sizes(int(is_audited.sum()), int((~is_audited).sum()), audited, tilt.reference)
+    frame = tilt.declared.applied(table.frame.filter(keep))
+    outcome, clusters = (None if column is None else column[keep] for column in (outcome, clusters))
+    rows = Rows.of(is_audited, weights[keep], clusters)
+    check_clusters(rows, (audited, tilt.reference))
+    outside, compared = int((is_compared & ~is_met).sum()), int(is_compared.sum())
+    notes = (
+        *condition_notes(tilt.given, table.frame.columns, outside, compared, "they are left out"),
+        *check_not_audited(tilt, frame, labels[keep], scores[keep], outcome, clusters),
+        *unseen_notes(tilt.unseen_levels(frame), frame.height),
+        *beyond_notes(values_beyond(tilt.table(frame), tilt.ranges), frame.height, tilt.ranges),
+    )
+    return HeldOutRows(
+        frame=frame,
+        group_name=group_name,
+        labels=labels[keep],
+        scores=scores[keep],
+        outcome=outcome,
+        rows=rows,
+        notes=notes,
+    )
+
+
+def check_not_audited(
+    tilt: ScoreTilt,
+    frame: pl.DataFrame,
+    labels: NDArray[np.str_],
+    scores: Floats,
+    outcome: Integers | None,
+    clusters: Integers | None,
+) -> list[str]:
+    """Raise where rows were audited; return notes on rows that equal others."""
+    tilt.table(frame)
+    groups = [tilt.reference, *tilt.groups]
+    codes = np.select([labels == name for name in groups], np.arange(len(groups)))
+    return tilt.row_index.check(frame, scores, codes, outcome, clusters)
+
+
+def _check_sizes(audited: int, reference: int, audited_name: str, reference_name: str) -> None:
+    if min(audited, reference) < MINIMUM_ROWS:
+        raise DataError(
+            f"`held_out` must have {MINIMUM_ROWS} rows of each group at least, got {audited} and {reference}.",
+            f"the groups are {shown(audited_name)} and {shown(reference_name)}: bring more rows of them.",
+        )
+
+
+def _group_name(group: Any, columns: list[str]) -> str:
+    if isinstance(group, str):
+        return group
+    is_crossed = isinstance(group, (list, tuple)) and all(name in columns for name in group)
+    return JOINT.join(group) if is_crossed else "group"
+
+
+def check_counterpart(tilt: ScoreTilt, other: Any) -> None:
     """Raise where another repair is not this one with, or without, the group."""
-    same = ("groups", "reference", "criterion", "threshold", "limit", "classes")
+    same = ("groups", "reference", "metric", "threshold", "max_gap", "classes")
     if other is not None and (
         not isinstance(other, type(tilt))
         or other.use_group is tilt.use_group
         or any(getattr(other, name) != getattr(tilt, name) for name in same)
     ):
         raise DataError(
-            f"`compare_with` must be the same repair with use_group={not tilt.use_group}, got another.",
+            f"`compare_with` must be the same adjustment with use_group={not tilt.use_group}, got another.",
             "it has the same groups, metric, threshold and max_gap.",
         )
 
 
-def _audited_group(tilt: ScoreTilt, audited: str | None) -> str:
+def audited_group(tilt: ScoreTilt, audited: str | None) -> str:
+    """Return the group that is compared with the reference."""
     group = tilt.audited if audited is None else audited
     if group is None or group not in tilt.groups:
         got = "none" if audited is None else shown(audited)
@@ -292,7 +364,7 @@ def _audited_group(tilt: ScoreTilt, audited: str | None) -> str:
     return group
 
 
-def _score_column(tilt: ScoreTilt, score_class: int | None) -> int:
+def score_column(tilt: ScoreTilt, score_class: int | None) -> int:
     """Return the class whose score is evaluated."""
     if tilt.classes == 2 and score_class is None:
         return 1

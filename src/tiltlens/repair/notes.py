@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from typing import TYPE_CHECKING
 
 import numpy as np
 
@@ -13,29 +14,31 @@ from tiltlens.limits import FEW_REPAIRED, MATERIALITY, MINIMUM_ROWS, REPAIRED, S
 from tiltlens.paper.checks import Floats
 from tiltlens.repair.columns import condition_words
 from tiltlens.repair.constraints import ALL, DECISIONS, MEAN, Constraint
-from tiltlens.repair.problem import RepairProblem
 from tiltlens.repair.quantities import area
 from tiltlens.repair.rows import AuditedRows
 from tiltlens.sources.messages import shown
 
 FEW_DECIDED = 0.01  # share of people: a rule that decides fewer otherwise than the rest hardly decides
 SURELY_OFF = 0.9999  # confidence of each of ten intervals of outcomes: together 0.999
-REGULATED = "the group itself is needed for every new row: its use at prediction time may be regulated"
-NOT_AT_PREDICTION = "the group was used to fit the membership model and the multiplier, not to repair new rows"
+if TYPE_CHECKING:
+    from tiltlens.repair.solve import RepairProblem
+
+REGULATED = "the group of every new row is needed, and its use at prediction time may be regulated"
+NOT_AT_PREDICTION = "the group was used to fit the adjustment; new rows are adjusted without it"
 TOGETHER = "people with equal features get equal decisions, so the gap moves in jumps"
 
 
-def audit_notes(problem: RepairProblem, solved: Sequence[Constraint], use_group: bool, criterion: str) -> list[str]:
+def audit_notes(problem: RepairProblem, solved: Sequence[Constraint], use_group: bool, metric: str) -> list[str]:
     """Return notes on the audit that a repair rests on: use of the group, missing outcomes, conditions."""
     notes, rows = [REGULATED if use_group else NOT_AT_PREDICTION], problem.rows
     largest = max((constraint.gap_before for constraint in solved), key=abs)
     if abs(largest) <= problem.limit + REPAIRED:
         what = "the gap" if len(solved) == 1 else f"the largest of {len(solved)} gaps"
-        notes.append(f"nothing to do: {what} is {largest:+.4f}, no larger than the limit")
+        notes.append(f"nothing to adjust: {what} is {largest:+.4f}, within the limit")
     if any(constraint.event != ALL for constraint in solved) and rows.outcome is not None:
         count = int((rows.outcome != UNKNOWN).sum())
         if count < rows.codes.size:
-            notes.append(f"{count} of {rows.codes.size} rows have an outcome: error rates are of these")
+            notes.append(f"{count} of {rows.codes.size} rows have an outcome; error rates use these only")
     people = min(
         _effective_people(measure * side, rows.clusters)
         for measure in problem.measures
@@ -47,7 +50,7 @@ def audit_notes(problem: RepairProblem, solved: Sequence[Constraint], use_group:
             f"one group has only {people:.0f} people: on new data the gap may miss the limit by {2.0 * error:.3f} or "
             "more"
         )
-    return notes + _condition_notes(rows) + _exempt_notes(rows, criterion)
+    return notes + _condition_notes(rows) + _exempt_notes(rows, metric)
 
 
 def _effective_people(shares: Floats, clusters: Integers | None) -> float:
@@ -59,16 +62,16 @@ def _effective_people(shares: Floats, clusters: Integers | None) -> float:
 
 def _condition_notes(rows: AuditedRows) -> list[str]:
     words = condition_words(rows.given)
-    return [f"fitted only on rows with {words}: other rows are neither repaired nor evaluated"] if rows.given else []
+    return [f"fitted only on rows with {words}; other rows are neither adjusted nor evaluated"] if rows.given else []
 
 
-def _exempt_notes(rows: AuditedRows, criterion: str) -> list[str]:
+def _exempt_notes(rows: AuditedRows, metric: str) -> list[str]:
     if not rows.exempt:
         return []
     names = ", ".join(map(shown, rows.exempt))
-    if criterion in (MEAN, DECISIONS):
-        return [f"the repair closes the gap at equal {names}: the part that these exempt factors account for stays"]
-    return [f"error rates are compared among all people: the exempt factors {names} are not held equal"]
+    if metric in (MEAN, DECISIONS):
+        return [f"the gap is closed among people equal on {names}; the part that these exempt factors explain stays"]
+    return [f"error rates are compared among all people, not among people equal on the exempt factors {names}"]
 
 
 def nearly_constant(before: Booleans, after: Booleans, weights: Floats) -> list[str]:
@@ -112,7 +115,7 @@ def _missed_limits(problem: RepairProblem, solved: Sequence[Constraint]) -> list
         why = far if not is_decided else TOGETHER if len(solved) == 1 else f"{TOGETHER}; or {far}"
         error = max(constraint.se or 0.0 for constraint in solved)
         size = f"{over:.4f} beyond the limit on the audited rows (standard error {error:.4f})"
-        notes.append(f"the largest gap after the repair is {size}: {why}")
+        notes.append(f"the largest gap after the adjustment is {size}: {why}")
     return notes
 
 
@@ -123,7 +126,7 @@ def _chance_notes(solved: Sequence[Constraint], limit: float) -> list[str]:
         return []
     largest = max(moved, key=lambda constraint: abs(constraint.gap_before))
     gap = f"{100.0 * largest.gap_before:+.1f} points (standard error {100.0 * (largest.se_before or 0.0):.1f})"
-    return [f"the gap before, {gap}, is not significantly beyond the limit: the repair may follow chance"]
+    return [f"the gap before, {gap}, is not significantly beyond the limit, so the adjustment may follow chance"]
 
 
 def _prediction_notes(rows: Rows, before: Floats, after: Floats, threshold: float | None) -> list[str]:
@@ -142,7 +145,7 @@ def _prediction_notes(rows: Rows, before: Floats, after: Floats, threshold: floa
     interval = f"{new.value:.3f} (95% CI {new.low:.3f} to {new.high:.3f})"
     of_loss = "" if threshold is not None else f" and the log-loss {losses[1]:.4f} (a constant has {constant:.4f})"
     no_worse = "A constant score also meets this limit, and predicts no worse"
-    return [f"after the repair the area under the curve is {interval}{of_loss}. {no_worse}"]
+    return [f"after the adjustment the area under the curve is {interval}{of_loss}. {no_worse}"]
 
 
 def _calibration_notes(rows: Rows, scores: Floats) -> list[str]:

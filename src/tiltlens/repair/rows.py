@@ -11,9 +11,9 @@ import numpy as np
 from tiltlens.errors import DataError
 from tiltlens.estimators.influence import Booleans, Integers, Rows
 from tiltlens.paper.checks import Floats
-from tiltlens.repair.additive import feature_table
 from tiltlens.repair.constraints import ALL, OUTCOMES, Cell
-from tiltlens.repair.duplicates import count_duplicates, duplicate_clusters
+from tiltlens.repair.membership import feature_table
+from tiltlens.repair.row_checks import count_duplicates, duplicate_clusters
 from tiltlens.results.audit import Audit
 from tiltlens.results.comparison import Comparison
 from tiltlens.results.parts import NoRows, needs_rows
@@ -101,7 +101,7 @@ class AuditedRows:
         if clusters is None:
             return self, []
         count = count_duplicates(clusters)
-        note = f"{count:,} rows equal another one in every feature: rows with equal features count as one person"
+        note = f"{count:,} rows are duplicates in every feature; rows with equal features count as one person"
         return replace(self, clusters=clusters), [note]
 
     def soft_estimates(self, after: Floats, threshold: float | None) -> dict[str, Any]:
@@ -171,14 +171,14 @@ def _comparison_rows(comparison: Comparison, action: str) -> AuditedRows:
 def _check(comparison: Comparison, action: str, use_group: bool) -> None:
     """Raise where the audit has no scores of all people that could be changed, or no group that could be used."""
     if comparison.scale.score_type == ScoreType.AMOUNT:
-        raise DataError(f"`{action}` must be of scores between 0 and 1, got amounts.", "audit a score.")
+        raise DataError(f"Amounts have no `{action}`, which needs scores between 0 and 1.", "audit a score.")
     if comparison.scale.metric is not None:
         raise DataError(
-            f"`{action}` must be of an audit without a `metric`, got one of the {comparison.scale.metric!r}.",
+            f"`{action}` needs an audit without a `metric`, got one of the {comparison.scale.metric!r}.",
             f"audit all rows with outcome=, and repair with metric={comparison.scale.metric!r}.",
         )
     if use_group and comparison.unobserved_group is not None:
         raise DataError(
-            "`use_group` must be False where groups are known by probabilities, got True.",
-            "a repair with the group needs each person's group.",
+            "`use_group` needs observed groups, but these are known by probabilities only.",
+            "leave it out.",
         )

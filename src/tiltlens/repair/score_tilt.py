@@ -1,10 +1,11 @@
-"""The tilt of the scores: its parameters, and how it is applied to rows and saved."""
+"""The tilt of the scores: its parameters, how it is applied to rows, and the JSON file that keeps it."""
 
 from __future__ import annotations
 
+import json
 from collections import Counter
-from collections.abc import Mapping
-from dataclasses import asdict, dataclass, field, replace
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
@@ -13,21 +14,30 @@ import polars as pl
 from numpy.typing import NDArray
 
 from tiltlens.errors import DataError
-from tiltlens.paper.checks import Floats
+from tiltlens.inputs import Input, remember
+from tiltlens.paper.checks import Floats, check_number, check_probability, check_threshold
 from tiltlens.repair.apply import apply_repair
-from tiltlens.repair.constraints import GIVEN_EXEMPT, CellModel, Constraint, gradients, only
-from tiltlens.repair.duplicates import AuditedRowIndex
-from tiltlens.repair.evaluation import RepairEvaluation, evaluate_repair
-from tiltlens.repair.held_out import HeldOutColumns
-from tiltlens.repair.least_change import repaired, shifts
-from tiltlens.repair.new_rows import NewRowSums, Range, moments, values_beyond
+from tiltlens.repair.cell_models import CellModel
+from tiltlens.repair.constraints import GIVEN_EXEMPT, Constraint, check_max_gap, gradients, only, shift_of
+from tiltlens.repair.evaluation import (
+    RepairEvaluation,
+    audited_group,
+    check_counterpart,
+    evaluate_repair,
+    read_held_out,
+    score_column,
+)
+from tiltlens.repair.least_change import repaired
+from tiltlens.repair.membership import dump_estimator, load_estimator
+from tiltlens.repair.row_checks import AuditedRowIndex, NewRowSums, Range, moments, values_beyond
+from tiltlens.results.codec import from_plain, to_plain
 from tiltlens.results.json_file import write_json
 from tiltlens.rows.declared import Declared
-from tiltlens.sources.messages import listed, shown
+from tiltlens.sources.messages import listed, shown, texts_of
 
-SCHEMA = "tiltlens/repair/3"
-SCALARS = ("criterion", "threshold", "limit", "use_group", "classes", "nats")
-DERIVED = ("multiplier", "audited", "reference", "gap_before", "gap_after")
+SCHEMA = "tiltlens/repair/4"
+DERIVED = ("multiplier", "audited", "reference", "gap_before", "gap_after", "exempt")
+NOT_FOR_READERS = ("schema", "models", "row_index", "ranges", "declared")
 Labels = NDArray[np.str_]
 
 
@@ -43,10 +53,10 @@ class ScoreTilt:
 
     Attributes
     ----------
-    criterion, threshold
+    metric, threshold
         "mean_score"; "decisions" at a threshold τ; "fpr" or "fnr": mean scores of people without and with the outcome,
         or their decisions at a threshold; "equalized_odds": both.
-    limit, use_group
+    max_gap, use_group
         The largest gap that is allowed; and whether the group itself is used, which may be regulated.
     classes
         The number of classes that the scores are of.
@@ -87,9 +97,9 @@ class ScoreTilt:
     [0.525, 0.695]
     """
 
-    criterion: str
+    metric: str
     threshold: float | None
-    limit: float
+    max_gap: float
     use_group: bool
     classes: int
     constraints: tuple[Constraint, ...]
@@ -141,13 +151,13 @@ class ScoreTilt:
     @property
     def features(self) -> tuple[str, ...]:
         """The columns that it needs beside the scores."""
-        names = dict.fromkeys(name for model in self.models for name in model.features if self._changes_scores)
+        names = dict.fromkeys(name for model in self.models for name in model.model.features if self._changes_scores)
         return tuple(self.declared.sources(list(names)))
 
     @property
     def exempt(self) -> tuple[str, ...]:
         """The exempt factors at equal values of which the gap is closed."""
-        return next((model.features for model in self.models if model.event == GIVEN_EXEMPT), ())
+        return next((model.model.features for model in self.models if model.event == GIVEN_EXEMPT), ())
 
     @property
     def _changes_scores(self) -> bool:
@@ -231,17 +241,13 @@ class ScoreTilt:
         score_class
             The class whose score is evaluated, where there are several; `outcome` is then whether it occurred.
         """
-        columns = HeldOutColumns(
-            data=held_out,
-            scores=scores,
-            group=group,
-            outcome=outcome,
-            sample_weight=sample_weight,
-            clusters=clusters,
-            audited=audited,
-            score_class=score_class,
-        )
-        return evaluate_repair(self, columns, threshold, confidence, compare_with)
+        check_counterpart(self, compare_with)
+        check_threshold(threshold, below_one=True)
+        check_probability("confidence", confidence)
+        name, column = audited_group(self, audited), score_column(self, score_class)
+        cut = threshold if self.threshold is None else self.threshold
+        rows = read_held_out(self, held_out, name, scores, group, outcome, sample_weight, clusters)
+        return evaluate_repair(self, rows, name, column, cut, confidence, compare_with)
 
     def evaluate_groups(self, held_out: Any, scores: Any, group: Any, **options: Any) -> dict[str, RepairEvaluation]:
         """Return the evaluation of each audited group against the reference; `options` are those of `evaluate`."""
@@ -259,7 +265,7 @@ class ScoreTilt:
             return scores
         table = self.table(frame)
         a = self._gradients(table, group)
-        after = repaired(scores, self._shift(a), self.threshold)
+        after = repaired(scores, shift_of(self.constraints, a, self.classes), self.threshold)
         if sums is not None:
             beyond, unseen = values_beyond(table, self.ranges), Counter(self.unseen_levels(frame))
             sums.append(NewRowSums(0, 0, unseen, beyond, moments(a, after, self.constraints)))
@@ -272,9 +278,9 @@ class ScoreTilt:
     def check_group_given(self, group: Any) -> None:
         """Raise for a group that is not used, and for a missing one that is."""
         if not self.use_group and group is not None:
-            raise DataError("This repair does not use `group`, but got one.", "repair with use_group=True, or omit it.")
+            raise DataError("This adjustment does not use `group`.", "omit it, or fit one with use_group=True.")
         if self.use_group and group is None:
-            raise DataError("A repair with use_group=True needs `group`.", "name its column.")
+            raise DataError("An adjustment with use_group=True needs `group`.", "name its column.")
 
     def _check_labels(self, group: Labels | None) -> None:
         self.check_group_given(group)
@@ -283,7 +289,7 @@ class ScoreTilt:
         if others:
             raise DataError(
                 f"`group` must be {' or '.join(map(shown, groups))}, got {listed(others)}.",
-                "repair the rows of these groups.",
+                "adjust the rows of these groups only.",
             )
 
     def table(self, frame: pl.DataFrame) -> dict[str, Any]:
@@ -292,51 +298,35 @@ class ScoreTilt:
 
     def shift(self, frame: pl.DataFrame, group: Labels | None) -> Floats:
         """Return by how much the log-odds, or log-scores, of the rows of a clean frame are shifted."""
-        return self._shift(self._gradients(self.table(frame), group))
+        return shift_of(self.constraints, self._gradients(self.table(frame), group), self.classes)
 
     def _gradients(self, table: Mapping[str, Any], group: Labels | None) -> Floats:
         probabilities = {model.cell: model.probability(table) for model in self.models}
         members = None if group is None else {name: group == name for name in (*self.groups, self.reference)}
         return gradients(self.constraints, probabilities, members)
 
-    def _shift(self, a: Floats) -> Floats:
-        t = np.array([constraint.multiplier for constraint in self.constraints])
-        classes = np.array([constraint.score_class for constraint in self.constraints])
-        return shifts(t, a, classes, self.classes)
-
     def exempt_columns(self, frame: pl.DataFrame) -> Floats | None:
         """Return the exempt factors of the rows of a clean frame as columns; None where there are none."""
         models = [model.model for model in self.models if model.event == GIVEN_EXEMPT]
         return models[0].columns(models[0].checked_table(frame)) if models else None
 
-    def without_rows(self) -> ScoreTilt:
-        """Return the repair without the hashes of audited rows, as it is sent to other machines."""
-        return replace(self, row_index=AuditedRowIndex.empty())
-
     def summary(self) -> dict[str, Any]:
         """Return the repair for readers: neither its models nor the hashes of rows."""
-        return {name: getattr(self, name) for name in (*SCALARS, *DERIVED)} | {
-            "constraints": [asdict(c) | {"shares": list(c.shares)} for c in self.constraints],
-            "features": sorted({name for model in self.models for name in model.features}),
-            "exempt": list(self.exempt),
-            "given": dict(self.given),
-            "favours_low": self.favours_low,
-            "soft": dict(self.soft),
-            "notes": list(self.notes),
-        }
+        return {key: value for key, value in self._to_plain().items() if key not in NOT_FOR_READERS}
 
     def to_dict(self) -> dict[str, Any]:
         """Return the repair as plain numbers and texts: its summary, its models, and the hashes of rows."""
-        return (
-            {"schema": SCHEMA}
-            | self.summary()
-            | {
-                "models": [model.to_dict() for model in self.models],
-                "row_index": self.row_index.to_dict(),
-                "ranges": {name: list(ends) for name, ends in self.ranges.items()},
-                "declared": asdict(self.declared),
-            }
-        )
+        plain = self._to_plain()
+        for model in plain["models"]:
+            if "estimator" in model["model"]:
+                model["model"]["estimator"] = dump_estimator(model["model"]["estimator"])
+        return plain
+
+    def _to_plain(self) -> dict[str, Any]:
+        """Return all parts as the codec writes them; classifiers of the user's stay as they are."""
+        derived = {name: to_plain(getattr(self, name)) for name in DERIVED}
+        features = sorted({name for model in self.models for name in model.model.features})
+        return {"schema": SCHEMA, **to_plain(self), **derived, "features": features}
 
     def to_json(self, path: str | Path) -> None:
         """Write the repair to a JSON file: numbers and texts, and a membership model of the user's as a skops file."""
@@ -355,4 +345,71 @@ class ScoreTilt:
     def __repr__(self) -> str:
         way = "with" if self.use_group else "without"
         groups = ", ".join(map(repr, self.groups))
-        return f"ScoreTilt({groups} against {self.reference!r}, {way} the group: {self.criterion})"
+        return f"ScoreTilt({groups} against {self.reference!r}, {way} the group: {self.metric})"
+
+
+def read_repair(path: str | Path, trusted: str | Sequence[str] = ()) -> ScoreTilt:
+    """Return the repair that `to_json` wrote.
+
+    Parameters
+    ----------
+    path
+        The file.
+    trusted
+        Names of types of a membership model of your own that may be built although skops does not know them; building
+        them runs their code.
+
+    Examples
+    --------
+    >>> import tempfile
+    >>> from pathlib import Path
+    >>> import tiltlens as tl
+    >>> people = {"sex": ["women", "men"] * 50, "score": [0.4, 0.5, 0.6, 0.8] * 25}
+    >>> tilt = tl.audit(people, "sex", reference="men", scores="score")["women"].repair(use_group=True)
+    >>> with tempfile.TemporaryDirectory() as folder:
+    ...     tilt.to_json(Path(folder, "repair.json"))
+    ...     again = tl.read_repair(Path(folder, "repair.json"))
+    >>> again.multiplier == tilt.multiplier
+    True
+    """
+    try:
+        saved = json.loads(Path(path).read_text(encoding="utf-8"))
+    except (OSError, TypeError, ValueError) as error:
+        raise DataError(
+            f"Cannot read an adjustment from {shown(str(path))}: {error}.", "write one with `to_json`."
+        ) from None
+    schema = saved.pop("schema", None) if isinstance(saved, dict) else None
+    if schema != SCHEMA:
+        raise DataError(
+            f"{shown(str(path))} is not an adjustment of the schema {SCHEMA}.", "fit it again, and save it."
+        )
+    remember(Input.file(path, SCHEMA))
+    for model in _saved_classifiers(saved):
+        model["estimator"] = load_estimator(model["estimator"], texts_of("trusted", trusted))
+    try:
+        return _check_whole(from_plain(ScoreTilt, saved))
+    except (IndexError, KeyError, TypeError, ValueError) as error:
+        raise DataError(
+            f"{shown(str(path))} is not a whole adjustment: a part is missing or altered ({error}).",
+            "write it again with `to_json`.",
+        ) from None
+
+
+def _saved_classifiers(saved: Any) -> list[dict[str, Any]]:
+    """Return the models that are classifiers, in a file that may be damaged."""
+    models = saved.get("models")
+    parts = [entry.get("model") for entry in models if isinstance(entry, dict)] if isinstance(models, list) else []
+    return [part for part in parts if isinstance(part, dict) and "estimator" in part]
+
+
+def _check_whole(tilt: ScoreTilt) -> ScoreTilt:
+    """Return a repair whose parts fit together; raise where a slope, a level or a constraint is missing."""
+    for model in tilt.models:
+        kinds = {name: np.intp if name in model.model.levels else np.float64 for name in model.model.features}
+        model.probability({name: np.zeros(1, dtype=kind) for name, kind in kinds.items()})
+    if not tilt.constraints:
+        raise ValueError("no constraints")
+    check_max_gap(tilt.max_gap)
+    for constraint in tilt.constraints:
+        check_number("multiplier", constraint.multiplier)
+    return tilt

@@ -1,59 +1,85 @@
-"""Audited rows → the least change of their scores."""
+"""Audited rows → the least change of their scores: constraints, the rows they compare, and the multipliers."""
 
 from __future__ import annotations
 
-from dataclasses import replace
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, replace
 from typing import Any
 
 import numpy as np
 
-from tiltlens.errors import DataError
-from tiltlens.estimators.influence import Rows
+from tiltlens.errors import DataError, SupportError
+from tiltlens.estimators.error_rates import WITH, WITHOUT
+from tiltlens.estimators.estimate import Normal
+from tiltlens.estimators.influence import Booleans, Rows, cluster_codes
+from tiltlens.learners.propensity import check_overlap
+from tiltlens.limits import MINIMUM_ROWS, SURELY_BEYOND
 from tiltlens.paper.checks import Floats, check_threshold
 from tiltlens.repair.cell_models import MembershipFit, fit_cells
-from tiltlens.repair.constraints import DECISIONS, EQUAL, FNR, FPR, MEAN, ODDS, Constraint, gradients
-from tiltlens.repair.duplicates import AuditedRowIndex
-from tiltlens.repair.least_change import nats_moved, repaired, shifts
-from tiltlens.repair.new_rows import modelled_gap, moments, ranges_of
+from tiltlens.repair.constraints import (
+    ALL,
+    DECISIONS,
+    EQUAL,
+    EVENTS,
+    MEAN,
+    ODDS,
+    Cell,
+    Constraint,
+    check_max_gap,
+    constrained_classes,
+    gradients,
+    overlap_weights,
+    shift_of,
+)
+from tiltlens.repair.least_change import (
+    GapProblem,
+    decision_multipliers,
+    gaps_of,
+    log_scores,
+    nats_moved,
+    repaired,
+    score_multipliers,
+    shifts,
+)
 from tiltlens.repair.notes import audit_notes, fit_notes, nearly_constant
-from tiltlens.repair.problem import RepairProblem, check_limit, check_separations, constraints_for
-from tiltlens.repair.quantities import equal_gap
+from tiltlens.repair.quantities import area, equal_gap
+from tiltlens.repair.row_checks import AuditedRowIndex, modelled_gap, moments, ranges_of
 from tiltlens.repair.rows import AuditedRows, audited_rows
 from tiltlens.repair.score_tilt import ScoreTilt
 from tiltlens.results.audit import Audit
 from tiltlens.results.comparison import Comparison
 from tiltlens.rows.declared import declared_in
+from tiltlens.sources.messages import shown
 
-METRICS = (MEAN, FPR, FNR, ODDS)
+METRICS = tuple(metric for metric in EVENTS if metric != DECISIONS)
 
 
 def repair(
     source: Comparison | Audit,
-    metric: str = MEAN,
-    limit: float = 0.0,
+    max_gap: float = 0.0,
     use_group: bool = False,
+    metric: str = MEAN,
     threshold: float | None = None,
-    estimator: Any = None,
-    seed: int = 0,
+    propensity_model: Any = None,
 ) -> ScoreTilt:
-    """Return the tilt after which no gap of a comparison, or of all comparisons of an audit, is larger than `limit`.
+    """Return the tilt after which no gap of a comparison, or of all comparisons of an audit, is larger than `max_gap`.
 
     The multipliers are solved with the rows' own groups, and with probabilities by models fitted on other rows.
     """
     rows = audited_rows(source, "repair", bool(use_group))
-    size, kind = check_limit(limit), _check_metric(metric, threshold, rows)
+    limit, kind = check_max_gap(max_gap), _check_metric(metric, threshold, rows)
     if not isinstance(use_group, (bool, np.bool_)):
         raise DataError(f"`use_group` must be True or False, got {use_group!r}.", "True uses the group of each row.")
     _check_scores(rows.scores, threshold)
     rows, duplicate_notes = rows.with_duplicates()
-    constraints = constraints_for(rows, kind, size)
-    fit = fit_cells(rows, constraints, bool(use_group), seed, estimator)
-    problem = RepairProblem.of(rows, constraints, fit.cross_fitted, size, threshold)
-    solved, after, a = _solve(problem, fit, bool(use_group))
+    constraints = constraints_for(rows, kind, limit)
+    fit = fit_cells(rows, constraints, bool(use_group), propensity_model)
+    problem = RepairProblem.of(rows, constraints, fit.cross_fitted, limit, threshold)
+    solved, after, applied = _solve(problem, fit, bool(use_group))
     return ScoreTilt(
-        criterion=kind,
+        metric=kind,
         threshold=threshold,
-        limit=size,
+        max_gap=limit,
         use_group=bool(use_group),
         classes=rows.outcomes,
         constraints=solved,
@@ -68,7 +94,7 @@ def repair(
         notes=(
             *audit_notes(problem, solved, bool(use_group), kind),
             *fit_notes(problem, solved, after),
-            *_constant_notes(rows, solved, a, threshold),
+            *(nearly_constant(rows.scores >= threshold, applied == 1.0, rows.weights) if threshold is not None else ()),
             *duplicate_notes,
         ),
     )
@@ -77,7 +103,7 @@ def repair(
 def _solve(
     problem: RepairProblem, fit: MembershipFit, use_group: bool
 ) -> tuple[tuple[Constraint, ...], Floats, Floats]:
-    """Return the constraints with their multipliers, the scores after, and the gradients as new rows have them."""
+    """Return the constraints with their multipliers, the scores after, and those by the models that are saved."""
     rows = problem.rows
     members = {group: rows.codes == code for code, group in enumerate(rows.groups)} if use_group else None
     a = gradients(problem.constraints, fit.cross_fitted, members)
@@ -90,20 +116,12 @@ def _solve(
     if fit.design is not None and solved[0].event == EQUAL:
         columns = fit.models[-1].model.columns(fit.design.table)
         solved = tuple(_with_exempt_error(rows, constraint, columns, after) for constraint in solved)
-    solved = _with_modelled_gaps(rows, solved, a, problem.threshold)
+    applied = repaired(rows.scores, shift_of(solved, a, rows.outcomes), problem.threshold)
+    gaps = map(modelled_gap, moments(a, applied, solved, rows.weights))
+    solved = tuple(replace(constraint, modelled=gap.value) for constraint, gap in zip(solved, gaps, strict=True))
     hint = "use_group=True needs no features; or audit with other features, or more rows."
     check_separations(solved, areas, hint)
-    return solved, after, a
-
-
-def _with_modelled_gaps(
-    rows: AuditedRows, constraints: tuple[Constraint, ...], a: Floats, threshold: float | None
-) -> tuple[Constraint, ...]:
-    """Return the constraints with the gaps after that the saved membership model, with gradients `a`, predicts."""
-    t, classes = np.array([(constraint.multiplier, constraint.score_class) for constraint in constraints]).T
-    after = repaired(rows.scores, shifts(t, a, classes.astype(np.intp), rows.outcomes), threshold)
-    gaps = map(modelled_gap, moments(a, after, constraints, rows.weights))
-    return tuple(replace(constraint, modelled=gap.value) for constraint, gap in zip(constraints, gaps, strict=True))
+    return solved, after, applied
 
 
 def _with_exempt_error(rows: AuditedRows, constraint: Constraint, columns: Floats, after: Floats) -> Constraint:
@@ -114,16 +132,6 @@ def _with_exempt_error(rows: AuditedRows, constraint: Constraint, columns: Float
     pair = Rows.of(first, rows.weights * (first | second), rows.clusters)
     scores = after if after.ndim == 1 else after[:, constraint.score_class]
     return replace(constraint, se=equal_gap(pair, columns, scores).se, se_before=None)
-
-
-def _constant_notes(
-    rows: AuditedRows, constraints: tuple[Constraint, ...], a: Floats, threshold: float | None
-) -> list[str]:
-    """Return a note where decisions have become nearly the same for everyone."""
-    if threshold is None:
-        return []
-    after = repaired(rows.scores, np.array([constraint.multiplier for constraint in constraints]) @ a, threshold)
-    return nearly_constant(rows.scores >= threshold, after == 1.0, rows.weights)
 
 
 def _check_metric(metric: Any, threshold: float | None, rows: AuditedRows) -> str:
@@ -140,15 +148,141 @@ def _check_metric(metric: Any, threshold: float | None, rows: AuditedRows) -> st
 def _check_scores(scores: Floats, threshold: float | None) -> None:
     if threshold is not None and scores.ndim == 2:
         raise DataError(
-            f"`threshold` must be left out for scores of {scores.shape[1]} classes, got {threshold!r}.",
-            "audit the score of one class to repair decisions.",
+            f"`threshold` needs scores of two classes, got {scores.shape[1]} classes.",
+            "audit the score of one class to adjust decisions.",
         )
     if threshold is not None:
         check_threshold(threshold, below_one=True)
     if np.isin(scores, (0.0, 1.0)).all():
         raise DataError(
-            "All scores are 0 or 1: decisions cannot be tilted.",
+            "All scores are 0 or 1, and decisions cannot be adjusted.",
             "audit the scores behind them, and repair with threshold=.",
         )
     if (scores.min(axis=0) == scores.max(axis=0)).all():
-        raise DataError("The scores are constant: there is nothing to repair.", "audit a model whose scores vary.")
+        raise DataError("The scores are constant: nothing can be adjusted.", "audit a model whose scores vary.")
+
+
+def constraints_for(rows: AuditedRows, metric: str, limit: float) -> list[Constraint]:
+    """Return the constraints, without multipliers, ordered by group, event and class."""
+    constraints = []
+    for group in rows.groups[1:]:
+        for event in EVENTS[metric]:
+            sizes = [int(rows.members((name, event)).sum()) for name in (group, rows.reference)]
+            if min(sizes) < MINIMUM_ROWS:
+                raise DataError(
+                    f"The metric {metric!r} needs at least {MINIMUM_ROWS} people of each group, got {sizes[0]} of "
+                    f"{shown(group)} and {sizes[1]} of {shown(rows.reference)}.",
+                    "merge groups, or bring more rows.",
+                )
+            which = EQUAL if event == ALL and rows.exempt else event
+            classes = constrained_classes(rows.outcomes, limit)
+            constraints += [Constraint(group, rows.reference, which, y) for y in classes]
+    return constraints
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class RepairProblem:
+    """Constraints on the gaps of some rows.
+
+    Attributes
+    ----------
+    rows
+        The rows, with their scores.
+    constraints
+        The constraints, with the shares of the people whom they count.
+    members
+        The rows of the audited group and of the reference that each constraint compares.
+    measures
+        (C, n): the weight of each row in each gap, Σ_n measures_cn·W_n.
+    limit, threshold
+        The largest gap that is allowed, and the threshold of decisions; None for scores.
+    """
+
+    rows: AuditedRows
+    constraints: tuple[Constraint, ...]
+    members: tuple[tuple[Booleans, Booleans], ...]
+    measures: Floats
+    limit: float
+    threshold: float | None
+
+    @classmethod
+    def of(
+        cls,
+        rows: AuditedRows,
+        constraints: Sequence[Constraint],
+        probabilities: Mapping[Cell, Floats],
+        limit: float,
+        threshold: float | None,
+    ) -> RepairProblem:
+        """Return the problem; at equal exempt factors rows are weighted by the probabilities given these."""
+        counted, members, measures, total = [], [], [], float(rows.weights.sum())
+        for constraint in constraints:
+            first, second = (rows.members(cell) for cell in constraint.cells)
+            weights = rows.weights * np.where(first, *overlap_weights(constraint, probabilities))
+            sums = float(weights @ first), float(weights @ second)
+            counted.append(replace(constraint, shares=(sums[0] / total, sums[1] / total)))
+            members.append((first, second))
+            measures.append(weights * first / sums[0] - weights * second / sums[1])
+        return cls(rows, tuple(counted), tuple(members), np.array(measures), limit, threshold)
+
+    def solve(self, a: Floats) -> tuple[tuple[Constraint, ...], Floats]:
+        """Return the constraints with their multipliers, and the scores after; gradients `a` are (C, n)."""
+        scores, share, outcomes = self.rows.scores, self.rows.weights / self.rows.weights.sum(), self.rows.outcomes
+        classes = np.array([constraint.score_class for constraint in self.constraints])
+        wholes = np.arange(len(classes)).reshape(-1, outcomes) if outcomes > 2 and self.limit > 0.0 else ()
+        problem = GapProblem(
+            logs=log_scores(scores),
+            gradients=a,
+            classes=classes,
+            measures=self.measures,
+            modelled=(a - (a @ share)[:, None]) * share,
+            shares=share,
+            limit=self.limit,
+            names=[constraint.describe(outcomes > 2) for constraint in self.constraints],
+            wholes=tuple(wholes),
+            clusters=cluster_codes(self.rows.clusters),
+        )
+        if self.threshold is None:
+            t = score_multipliers(problem)
+        else:
+            t = decision_multipliers(problem, scores, self.threshold)
+        before, after = (
+            repaired(scores, shifts(part * t, a, classes, outcomes), self.threshold) for part in (0.0, 1.0)
+        )
+        gaps = [gaps_of(own, self.measures, classes).tolist() for own in (before, after)]
+        errors = [problem.errors(own).tolist() for own in (before, after)]
+        return tuple(map(_with_multiplier, self.constraints, t.tolist(), *gaps, *errors)), after
+
+    def separations(self, a: Floats) -> list[Normal]:
+        """Return how well the gradients `a`, (C, n), separate the people of each constraint: areas under the curve.
+
+        Raise where they separate them perfectly: a repair without the group would be a repair with it.
+        """
+        weights, clusters, areas = self.rows.weights, self.rows.clusters, []
+        for (first, second), own in zip(self.members, a, strict=True):
+            index = np.flatnonzero(first | second)
+            pair = Rows.of(first[index], weights[index], None if clusters is None else clusters[index])
+            share = pair.weights / pair.weights.sum()
+            areas.append(area(pair, own[index], np.where(pair.audited, WITH, WITHOUT), share).normal())
+            check_overlap(areas[-1].value)
+        return areas
+
+
+def _with_multiplier(
+    constraint: Constraint, t: float, before: float, after: float, se_before: float, se: float
+) -> Constraint:
+    first, last = constraint.sign * before, constraint.sign * after
+    return replace(constraint, multiplier=t, gap_before=first, gap_after=last, se_before=se_before, se=se)
+
+
+def check_separations(constraints: Sequence[Constraint], areas: Sequence[Normal], hint: str) -> None:
+    """Raise where a multiplier rests on features that may not separate the groups: it would follow chance."""
+    for constraint, auc in zip(constraints, areas, strict=False):
+        if constraint.multiplier and auc.value - 0.5 < SURELY_BEYOND * auc.se:
+            groups = f"{shown(constraint.audited)} and {shown(constraint.reference)}"
+            raise SupportError(
+                f"The features may not separate {groups}: on rows not used in its fit, the group-membership model's "
+                f"area under the curve is {auc.value:.3f} (standard error {auc.se:.3f}). Adjusting without the group "
+                "would move scores by chance.",
+                hint,
+            )

@@ -161,7 +161,7 @@ class Audit:
         """
         from tiltlens.repair.solve import repair
 
-        return repair(self, metric, max_gap, use_group, threshold, propensity_model)
+        return repair(self, max_gap, use_group, metric, threshold, propensity_model)
 
     def to_dict(self) -> dict[str, Any]:
         """Return every number of the audit, keyed by attribute name; the sizes of groups too small are withheld."""

@@ -18,6 +18,7 @@ from functools import cache
 from types import NoneType, SimpleNamespace, UnionType
 from typing import Annotated, Any, NamedTuple, NoReturn, TypeVar, get_args, get_origin, get_type_hints
 
+import numpy as np
 import polars as pl
 
 from tiltlens.errors import DataError
@@ -45,6 +46,8 @@ def to_plain(result: Any) -> Any:
         return {part.key: to_plain(getattr(result, part.name)) for part in parts_of(result.__class__)}
     if isinstance(result, pl.DataFrame):
         return result.to_dicts()
+    if isinstance(result, np.ndarray):
+        return result.tolist()
     if isinstance(result, Mapping):
         return {key: to_plain(value) for key, value in result.items()}
     if isinstance(result, list | tuple):
@@ -88,6 +91,11 @@ def _read(kind: Any, data: Any, path: str) -> Any:
         return _read_frame(data, path, *arms[1:]) if is_frame else _read(arms[0], data, path)
     if origin in (typing.Union, UnionType):
         return _read_union(arms, data, path)
+    if kind is Any:
+        return data
+    if origin is np.ndarray:
+        _check(list, data, path)
+        return np.array(data)
     if origin in (tuple, list):
         _check(list, data, path)
         return origin(_read(arms[0], entry, f"{path}[{index}]") for index, entry in enumerate(data))

@@ -227,7 +227,7 @@ class Comparison:
         """
         from tiltlens.repair.solve import repair
 
-        return repair(self, metric, max_gap, use_group, threshold, propensity_model)
+        return repair(self, max_gap, use_group, metric, threshold, propensity_model)
 
     def reweigh(self, outcome: bool = False) -> Reweighing:
         """Return sample weights for re-training.
@@ -255,7 +255,7 @@ class Comparison:
         """
         from tiltlens.repair.alternatives import find_alternatives
 
-        return find_alternatives(self, tolerance, threshold, self.scale.confidence)
+        return find_alternatives(self, tolerance, threshold)
 
     def to_dict(self) -> dict[str, Any]:
         """Return every number of the comparison, keyed by attribute name."""

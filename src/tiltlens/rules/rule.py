@@ -1,4 +1,4 @@
-"""A published rule as data: what it compares, with which threshold, and where and when that was written."""
+"""A published rule as data: what it compares, its threshold, citation and date."""
 
 from __future__ import annotations
 
@@ -22,23 +22,23 @@ class Rule:
     Attributes
     ----------
     id, title
-        The name to ask for it by, and its name for people.
+        Its name in arguments, and for readers.
     compares, denominator
         What is divided by what.
     rates
         "selection" (of 0/1 decisions), "scoring" (of scores above the median), or both.
     threshold
-        Impact ratios below it are pointed out; None where the text has none.
+        Impact ratios below it are flagged; None where the text has none.
     smallest_share
-        Groups with a smaller share of the data are left out of the impact ratios; None where the text has none.
+        Groups with a smaller share of the data have no impact ratio; None where the text has none.
     attributes, intersections
-        By what the text divides people, and what it says of intersections.
+        The attributes that the text names, and its rule for intersections.
     citation, dated
-        Where it is written, and when.
+        Where and when it was published.
     status, status_dated, status_source
-        Whether it is in force, of which date that is known, and who says so.
+        Whether it is in force, on which date, and the source.
     does_not_decide
-        What its table cannot tell.
+        What its table does not decide.
     """
 
     id: str
@@ -77,10 +77,7 @@ def rule_named(name: Any) -> Rule:
     if not isinstance(name, str) or name not in rules:
         nearest = nearest_name(name, list(rules))
         suggestion = f"did you mean {shown(nearest)}? " if nearest is not None else ""
-        raise DataError(
-            f"`rule` must be a rule that tiltlens knows, got {shown(name)}.",
-            f"{suggestion}the rules are {listed(list(rules))}.",
-        )
+        raise DataError(f"Unknown rule {shown(name)} (`rule`).", f"{suggestion}The rules are {listed(list(rules))}.")
     return rules[name]
 
 
@@ -92,7 +89,7 @@ def ratio_threshold_of(rule: Rule, ratio_threshold: Any = None) -> float | None:
 
 
 def smallest_share_of(rule: Rule, smallest_share: Any = None) -> float:
-    """Return the smallest share of the data that was asked for, or else the rule's; 0 leaves nobody out."""
+    """Return the requested smallest share of the data, by default the rule's; 0 leaves no group out."""
     if smallest_share is None:
         return rule.smallest_share or 0.0
     return check_share("smallest_share", smallest_share, "0.02 is 2% of the data; 0 leaves no group out.")

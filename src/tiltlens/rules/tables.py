@@ -23,12 +23,10 @@ from tiltlens.results.provenance import Provenance, check_provenance, provenance
 from tiltlens.rows.groups import JOINT, NO_GROUP, group_columns, level_codes
 from tiltlens.rows.roles import PEOPLE
 from tiltlens.rows.scores import either_spelling
+from tiltlens.rules.measures import MEASURES, TESTS, Limits, compared_groups, measure_groups, run_tests
 from tiltlens.rules.notes import notes_of, test_notes
-from tiltlens.rules.outcomes import Outcomes, asked_outcome, outcomes_of
-from tiltlens.rules.practice import TESTS, tested
-from tiltlens.rules.ratios import MEASURES, Limits, compared_places, measured
 from tiltlens.rules.rule import Rule, ratio_threshold_of, rule_named, smallest_share_of
-from tiltlens.rules.tally import opened, tallied
+from tiltlens.rules.tally import Outcomes, open_source, outcome_spec, outcomes_of, tally_source
 from tiltlens.sources.messages import check_columns, listed, shown
 from tiltlens.sources.opening import batches_of, names_of, reading_notes
 
@@ -45,27 +43,27 @@ class RuleTables:
     Attributes
     ----------
     rule
-        What is compared, where that is written, and what the tables do not decide.
+        The rule: what it compares, its citation, and what the tables do not decide.
     tables
         One frame for each attribute, by name, and one for the intersections ("sex & race") where there are several.
     tests
-        For each table, a frame of what practice asks of the groups that are compared: each against the highest rate.
+        For each table, a frame of tests of each compared group against the highest rate.
     unknown
-        For each table, how many people with a known outcome have no known group and are in none of its rows.
+        For each table, the number of people with an outcome whose group is missing.
     rows
-        How many were read, how many used, and how many left out because their outcome is missing.
+        The number of rows read, used, and left out because their outcome is missing.
     rate, outcome, favourable
-        "selection" or "scoring", the column it is of, and which end of it a person wants.
+        "selection" or "scoring", the column of the outcome, and the value that people want.
     median
-        Of all known scores; None for selections.
+        The median of all scores; None for selections.
     strata
-        The columns within whose values the groups are compared too; none where none were asked for.
+        The columns within whose values the groups are compared too.
     limits
         The threshold, the smallest share of the data and the confidence in use.
     notes
-        What a reader has to know, in sentences.
+        Notes for readers.
     provenance
-        When, by which versions, from which data, and what the user said of them.
+        The date, versions, data, and facts that the user stated.
 
     Examples
     --------
@@ -212,11 +210,11 @@ def rule_tables(
     batches = batches_of(data)
     names = names_of(data, batches)
     attributes = _attributes(chosen, group, names)
-    spec = asked_outcome(chosen, selected, scores, favourable, names)
+    spec = outcome_spec(chosen, selected, scores, favourable, names)
     within = _strata(strata, names)
     _check_apart(group=attributes, strata=within, outcome=spec.columns)
-    source = opened(data, batches, [*attributes, *within, *spec.columns], spec)
-    tally, middle = tallied(source, [*attributes, *within], spec)
+    source = open_source(data, batches, [*attributes, *within, *spec.columns], spec)
+    tally, middle = tally_source(source, [*attributes, *within], spec)
     outcomes = outcomes_of(spec, tally.people, middle)
     coded = _coded(tally.people.filter(outcomes.known), attributes, within, outcomes)
     wanted = [[name] for name in attributes] + ([attributes] if len(attributes) > 1 else [])
@@ -248,14 +246,12 @@ def _attributes(rule: Rule, group: Any, names: list[str]) -> list[str]:
     attributes = group_columns(group, names)
     if not attributes:
         raise DataError(
-            f"`group` must name the columns that the rule {shown(rule.id)} divides people by, got {shown(group)}.",
+            f"`group` must name columns of groups for the rule {shown(rule.id)}, got {shown(group)}.",
             f"for example 'sex', or ['sex', 'race']; the columns are {listed(names)}.",
         )
     taken = [name for name in attributes if name in {*MEASURES, *TESTS, STRATUM}]
     if taken:
-        raise DataError(
-            f"`group` must not be named like a column of the tables, got {shown(taken[0])}.", "rename it in the data."
-        )
+        raise DataError(f"The tables have a column {shown(taken[0])} of their own (`group`).", "rename it in the data.")
     return attributes
 
 
@@ -275,7 +271,7 @@ def _check_apart(group: Sequence[str], strata: Sequence[str], outcome: Sequence[
         for name in set(columns) & set(others):
             raise DataError(
                 f"{role} and {other} must be different columns, got {shown(name)} for both.",
-                "the group is who people are, strata are where they are comparable, the outcome is what was decided.",
+                "name another column for one of them.",
             )
 
 
@@ -289,7 +285,7 @@ def _coded(table: pl.DataFrame, attributes: Sequence[str], strata: Sequence[str]
             only = listed([labels[code] for code in present]) + " only" if present else "missing values only"
             raise DataError(
                 f"`group` ({shown(name)}) must have at least two values, got {only}.",
-                "a rate is compared with that of another group: check the filter before it.",
+                "check how the rows were selected.",
             )
         known_codes = pl.Series(codes).replace(NO_GROUP, None)
         columns.append(pl.Series(name, labels, dtype=pl.Enum(labels)).gather(known_codes))
@@ -304,7 +300,7 @@ def _outside(coded: pl.DataFrame) -> int:
 
 
 def _stratum(table: pl.DataFrame, strata: Sequence[str]) -> pl.Series:
-    """Return one code for all values of a row in the strata's columns, none where one of them is missing."""
+    """Return a code for each combination of values in the columns of strata, null where one of them is missing."""
     codes = level_codes(table[strata[0]])[0]
     for name in strata[1:]:
         more, labels = level_codes(table[name])
@@ -313,7 +309,7 @@ def _stratum(table: pl.DataFrame, strata: Sequence[str]) -> pl.Series:
         codes = index - int(NO_GROUP in strata_codes)
     if not (codes >= 0).any():
         raise DataError(
-            f"`strata` ({listed(list(strata))}) must have known values, got missing values only.",
+            f"All values of `strata` ({listed(list(strata))}) are missing.",
             "name a column that is filled, or leave `strata` out.",
         )
     return pl.Series(STRATUM, codes).replace(NO_GROUP, None)
@@ -322,14 +318,14 @@ def _stratum(table: pl.DataFrame, strata: Sequence[str]) -> pl.Series:
 def _frame(coded: pl.DataFrame, columns: Sequence[str], limits: Limits) -> pl.DataFrame:
     """Return the tidy table of the groups that these columns make."""
     groups = _counts(coded, columns)
-    return _tidy(columns, list(groups), measured(list(groups.values()), limits), MEASURES)
+    return _tidy(columns, list(groups), measure_groups(list(groups.values()), limits), MEASURES)
 
 
 def _tests(coded: pl.DataFrame, columns: Sequence[str], limits: Limits) -> pl.DataFrame:
-    """Return the tidy table of what practice asks of these groups: each that has a ratio, against the highest rate."""
+    """Return the tidy table of the tests of each group with a ratio against the highest rate."""
     groups = _counts(coded, columns)
     names, counts = list(groups), list(groups.values())
-    compared, highest = compared_places(counts, limits)
+    compared, highest = compared_groups(counts, limits)
     if highest is None or counts[highest].counted == 0:
         return _tidy(columns, [], [], TESTS)
     strata = _by_stratum(coded, columns) if STRATUM in coded.columns else None
@@ -337,7 +333,7 @@ def _tests(coded: pl.DataFrame, columns: Sequence[str], limits: Limits) -> pl.Da
     entries = []
     for index in others:
         pairs = None if strata is None else _pairs(strata[names[index]], strata[names[highest]])
-        entry = tested(counts[index], counts[highest], pairs, limits)
+        entry = run_tests(counts[index], counts[highest], pairs, limits)
         entries.append(entry | {"against": JOINT.join(names[highest])})
     return _tidy(columns, [names[index] for index in others], entries, TESTS)
 
@@ -349,7 +345,7 @@ def _counts(coded: pl.DataFrame, columns: Sequence[str]) -> dict[tuple[Any, ...]
 
 
 def _by_stratum(coded: pl.DataFrame, columns: Sequence[str]) -> dict[tuple[Any, ...], dict[int, Count]]:
-    """Return the same, of each stratum."""
+    """Return the people of each group in each stratum."""
     counts_of: dict[tuple[Any, ...], dict[int, Count]] = defaultdict(dict)
     for (*names, stratum), count in _counts(coded, [*columns, STRATUM]).items():
         counts_of[(*names,)][stratum] = count
@@ -365,7 +361,7 @@ def _pairs(group: dict[int, Count], highest: dict[int, Count]) -> list[tuple[Cou
 def _tidy(
     columns: Sequence[str], names: list[tuple[Any, ...]], entries: list[dict[str, Any]], kinds: dict[str, type]
 ) -> pl.DataFrame:
-    """Return entries beside the groups they are of."""
+    """Return entries beside the names of their groups."""
     groups = pl.DataFrame(names, schema=dict.fromkeys(columns, pl.String), orient="row")
     numbers = pl.DataFrame(entries, schema={name: KINDS[kind] for name, kind in kinds.items()})
     return pl.concat([groups, numbers], how="horizontal")

@@ -1,4 +1,4 @@
-"""Count people by group, stratum and outcome, batch by batch, and find the median of their scores."""
+"""Count people by group, stratum and outcome, batch by batch: a selection, or a score above the median of all."""
 
 from __future__ import annotations
 
@@ -11,21 +11,147 @@ import numpy as np
 import polars as pl
 
 from tiltlens.errors import DataError
+from tiltlens.estimators.influence import Booleans
 from tiltlens.paper.checks import Floats
 from tiltlens.results.provenance import fingerprint_of
 from tiltlens.rows.batch_rows import row_name
 from tiltlens.rows.roles import OUTCOME, PEOPLE, must_be_column
-from tiltlens.rules.outcomes import Asked, checked_numbers, checked_outcome
+from tiltlens.rows.scores import RowName, decisions_in_words, favourable_word, is_words
+from tiltlens.rules.rule import Rate, Rule
 from tiltlens.sources.batches import Batches, FrameBatches, checked_columns
 from tiltlens.sources.columns import check_index, column_of_values
+from tiltlens.sources.messages import check_columns, shown
 from tiltlens.sources.opening import frame_of
 
 MOST_TALLIED = 2_000_000  # kinds of people that are counted: more are keys, and fill the memory
 
 
 @dataclass(frozen=True, slots=True, eq=False)
+class OutcomeSpec:
+    """The outcome to count: the argument, the column (or an array beside the data), and the favourable value."""
+
+    argument: str
+    value: Any
+    favourable: Any
+
+    @property
+    def is_selection(self) -> bool:
+        """Whether decisions are counted, and not scores."""
+        return self.argument == "selected"
+
+    @property
+    def name(self) -> str:
+        """The name of the outcome."""
+        return self.value if isinstance(self.value, str) else self.argument
+
+    @property
+    def columns(self) -> list[str]:
+        """The column; none for an array."""
+        return [self.value] if isinstance(self.value, str) else []
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Outcomes:
+    """Which of the tallied rows count towards the rate, of those whose outcome is `known`.
+
+    `median` and `at_median`, how many people lie exactly there, are None for selections.
+    """
+
+    name: str
+    rate: Rate
+    counts: Booleans
+    known: Booleans
+    median: float | None = None
+    at_median: int | None = None
+
+
+def outcome_spec(rule: Rule, selected: Any, scores: Any, favourable: Any, names: list[str]) -> OutcomeSpec:
+    """Return the outcome to count; exactly one of the two must be given."""
+    if (selected is None) == (scores is None):
+        got = "neither `selected` nor `scores`" if selected is None else "both `selected` and `scores`"
+        raise DataError(
+            f"The rule {shown(rule.id)} needs one outcome, got {got}.",
+            "`selected` holds decisions, 0 and 1 or two words; `scores` holds numbers, compared with their median.",
+        )
+    argument, rate = ("selected", "selection") if scores is None else ("scores", "scoring")
+    if rate not in rule.rates:
+        raise DataError(
+            f"The rule {shown(rule.id)} compares selection rates, so it needs `selected`, not `scores`.",
+            "pass the decisions made from the scores as a column of 0 and 1.",
+        )
+    spec = OutcomeSpec(argument, selected if scores is None else scores, favourable)
+    check_columns(argument, spec.columns, names)
+    return spec
+
+
+def checked_outcome(spec: OutcomeSpec, column: pl.Series, row_name: RowName) -> None:
+    """Raise where a batch holds an outcome that cannot be counted."""
+    if spec.is_selection and is_words(column):
+        decisions_in_words(spec.argument, column, spec.favourable)
+        return
+    numbers = checked_numbers(spec, column)
+    if spec.favourable not in ("high", "low"):
+        raise DataError(
+            f"`favourable` must be 'high' or 'low', got {shown(spec.favourable)}.",
+            "'high' if people want 1 or a high score, 'low' if they want 0 or a low score.",
+        )
+    (_check_decisions if spec.is_selection else _check_finite)(numbers, row_name)
+
+
+def checked_numbers(spec: OutcomeSpec, column: pl.Series) -> Floats:
+    """Return an outcome as numbers, NaN where it is missing."""
+    if not (column.dtype.is_numeric() or column.dtype == pl.Boolean):
+        rule = "0 and 1, or two words" if spec.is_selection else "numbers"
+        raise DataError(
+            f"`{spec.argument}` must be {rule}, got {column.dtype} in column {shown(spec.name)}.",
+            "convert it first.",
+        )
+    return column.cast(pl.Float64).fill_null(float("nan")).to_numpy()
+
+
+def outcomes_of(spec: OutcomeSpec, people: pl.DataFrame, middle: tuple[float, float] | None) -> Outcomes:
+    """Return which of the tallied rows count; `middle` are the two middle scores."""
+    column, is_high = people[OUTCOME], spec.favourable != "low"
+    if spec.is_selection and is_words(column):
+        numbers, words = decisions_in_words(spec.argument, column, spec.favourable)
+        favourable_word(spec.argument, spec.favourable, words)
+        is_high = True
+    else:
+        numbers = checked_numbers(spec, column)
+    is_observed = ~np.isnan(numbers)
+    if not is_observed.any():
+        raise DataError(f"All values of `{spec.argument}` are missing.", "check the column.")
+    if middle is None:
+        return Outcomes(spec.name, "selection", is_observed & (numbers == is_high), is_observed)
+    low, high = middle
+    at_median = int(people.filter(pl.Series(numbers == 0))[PEOPLE].sum())
+    counts = is_observed & (numbers > 0 if is_high else numbers < 0)
+    return Outcomes(spec.name, "scoring", counts, is_observed, low if low == high else low / 2 + high / 2, at_median)
+
+
+def _check_decisions(numbers: Floats, row_name: RowName) -> None:
+    bad = ~np.isnan(numbers) & (numbers != 0.0) & (numbers != 1.0)
+    if bad.any():
+        row = int(np.argmax(bad))
+        raise DataError(
+            f"`selected` must be 0 or 1, got {numbers[row]:g} in {row_name(row)}.",
+            "pass scores as `scores`, or the decisions made from them.",
+        )
+
+
+def _check_finite(numbers: Floats, row_name: RowName) -> None:
+    bad = np.isinf(numbers)
+    if bad.any():
+        row = int(np.argmax(bad))
+        raise DataError(
+            f"`scores` must be finite, got {numbers[row]:g} in {row_name(row)}.",
+            "any scale will do; fill or drop rows without a score.",
+        )
+
+
+@dataclass(frozen=True, slots=True, eq=False)
 class Tally:
-    """How many rows are alike, added with `+`.
+    """The number of equal rows, added with `+`.
 
     Attributes
     ----------
@@ -49,15 +175,15 @@ def _summed(people: pl.DataFrame) -> pl.DataFrame:
     counts = people.group_by(keys).agg(pl.col(PEOPLE).sum())
     if counts.height > MOST_TALLIED:
         raise DataError(
-            f"`group` and `strata` must have at most {MOST_TALLIED:,} values together, got more.",
-            "name columns that many people share: a key is neither a group nor a stratum.",
+            f"`group` and `strata` have more than {MOST_TALLIED:,} values together.",
+            "name columns that many people share; an identifier is neither a group nor a stratum.",
         )
     return counts
 
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Source:
-    """Any data as batches: the columns of its own, and where the outcome is."""
+    """Any data as batches: its columns of groups and strata, and the column of the outcome."""
 
     batches: Batches
     columns: tuple[str, ...]
@@ -65,11 +191,11 @@ class Source:
 
     @property
     def read(self) -> list[str]:
-        """All that is read."""
+        """All columns that are read."""
         return list(dict.fromkeys([*self.columns, self.outcome]))
 
 
-def opened(data: Any, batches: Batches | None, columns: Sequence[str], spec: Asked) -> Source:
+def open_source(data: Any, batches: Batches | None, columns: Sequence[str], spec: OutcomeSpec) -> Source:
     """Return the data as batches; an outcome that is an array becomes a column of data in memory."""
     value = spec.value
     outcome = value if isinstance(value, str) else OUTCOME
@@ -86,22 +212,22 @@ def opened(data: Any, batches: Batches | None, columns: Sequence[str], spec: Ask
     return Source(FrameBatches(frame), (*own,), outcome)
 
 
-def tallied(source: Source, keys: Sequence[str], spec: Asked) -> tuple[Tally, tuple[float, float] | None]:
-    """Return how many people are alike; of scores, which side of the middle they are on, and the two middle scores."""
+def tally_source(source: Source, keys: Sequence[str], spec: OutcomeSpec) -> tuple[Tally, tuple[float, float] | None]:
+    """Return the number of equal people; for scores by side of the median, with the two middle scores."""
     middle = None if spec.is_selection else _middle(source, spec)
-    step = partial(_counted, source.columns, source.outcome, tuple(keys), spec, middle)
+    step = partial(_count_batch, source.columns, source.outcome, tuple(keys), spec, middle)
     return source.batches.fold(source.read, step), middle
 
 
-def _counted(
+def _count_batch(
     columns: tuple[str, ...],
     name: str,
     keys: tuple[str, ...],
-    spec: Asked,
+    spec: OutcomeSpec,
     middle: tuple[float, float] | None,
     table: pl.DataFrame,
 ) -> Tally:
-    """Return what one batch adds. Its arguments travel to every worker."""
+    """Return the tally of one batch. The arguments travel to every worker."""
     column = table[name]
     checked_outcome(spec, column, row_name(table))
     outcome = column if middle is None else _sides(checked_numbers(spec, column), *middle)
@@ -118,7 +244,7 @@ def _sides(numbers: Floats, low: float, high: float) -> pl.Series:
     return pl.select(pl.when(pl.Series(~np.isnan(numbers))).then(pl.Series(side))).to_series()
 
 
-def _middle(source: Source, spec: Asked) -> tuple[float, float]:
+def _middle(source: Source, spec: OutcomeSpec) -> tuple[float, float]:
     """Return the two middle scores, equal for an odd number of scores. The one column is held in memory."""
     parts: list[Floats] = source.batches.fold([source.outcome], partial(_known_numbers, source.outcome, spec))
     numbers = np.concatenate(parts)
@@ -129,7 +255,7 @@ def _middle(source: Source, spec: Asked) -> tuple[float, float]:
     return low, high
 
 
-def _known_numbers(outcome: str, spec: Asked, table: pl.DataFrame) -> list[Floats]:
+def _known_numbers(outcome: str, spec: OutcomeSpec, table: pl.DataFrame) -> list[Floats]:
     """Return the scores of a batch that are not missing, as a list so that batches add up by `+`."""
     checked_outcome(spec, table[outcome], row_name(table))
     numbers = checked_numbers(spec, table[outcome])

@@ -1,0 +1,182 @@
+"""Counts of groups → rates, impact ratios, their side of a threshold, and tests against the highest rate."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from tiltlens.analysis.decision_table import untold
+from tiltlens.estimators.decision_table import (
+    Count,
+    Stratified,
+    fisher_p_value,
+    odds_ratio,
+    rate_ratio,
+    stratified,
+    two_sided,
+    z_score,
+)
+from tiltlens.estimators.estimate import Estimate
+from tiltlens.estimators.flips import ratio_flips, z_flips
+from tiltlens.limits import MINIMUM_ROWS, NOISE
+
+MEASURES = {
+    "n": int,
+    "share": float,
+    "rate": float,
+    "impact_ratio": float,
+    "impact_ratio_low": float,
+    "impact_ratio_high": float,
+    "is_excluded": bool,
+    "is_below_threshold": bool,
+    "is_surely_below_threshold": bool,
+    "note": str,
+}
+TESTS = {
+    "against": str,
+    "shortfall": float,
+    "odds_ratio": float,
+    "odds_ratio_low": float,
+    "odds_ratio_high": float,
+    "z": float,
+    "z_p_value": float,
+    "fisher_p_value": float,
+    "ratio_flips": int,
+    "z_flips": int,
+    "cmh_z": float,
+    "cmh_p_value": float,
+    "common_odds_ratio": float,
+    "common_odds_ratio_low": float,
+    "common_odds_ratio_high": float,
+    "strata": int,
+    "idle_strata": int,
+    "note": str,
+}
+BELOW = ("is_below_threshold", "is_surely_below_threshold")
+
+
+@dataclass(frozen=True, slots=True)
+class Limits:
+    """The threshold of impact ratios, the smallest share of the data that has one, and the confidence level."""
+
+    threshold: float | None
+    smallest_share: float
+    confidence: float
+
+
+def measure_groups(groups: Sequence[Count], limits: Limits) -> list[dict[str, Any]]:
+    """Return the entries of `MEASURES` for each group, in the same order."""
+    total = sum(group.size for group in groups)
+    compared, highest = compared_groups(groups, limits)
+    entries = []
+    for index, group in enumerate(groups):
+        is_excluded, is_small = group.size / total < limits.smallest_share, group.size < MINIMUM_ROWS
+        entry: dict[str, Any] = dict.fromkeys(MEASURES) | {"n": group.size, "share": group.size / total}
+        entry |= {"is_excluded": is_excluded, "rate": None if is_small else group.rate}
+        if highest is None or index not in compared:
+            entry["note"] = _left_out(is_excluded, is_small, limits)
+        else:
+            entry |= _compared(group, groups[highest], index == highest, len(compared) == 1, limits)
+        entries.append(entry)
+    return entries
+
+
+def compared_groups(groups: Sequence[Count], limits: Limits) -> tuple[list[int], int | None]:
+    """Return the index of each group that is compared, and of the highest rate; of several, the largest group."""
+    total = sum(group.size for group in groups)
+    compared = [
+        index
+        for index, group in enumerate(groups)
+        if group.size >= MINIMUM_ROWS and group.size / total >= limits.smallest_share
+    ]
+    return compared, max(compared, key=lambda index: (groups[index].rate, groups[index].size), default=None)
+
+
+def _left_out(is_excluded: bool, is_small: bool, limits: Limits) -> str:
+    reasons = []
+    if is_small:
+        reasons.append(f"fewer than {MINIMUM_ROWS} people, so no rate is shown")
+    if is_excluded:
+        reasons.append(f"less than {100 * limits.smallest_share:g}% of the data, so no impact ratio is shown")
+    return "; ".join(reasons)
+
+
+def _compared(group: Count, highest: Count, is_highest: bool, is_alone: bool, limits: Limits) -> dict[str, Any]:
+    """Return the ratio of a group to the highest rate, its side of the threshold, and a note."""
+    if highest.counted == 0:
+        return {"note": "not defined, because the highest rate is 0"}
+    if is_highest:
+        others = "no other group can be compared with it" if is_alone else "the denominator of the impact ratios"
+        is_below = dict.fromkeys(BELOW, None if limits.threshold is None else False)
+        return {"impact_ratio": 1.0, **is_below, "note": f"highest rate: {others}"}
+    ratio = rate_ratio(group, highest, limits.confidence)
+    ends = {"impact_ratio": ratio.value, "impact_ratio_low": ratio.low, "impact_ratio_high": ratio.high}
+    return ends | _side(ratio, limits.threshold)
+
+
+def _side(ratio: Estimate, threshold: float | None) -> dict[str, Any]:
+    """Return whether the ratio is below the threshold; whether its whole interval is; and a note."""
+    if threshold is None:
+        return {"note": ""}
+    low, high, is_below = ratio.low or 0.0, ratio.high or 0.0, ratio.value < threshold - NOISE
+    is_sure = high < threshold or low >= threshold
+    words = f"{'below' if is_below else 'at or above'} the threshold of {decimals(threshold)}"
+    return {
+        "is_below_threshold": is_below,
+        "is_surely_below_threshold": is_below if is_sure else None,
+        "note": words if is_sure else f"{words}; inconclusive, because the interval includes it",
+    }
+
+
+def decimals(value: float) -> str:
+    """Return a threshold with two decimals, or more where it has more."""
+    return f"{value:.2f}" if value == round(value, 2) else f"{value:g}"
+
+
+def run_tests(
+    group: Count, highest: Count, strata: Sequence[tuple[Count, Count]] | None, limits: Limits
+) -> dict[str, Any]:
+    """Return the entries of `TESTS` but for `against`; those of strata are None where `strata` is."""
+    z = z_score(group, highest)
+    within = None if strata is None else stratified(strata, limits.confidence)
+    return {
+        **dict.fromkeys(TESTS),
+        "shortfall": (group.size * highest.counted - group.counted * highest.size) / highest.size,
+        **_with_ends("odds_ratio", odds_ratio(group, highest, limits.confidence)),
+        "z": z,
+        "z_p_value": two_sided(z),
+        "fisher_p_value": fisher_p_value(group, highest),
+        "ratio_flips": None if limits.threshold is None else ratio_flips(group, highest, limits.threshold),
+        "z_flips": z_flips(group, highest, limits.confidence),
+        **({} if within is None else _within_strata(within)),
+        "note": "; ".join(_notes(group, highest, within)),
+    }
+
+
+def _within_strata(within: Stratified) -> dict[str, Any]:
+    return {
+        "cmh_z": within.z,
+        "cmh_p_value": two_sided(within.z),
+        **_with_ends("common_odds_ratio", within.odds_ratio),
+        "strata": within.used,
+        "idle_strata": within.idle,
+    }
+
+
+def _with_ends(name: str, estimate: Estimate | None) -> dict[str, float | None]:
+    return (
+        {} if estimate is None else {name: estimate.value, f"{name}_low": estimate.low, f"{name}_high": estimate.high}
+    )
+
+
+def _notes(group: Count, highest: Count, within: Stratified | None) -> Iterator[str]:
+    """Yield notes on cells that are suppressed, and on strata that add nothing."""
+    yield from untold(group, highest)
+    if within is None:
+        return
+    if within.idle:
+        every = within.used + within.idle
+        yield f"{within.idle:,} of {every:,} strata have one group or one outcome only, and add nothing"
+    if within.used and (within.odds_ratio is None or within.odds_ratio.low is None):
+        yield "the common odds ratio has no interval, because one group has one outcome only within the strata"
