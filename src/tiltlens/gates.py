@@ -48,6 +48,7 @@ IN_UNITS = (
     LINEAR,
     *OF_UNOBSERVED,
 )  # or in points
+OF_DECISIONS = ("ppv_difference", "npv_difference", "fdr_difference", "for_difference")  # and in points
 PASSED, FIRED = "passed", "fired"
 KNOWN = ("gap", f"{LINEAR}_change", *OF_UNOBSERVED, PROXIES, *COUNTED)  # also of unobserved groups
 UNDEFINED, OPEN, UNJUDGED = "not defined", "undecided", "not evaluated"  # of which only the first fails a run
@@ -90,7 +91,7 @@ class Gate:
     def check_range(self, is_amount: bool) -> None:
         """Raise where the number lies beyond all possible values, as points do that are meant for parts of one."""
         name, limit = self.quantity.removesuffix("_change"), self.limit
-        is_difference = name in OF_ERROR_RATES or (name in IN_UNITS and not is_amount)
+        is_difference = name in (*OF_ERROR_RATES, *OF_DECISIONS) or (name in IN_UNITS and not is_amount)
         if (is_difference and abs(limit) >= 1.0) or (name == DECISIONS_ONLY and not 0.0 <= limit <= 1.0):
             raise TiltlensError(
                 f"{name} lies between {-1 if is_difference else 0} and 1, got {self.text!r}.",

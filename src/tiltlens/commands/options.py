@@ -114,8 +114,9 @@ OF_AUDITS: dict[str, Callable[[Any], Any]] = {
     ),
     "metric": click.option(
         "--metric",
-        type=click.Choice(["fpr", "fnr"]),
-        help="Error rate to audit: false positive or false negative rate. Needs --outcome (default: the scores).",
+        type=click.Choice(["fpr", "fnr", "fdr", "for"]),
+        help="Error rate to audit: false positive, negative, discovery or omission rate. Needs --outcome (default: the "
+        "scores).",
     ),
     "score_type": click.option(
         "--score-type",

@@ -25,6 +25,7 @@ from tiltlens.analysis.influence_matching import (
 )
 from tiltlens.analysis.periods import period_table
 from tiltlens.analysis.presentation import levels, output_scale
+from tiltlens.analysis.sensitivity import sensitivities
 from tiltlens.analysis.settings import Settings
 from tiltlens.analysis.unobserved_groups import NOT_REPORTED, unobserved_group, unobserved_group_of
 from tiltlens.errors import SupportError, TiltlensError
@@ -71,6 +72,7 @@ def compare(evidence: Evidence, settings: Settings) -> Comparison:
         *(*evidence.question.notes, *of_correction, *of_adjusted, *in_outputs.notes, *in_inputs.notes),
         *(*in_decisions.notes, *table.notes, *evidence_notes(evidence, checked)),
     )
+    given_exempt = None if parts is None else _estimate(every, parts.at_equal)
     comparison = Comparison(
         **_identify(evidence, settings),
         **in_outputs.fields,
@@ -80,7 +82,8 @@ def compare(evidence: Evidence, settings: Settings) -> Comparison:
         error_rates=error_rates(evidence, partial(_estimate, settings)),
         periods=period_table(evidence, partial(_estimate, settings), settings.folds is not None),
         gap_explained_by_exempt=None if parts is None else _estimate(every, parts.through),
-        gap_given_exempt=None if parts is None else _estimate(every, parts.at_equal),
+        gap_given_exempt=given_exempt,
+        sensitivities=sensitivities(evidence, every, left, parts, given_exempt),
         unobserved_group=soft,
         correction=correction,
         correction_numbers=None if correction is None else correction.to_dict(),

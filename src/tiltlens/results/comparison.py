@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, Annotated, Any, ClassVar, NamedTuple
+from typing import TYPE_CHECKING, Annotated, Any, ClassVar, Literal, NamedTuple
 
 import polars as pl
 
@@ -19,6 +19,8 @@ from tiltlens.analysis.decision_table import DecisionTable
 from tiltlens.analysis.error_rates import ErrorRate, ErrorRates
 from tiltlens.analysis.influence_matching import ComparisonErrors
 from tiltlens.analysis.periods import PeriodTable
+from tiltlens.analysis.sensitivity import OF_ALL, Sensitivity
+from tiltlens.analysis.splitting import Splitting
 from tiltlens.analysis.unobserved_groups import UnobservedGroup
 from tiltlens.errors import DataError
 from tiltlens.estimators.dial import ShareForm
@@ -52,6 +54,12 @@ ESTIMATES = (
     "fnr_difference",
     "calibration_difference",
     "auc_difference",
+    "ppv_difference",
+    "npv_difference",
+    "fdr_difference",
+    "for_difference",
+    "log_loss_difference",
+    "robustness_value",
     "detection_sample_size",
 )
 CONTRIBUTION_COLUMNS = {
@@ -128,9 +136,11 @@ class Comparison:
     adjusted_gap
         The gap among people equal on all features (c_all).
     metric, metric_rates
-        "fpr" or "fnr" if `gap` is the gap in that error rate, and the rate of each group.
+        "fpr", "fnr", "fdr" or "for" if `gap` is the gap in that error rate, and the rate of each group.
     periods
         Rates, gap and ratio of each period, with a test of equal gaps; None where none were asked for.
+    sensitivities
+        How far an omitted factor may move the "adjusted_gap" and the "gap_given_exempt"; see `sensitivity`.
     error_rates
         How right the scores are of either group; None without true outcomes, and with a metric.
     exempt, gap_explained_by_exempt, gap_given_exempt
@@ -212,6 +222,7 @@ class Comparison:
     decile_shares: Annotated[pl.DataFrame, DECILE_SCHEMA]
     balance: Balance | None
     periods: PeriodTable | None
+    sensitivities: dict[str, Sensitivity] = field(metadata={"key": "sensitivity"})
     error_rates: ErrorRates | None
     unobserved_group: UnobservedGroup | None
     exempt: tuple[str, ...]
@@ -234,7 +245,7 @@ class Comparison:
             "balance",
             "periods",
         ),
-        *("error_rates", "unobserved_group", "exempt", "notes"),
+        *("sensitivities", "error_rates", "unobserved_group", "exempt", "notes"),
     )
 
     @property
@@ -262,10 +273,67 @@ class Comparison:
         """Area under the curve of the audited group less that of the reference."""
         return self._difference_of("auc")
 
+    @property
+    def ppv_difference(self) -> Estimate | None:
+        """Positive predictive value of the audited group less that of the reference."""
+        return self._difference_of("ppv")
+
+    @property
+    def npv_difference(self) -> Estimate | None:
+        """Negative predictive value of the audited group less that of the reference."""
+        return self._difference_of("npv")
+
+    @property
+    def fdr_difference(self) -> Estimate | None:
+        """False discovery rate of the audited group less that of the reference."""
+        return self._difference_of("fdr")
+
+    @property
+    def for_difference(self) -> Estimate | None:
+        """False omission rate of the audited group less that of the reference."""
+        return self._difference_of("for")
+
+    @property
+    def log_loss_difference(self) -> Estimate | None:
+        """Log-loss of the audited group less that of the reference."""
+        return self._difference_of("log_loss")
+
+    @property
+    def robustness_value(self) -> Estimate | None:
+        """Strength that an omitted factor needs to account for the adjusted gap; `low` for the end of its interval."""
+        return None if OF_ALL not in self.sensitivities else self.sensitivities[OF_ALL].robustness_value
+
+    def sensitivity(self, quantity: Literal["adjusted_gap", "gap_given_exempt"] = "adjusted_gap") -> Sensitivity:
+        """Return how strong an omitted factor would have to be to account for a gap among people equal on features.
+
+        Parameters
+        ----------
+        quantity : {"adjusted_gap", "gap_given_exempt"}, default="adjusted_gap"
+            Gap among people equal on all features, or on the exempt factors.
+
+        Raises
+        ------
+        TiltlensError
+            If the gap was not estimated from rows: plug-in values, unobserved groups, a model that sees nothing but the
+            features.
+        """
+        if quantity not in self.sensitivities:
+            names = ", ".join(map(repr, self.sensitivities)) or "none"
+            raise DataError(
+                f"`quantity` must be a gap with an interval from these rows, got {quantity!r}.",
+                f"this comparison has {names}.",
+            )
+        return self.sensitivities[quantity]
+
+    @property
+    def splitting(self) -> Splitting | None:
+        """What separate models for the two groups would gain; computed when asked for. None without outcomes."""
+        return None if self.metric is not None else self._profiles.splitting(self.confidence)
+
     def _difference_of(self, name: str) -> Estimate | None:
         if self.metric == name:
             return self.gap
-        rate: ErrorRate | None = getattr(self.error_rates, name, None)
+        rate: ErrorRate | None = getattr(self.error_rates, "for_" if name == "for" else name, None)
         return None if rate is None else rate.difference
 
     def profile(self, feature: str) -> pl.DataFrame:
@@ -297,9 +365,10 @@ class Comparison:
         level = None if self.balance is None else self.confidence if confidence is None else confidence
         return self._profiles.shares_along_tradeoff(forms, positions, level)
 
-    def parts(self) -> ComparisonParts:
+    def parts(self, with_splitting: bool = True) -> ComparisonParts:
         """Return what JSON, figures and the report need beyond the estimates; it takes time to compute."""
-        return ComparisonParts(self.prototypes(), self.shares_along_tradeoff(), self.bins())
+        splitting = self.splitting if with_splitting else None
+        return ComparisonParts(self.prototypes(), self.shares_along_tradeoff(), self.bins(), splitting)
 
     def bins(self) -> Bins:
         """Return what figures and the report are made of: distributions, profiles and the path, as plain numbers."""
@@ -405,7 +474,8 @@ class Comparison:
         """Return one of the comparison's figures: its chart, the numbers behind it, and words for both."""
         from tiltlens.figures import comparison_figure
 
-        return comparison_figure(self.to_dict(), name, feature)
+        parts = self.parts(with_splitting=name == "splitting")
+        return comparison_figure({**to_plain(self), **to_plain(parts)}, name, feature)
 
     def _repr_html_(self) -> str:
         from tiltlens.render.notebook import comparison_html

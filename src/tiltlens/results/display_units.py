@@ -95,6 +95,7 @@ def in_units(comparison: Comparison, unit: Unit) -> Comparison:
         rates=rates,
         materiality=unit.difference(comparison.materiality),
         unobserved_group=None if comparison.unobserved_group is None else comparison.unobserved_group.in_units(unit),
+        sensitivities={name: found.in_units(unit) for name, found in comparison.sensitivities.items()},
         shapley_remainder=None if remainder is None else unit.difference(remainder),
         contributions_full=comparison.contributions_full.with_columns(pl.col(columns) * unit.scale),
     )

@@ -9,6 +9,7 @@ from typing import Annotated, Any, NoReturn, TypedDict
 
 import polars as pl
 
+from tiltlens.analysis.splitting import Splitting
 from tiltlens.errors import NeedsRowsError
 from tiltlens.estimators.dial import ShareForm
 from tiltlens.limits import DIAL_POSITIONS
@@ -151,11 +152,14 @@ class ComparisonParts:
         The share of each feature in the correction at 21 positions of the dial; empty where it is not determined.
     bins
         Histograms, profiles and paths for figures.
+    splitting
+        What separate models for the two groups would gain; None without observed outcomes.
     """
 
     prototypes: dict[str, Prototype]
     tradeoff_table: Annotated[pl.DataFrame, SHARES_SCHEMA]
     bins: Bins
+    splitting: Splitting | None
 
 
 def needs_rows(name: str) -> NeedsRowsError:
@@ -191,6 +195,10 @@ class SavedParts(NoRows):
         if positions != DIAL_POSITIONS or level not in (None, self.confidence):
             raise needs_rows("shares_along_tradeoff at other positions, or of another confidence,")
         return self.parts.tradeoff_table
+
+    def splitting(self, confidence: float) -> Splitting | None:
+        """Return what was saved."""
+        return self.parts.splitting
 
     def bins(self, order: list[str]) -> Bins:
         """Return the saved bins."""
