@@ -94,10 +94,9 @@ def _sign_gamma(pair: list[PartlySeenRate], reported: Reported) -> Estimate:
     values = []
     for with_interval in (False, True):
         low, high = 0.0, 1.0
-        if not is_determined(low, with_interval):
-            values.append(0.0)
-            continue
-        for _ in range(STEPS):
+        if is_determined(high, with_interval):
+            low = high
+        for _ in range(STEPS if low < high and is_determined(low, with_interval) else 0):
             middle = 0.5 * (low + high)
             low, high = (middle, high) if is_determined(middle, with_interval) else (low, middle)
         values.append(low)

@@ -165,7 +165,7 @@ _ERRORS = _table(
     Quantity("npv_difference", "gap in negative predictive values", "points", "audited minus reference"),
     Quantity("fdr_difference", "gap in false discovery rates", "points", "audited minus reference"),
     Quantity("for_difference", "gap in false omission rates", "points", "audited minus reference"),
-    Quantity("log_loss_difference", "difference in log-loss", "index", "audited minus reference"),
+    Quantity("log_loss_difference", "difference in log loss", "index", "audited minus reference"),
     Quantity("sign_gamma", "sign determined up to Γ", "points", "how much event rates of the unobserved may differ"),
 )
 _SENSITIVITY = _table(
@@ -182,7 +182,7 @@ _SENSITIVITY = _table(
 _SPLITTING = _table(
     Quantity("split_brier", "Brier score", "index", "mean squared error of the predicted probability"),
     Quantity("split_error_rate", "error rate", "points", "wrong decisions where 1 is predicted above one half"),
-    Quantity("split_log_loss", "log-loss", "index", "lower is better"),
+    Quantity("split_log_loss", "log loss", "index", "lower is better"),
 )
 _EVALUATION = _table(
     Quantity("decision_gap", "gap in decision rates", "points", "audited minus reference"),
