@@ -112,7 +112,7 @@ def test_an_outcome_changes_no_other_number():
     plain, found = (
         audited(borrowers(), propensity="chance", **options)["A"].to_dict() for options in ({}, {"outcome": "repaid"})
     )
-    own = {"error_rates", *(f"{name}_difference" for name in QUANTITIES)}
+    own = {"error_rates", "splitting", "log_loss_difference", *(f"{name}_difference" for name in QUANTITIES)}
     assert_same_numbers(*({key: one[key] for key in one if key not in own} for one in (found, plain)))
     assert found["fpr_difference"] == found["error_rates"]["fpr"]["difference"]
 
@@ -233,7 +233,7 @@ def test_of_few_people_nothing_is_measured_and_the_reason_is_told():
     assert found.fnr is None
     assert found.reasons["fpr"] == "fewer than 10 people of the reference group are without the outcome"
     assert found.reasons["fnr"] == "fewer than 10 people of the audited group are with the outcome"
-    assert found.reasons.keys() == set(QUANTITIES)
+    assert found.reasons.keys() == {*QUANTITIES, "log_loss"}
     assert found.people["audited"] == {"without": None, "with": None, "unknown": 0}
     c = audited(few, features=[], outcome="repaid")["A"]
     assert c.fpr_difference is c.auc_difference is None
@@ -270,7 +270,7 @@ MISTAKES = {
         "`metric` must come with `outcome`",
         "outcome=",
     ),
-    "metric": (borrowers(), {"metric": "tpr"}, "`metric` must be 'fpr' or 'fnr', got 'tpr'.", "leave it out"),
+    "metric": (borrowers(), {"metric": "tpr"}, "`metric` must be one of 'fpr', 'fnr', 'fdr', 'for', got 'tpr'.", "leave it out"),
     "classes": (
         borrowers(),
         {"scores": np.full((400, 3), 1 / 3), "favourable": "2"},

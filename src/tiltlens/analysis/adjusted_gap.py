@@ -73,7 +73,10 @@ def adjusted_gap(evidence: Evidence, settings: Settings) -> tuple[AdjustedGap, t
     words, missed = output_scale(evidence, settings), _missed(evidence)
     widened = Estimate(value, ends[0] - max(missed, 0.0), ends[1] - min(missed, 0.0))
     if abs(missed) > words.materiality:  # then nothing is said of causes
-        return AdjustedGap(widened, measured, scale), (_MISSED.format(words.size(missed), words.measure.unit), *_parts(seen))
+        return AdjustedGap(widened, measured, scale), (
+            _MISSED.format(words.size(missed), words.measure.unit),
+            *_parts(seen),
+        )
     return AdjustedGap(widened, measured, scale), (*_not_accounted_for(evidence, widened, words), *_parts(seen))
 
 

@@ -151,7 +151,9 @@ def _too_few(name: str, evidence: Evidence, y_true: Integers, sums: CellSums) ->
     if name in PREDICTIVE:
         decided = PREDICTIVE[name][0]
         mine = (score == decided) & (y_true != rates.UNKNOWN)
-        few = [g for g, who in zip(GROUPS, (rows.audited, ~rows.audited), strict=True) if (mine & who).sum() < MINIMUM_ROWS]
+        few = [
+            g for g, who in zip(GROUPS, (rows.audited, ~rows.audited), strict=True) if (mine & who).sum() < MINIMUM_ROWS
+        ]
         return f"fewer than {MINIMUM_ROWS} people of the {few[0]} group have decision {decided}" if few else None
     if name == "log_loss" and (score == np.where(y_true == rates.WITH, 0.0, 1.0))[y_true != rates.UNKNOWN].any():
         return "a score of 0 or 1 was wrong, so that it is infinite"

@@ -47,7 +47,7 @@ class SelectiveLabels:
 
 
 def selective_labels(evidence: Evidence, reported: Reported, measured: Collection[str]) -> SelectiveLabels | None:
-    """Return the bounds of the measured gaps in false positive and false negative rates; None where all are observed."""
+    """Return bounds of the measured gaps in false positive and negative rates; None where all outcomes are observed."""
     outcome, rows, score = evidence.rows.y_true, evidence.sample, evidence.score.column
     if outcome is None or not (outcome == UNKNOWN).any() or evidence.rows.probabilities is not None:
         return None

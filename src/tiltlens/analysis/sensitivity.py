@@ -1,4 +1,4 @@
-"""What an omitted factor would have to be like to account for an adjusted gap: evidence → robustness value and bounds."""
+"""How strong an omitted factor must be to account for an adjusted gap: evidence → robustness value and bounds."""
 
 from __future__ import annotations
 
@@ -93,9 +93,7 @@ class Sensitivity:
         >>> f"{found.bounds(0.1, 0.1).high:+.3f}"
         '-0.037'
         """
-        factor = bias_factor(
-            check_share("r2_score", r2_score, SHARE), check_share("r2_group", r2_group, SHARE)
-        )
+        factor = bias_factor(check_share("r2_score", r2_score, SHARE), check_share("r2_group", r2_group, SHARE))
         low, high = (self._moved(side * factor) for side in (-1.0, 1.0))
         return GapBounds(low, high)
 
@@ -132,14 +130,14 @@ def sensitivities(
     sets = evidence.nuisances.sets
     if settings.folds is None or sets is None or evidence.rows.probabilities is not None:
         return {}
-    found: dict[str, Sensitivity] = {}
+    results: dict[str, Sensitivity] = {}
     if left.estimate is not None and left.measured is not None and left.scale is not None:
-        every = range(sets.features)
-        found[OF_ALL] = _sensitivity(evidence, settings, left.estimate, left.measured.se, (left.measured, left.scale), every)
+        both, every = (left.measured, left.scale), range(sets.features)
+        results[OF_ALL] = _sensitivity(evidence, settings, left.estimate, left.measured.se, both, every)
     if parts is not None and given_exempt is not None:
-        exempt = exempt_places(evidence)
-        found[OF_EXEMPT] = _sensitivity(evidence, settings, given_exempt, parts.at_equal.se, (parts.measured, parts.scale), exempt)
-    return found
+        both, exempt = (parts.measured, parts.scale), exempt_places(evidence)
+        results[OF_EXEMPT] = _sensitivity(evidence, settings, given_exempt, parts.at_equal.se, both, exempt)
+    return results
 
 
 def _sensitivity(

@@ -47,7 +47,7 @@ class SplitGains:
 
 @dataclass(frozen=True, slots=True)
 class Splitting:
-    """What separate models for the two groups would gain; lower ends are 0, and upper ends one-sided, where it may be 0.
+    """What separate models for two groups would gain; lower ends are 0, and upper ends one-sided, where it may be 0.
 
     Attributes
     ----------

@@ -34,8 +34,8 @@ from tiltlens.documents.document import (
 from tiltlens.documents.error_rates import error_rate_blocks
 from tiltlens.documents.quantities import CONTRIBUTIONS, FEATURES, estimate_cell, fill, quantity, row_estimate
 from tiltlens.documents.ratios import decision_table_words, four_fifths_words, is_of_decisions
-from tiltlens.documents.sentences import IS_NO_FINDING, headline, simultaneous_words
 from tiltlens.documents.sensitivity import sensitivity_blocks
+from tiltlens.documents.sentences import IS_NO_FINDING, headline, simultaneous_words
 from tiltlens.documents.splitting import splitting_blocks
 from tiltlens.documents.unobserved_groups import expected, soft_words, weighted
 from tiltlens.formats import count, interval_name, label, minus, p_value

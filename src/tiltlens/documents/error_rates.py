@@ -61,8 +61,8 @@ def selective_words(found: Record | None) -> Iterator[str]:
         shown = format_of(name.scale, POINTS).value
         interval = f" (with its interval: {shown(gamma['low'])})" if gamma["low"] is not None else ""
         yield (
-            f"The sign of the {gap} is determined while outcomes that were not observed are as frequent as observed ones "
-            f"at equal score, give or take {shown(gamma['value'])} points{interval}."
+            f"The sign of the {gap} is determined while outcomes that were not observed are as frequent as observed "
+            f"ones at equal score, give or take {shown(gamma['value'])} points{interval}."
         )
 
 

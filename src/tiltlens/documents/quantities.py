@@ -179,11 +179,6 @@ _SENSITIVITY = _table(
     Quantity("r2_group", "of the group", "share", "what the other features leave of it"),
     Quantity("multiple", "times as strong", "ratio", "multiple of both shares that accounts for the gap"),
 )
-_SPLITTING = _table(
-    Quantity("split_brier", "Brier score", "index", "mean squared error of the predicted probability"),
-    Quantity("split_error_rate", "error rate", "points", "wrong decisions where 1 is predicted above one half"),
-    Quantity("split_log_loss", "log loss", "index", "lower is better"),
-)
 _EVALUATION = _table(
     Quantity("decision_gap", "gap in decision rates", "points", "audited minus reference"),
     Quantity("accuracy", "accuracy", "share", "share of correct decisions"),
@@ -191,6 +186,7 @@ _EVALUATION = _table(
     Quantity("auc_reference", "AUC, reference", "index", "of the reference group"),
     Quantity("log_loss", "log loss", "index", "lower is better"),
     Quantity("brier", "Brier score", "index", "lower is better"),
+    Quantity("error_rate", "error rate", "points", "share of wrong decisions where 1 is predicted above one half"),
     Quantity("score_gap", "gap in mean scores", "points", "audited minus reference"),
     Quantity("accuracy_change", "change in accuracy", "points", "alternative minus audited model"),
     Quantity("gap_reduction", "reduction of the gap", "points", "in size, audited model minus alternative"),
@@ -207,7 +203,7 @@ _SETTINGS = _table(
     Quantity("stand_ins", "stand-ins", "count", "features with this verdict"),
     Quantity("too_small", "groups too small", "count", "fewer than 10 people"),
 )
-QUANTITIES = {**_HEADLINE, **_RATES, **_CORRECTION, **_ERRORS, **_SENSITIVITY, **_SPLITTING, **_EVALUATION, **_SETTINGS}
+QUANTITIES = {**_HEADLINE, **_RATES, **_CORRECTION, **_ERRORS, **_SENSITIVITY, **_EVALUATION, **_SETTINGS}
 ALIASES = {
     "linear_gap": "linear",
     "exempt_gap": "gap_given_exempt",

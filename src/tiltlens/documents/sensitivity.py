@@ -45,8 +45,8 @@ def sensitivity_words(c: Record, key: str) -> Iterator[str]:
     value = found["robustness_value"]
     yield (
         f"An omitted factor would have to explain {percent(value['value'])} of what is left of both the {m.output} and "
-        f"the group to account for the {name} of {estimate_words(gap, m)}, and {percent(value['low'])} for its interval "
-        "to include 0."
+        f"the group to account for the {name} of {estimate_words(gap, m)}, and {percent(value['low'])} for its "
+        "interval to include 0."
     )
     first = next((row for row in found["yardsticks"] if row["multiple"] is not None), None)
     if first is None:
@@ -55,8 +55,8 @@ def sensitivity_words(c: Record, key: str) -> Iterator[str]:
     feature, times = label(first["feature"]), times_words(first["multiple"])
     if first["multiple"] * first["r2_score"] > 1.0:
         yield (
-            f"Even a factor that explains all that is left of the {m.output} would have to be about {times} as strongly "
-            f"related to the group as {feature}."
+            f"Even a factor that explains all that is left of the {m.output} would have to be about {times} as "
+            f"strongly related to the group as {feature}."
         )
     else:
         yield f"It would have to be about {times} as strong as {feature}, the strongest listed feature."

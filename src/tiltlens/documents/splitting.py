@@ -62,7 +62,7 @@ def _gains(found: Record, confidence: float | None) -> Table:
     columns = (Column("gain", NAME), *(Column(text, is_optional=key == "largest") for key, text in COLUMNS.items()))
     rows = []
     for loss in LOSSES:
-        item = quantity(f"split_{loss}")
+        item = quantity(loss)
         shown = format_of(item.scale, POINTS).change
         rows.append((Cell(item.name(POINTS)), *(estimate_cell(found[loss][key], shown) for key in COLUMNS)))
     return Table("splitting", columns, tuple(rows), interval_name(confidence))

@@ -61,7 +61,7 @@ def calibration_in_the_large(rows: Rows, score: Floats, outcome: Integers, sums:
 def predictive_rate(
     rows: Rows, decision: Floats, outcome: Integers, sums: CellSums, decided: int, code: int
 ) -> GroupPair:
-    """Return P_g(Y = `code` | decision = `decided`): predictive values, and the rates of false discovery and omission."""
+    """Return P_g(Y = `code` | decision = `decided`): predictive values, and rates of false discovery and omission."""
     counts = (sums.first if decided else sums.weight - sums.first)[:, [WITHOUT, WITH]]
     means = counts[:, code] / counts.sum(axis=1)
     chosen = (decision == decided) & (outcome != UNKNOWN)

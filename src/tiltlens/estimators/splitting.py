@@ -1,7 +1,7 @@
 """What separate models for two groups would gain over the best model that does not see the group.
 
-With y_s(x) = P(Y=1|x, S=s) and e_ω(x) = P(audited|x) where the audited group has the weight ω, the best blind prediction
-is η_ω = e_ω·y_0 + (1 − e_ω)·y_1, and for the squared error (Wang, Hsu, Diaz & Calmon 2021)
+With y_s(x) = P(Y=1|x, S=s) and e_ω(x) = P(audited|x) where the audited group has the weight ω, the best blind
+prediction is η_ω = e_ω·y_0 + (1 − e_ω)·y_1, and for the squared error (Wang, Hsu, Diaz & Calmon 2021)
 
     ε(ω) = ω·G_0 + (1 − ω)·G_1 = E_ω[e_ω(1 − e_ω)(y_1 − y_0)²],     G_s = E_s[loss(Y, η_ω) − loss(Y, y_s)].
 
@@ -74,7 +74,7 @@ class SplitPredictions:
         """Return G_0 and G_1, what each group gains by its own model.
 
         Differences of losses, and for a smooth loss what an error of η_ω adds to them in first order: E_ω[Y − η_ω | x]
-        is 0, but within a group it is not. What is left are products of errors, so that noise only takes from a gain.
+        is 0, but within a group it is not. What is left are products of errors; noise of y_0 and y_1 takes from a gain.
         """
         chosen, y = LOSSES[loss], self.outcome
         e, eta = self.blind(weight)
@@ -97,7 +97,10 @@ class SplitPredictions:
     def largest_gain(self, loss: str) -> tuple[InfluenceEstimate, float]:
         """Return sup_ω ε(ω), which is concave in ω, and its ω: what a blind model surely costs one of the groups."""
         best = minimize_scalar(
-            lambda weight: -self.gain(loss, weight).value, bounds=(0.01, 0.99), method="bounded", options={"xatol": 1e-6}
+            lambda weight: -self.gain(loss, weight).value,
+            bounds=(0.01, 0.99),
+            method="bounded",
+            options={"xatol": 1e-6},
         )
         weight = max(EVEN, float(best.x), key=lambda at: self.gain(loss, at).value)
         return self.gain(loss, weight), weight

@@ -50,10 +50,12 @@ def _curve(found: Record, left: float, right: float, top: float, m: Measure) -> 
     if start >= right:
         return []
     shares = [start * (right / start) ** (step / STEPS) for step in range(STEPS + 1)]
+    points = [(x, taken * (1.0 - x) / x) for x in shares]
+    named = min(points, key=lambda point: abs(point[0] / right - point[1] / top))  # on the diagonal, away from the axes
     return [
-        {"name": name, "is_zero": left == 0.0, "step": step, "r2_group": x, "r2_score": taken * (1.0 - x) / x}
-        | {"end": name if step == STEPS else None}
-        for step, x in enumerate(shares)
+        {"name": name, "is_zero": left == 0.0, "step": step, "r2_group": point[0], "r2_score": point[1]}
+        | {"shown": name if point == named else None}
+        for step, point in enumerate(points)
     ]
 
 
@@ -70,8 +72,8 @@ def _chart(records: list[Record], lines: list[Record], right: float, top: float,
         color=alt.condition("datum.is_zero", alt.value(AUDITED), alt.value(FAINT)),
         strokeWidth=alt.condition("datum.is_zero", alt.value(2.2), alt.value(1)),
     )
-    ends = base.transform_filter("datum.end != null").mark_text(align="left", dx=4, fontSize=11, color=QUIET)
-    layers = [curves, ends.encode(text=alt.Text("end:N"))]
+    names = base.transform_filter("datum.shown != null").encode(text=alt.Text("shown:N"))
+    layers = [curves, *halo(names, align="left", dx=4, dy=-4, fontSize=11, color=QUIET)]
     if records:
         tooltip = [
             alt.Tooltip("feature:N", title="feature"),

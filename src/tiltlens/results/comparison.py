@@ -102,6 +102,19 @@ class Rates(NamedTuple):
     reference: Estimate
 
 
+def _difference_of(name: str, words: str) -> property:
+    """Return the property of a comparison that holds an error rate of the audited group less that of the reference."""
+
+    def difference(comparison: Comparison) -> Estimate | None:
+        if comparison.metric == name:
+            return comparison.gap
+        rate: ErrorRate | None = getattr(comparison.error_rates, "for_" if name == "for" else name, None)
+        return None if rate is None else rate.difference
+
+    difference.__doc__ = f"{words} of the audited group less that of the reference."
+    return property(difference)
+
+
 @dataclass(frozen=True, slots=True, eq=False)
 class Comparison:
     """What the audit says of one audited group against the reference.
@@ -253,50 +266,15 @@ class Comparison:
         """Each feature's contribution to the gap: alone, beyond the others and Shapley; its use, and a verdict."""
         return self.contributions_full.select(CONTRIBUTIONS)
 
-    @property
-    def fpr_difference(self) -> Estimate | None:
-        """False positive rate of the audited group less that of the reference."""
-        return self._difference_of("fpr")
-
-    @property
-    def fnr_difference(self) -> Estimate | None:
-        """False negative rate of the audited group less that of the reference."""
-        return self._difference_of("fnr")
-
-    @property
-    def calibration_difference(self) -> Estimate | None:
-        """Mean of outcome less score of the audited group, less that of the reference."""
-        return self._difference_of("calibration")
-
-    @property
-    def auc_difference(self) -> Estimate | None:
-        """Area under the curve of the audited group less that of the reference."""
-        return self._difference_of("auc")
-
-    @property
-    def ppv_difference(self) -> Estimate | None:
-        """Positive predictive value of the audited group less that of the reference."""
-        return self._difference_of("ppv")
-
-    @property
-    def npv_difference(self) -> Estimate | None:
-        """Negative predictive value of the audited group less that of the reference."""
-        return self._difference_of("npv")
-
-    @property
-    def fdr_difference(self) -> Estimate | None:
-        """False discovery rate of the audited group less that of the reference."""
-        return self._difference_of("fdr")
-
-    @property
-    def for_difference(self) -> Estimate | None:
-        """False omission rate of the audited group less that of the reference."""
-        return self._difference_of("for")
-
-    @property
-    def log_loss_difference(self) -> Estimate | None:
-        """Log-loss of the audited group less that of the reference."""
-        return self._difference_of("log_loss")
+    fpr_difference = _difference_of("fpr", "False positive rate")
+    fnr_difference = _difference_of("fnr", "False negative rate")
+    calibration_difference = _difference_of("calibration", "Mean of outcome less score")
+    auc_difference = _difference_of("auc", "Area under the curve")
+    ppv_difference = _difference_of("ppv", "Positive predictive value")
+    npv_difference = _difference_of("npv", "Negative predictive value")
+    fdr_difference = _difference_of("fdr", "False discovery rate")
+    for_difference = _difference_of("for", "False omission rate")
+    log_loss_difference = _difference_of("log_loss", "Log loss")
 
     @property
     def robustness_value(self) -> Estimate | None:
@@ -306,35 +284,17 @@ class Comparison:
     def sensitivity(self, quantity: Literal["adjusted_gap", "gap_given_exempt"] = "adjusted_gap") -> Sensitivity:
         """Return how strong an omitted factor would have to be to account for a gap among people equal on features.
 
-        Parameters
-        ----------
-        quantity : {"adjusted_gap", "gap_given_exempt"}, default="adjusted_gap"
-            Gap among people equal on all features, or on the exempt factors.
-
-        Raises
-        ------
-        TiltlensError
-            If the gap was not estimated from rows: plug-in values, unobserved groups, a model that sees nothing but the
-            features.
+        There is none of plug-in values, of unobserved groups, and of a model that sees nothing but the features.
         """
         if quantity not in self.sensitivities:
-            names = ", ".join(map(repr, self.sensitivities)) or "none"
-            raise DataError(
-                f"`quantity` must be a gap with an interval from these rows, got {quantity!r}.",
-                f"this comparison has {names}.",
-            )
+            names = " or ".join(map(repr, self.sensitivities)) or "nothing here, as no such gap was estimated"
+            raise DataError(f"`quantity` must be {names}, got {quantity!r}.")
         return self.sensitivities[quantity]
 
     @property
     def splitting(self) -> Splitting | None:
         """What separate models for the two groups would gain; computed when asked for. None without outcomes."""
         return None if self.metric is not None else self._profiles.splitting(self.confidence)
-
-    def _difference_of(self, name: str) -> Estimate | None:
-        if self.metric == name:
-            return self.gap
-        rate: ErrorRate | None = getattr(self.error_rates, "for_" if name == "for" else name, None)
-        return None if rate is None else rate.difference
 
     def profile(self, feature: str) -> pl.DataFrame:
         """Return, per value of a feature, how many people, their mean f~ and score, and the spread of f~.
