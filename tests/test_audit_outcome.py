@@ -270,7 +270,12 @@ MISTAKES = {
         "`metric` must come with `outcome`",
         "outcome=",
     ),
-    "metric": (borrowers(), {"metric": "tpr"}, "`metric` must be one of 'fpr', 'fnr', 'fdr', 'for', got 'tpr'.", "leave it out"),
+    "metric": (
+        borrowers(),
+        {"metric": "tpr"},
+        "`metric` must be one of 'fpr', 'fnr', 'fdr', 'for', got 'tpr'.",
+        "leave it out",
+    ),
     "classes": (
         borrowers(),
         {"scores": np.full((400, 3), 1 / 3), "favourable": "2"},
