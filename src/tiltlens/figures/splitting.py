@@ -22,9 +22,9 @@ def splitting(comparison: Record) -> Figure:
     whole, names = found["blind_brier"], dict(zip(("audited", "reference"), groups(comparison), strict=True))
     records = []
     for key, text in COLUMNS.items():
-        gain = {end: None if value is None else value / whole for end, value in found["brier"][key].items()}
-        shown = with_interval(**gain, shown=percent)
-        records.append({"who": names.get(key, text), "gain": gain["value"], **gain, "shown": shown})
+        value, low, high = (found["brier"][key][end] / whole for end in ("value", "low", "high"))
+        shown = with_interval(value, low, high, shown=percent)
+        records.append({"who": names.get(key, text), "gain": value, "low": low, "high": high, "shown": shown})
     limit = found["materiality"] / whole
     state = STATES[found["status"]["both"]]
     description = f"{versus(comparison)}. At equal weights: {state}. One dot a line, with its interval."
