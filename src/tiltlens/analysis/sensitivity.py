@@ -14,6 +14,7 @@ from tiltlens.analysis.settings import Settings
 from tiltlens.estimators.estimate import Estimate, quantile
 from tiltlens.estimators.influence import InfluenceEstimate
 from tiltlens.estimators.sensitivity import bias_factor, partial_strengths, robustness_value, strength_multiple
+from tiltlens.estimators.sets import CellSets, RidgeSets
 from tiltlens.estimators.verdicts import is_beyond_zero
 from tiltlens.paper.checks import check_share
 from tiltlens.rows.amounts import Unit
@@ -23,12 +24,10 @@ OF_ALL, OF_EXEMPT = "adjusted_gap", "gap_given_exempt"
 
 
 class Yardstick(NamedTuple):
-    """How strong a listed feature would be if it were omitted, and how many times as strong a factor must be.
+    """A listed feature as if it were omitted: the shares of the score and of the group that it explains.
 
     Attributes
     ----------
-    r2_score, r2_group
-        The share that it explains of what the other features leave of the score, given the group, and of the group.
     multiple, multiple_low
         How many times both shares an omitted factor needs to bring the gap, and the nearer end of its interval, to 0;
         None where no multiple does.
@@ -54,15 +53,13 @@ class Sensitivity:
 
     Attributes
     ----------
-    gap
-        The adjusted gap, or the gap given exempt factors.
     scale
         𝒮: a factor with the shares R²_W and R²_S moves the gap by at most 𝒮·√(R²_W·R²_S/(1 − R²_S)).
     robustness_value
         The share of what is left of both the score and the group that a factor needs to bring the gap to 0; `low` is
         that for the nearer end of the gap's interval, 0 where the interval includes 0.
-    variance, covariance, scale_variance, confidence
-        Of the gap, of both and of 𝒮, from which the intervals of bounds are made; and their level.
+    se, scale_se, covariance, confidence
+        Standard errors of gap and 𝒮 and their covariance, which make the intervals of bounds; and the level of these.
     yardsticks
         The listed features, the strongest first: the smallest multiple of which accounts for the gap.
     """
@@ -70,9 +67,9 @@ class Sensitivity:
     gap: Estimate
     scale: float
     robustness_value: Estimate
-    variance: float
+    se: float
+    scale_se: float
     covariance: float
-    scale_variance: float
     confidence: float
     yardsticks: tuple[Yardstick, ...]
 
@@ -83,41 +80,21 @@ class Sensitivity:
         ----------
         r2_score, r2_group : float
             Share that it explains of what the features leave of the score, given the group, and of the group.
-
-        Examples
-        --------
-        >>> from tiltlens.analysis.sensitivity import Sensitivity
-        >>> from tiltlens.estimators.estimate import Estimate
-        >>> gap = Estimate(-0.10, -0.14, -0.06)
-        >>> found = Sensitivity(gap, 0.6, Estimate(0.15, 0.09, 0.21), 4e-4, 0.0, 1e-4, 0.95, ())
-        >>> f"{found.bounds(0.1, 0.1).high:+.3f}"
-        '-0.037'
         """
         factor = bias_factor(check_share("r2_score", r2_score, SHARE), check_share("r2_group", r2_group, SHARE))
-        low, high = (self._moved(side * factor) for side in (-1.0, 1.0))
-        return GapBounds(low, high)
+        return GapBounds(self._moved(-factor), self._moved(factor))
 
     def _moved(self, factor: float) -> Estimate:
         """Return c + factor·𝒮; without an omitted factor its interval is that of the gap."""
-        z, start = quantile(self.confidence), math.sqrt(self.variance)
-        square = self.variance + 2.0 * factor * self.covariance + factor**2 * self.scale_variance
-        wider, value = z * (math.sqrt(max(square, 0.0)) - start), self.gap.value + factor * self.scale
-        ends = [
-            None if end is None else end + factor * self.scale + side * wider
-            for end, side in ((self.gap.low, -1.0), (self.gap.high, 1.0))
-        ]
-        return Estimate(value, *ends)
+        square = self.se**2 + 2.0 * factor * self.covariance + (factor * self.scale_se) ** 2
+        wider = quantile(self.confidence) * (math.sqrt(max(square, 0.0)) - self.se)
+        low, high = (0.0 if end is None else end + factor * self.scale for end in (self.gap.low, self.gap.high))
+        return Estimate(self.gap.value + factor * self.scale, low - wider, high + wider)
 
     def in_units(self, unit: Unit) -> Sensitivity:
         """Return the same in the unit of an amount."""
-        return replace(
-            self,
-            gap=self.gap.mapped(unit.difference),
-            scale=unit.difference(self.scale),
-            variance=unit.scale**2 * self.variance,
-            covariance=unit.scale**2 * self.covariance,
-            scale_variance=unit.scale**2 * self.scale_variance,
-        )
+        scaled = {name: unit.difference(getattr(self, name)) for name in ("scale", "se", "scale_se")}
+        return replace(self, gap=self.gap.mapped(unit.difference), covariance=unit.scale**2 * self.covariance, **scaled)
 
 
 def sensitivities(
@@ -127,57 +104,47 @@ def sensitivities(
 
     None of groups known by probabilities, and of scores that are made from the features by the model itself.
     """
-    sets = evidence.nuisances.sets
+    sets, results = evidence.nuisances.sets, {}
     if settings.folds is None or sets is None or evidence.rows.probabilities is not None:
         return {}
-    results: dict[str, Sensitivity] = {}
+    names, level = list(evidence.table), settings.confidence
     if left.estimate is not None and left.measured is not None and left.scale is not None:
-        both, every = (left.measured, left.scale), range(sets.features)
-        results[OF_ALL] = _sensitivity(evidence, settings, left.estimate, left.measured.se, both, every)
+        strengths = [*_strengths(names, sets, range(sets.features))]
+        both = left.measured, left.scale
+        results[OF_ALL] = _sensitivity(left.estimate, left.measured.se, both, level, strengths)
     if parts is not None and given_exempt is not None:
-        both, exempt = (parts.measured, parts.scale), exempt_places(evidence)
-        results[OF_EXEMPT] = _sensitivity(evidence, settings, given_exempt, parts.at_equal.se, both, exempt)
+        strengths = [*_strengths(names, sets, exempt_places(evidence))]
+        both = parts.measured, parts.scale
+        results[OF_EXEMPT] = _sensitivity(given_exempt, parts.at_equal.se, both, level, strengths)
     return results
 
 
+def _strengths(
+    names: list[str], sets: CellSets | RidgeSets, features: Sequence[int]
+) -> Iterator[tuple[str, float, float]]:
+    """Yield both strengths of each feature of a set, from the regressions on sets without it."""
+    without = [[other for other in features if other != feature] for feature in features]
+    shares = partial_strengths(*sets.means([list(features), *without]))
+    for feature, *both in zip(features, *(share.tolist() for share in shares), strict=True):
+        if names[feature] not in sets.pooled:
+            yield names[feature], both[0], both[1]
+
+
 def _sensitivity(
-    evidence: Evidence,
-    settings: Settings,
     gap: Estimate,
     se: float,
     measured: tuple[InfluenceEstimate, InfluenceEstimate],
-    features: Sequence[int],
+    confidence: float,
+    strengths: Sequence[tuple[str, float, float]],
 ) -> Sensitivity:
     value, scale = measured
     ends = sorted(abs(end) for end in (gap.low, gap.high) if end is not None)
     near = ends[0] if is_beyond_zero(gap.low, gap.high) else 0.0
     values = [robustness_value(end, scale.value) for end in (gap.value, near, ends[-1])]
-    yardsticks = sorted(
-        _yardsticks(evidence, features, (gap.value, near), scale.value),
-        key=lambda one: (math.inf if one.multiple is None else one.multiple, one.feature),
-    )
-    return Sensitivity(
-        gap=gap,
-        scale=scale.value,
-        robustness_value=Estimate(*values),
-        variance=se**2,
-        covariance=value.covariance(scale),
-        scale_variance=scale.variance,
-        confidence=settings.confidence,
-        yardsticks=tuple(yardsticks),
-    )
-
-
-def _yardsticks(
-    evidence: Evidence, features: Sequence[int], ends: tuple[float, float], scale: float
-) -> Iterator[Yardstick]:
-    """Yield the strength of each feature of a set, from the regressions on sets of features."""
-    sets, names = evidence.nuisances.sets, list(evidence.table)
-    if sets is None:
-        return
-    without = [[other for other in features if other != feature] for feature in features]
-    shares = partial_strengths(*sets.means([list(features), *without]))
-    for feature, r2_score, r2_group in zip(features, *(share.tolist() for share in shares), strict=True):
-        if names[feature] not in sets.pooled:
-            multiples = (strength_multiple(end, scale, r2_score, r2_group) for end in ends)
-            yield Yardstick(names[feature], r2_score, r2_group, *multiples)
+    yardsticks = [
+        Yardstick(name, *both, *(strength_multiple(end, scale.value, *both) for end in (gap.value, near)))
+        for name, *both in strengths
+    ]
+    yardsticks.sort(key=lambda one: (math.inf if one.multiple is None else one.multiple, one.feature))
+    spread, covariance = math.sqrt(scale.variance), value.covariance(scale)
+    return Sensitivity(gap, scale.value, Estimate(*values), se, spread, covariance, confidence, tuple(yardsticks))

@@ -16,7 +16,20 @@ def _labelled(entries: dict[str, str]) -> dict[str, str]:
 
 
 LABELLED = (
-    *("gap", "fpr", "fnr", "auc", "ppv", "fdr", "robustness_value", "impact_ratio", "adverse_impact_ratio", "shortfall", "adjusted_gap", "materiality"),
+    *(
+        "gap",
+        "fpr",
+        "fnr",
+        "auc",
+        "ppv",
+        "fdr",
+        "robustness_value",
+        "impact_ratio",
+        "adverse_impact_ratio",
+        "shortfall",
+        "adjusted_gap",
+        "materiality",
+    ),
     *("gap_given_exempt", "descent_rate", "standardised_difference"),
 )
 GLOSSARY = _labelled(

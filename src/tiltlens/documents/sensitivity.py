@@ -23,13 +23,13 @@ HOLDS = (
 
 def sensitivity_blocks(c: Record) -> list[Block]:
     """Return the sensitivity of the adjusted gap, and of the gap given exempt factors, to an omitted factor."""
-    blocks: list[Block] = []
+    blocks: list[Block] = [Heading("Sensitivity to an omitted factor")] if c["sensitivity"] else []
     for key, found in c["sensitivity"].items():
         lines = [*sensitivity_words(c, key)]
         blocks.append(Paragraph(" ".join(lines)))
-        if found["yardsticks"] and len(lines) > 1:
-            blocks.append(_yardsticks(c, found))
-    return [Heading("Sensitivity to an omitted factor"), *blocks, Paragraph(HOLDS, QUIET)] if blocks else []
+        if len(lines) > 1:
+            blocks += [_yardsticks(c, found), Paragraph(HOLDS, QUIET)]
+    return blocks
 
 
 def sensitivity_words(c: Record, key: str) -> Iterator[str]:
