@@ -93,8 +93,9 @@ class Sensitivity:
 
     def in_units(self, unit: Unit) -> Sensitivity:
         """Return the same in the unit of an amount."""
-        scaled = {name: unit.difference(getattr(self, name)) for name in ("scale", "se", "scale_se")}
-        return replace(self, gap=self.gap.mapped(unit.difference), covariance=unit.scale**2 * self.covariance, **scaled)
+        scale, se, scale_se = (unit.difference(size) for size in (self.scale, self.se, self.scale_se))
+        gap, covariance = self.gap.mapped(unit.difference), unit.scale**2 * self.covariance
+        return replace(self, gap=gap, scale=scale, se=se, scale_se=scale_se, covariance=covariance)
 
 
 def sensitivities(

@@ -120,8 +120,8 @@ def _predictions(rows: Rows, some: SampledRows, seed: int) -> SplitPredictions:
     omega = 0.5 * (rows.audited_share + rows.reference_share)
     table: Table = normal_scores(design_columns(sorted(some.features, key=lambda feature: feature.name)), omega)
     values = {name: some.value_codes.get(name, column) for name, column in table.items() if column.dtype.kind != "f"}
-    fold, audited, y = row_folds(rows, FOLDS, seed), rows.audited, (some.y_true == WITH) * 1.0
-    targets = ((y, audited), (y, ~audited), (audited * 1.0, np.ones_like(audited)))
+    fold, audited, y = row_folds(rows, FOLDS, seed), rows.audited, np.equal(some.y_true, WITH).astype(np.float64)
+    targets = ((y, audited), (y, ~audited), (audited.astype(np.float64), np.ones_like(audited)))
     regressors = [Regressor.of(table, values, target, omega * omega.size, seed) for target, _ in targets]
     fitted = np.empty((len(targets), y.size))
 
@@ -133,14 +133,15 @@ def _predictions(rows: Rows, some: SampledRows, seed: int) -> SplitPredictions:
 
     in_threads(predict, range(FOLDS), y.size)
     chance = np.clip(fitted[2], SMALLEST_CHANCE, 1.0 - SMALLEST_CHANCE)
-    return SplitPredictions(rows, y, *np.clip(fitted[:2], 0.0, 1.0), np.asarray(logit(chance)))
+    own, other = np.clip(fitted[:2], 0.0, 1.0)
+    return SplitPredictions(rows, y, own, other, np.asarray(logit(chance)))
 
 
 def _gains(predictions: SplitPredictions, loss: str, confidence: float) -> SplitGains:
     audited, reference = predictions.gains(loss)
     largest, weight = predictions.largest_gain(loss)
-    every = (predictions.gain(loss), audited, reference, largest)
-    return SplitGains(*(_at_least_zero(gain, confidence) for gain in every), weight)
+    every = [_at_least_zero(gain, confidence) for gain in (predictions.gain(loss), audited, reference, largest)]
+    return SplitGains(every[0], every[1], every[2], every[3], weight)
 
 
 def _at_least_zero(gain: InfluenceEstimate, confidence: float) -> Estimate:

@@ -47,8 +47,8 @@ def splitting_words(c: Record, found: Record, confidence: float | None) -> Itera
     names = {"both": "Both groups", "audited": label(c["audited"]), "reference": label(c["reference"])}
     for group in GROUPS:
         gain, whole = found["brier"][group], found["blind_brier"]
-        ends = (gain[end] / whole for end in ("value", "low", "high"))
-        text = with_interval(*ends, shown=percent, name=interval_name(confidence) if group == "both" else "")
+        value, low, high = (gain[end] / whole for end in ("value", "low", "high"))
+        text = with_interval(value, low, high, shown=percent, name=interval_name(confidence) if group == "both" else "")
         what = "with a Brier score lower by " if group == "both" else "by "
         yield f"{names[group]}: {STATES[found['status'][group]]}, {what}{text}."
     threshold = percent(found["materiality"] / found["blind_brier"])
