@@ -36,7 +36,17 @@ def gallery() -> dict[str, figures.Figure]:
         data, group="race", reference=REFERENCE, audited=AUDITED, favourable="low", features=COMPAS_FEATURES,
         scores=outcome_scores(data, others, OUTCOME), periods=parts,
     )  # fmt: skip
+    decided = audit(
+        data,
+        group="race",
+        reference=REFERENCE,
+        audited=AUDITED,
+        favourable="low",
+        scores=OUTCOME,
+        features=COMPAS_FEATURES,
+    )  # what happened, which the features do not determine
     return drawn | {
+        "sensitivity": decided[AUDITED].plot("sensitivity"),
         "simplex": figures.simplex(simplex_paths(WORLD).to_dict()),
         "correction_by_value": figures.correction_by_value(c, "PriorCounts"),
         "profile": figures.profile(c, "PriorCounts"),

@@ -114,7 +114,7 @@ def test_an_outcome_changes_no_other_number():
     plain, found = (
         audited(borrowers(), propensity="chance", **options)["A"].to_dict() for options in ({}, {"outcome": "repaid"})
     )
-    assert_same_numbers(found, plain | {"error_rates": found["error_rates"]})
+    assert_same_numbers(found, plain | {name: found[name] for name in ("error_rates", "splitting")})
 
 
 def test_scores_in_deciles_add_up_to_the_group():
@@ -233,7 +233,7 @@ def test_of_few_people_nothing_is_measured_and_the_reason_is_told():
     assert found.fnr is None
     assert found.reasons["fpr"] == "fewer than 10 people of the reference group are without the outcome"
     assert found.reasons["fnr"] == "fewer than 10 people of the audited group are with the outcome"
-    assert found.reasons.keys() == set(QUANTITIES)
+    assert found.reasons.keys() == {*QUANTITIES, "log_loss"}
     assert found.people["audited"] == {"without": None, "with": None, "unknown": 0}
     c = audited(few, features=[], outcome="repaid")["A"]
     assert c.estimate("fpr_difference") is c.estimate("auc_difference") is None
@@ -270,7 +270,12 @@ MISTAKES = {
         "`metric` must come with `outcome`",
         "outcome=",
     ),
-    "metric": (borrowers(), {"metric": "tpr"}, "`metric` must be 'fpr' or 'fnr', got 'tpr'.", "leave it out"),
+    "metric": (
+        borrowers(),
+        {"metric": "tpr"},
+        "`metric` must be one of 'fpr', 'fnr', 'fdr', 'for', got 'tpr'.",
+        "leave it out",
+    ),
     "classes": (
         borrowers(),
         {"scores": np.full((400, 3), 1 / 3), "favourable": "2"},

@@ -26,6 +26,7 @@ from tiltlens.rows.data_notes import cluster_note, leakage_notes, repeated_ids
 from tiltlens.rows.declared import one_hot_notes
 from tiltlens.rows.groups import alike_notes
 from tiltlens.rows.measures import MEASURES, score_type_of
+from tiltlens.rows.outcomes import DECIDED
 from tiltlens.rows.predictions import model_notes
 from tiltlens.rows.rescoring import OTHER_ANSWERS, AskedModel
 from tiltlens.rows.roles import ColumnRoles, FeatureChoice, Request, resolve_roles, with_arrays
@@ -106,8 +107,9 @@ def audit(
         Score from which the decision is 1. None audits the scores themselves.
     outcome : str or array-like, default=None
         Observed outcome, 0 and 1 or two words, such as whether a loan was repaid. It adds error rates and calibration.
-    metric : {"fpr", "fnr"}, default=None
-        Error rate whose gap is audited, among people without or with the outcome. None audits the scores or decisions.
+    metric : {"fpr", "fnr", "fdr", "for"}, default=None
+        Error rate whose gap is audited: among people without or with the outcome, or given decision 1 or 0. None audits
+        the scores or decisions.
     features : str or list of str, default=None
         Inputs of the model. None takes the columns that the model lists, or all columns without another role. An empty
         list audits rates and gap alone.
@@ -394,7 +396,7 @@ def _cluster_notes(roles: ColumnRoles, sample: EncodedSample) -> Iterable[str]:
 
 def _model_to_ask(source: _Source, sample: EncodedSample) -> tuple[AskedModel | None, list[str]]:
     """Return the model to ask again; none, and a note, where its scores are not made of the features alone."""
-    if source.model is None:
+    if source.model is None or source.roles.metric in DECIDED:  # which is made of outcomes too
         return None, []
     rows = sample.rows
     row_number = None if source.native is None else rows.row_number

@@ -48,6 +48,7 @@ IN_UNITS = (
     LINEAR,
     *OF_UNOBSERVED,
 )  # or in points
+OF_DECISIONS = ("ppv_difference", "npv_difference", "fdr_difference", "for_difference")  # and in points
 PASSED, FIRED = "passed", "fired"
 NOT_WEIGHTED = ("gap", f"{LINEAR}_change", *OF_UNOBSERVED, PROXIES, *COUNTED)  # also of unobserved groups
 UNDEFINED, OPEN, UNJUDGED = "not defined", "undecided", "not evaluated"  # of which only the first fails a run
@@ -89,7 +90,7 @@ class Gate:
     def check_range(self, is_amount: bool) -> None:
         """Raise where the number is beyond all possible values, such as 10 for ten points."""
         name, limit = self.quantity.removesuffix("_change"), self.limit
-        is_difference = name in OF_ERROR_RATES or (name in IN_UNITS and not is_amount)
+        is_difference = name in (*OF_ERROR_RATES, *OF_DECISIONS) or (name in IN_UNITS and not is_amount)
         if (is_difference and abs(limit) >= 1.0) or (name == DECISIONS_ONLY and not 0.0 <= limit <= 1.0):
             raise TiltlensError(
                 f"A gate on {name} needs a number between {-1 if is_difference else 0} and 1, got {self.text!r}.",

@@ -38,6 +38,7 @@ FIRST_LOOK_ROWS = 100  # rows that show the separator of a CSV file, and the for
 MOST_COUNTED = 32_768  # distinct values of a feature that are counted one by one
 
 # Estimates
+FEWEST_KNOWN = 50  # people of each group whose outcome is known: models of it are fitted on four fifths of them
 FOLDS = 5  # the other four make three pairings of two disjoint halves
 OF_PAIRINGS = 15 / 4  # times the variance between the pairings of five folds is the variance of their mean
 CLIP = 4.0  # |ℓ| is at most this

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from collections.abc import Sequence
 from typing import NamedTuple
 
 import numpy as np
@@ -12,9 +13,10 @@ from tiltlens.analysis.evidence import Evidence
 from tiltlens.analysis.presentation import OutputScale, output_scale
 from tiltlens.analysis.settings import Settings
 from tiltlens.estimators.estimate import Estimate, without_noise
+from tiltlens.estimators.feature_gap import Coefficient, coefficient
 from tiltlens.estimators.influence import InfluenceEstimate, averaged
+from tiltlens.estimators.sensitivity import bias_scale
 from tiltlens.estimators.sets import CellSets
-from tiltlens.limits import SEPARATED
 
 LEAST_SEEN = 0.1  # of a difference between people alike in all features, that probabilities of groups must show of it
 CHECK_SURE = 3.0  # standard errors
@@ -28,6 +30,7 @@ class AdjustedGap(NamedTuple):
 
     estimate: Estimate | None
     measured: InfluenceEstimate | None
+    scale: InfluenceEstimate | None = None  # 𝒮, by which an omitted factor may move it
     is_by_construction: bool = False
 
     @property
@@ -53,11 +56,13 @@ def adjusted_gap(evidence: Evidence, settings: Settings) -> tuple[AdjustedGap, t
         return AdjustedGap(None, None), (
             f"the adjusted gap is not determined: {names} has too many values for the rows",
         )
-    measured = _measured(evidence)
-    if measured is None:
+    coefficients = _coefficients(evidence)
+    if not coefficients:
         return AdjustedGap(None, None), (
             "the adjusted gap is not defined: the features tell the groups apart completely",
         )
+    measured = _averaged([c.estimate(evidence.sample) for c in coefficients])
+    scale = _averaged([bias_scale(evidence.sample, c) for c in coefficients])
     if evidence.score_is_of_features:
         return AdjustedGap(Estimate(0.0, 0.0, 0.0), measured, is_by_construction=True), _check(
             measured, output_scale(evidence, settings)
@@ -70,8 +75,11 @@ def adjusted_gap(evidence: Evidence, settings: Settings) -> tuple[AdjustedGap, t
     words, missed = output_scale(evidence, settings), _missed(evidence)
     widened = Estimate(value, ends[0] - max(missed, 0.0), ends[1] - min(missed, 0.0))
     if abs(missed) > words.materiality:  # then nothing is said of causes
-        return AdjustedGap(widened, measured), (_MISSED.format(words.size(missed), words.measure.unit), *_parts(seen))
-    return AdjustedGap(widened, measured), (*_not_accounted_for(evidence, widened, words), *_parts(seen))
+        return AdjustedGap(widened, measured, scale), (
+            _MISSED.format(words.size(missed), words.measure.unit),
+            *_parts(seen),
+        )
+    return AdjustedGap(widened, measured, scale), (*_not_accounted_for(evidence, widened, words), *_parts(seen))
 
 
 _MISSED = (
@@ -130,27 +138,28 @@ def _plug_in(evidence: Evidence) -> Estimate | None:
     return Estimate(without_noise(evidence.nuisances.sets.coefficient(range(evidence.nuisances.sets.features)).value))
 
 
-def _measured(evidence: Evidence) -> InfluenceEstimate | None:
-    """Return c_all = E[(S̄ − e)(W − m)]/E[(S̄ − e)²], e from the membership model, m from the best regression.
+def _coefficients(evidence: Evidence) -> list[Coefficient]:
+    """Return c_all = E[(S̄ − e)(W − m)]/E[(S̄ − e)²] of each pairing; none where the features tell the group completely.
 
-    e and m come from disjoint rows; each pairing has both roles.
+    e is from the membership model, m from the best regression. They come from disjoint rows; each pairing has both
+    roles.
     """
     rows, propensity, expected = evidence.sample, evidence.nuisances.propensity, evidence.nuisances.expectations
     if propensity is None or expected is None:
-        return None
+        return []
     s, w = rows.audited.astype(np.float64), evidence.score.column
-    parts: list[InfluenceEstimate] = []
-    groups = expected.groups or tuple(map(expit, propensity.halves))
-    for (e_a, e_b), both in zip(groups, expected.pairs, strict=True):
-        product = 0.5 * ((s - e_a) * (w - both[1]) + (s - e_b) * (w - both[0]))
-        residual = (s - e_a) * (s - e_b)
-        omega = 0.5 * (rows.audited_share + rows.reference_share)
-        spread = float(omega @ residual)
-        if spread <= SEPARATED:
-            return None
-        value = float(omega @ product) / spread
-        half = 0.5 * (product - value * residual) / spread
-        parts.append(InfluenceEstimate.of(rows, value, half, half))
+    omega = 0.5 * (rows.audited_share + rows.reference_share)
+    coefficients: list[Coefficient] = []
+    for (e_a, e_b), (m_a, m_b) in zip(
+        expected.groups or tuple(map(expit, propensity.halves)), expected.pairs, strict=True
+    ):
+        product = 0.5 * ((s - e_a) * (w - m_b) + (s - e_b) * (w - m_a))
+        parts = (product, (s - e_a) * (s - e_b), (w - m_a) * (w - m_b))
+        coefficients.append(coefficient(*parts, *(float(omega @ part) for part in parts)))
+    return [] if any(c.is_separated for c in coefficients) else coefficients
+
+
+def _averaged(parts: Sequence[InfluenceEstimate]) -> InfluenceEstimate:
     mean = averaged(parts)
     # Each part's model serves several folds: the pairings' mean has six times the variance between them, not twice.
     return InfluenceEstimate(mean.value, mean.parts, mean.between * math.sqrt(3.0))

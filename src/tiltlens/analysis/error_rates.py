@@ -3,22 +3,30 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
+from functools import partial
 from typing import Annotated, Any
 
 import numpy as np
 import polars as pl
 
 from tiltlens.analysis.evidence import Evidence
+from tiltlens.analysis.selective_labels import SelectiveLabels, selective_labels
 from tiltlens.analysis.suppression import part_of_group, withheld
 from tiltlens.estimators import error_rates as rates
 from tiltlens.estimators.estimate import Estimate, HasInterval
 from tiltlens.estimators.feature_gap import CellSums
-from tiltlens.estimators.influence import Integers, Rows
+from tiltlens.estimators.influence import Integers
 from tiltlens.limits import MINIMUM_ROWS, SCORE_TENTHS
 from tiltlens.rows.binning import quantile_edges
 
-QUANTITIES = ("fpr", "fnr", "calibration", "auc")
+PREDICTIVE = {
+    "ppv": (1, rates.WITH),
+    "npv": (0, rates.WITHOUT),
+    "fdr": (1, rates.WITHOUT),
+    "for": (0, rates.WITH),
+}  # of decisions: the decision of the people it is about, and the outcome that is counted
+QUANTITIES = ("fpr", "fnr", "calibration", "auc", *PREDICTIVE, "log_loss")
 NEEDED = {"fpr": "without the outcome", "fnr": "with the outcome"}  # of calibration and AUC, both
 NAMES = ("without", "with", "unknown")  # people by outcome, in the order of their codes
 GROUPS = ("audited", "reference")
@@ -49,6 +57,13 @@ class ErrorRates:
         E[Y − W]: above 0 where the outcome is more frequent than the scores say.
     auc
         How often, of two people of the group, the one with the outcome has the higher score; ties count half.
+    ppv, npv, fdr, for_
+        Of decisions: how often people given decision 1 have the outcome, and people given decision 0 do not; and 1
+        less these, the rates of false discovery and false omission.
+    log_loss
+        Of scores: −E[Y·log W + (1 − Y)·log(1 − W)].
+    selective_labels
+        Bounds on the gaps where outcomes of some people were not observed; None where all were.
     reasons
         Why a quantity was not measured.
     people
@@ -61,6 +76,12 @@ class ErrorRates:
     fnr: ErrorRate | None
     calibration: ErrorRate | None
     auc: ErrorRate | None
+    ppv: ErrorRate | None
+    npv: ErrorRate | None
+    fdr: ErrorRate | None
+    for_: ErrorRate | None = field(metadata={"key": "for"})
+    log_loss: ErrorRate | None
+    selective_labels: SelectiveLabels | None
     reasons: dict[str, str]
     people: dict[str, dict[str, int | None]]
     by_decile: Annotated[pl.DataFrame, DECILE_SCHEMA]
@@ -78,12 +99,19 @@ def rate_pairs(evidence: Evidence) -> tuple[dict[str, rates.GroupPair], dict[str
         "calibration": lambda: rates.calibration_in_the_large(population, score, y_true, sums),
         "auc": lambda: rates.area_pair(evidence.sample, score, y_true),
     }
+    if evidence.question.is_decisions:
+        makers |= {
+            name: partial(rates.predictive_rate, population, score, y_true, sums, *which)
+            for name, which in PREDICTIVE.items()
+        }
+    else:
+        makers["log_loss"] = lambda: rates.log_loss(evidence.sample, score, y_true)
     # As a fraction, a rate of decisions would reveal numbers of people that are suppressed.
     few = [
         group for group, counts in _people(sums).items() if evidence.question.is_decisions and counts["with"] is None
     ]
     reveals = f"it would reveal how few people of the {few[0]} group are with, or without, the outcome" if few else None
-    reasons = {name: why for name in makers if (why := _too_few(name, evidence.sample, y_true, sums) or reveals)}
+    reasons = {name: why for name in makers if (why := _too_few(name, evidence, y_true, sums) or reveals)}
     return {name: make() for name, make in makers.items() if name not in reasons}, reasons
 
 
@@ -94,8 +122,10 @@ def error_rates(evidence: Evidence, reported: Reported) -> ErrorRates | None:
         return None
     pairs, reasons = rate_pairs(evidence)
     measured = {name: _reported(pairs[name], reported) if name in pairs else None for name in QUANTITIES}
+    measured["for_"] = measured.pop("for")
     return ErrorRates(
         **measured,
+        selective_labels=selective_labels(evidence, reported, pairs),
         reasons=reasons,
         people=_people(sums),
         by_decile=_by_decile(evidence, y_true, reported, sums),
@@ -115,8 +145,18 @@ def _reported(pair: rates.GroupPair, reported: Reported) -> ErrorRate:
     return ErrorRate(reported(pair.audited), reported(pair.reference), reported(pair.difference))
 
 
-def _too_few(name: str, rows: Rows, y_true: Integers, sums: CellSums) -> str | None:
+def _too_few(name: str, evidence: Evidence, y_true: Integers, sums: CellSums) -> str | None:
     """Return why a quantity is not measured, if it is not: a group has too few people that it is about."""
+    rows, score = evidence.sample, evidence.score.column
+    if name in PREDICTIVE:
+        decided = PREDICTIVE[name][0]
+        mine = (score == decided) & (y_true != rates.UNKNOWN)
+        few = [
+            g for g, who in zip(GROUPS, (rows.audited, ~rows.audited), strict=True) if (mine & who).sum() < MINIMUM_ROWS
+        ]
+        return f"fewer than {MINIMUM_ROWS} people of the {few[0]} group have decision {decided}" if few else None
+    if name == "log_loss" and (score == np.where(y_true == rates.WITH, 0.0, 1.0))[y_true != rates.UNKNOWN].any():
+        return "a score of 0 or 1 was wrong, so that it is infinite"
     for code in (rates.WITHOUT, rates.WITH):
         whose = NEEDED["fpr" if code == rates.WITHOUT else "fnr"]
         for group, who, people in zip(GROUPS, (rows.audited, ~rows.audited), sums.people[:, code], strict=True):

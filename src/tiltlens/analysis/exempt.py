@@ -12,7 +12,9 @@ from tiltlens.analysis.influence_matching import RowErrors
 from tiltlens.errors import DataError
 from tiltlens.estimators.estimate import Normal
 from tiltlens.estimators.feature_gap import hidden_share
+from tiltlens.estimators.influence import InfluenceEstimate
 from tiltlens.estimators.outputs import gap, unseen_se
+from tiltlens.estimators.sensitivity import bias_scale
 from tiltlens.estimators.sets import covariance
 from tiltlens.limits import HIDDEN, OF_PAIRINGS
 from tiltlens.paper.checks import Floats
@@ -20,10 +22,12 @@ from tiltlens.sources.messages import shown
 
 
 class ExemptParts(NamedTuple):
-    """The two parts of the gap, and the errors of both by rows."""
+    """The two parts of the gap, c_E with 𝒮, by which an omitted factor may move it, and the errors of both by rows."""
 
     through: Normal
     at_equal: Normal
+    measured: InfluenceEstimate
+    scale: InfluenceEstimate
     of_through: RowErrors
     of_at_equal: RowErrors
 
@@ -63,6 +67,8 @@ def exempt_parts(evidence: Evidence) -> ExemptParts | None:
     return ExemptParts(
         Normal(whole - coefficient.value, math.sqrt(errors[1] + errors[2])).with_extra_se(*constant),
         Normal(coefficient.value, math.sqrt(errors[0])).with_extra_se(*constant),
+        coefficient.estimate(at),
+        bias_scale(at, coefficient),
         RowErrors(columns[:, 1:], of_pairings, constant),
         RowErrors(columns[:, :1], -of_pairings, constant),
     )

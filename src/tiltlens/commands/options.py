@@ -153,8 +153,8 @@ AUDIT = {  # the keywords of `tl.audit`, with those of `tl.read` and `tl.load_mo
     "metric": Spec(
         OUTCOME,
         None,
-        "Audit the false positive or false negative rate instead of the scores; needs --outcome.",
-        {"type": click.Choice(["fpr", "fnr"])},
+        "Audit the false positive, negative, discovery or omission rate instead of the scores; needs --outcome.",
+        {"type": click.Choice(["fpr", "fnr", "fdr", "for"])},
     ),
     "score_type": Spec(OUTCOME, "TYPE", "Type of scores: probability or amount.", {"default": "probability"}),
     "favourable": Spec(

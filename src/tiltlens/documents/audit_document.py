@@ -34,7 +34,9 @@ from tiltlens.documents.document import (
 from tiltlens.documents.error_rates import error_rate_blocks
 from tiltlens.documents.quantities import CONTRIBUTIONS, FEATURES, estimate_cell, fill, quantity, row_estimate
 from tiltlens.documents.ratios import decision_table_words, four_fifths_words, is_of_decisions
+from tiltlens.documents.sensitivity import sensitivity_blocks
 from tiltlens.documents.sentences import IS_NO_FINDING, checks_words, headline, simultaneous_words
+from tiltlens.documents.splitting import splitting_blocks
 from tiltlens.documents.unobserved_groups import expected, soft_words, weighted
 from tiltlens.formats import count, interval_name, label, minus, p_value
 from tiltlens.rows.measures import UNITS, measure_of, subject
@@ -87,8 +89,10 @@ def comparison_blocks(summary: Record, c: Record) -> list[Block]:
     blocks += [estimate_table(summary, c), *_tests(summary, c, confidence)]
     if c["contributions"]:
         blocks += [Heading(f"Contributions of features ({measure_of(c).unit})"), *contribution_blocks(c, settings)]
+    blocks += sensitivity_blocks(c)
     if c["error_rates"] is not None:
         blocks += [Heading("Error rates by group"), *error_rate_blocks(c, confidence)]
+    blocks += splitting_blocks(c, confidence)
     if c.get("periods"):
         blocks += [Heading("Gap over time"), *_periods(c, confidence)]
     if c["outputs"]["decile_shares"]:

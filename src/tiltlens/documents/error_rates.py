@@ -2,17 +2,23 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from typing import Any
 
 from tiltlens.documents.document import NAME, QUIET, Block, Cell, Column, Paragraph, Table
 from tiltlens.documents.quantities import ERROR_RATE_KEYS, estimate_cell, format_of, quantity
 from tiltlens.formats import NOTHING, count, interval_name, label
-from tiltlens.rows.measures import METRICS, WHOSE, measure_of, metric_of
+from tiltlens.rows.measures import METRICS, POINTS, WHOSE, measure_of, metric_of
 
 Record = dict[str, Any]
 BOTH = ("audited", "reference")
 OF_SCORES = {"fpr": "mean score", "fnr": "1 minus the mean score"}
-OF_DECISIONS = {"fpr": "share given decision 1", "fnr": "share given decision 0"}
+OF_DECISIONS = {
+    "fpr": "share given decision 1",
+    "fnr": "share given decision 0",
+    "fdr": "share without the outcome",
+    "for": "share with the outcome",
+}
 DOES_NOT_SHOW = (
     "Error rates also differ where the outcome is more frequent in one group, even for scores that are calibrated in "
     "both. Outcomes seen only for accepted applicants say nothing about those rejected."
@@ -24,7 +30,7 @@ def error_rate_blocks(c: Record, confidence: float | None) -> list[Block]:
     rates, m = c["error_rates"], measure_of(c)
     columns = (Column("quantity", NAME), *(Column(who) for who in BOTH), Column("audited minus reference"))
     rows, notes = [], [f"People: {_people(c)}."]
-    for key in ERROR_RATE_KEYS:
+    for key in (key for key in ERROR_RATE_KEYS if rates[key] or key in rates["reasons"]):
         item = quantity(key)
         notes.append(
             f"{item.label[:1].upper()}{item.label[1:]}: {definition(key, m.each)}."
@@ -38,7 +44,26 @@ def error_rate_blocks(c: Record, confidence: float | None) -> list[Block]:
         else:
             rows.append((Cell(item.name(m)), *[Cell(NOTHING)] * 3))
     table = Table("error-rates", columns, tuple(rows), interval_name(confidence))
-    return [table, Paragraph(" ".join(notes), QUIET), Paragraph(DOES_NOT_SHOW, QUIET)]
+    bounds = [Paragraph(line) for line in selective_words(rates["selective_labels"])]
+    return [table, Paragraph(" ".join(notes), QUIET), *bounds, Paragraph(DOES_NOT_SHOW, QUIET)]
+
+
+def selective_words(found: Record | None) -> Iterator[str]:
+    """Yield how far the unobserved may differ from the observed before the sign of a gap is open."""
+    for key, gamma in found["sign_gamma"].items() if found else ():
+        gap, name = quantity(f"{key}_difference").label, quantity("sign_gamma")
+        if gamma["value"] == 0.0:
+            yield f"Unobserved outcomes leave the sign of the {gap} open."
+            continue
+        if gamma["value"] == 1.0:
+            yield f"The sign of the {gap} does not depend on the outcomes that were not observed."
+            continue
+        shown = format_of(name.scale, POINTS).value
+        interval = f" (with its interval: {shown(gamma['low'])})" if gamma["low"] is not None else ""
+        yield (
+            f"The sign of the {gap} is determined while outcomes that were not observed are as frequent as observed "
+            f"ones at equal score, give or take {shown(gamma['value'])} points{interval}."
+        )
 
 
 def definition(key: str, each: str) -> str:

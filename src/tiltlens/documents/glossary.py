@@ -16,7 +16,20 @@ def _labelled(entries: dict[str, str]) -> dict[str, str]:
 
 
 LABELLED = (
-    *("gap", "fpr", "fnr", "auc", "impact_ratio", "adverse_impact_ratio", "shortfall", "adjusted_gap", "materiality"),
+    *(
+        "gap",
+        "fpr",
+        "fnr",
+        "auc",
+        "ppv",
+        "fdr",
+        "robustness_value",
+        "impact_ratio",
+        "adverse_impact_ratio",
+        "shortfall",
+        "adjusted_gap",
+        "materiality",
+    ),
     *("gap_given_exempt", "descent_rate", "standardised_difference"),
 )
 GLOSSARY = _labelled(
@@ -32,6 +45,9 @@ GLOSSARY = _labelled(
         "fnr": "Share given decision 0 among people with the outcome; for scores, 1 minus their mean score.",
         "auc": "Area under the ROC curve: probability that a person with the outcome has a higher score than one "
         "without, within a group.",
+        "ppv": "Share with the outcome among people given decision 1 (precision); 1 minus the false discovery rate.",
+        "fdr": "Share without the outcome among people given decision 1. The false omission rate is the share with the "
+        "outcome among people given decision 0.",
         "impact_ratio": "Favourable rate of the audited group divided by that of the reference group; for scores, a "
         "ratio of expected rates. Published rules often divide by the highest rate of all groups: see `tiltlens rule`.",
         "adverse_impact_ratio": "The lower of the two decision rates divided by the higher, compared with four fifths "
@@ -49,6 +65,8 @@ GLOSSARY = _labelled(
         "With the adjusted gap these contributions sum to the gap.",
         "adjusted_gap": "The gap among people equal on all listed features (Oaxaca–Blinder: unexplained part). An "
         "omitted factor or use of the group may account for it.",
+        "robustness_value": "Share of what the features leave of both the score and the group that an omitted factor "
+        "would have to explain to account for the adjusted gap.",
         "exempt (legitimate) factors": "Features that the auditor declared legitimate. The gap that they explain is "
         "reported separately. tiltlens does not assess that choice.",
         "materiality": "The smallest gap that matters to this audit.",

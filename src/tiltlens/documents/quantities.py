@@ -154,10 +154,31 @@ _ERRORS = _table(
     Quantity("fnr", "false negative rate", "share", "share given 0 among people with the outcome"),
     Quantity("calibration", "calibration error", "points", "observed minus predicted rate of the outcome"),
     Quantity("auc", "AUC", "index", "area under the ROC curve of the {each}s"),
+    Quantity("ppv", "positive predictive value", "share", "share with the outcome among people given decision 1"),
+    Quantity("npv", "negative predictive value", "share", "share without the outcome among people given decision 0"),
+    Quantity("fdr", "false discovery rate", "share", "share without the outcome among people given decision 1"),
+    Quantity("for", "false omission rate", "share", "share with the outcome among people given decision 0"),
     Quantity("fpr_difference", "gap in false positive rates", "points", "audited minus reference"),
     Quantity("fnr_difference", "gap in false negative rates", "points", "audited minus reference"),
     Quantity("calibration_difference", "gap in calibration errors", "points", "audited minus reference"),
     Quantity("auc_difference", "difference in AUC", "index", "audited minus reference"),
+    Quantity("ppv_difference", "gap in positive predictive values", "points", "audited minus reference"),
+    Quantity("npv_difference", "gap in negative predictive values", "points", "audited minus reference"),
+    Quantity("fdr_difference", "gap in false discovery rates", "points", "audited minus reference"),
+    Quantity("for_difference", "gap in false omission rates", "points", "audited minus reference"),
+    Quantity("log_loss_difference", "difference in log loss", "index", "audited minus reference"),
+    Quantity("sign_gamma", "sign determined up to Γ", "points", "how much event rates of the unobserved may differ"),
+)
+_SENSITIVITY = _table(
+    Quantity(
+        "robustness_value",
+        "robustness value",
+        "share",
+        "share of what is left of both the {output} and the group that an omitted factor needs to account for the gap",
+    ),
+    Quantity("r2_score", "of the {output}", "share", "what the other features leave of it, the group held fixed"),
+    Quantity("r2_group", "of the group", "share", "what the other features leave of it"),
+    Quantity("multiple", "times as strong", "ratio", "multiple of both shares that accounts for the gap"),
 )
 _EVALUATION = _table(
     Quantity("decision_gap", "gap in decision rates", "points", "audited minus reference"),
@@ -166,6 +187,7 @@ _EVALUATION = _table(
     Quantity("auc_reference", "AUC, reference", "index", "of the reference group"),
     Quantity("log_loss", "log loss", "index", "lower is better"),
     Quantity("brier", "Brier score", "index", "lower is better"),
+    Quantity("error_rate", "error rate", "points", "share of wrong decisions where 1 is predicted above one half"),
     Quantity("score_gap", "gap in mean scores", "points", "audited minus reference"),
     Quantity("accuracy_change", "change in accuracy", "points", "alternative minus audited model"),
     Quantity("gap_reduction", "reduction of the gap", "points", "in size, audited model minus alternative"),
@@ -182,7 +204,7 @@ _SETTINGS = _table(
     Quantity("stand_ins", "stand-ins", "count", "features with this verdict"),
     Quantity("too_small", "groups too small", "count", "fewer than 10 people"),
 )
-QUANTITIES = {**_HEADLINE, **_RATES, **_CORRECTION, **_ERRORS, **_EVALUATION, **_SETTINGS}
+QUANTITIES = {**_HEADLINE, **_RATES, **_CORRECTION, **_ERRORS, **_SENSITIVITY, **_EVALUATION, **_SETTINGS}
 ALIASES = {
     "linear_gap": "linear",
     "exempt_gap": "gap_given_exempt",
@@ -190,7 +212,7 @@ ALIASES = {
 }  # same number, other key
 HEADLINE_KEYS, CORRECTION_KEYS = tuple(_HEADLINE), tuple(_CORRECTION)
 RATES_OF_GROUPS = {"metric_rate": "metric_rates", "favourable_rate": "rates"}  # quantity: key of both groups' rates
-ERROR_RATE_KEYS = ("fpr", "fnr", "calibration", "auc")
+ERROR_RATE_KEYS = ("fpr", "fnr", "calibration", "auc", "ppv", "npv", "fdr", "for", "log_loss")
 
 # Columns of the table of features, whose keys are those of its rows.
 FEATURES = _table(

@@ -58,6 +58,27 @@ def calibration_in_the_large(rows: Rows, score: Floats, outcome: Integers, sums:
     return mean_pair(rows, (outcome == WITH) - score, outcome != UNKNOWN, means, errors, least=-1.0)
 
 
+def predictive_rate(
+    rows: Rows, decision: Floats, outcome: Integers, sums: CellSums, decided: int, code: int
+) -> GroupPair:
+    """Return P_g(Y = `code` | decision = `decided`): predictive values, and rates of false discovery and omission."""
+    counts = (sums.first if decided else sums.weight - sums.first)[:, [WITHOUT, WITH]]
+    means = counts[:, code] / counts.sum(axis=1)
+    chosen = (decision == decided) & (outcome != UNKNOWN)
+    return mean_pair(rows, (outcome == code) * 1.0, chosen, means, unseen_errors(rows, chosen, means))
+
+
+def log_loss(rows: Rows, score: Floats, outcome: Integers) -> GroupPair:
+    """Return −E_g[Y·log W + (1 − Y)·log(1 − W)]; no score that is 0 or 1 may be wrong."""
+    chosen = outcome != UNKNOWN
+    right = np.where(outcome == WITH, score, 1.0 - score)
+    loss = np.zeros_like(score)
+    np.log(right, out=loss, where=chosen)
+    part = chosen * 1.0
+    means = np.array([-mean(loss) / mean(part) for mean in (rows.mean0, rows.mean1)])
+    return mean_pair(rows, -loss, chosen, means, (0.0, 0.0), most=math.inf)
+
+
 def unseen_errors(rows: Rows, chosen: Booleans, means: Floats) -> list[float]:
     """Return the error of each group's mean that its chosen rows do not show."""
     return [unseen_mean_se(float(means[k]), rows.independent(k == 0, chosen)) for k in (0, 1)]

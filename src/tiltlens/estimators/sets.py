@@ -121,6 +121,12 @@ class CellSets:
         every = range(self.features)
         return self.sets([list(every), *([other for other in every if other != feature] for feature in every)])
 
+    def means(self, sets: Sequence[Sequence[int]]) -> tuple[Floats, Floats, Floats]:
+        """Return r̄, D and E[(W − m)²] of some sets."""
+        every = [self.coefficient(features) for features in sets]
+        product, residual, left = np.array([(c.mean_product, c.mean_residual, c.mean_left) for c in every]).T
+        return product, residual, left
+
     def along(self, order: Sequence[int]) -> SetCoefficients:
         """Return c of ∅, {1st}, {1st, 2nd}, … along an order of the features."""
         return self.sets([order[:size] for size in range(len(order) + 1)])
@@ -188,6 +194,14 @@ class RidgeSets:
         return _joined(
             [self._made(self.ridges.left_out(sets[k : k + SET_BLOCK])) for k in range(0, len(sets), SET_BLOCK)]
         )
+
+    def means(self, sets: Sequence[Sequence[int]]) -> tuple[Floats, Floats, Floats]:
+        """Return r̄, D and E[(W − m)²] of some sets; of few features, each is solved by itself."""
+        gone = [[feature for feature in range(self.features) if feature not in kept] for kept in sets]
+        is_most = sum(map(len, gone)) < sum(map(len, sets))
+        vectors = self.ridges.left_out(gone) if is_most else self.ridges.single_sets(sets)
+        means = self.ridges.means(vectors)
+        return means.product.mean(axis=0), means.residual.mean(axis=0), means.left.mean(axis=0)
 
     def along(self, order: Sequence[int]) -> SetCoefficients:
         """Return c of ∅, {1st}, {1st, 2nd}, … along an order of the features."""

@@ -13,7 +13,9 @@ from tiltlens.figures.proxy_map import proxy_map
 from tiltlens.figures.rates import rates
 from tiltlens.figures.registry import COMPARISON_FIGURES, FEATURE_FIGURES, comparison_figure
 from tiltlens.figures.repair import attainable, repair_curve
+from tiltlens.figures.sensitivity import sensitivity
 from tiltlens.figures.shares import correction_shares, shares_along_tradeoff
+from tiltlens.figures.splitting import splitting
 from tiltlens.figures.trust import balance, calibration
 from tiltlens.figures.waterfall import waterfall
 
@@ -39,7 +41,9 @@ __all__ = [
     "repair_curve",
     "score_calibration",
     "score_distribution",
+    "sensitivity",
     "shares_along_tradeoff",
     "simplex",
+    "splitting",
     "waterfall",
 ]

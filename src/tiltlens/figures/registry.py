@@ -17,7 +17,9 @@ from tiltlens.figures.periods import periods
 from tiltlens.figures.profile import profile
 from tiltlens.figures.proxy_map import proxy_map
 from tiltlens.figures.repair import attainable, repair_curve
+from tiltlens.figures.sensitivity import sensitivity
 from tiltlens.figures.shares import correction_shares, shares_along_tradeoff
+from tiltlens.figures.splitting import splitting
 from tiltlens.figures.trust import balance, calibration
 from tiltlens.figures.waterfall import waterfall
 
@@ -25,6 +27,8 @@ COMPARISON_FIGURES: dict[str, Callable[[dict[str, Any]], Figure]] = {
     "score_distribution": score_distribution,
     "score_calibration": score_calibration,
     "features": features,
+    "sensitivity": sensitivity,
+    "splitting": splitting,
     "periods": periods,
     "waterfall": waterfall,
     "proxy_map": proxy_map,

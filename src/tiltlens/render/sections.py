@@ -14,6 +14,8 @@ from tiltlens.documents import sentences as words
 from tiltlens.documents.document import Block, Cell, Table
 from tiltlens.documents.error_rates import error_rate_blocks
 from tiltlens.documents.labels import labels
+from tiltlens.documents.sensitivity import sensitivity_blocks
+from tiltlens.documents.splitting import splitting_blocks
 from tiltlens.documents.summary_access import FULL, dial_place, features
 from tiltlens.figures import Figure
 from tiltlens.figures.theme import on_page
@@ -97,6 +99,8 @@ def _tables(summary: dict[str, Any], c: dict[str, Any], is_drawn: bool) -> dict[
     }
     shown = {name: Markup(table_html(table) if table else "") for name, table in tables.items()}
     errors: list[Block] = error_rate_blocks(c, confidence) if c["error_rates"] is not None else []
+    for name, blocks in (("sensitivity", sensitivity_blocks(c)), ("splitting", splitting_blocks(c, confidence))):
+        shown[name] = Markup(blocks_html(blocks, lambda reference: ""))
     shown["error_rates"] = Markup(blocks_html(errors, lambda reference: ""))
     contributions = audit_tables.contribution_table(c, has_reasons=True)
     shown["contributions"] = Markup(
@@ -119,6 +123,10 @@ def _drawings(c: dict[str, Any], place: int) -> dict[str, Drawing]:
     drawn = {"score_distribution": figures.score_distribution(c)}
     if c["error_rates"] is not None:
         drawn["score_calibration"] = figures.score_calibration(c)
+    if c["gap_parts"]["sensitivity"]:
+        drawn["sensitivity"] = figures.sensitivity(c)
+    if c.get("splitting"):
+        drawn["splitting"] = figures.splitting(c)
     if c.get("periods"):
         drawn["periods"] = figures.periods(c)
     told: dict[str, Figure] = {}

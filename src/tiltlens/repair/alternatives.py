@@ -24,7 +24,7 @@ from tiltlens.estimators.outputs import Scores, gap, group_rate, impact_ratio
 from tiltlens.learners.candidates import Sample, fit_trees
 from tiltlens.learners.design import code_columns
 from tiltlens.learners.propensity import row_folds
-from tiltlens.limits import FOLDS, SMALLEST_SE, SMALLEST_SHARE
+from tiltlens.limits import FEWEST_KNOWN, FOLDS, SMALLEST_SE, SMALLEST_SHARE
 from tiltlens.paper.checks import Floats, check_share, check_threshold
 from tiltlens.repair.cell_models import cross_fit
 from tiltlens.repair.least_change import gradient, tilted_score
@@ -44,7 +44,6 @@ from tiltlens.results.codec import to_plain
 from tiltlens.results.comparison import Comparison
 from tiltlens.results.json_file import write_json
 
-FEWEST_KNOWN = 50  # people of each group whose outcome is known: rules are fitted on four fifths of them
 TRADED_RULES = 41  # from one end of the trade between accuracy and gap to the other
 
 

@@ -25,6 +25,7 @@ from tiltlens.analysis.influence_matching import (
 )
 from tiltlens.analysis.periods import period_table
 from tiltlens.analysis.presentation import levels, output_scale
+from tiltlens.analysis.sensitivity import sensitivities
 from tiltlens.analysis.settings import Settings
 from tiltlens.analysis.unobserved_groups import unobserved_group, unobserved_group_of
 from tiltlens.errors import SupportError, TiltlensError
@@ -95,7 +96,7 @@ def compare(evidence: Evidence, settings: Settings) -> Comparison:
         outputs=_outputs(evidence, settings, of_scores),
         gap=of_scores.gap,
         adjusted_gap=left.estimate,
-        gap_parts=_gap_parts(evidence, every, exempt, table),
+        gap_parts=_gap_parts(evidence, every, left, exempt, table),
         impact_ratio=of_scores.impact_ratio,
         adverse_impact_ratio=_adverse(of_scores.impact_ratio) if evidence.question.is_decisions else None,
         shortfall=_shortfall(evidence, settings),
@@ -146,13 +147,17 @@ def _outputs(evidence: Evidence, settings: Settings, of_scores: _ScoreGap) -> Ou
     )
 
 
-def _gap_parts(evidence: Evidence, every: Settings, exempt: ExemptParts | None, table: ContributionTable) -> GapParts:
+def _gap_parts(
+    evidence: Evidence, every: Settings, left: AdjustedGap, exempt: ExemptParts | None, table: ContributionTable
+) -> GapParts:
+    given_exempt = None if exempt is None else _estimate(every, exempt.at_equal)
     return GapParts(
         exempt=evidence.question.exempt,
         gap_explained_by_exempt=None if exempt is None else _estimate(every, exempt.through),
-        gap_given_exempt=None if exempt is None else _estimate(every, exempt.at_equal),
+        gap_given_exempt=given_exempt,
         shapley_remainder=table.remainder,
         band_factor=table.band_factor,
+        sensitivity=sensitivities(evidence, every, left, exempt, given_exempt),
     )
 
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, Annotated, Any, cast
+from typing import TYPE_CHECKING, Annotated, Any, Literal, cast
 
 import polars as pl
 
@@ -18,7 +18,10 @@ from tiltlens.analysis.decision_table import DecisionTable
 from tiltlens.analysis.error_rates import ErrorRates
 from tiltlens.analysis.influence_matching import ComparisonErrors
 from tiltlens.analysis.periods import PeriodTable
+from tiltlens.analysis.sensitivity import Sensitivity
+from tiltlens.analysis.splitting import Splitting
 from tiltlens.analysis.unobserved_groups import UnobservedGroup
+from tiltlens.errors import DataError
 from tiltlens.estimators.estimate import Estimate
 from tiltlens.estimators.outputs import EqualOutputsTest
 from tiltlens.estimators.verdicts import Verdict
@@ -47,8 +50,14 @@ ESTIMATES = {
     "fnr_difference": "error_rates.fnr.difference",
     "calibration_difference": "error_rates.calibration.difference",
     "auc_difference": "error_rates.auc.difference",
+    "ppv_difference": "error_rates.ppv.difference",
+    "npv_difference": "error_rates.npv.difference",
+    "fdr_difference": "error_rates.fdr.difference",
+    "for_difference": "error_rates.for.difference",
+    "log_loss_difference": "error_rates.log_loss.difference",
+    "robustness_value": "gap_parts.sensitivity.adjusted_gap.robustness_value",
     "detection_sample_size": "correction.detection_sample_size",
-}  # name in gates, tables and changes: path of attributes, or of JSON keys
+}  # name in gates, tables and changes: path of JSON keys
 CONTRIBUTION_COLUMNS = {
     "feature": str,
     "alone": Annotated[float | None, "The contribution alone; its ends are those of the band over all features."],
@@ -176,9 +185,25 @@ class Comparison:
         if name == f"{self.scale.metric}_difference":
             return self.gap
         part: Any = self
-        for attribute in ESTIMATES[name].split("."):
-            part = getattr(part, attribute, None)
+        for key in ESTIMATES[name].split("."):
+            part = part.get(key) if isinstance(part, dict) else getattr(part, "for_" if key == "for" else key, None)
         return cast(Estimate | None, part)
+
+    def sensitivity(self, quantity: Literal["adjusted_gap", "gap_given_exempt"] = "adjusted_gap") -> Sensitivity:
+        """Return how strong an omitted factor would have to be to account for a gap among people equal on features.
+
+        There is none for plug-in values, for unobserved groups, and for a model that takes nothing but the features.
+        """
+        measured = self.gap_parts.sensitivity
+        if quantity not in measured:
+            names = " or ".join(map(repr, measured)) or "nothing here, as no such gap was estimated"
+            raise DataError(f"`quantity` must be {names}, got {quantity!r}.")
+        return measured[quantity]
+
+    @property
+    def splitting(self) -> Splitting | None:
+        """What separate models for the two groups would gain; computed when asked for. None without outcomes."""
+        return None if self.scale.metric is not None else self._profiles.splitting(self.scale.confidence)
 
     def bins(self) -> Bins:
         """Return what figures and the report are made of: distributions, profiles and the path, as plain numbers."""
@@ -259,16 +284,19 @@ class Comparison:
 
     def to_dict(self) -> dict[str, Any]:
         """Return every number of the comparison, keyed by attribute name."""
+        return self._summary(self.splitting)
+
+    def _summary(self, splitting: Splitting | None) -> dict[str, Any]:
         summary: dict[str, Any] = to_plain(self)
         summary["correction"] |= to_plain(self.correction.parts())
-        summary |= to_plain(ComparisonParts(self.bins()))
+        summary |= to_plain(ComparisonParts(self.bins(), splitting))
         return summary
 
     def plot(self, name: str = "proxy_map", feature: str | None = None) -> Figure:
         """Return one of the comparison's figures: its chart, the numbers behind it, and words for both."""
         from tiltlens.figures import comparison_figure
 
-        return comparison_figure(self.to_dict(), name, feature)
+        return comparison_figure(self._summary(self.splitting if name == "splitting" else None), name, feature)
 
     def _repr_html_(self) -> str:
         from tiltlens.render.notebook import comparison_html

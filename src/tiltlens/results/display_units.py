@@ -98,6 +98,7 @@ def in_units(comparison: Comparison, unit: Unit) -> Comparison:
             gap_explained_by_exempt=rescaled(parts.gap_explained_by_exempt),
             gap_given_exempt=rescaled(parts.gap_given_exempt),
             shapley_remainder=None if remainder is None else unit.difference(remainder),
+            sensitivity={name: sensitivity.in_units(unit) for name, sensitivity in parts.sensitivity.items()},
         ),
         outputs=replace(
             outputs, means=Means(*means), rates=Rates(*(rate.mapped(unit.level) for rate in outputs.rates))

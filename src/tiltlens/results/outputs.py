@@ -7,6 +7,7 @@ from typing import Annotated, Any, NamedTuple
 
 import polars as pl
 
+from tiltlens.analysis.sensitivity import Sensitivity
 from tiltlens.estimators.estimate import Estimate
 from tiltlens.rows.measures import ScoreType
 
@@ -39,7 +40,7 @@ class Scale:
     score_type
         "probability", "decision" or "amount".
     metric
-        "fpr" or "fnr" if the gap is that of an error rate.
+        "fpr", "fnr", "fdr" or "for" if the gap is that of an error rate.
     materiality
         The materiality threshold, in points of a score or units of the amount.
     confidence
@@ -92,6 +93,8 @@ class GapParts:
         The gap minus the sum of the Shapley contributions: the adjusted gap.
     band_factor
         κ of the simultaneous bands of contributions, value ± κ·se.
+    sensitivity
+        How far an omitted factor may move the "adjusted_gap" and the "gap_given_exempt".
     """
 
     exempt: tuple[str, ...]
@@ -99,3 +102,4 @@ class GapParts:
     gap_given_exempt: Estimate | None
     shapley_remainder: float | None
     band_factor: float | None
+    sensitivity: dict[str, Sensitivity]

@@ -9,6 +9,7 @@ from typing import Annotated, Any, NoReturn, TypedDict
 
 import polars as pl
 
+from tiltlens.analysis.splitting import Splitting
 from tiltlens.errors import NeedsRowsError
 from tiltlens.estimators.dial import ShareForm
 from tiltlens.limits import DIAL_POSITIONS
@@ -163,9 +164,12 @@ class ComparisonParts:
     ----------
     bins
         Histograms, profiles and paths for figures.
+    splitting
+        What separate models for the two groups would gain; None without observed outcomes.
     """
 
     bins: Bins
+    splitting: Splitting | None
 
 
 def needs_rows(name: str) -> NeedsRowsError:
@@ -202,6 +206,10 @@ class SavedParts(NoRows):
         if positions != DIAL_POSITIONS or level not in (None, self.confidence):
             raise needs_rows("shares_along_tradeoff at other positions, or of another confidence,")
         return self.correction.tradeoff_table
+
+    def splitting(self, confidence: float) -> Splitting | None:
+        """Return what was saved."""
+        return self.comparison.splitting
 
     def bins(self, order: list[str]) -> Bins:
         """Return the saved bins."""

@@ -12,6 +12,7 @@ from numpy.typing import NDArray
 
 from tiltlens.analysis.bins import QUANTILES, binned, of_scores_alone
 from tiltlens.analysis.histograms import Binned, score_span
+from tiltlens.analysis.splitting import Splitting, splitting
 from tiltlens.analysis.suppression import may_show, withheld
 from tiltlens.errors import DataError, SupportError, WeightsError
 from tiltlens.estimators.dial import ShareForm, along
@@ -153,6 +154,10 @@ class Profiles:
         """As of `Comparison`, of the given features."""
         records = along(forms, np.linspace(0.0, 1.0, positions).tolist(), level)
         return pl.DataFrame(records, schema=SHARES_SCHEMA)
+
+    def splitting(self, confidence: float) -> Splitting | None:
+        """As of `Comparison`."""
+        return splitting(self.sampled, confidence)
 
     def prototypes(self, suppress: bool = True) -> dict[str, Prototype]:
         """As of `Comparison`."""

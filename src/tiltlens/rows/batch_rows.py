@@ -15,7 +15,7 @@ from tiltlens.estimators.error_rates import UNKNOWN as OUTCOME_MISSING
 from tiltlens.estimators.influence import Integers
 from tiltlens.paper.checks import Floats
 from tiltlens.rows.groups import NO_GROUP, factorize_groups, group_chances
-from tiltlens.rows.outcomes import CRITERIA, Meant, outcome_codes, outcome_names
+from tiltlens.rows.outcomes import CRITERIA, DECIDED, Meant, wrong_decisions
 from tiltlens.rows.roles import ColumnRoles
 from tiltlens.rows.sampled_rows import SampledRows, read_columns
 from tiltlens.rows.scores import Channel, RowName
@@ -73,13 +73,14 @@ def read_batch(roles: ColumnRoles, table: pl.DataFrame, for_sums: bool = False) 
     named = row_name(table)
     with nullcontext() if roles.model is None else ONE_AT_A_TIME:
         channel = roles.channel(table, table, roles.model, named)
-    y_true = values = None
-    if roles.outcome is not None:
-        y_true, values = outcome_codes(table[roles.outcome], outcome_names(channel, roles.favourable))
+    y_true, values = _read_outcomes(roles, table, channel)
+    is_other = _is_other(roles, channel, y_true)
     if roles.metric == "fnr":
         channel = channel.reversed()
+    elif roles.metric in DECIDED and y_true is not None:
+        channel = wrong_decisions(roles.metric, channel, y_true)
     weights = check_sample_weight(roles.sample_weight, table, named)
-    keep, left_out = _keep_rows(roles, table, channel, weights, y_true)
+    keep, left_out = _keep_rows(roles, table, channel, weights, is_other)
     columns: dict[str, Any] = {} if y_true is None else {"y_true": y_true}
     groups = roles.soft
     if roles.soft:
@@ -125,17 +126,31 @@ def _read_groups(roles: ColumnRoles, table: pl.DataFrame) -> tuple[NDArray[np.in
     return factorize_groups(roles.name, columns)
 
 
+def _read_outcomes(roles: ColumnRoles, table: pl.DataFrame, channel: Channel) -> tuple[Integers | None, Meant | None]:
+    if roles.outcome is None:
+        return None, None
+    return outcome_codes(table[roles.outcome], outcome_names(channel, roles.favourable))
+
+
+def _is_other(roles: ColumnRoles, channel: Channel, y_true: Integers | None) -> dict[str, Booleans]:
+    """Return the rows that a metric is not about: those without an outcome, with another one, or another decision."""
+    if roles.metric is None or y_true is None:
+        return {}
+    has_outcome = y_true != OUTCOME_MISSING
+    if roles.metric in CRITERIA:
+        other = {"other_outcome": has_outcome & (y_true != CRITERIA[roles.metric])}
+    else:
+        other = {"other_decision": has_outcome & ~channel.missing & (channel.scores != DECIDED[roles.metric])}
+    return {"missing_outcome": ~has_outcome, **other}
+
+
 def _keep_rows(
-    roles: ColumnRoles, table: pl.DataFrame, channel: Channel, weights: Floats, y_true: Integers | None
+    roles: ColumnRoles, table: pl.DataFrame, channel: Channel, weights: Floats, is_other: dict[str, Booleans]
 ) -> tuple[Booleans, dict[str, int]]:
     """Return which rows count, and how many do not for which reason; the first reason counts."""
     keep, left_out = np.ones(table.height, dtype=np.bool_), {}
     reasons = {f"not_given_{column}": ~equals_mask(table[column], value) for column, value in roles.where.items()}
-    if roles.metric is not None and y_true is not None:
-        has_outcome = y_true != OUTCOME_MISSING
-        is_other = has_outcome & (y_true != CRITERIA[roles.metric])
-        reasons |= {"missing_outcome": ~has_outcome, "other_outcome": is_other}
-    for reason, rows in (reasons | {"missing_score": channel.missing, "zero_weight": weights == 0}).items():
+    for reason, rows in (reasons | is_other | {"missing_score": channel.missing, "zero_weight": weights == 0}).items():
         left_out[reason] = int((keep & rows).sum())
         keep &= ~rows
     return keep, left_out

@@ -144,14 +144,25 @@ UNITS = Measure(
 
 
 DECISIONS = replace(POINTS, each="decision", output="decision rate", mean="decision rate")
-METRICS = {"fpr": "false positive rate", "fnr": "false negative rate"}
-WHOSE = {"fpr": "people without the outcome", "fnr": "people with the outcome"}
+METRICS = {
+    "fpr": "false positive rate",
+    "fnr": "false negative rate",
+    "fdr": "false discovery rate",
+    "for": "false omission rate",
+}
+WHOSE = {
+    "fpr": "people without the outcome",
+    "fnr": "people with the outcome",
+    "fdr": "people given decision 1",
+    "for": "people given decision 0",
+}
+RIGHT = {"fdr": "positive predictive value", "for": "negative predictive value"}  # how often they are right
 
 
 def _of_errors(measure: Measure, metric: str) -> Measure:
     name, among = METRICS[metric], f", of {WHOSE[metric]}"
-    words = f"{measure.affected_words}{among}"
-    return replace(measure, output=name, mean=name, among=among, affected_words=words)
+    rate, words = RIGHT.get(metric, measure.rate), f"{measure.affected_words}{among}"
+    return replace(measure, output=name, mean=name, rate=rate, among=among, affected_words=words)
 
 
 MEASURES: dict[tuple[str, str | None], Measure] = {

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from dataclasses import replace
 from typing import Any
 
 import numpy as np
@@ -17,15 +18,17 @@ from tiltlens.sources.messages import listed, shown, text_of
 
 FEW_LISTED = 6  # values of an outcome in a message: more tell nothing more
 CRITERIA = {"fpr": WITHOUT, "fnr": WITH}  # of each metric, the outcome of the people it is about
+DECIDED = {"fdr": 1, "for": 0}  # of metrics of decisions, the decision of the people they are about
+METRICS = (*CRITERIA, *DECIDED)
 Meant = dict[str, int | None]  # the values of a column, and the outcome that each is; None where it has no name
 PLAIN = {"0": WITHOUT, "1": WITH, "false": WITHOUT, "true": WITH}
 
 
 def check_metric(metric: Any, outcome: Any, score_type: str) -> None:
     """Raise unless the metric is known, and there is an outcome of probabilities or decisions to judge by."""
-    if metric is not None and metric not in CRITERIA:
+    if metric is not None and metric not in METRICS:
         raise DataError(
-            f"`metric` must be {' or '.join(map(repr, CRITERIA))}, got {shown(metric)}.",
+            f"`metric` must be one of {', '.join(map(repr, METRICS))}, got {shown(metric)}.",
             "leave it out to audit the difference of the scores themselves.",
         )
     if metric is not None and outcome is None:
@@ -38,6 +41,17 @@ def check_metric(metric: Any, outcome: Any, score_type: str) -> None:
             f"`outcome` must be left out for score_type={shown(score_type)}, got {shown(outcome)}.",
             "an error rate is of probabilities or decisions.",
         )
+
+
+def wrong_decisions(metric: str, channel: Channel, y_true: Integers) -> Channel:
+    """Return whether each decision is wrong as the channel that is audited; a person wants a right one."""
+    if channel.outcomes != 2 or not np.isin(channel.scores[~channel.missing], (0.0, 1.0)).all():
+        raise DataError(
+            f"`metric` must be 'fpr' or 'fnr' for scores, got {shown(metric)}.",
+            "give `threshold`, the score from which the decision is 1.",
+        )
+    wrong = np.where(channel.missing, np.nan, (y_true == WITH) != (channel.scores == 1.0))
+    return replace(channel, scores=wrong, kind="decisions", favourable=0, labels=("correct", "wrong"), words=None)
 
 
 def outcome_names(channel: Channel, favourable: Any) -> dict[str, int]:

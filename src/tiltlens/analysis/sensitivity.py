@@ -1,0 +1,151 @@
+"""How strong an omitted factor must be to account for an adjusted gap: evidence → robustness value and bounds."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass, replace
+from typing import NamedTuple
+
+from tiltlens.analysis.adjusted_gap import AdjustedGap
+from tiltlens.analysis.evidence import Evidence
+from tiltlens.analysis.exempt import ExemptParts, exempt_places
+from tiltlens.analysis.settings import Settings
+from tiltlens.estimators.estimate import Estimate, quantile
+from tiltlens.estimators.influence import InfluenceEstimate
+from tiltlens.estimators.sensitivity import bias_factor, partial_strengths, robustness_value, strength_multiple
+from tiltlens.estimators.sets import CellSets, RidgeSets
+from tiltlens.estimators.verdicts import is_beyond_zero
+from tiltlens.paper.checks import check_share
+from tiltlens.rows.amounts import Unit
+
+SHARE = "it is a share of what the features leave unexplained, for example 0.1."
+OF_ALL, OF_EXEMPT = "adjusted_gap", "gap_given_exempt"
+
+
+class Yardstick(NamedTuple):
+    """A listed feature as if it were omitted: the shares of the score and of the group that it explains.
+
+    Attributes
+    ----------
+    multiple, multiple_low
+        How many times both shares an omitted factor needs to bring the gap, and the nearer end of its interval, to 0;
+        None where no multiple does.
+    """
+
+    feature: str
+    r2_score: float
+    r2_group: float
+    multiple: float | None
+    multiple_low: float | None
+
+
+class GapBounds(NamedTuple):
+    """The smallest and the largest gap that an omitted factor of some strength allows, each with its interval."""
+
+    low: Estimate
+    high: Estimate
+
+
+@dataclass(frozen=True, slots=True)
+class Sensitivity:
+    """How far an omitted factor may move an adjusted gap.
+
+    Attributes
+    ----------
+    scale
+        𝒮: a factor with the shares R²_W and R²_S moves the gap by at most 𝒮·√(R²_W·R²_S/(1 − R²_S)).
+    robustness_value
+        The share of what is left of both the score and the group that a factor needs to bring the gap to 0; `low` is
+        that for the nearer end of the gap's interval, 0 where the interval includes 0.
+    se, scale_se, covariance, confidence
+        Standard errors of gap and 𝒮 and their covariance, which make the intervals of bounds; and the level of these.
+    yardsticks
+        The listed features, the strongest first: the smallest multiple of which accounts for the gap.
+    """
+
+    gap: Estimate
+    scale: float
+    robustness_value: Estimate
+    se: float
+    scale_se: float
+    covariance: float
+    confidence: float
+    yardsticks: tuple[Yardstick, ...]
+
+    def bounds(self, r2_score: float, r2_group: float) -> GapBounds:
+        """Return the bounds of the gap for an omitted factor of a stated strength, with their intervals.
+
+        Parameters
+        ----------
+        r2_score, r2_group : float
+            Share that it explains of what the features leave of the score, given the group, and of the group.
+        """
+        factor = bias_factor(check_share("r2_score", r2_score, SHARE), check_share("r2_group", r2_group, SHARE))
+        return GapBounds(self._moved(-factor), self._moved(factor))
+
+    def _moved(self, factor: float) -> Estimate:
+        """Return c + factor·𝒮; without an omitted factor its interval is that of the gap."""
+        square = self.se**2 + 2.0 * factor * self.covariance + (factor * self.scale_se) ** 2
+        wider = quantile(self.confidence) * (math.sqrt(max(square, 0.0)) - self.se)
+        low, high = (0.0 if end is None else end + factor * self.scale for end in (self.gap.low, self.gap.high))
+        return Estimate(self.gap.value + factor * self.scale, low - wider, high + wider)
+
+    def in_units(self, unit: Unit) -> Sensitivity:
+        """Return the same in the unit of an amount."""
+        scale, se, scale_se = (unit.difference(size) for size in (self.scale, self.se, self.scale_se))
+        gap, covariance = self.gap.mapped(unit.difference), unit.scale**2 * self.covariance
+        return replace(self, gap=gap, scale=scale, se=se, scale_se=scale_se, covariance=covariance)
+
+
+def sensitivities(
+    evidence: Evidence, settings: Settings, left: AdjustedGap, parts: ExemptParts | None, given_exempt: Estimate | None
+) -> dict[str, Sensitivity]:
+    """Return the sensitivity of the adjusted gap and of the gap given exempt factors, as far as these are measured.
+
+    None of groups known by probabilities, and of scores that are made from the features by the model itself.
+    """
+    sets, results = evidence.nuisances.sets, {}
+    if settings.folds is None or sets is None or evidence.rows.probabilities is not None:
+        return {}
+    names, level = list(evidence.table), settings.confidence
+    if left.estimate is not None and left.measured is not None and left.scale is not None:
+        strengths = [*_strengths(names, sets, range(sets.features))]
+        both = left.measured, left.scale
+        results[OF_ALL] = _sensitivity(left.estimate, left.measured.se, both, level, strengths)
+    if parts is not None and given_exempt is not None:
+        strengths = [*_strengths(names, sets, exempt_places(evidence))]
+        both = parts.measured, parts.scale
+        results[OF_EXEMPT] = _sensitivity(given_exempt, parts.at_equal.se, both, level, strengths)
+    return results
+
+
+def _strengths(
+    names: list[str], sets: CellSets | RidgeSets, features: Sequence[int]
+) -> Iterator[tuple[str, float, float]]:
+    """Yield both strengths of each feature of a set, from the regressions on sets without it."""
+    without = [[other for other in features if other != feature] for feature in features]
+    shares = partial_strengths(*sets.means([list(features), *without]))
+    for feature, *both in zip(features, *(share.tolist() for share in shares), strict=True):
+        if names[feature] not in sets.pooled:
+            yield names[feature], both[0], both[1]
+
+
+def _sensitivity(
+    gap: Estimate,
+    se: float,
+    measured: tuple[InfluenceEstimate, InfluenceEstimate],
+    confidence: float,
+    strengths: Sequence[tuple[str, float, float]],
+) -> Sensitivity:
+    value, scale = measured
+    ends = sorted(abs(end) for end in (gap.low, gap.high) if end is not None)
+    near = ends[0] if is_beyond_zero(gap.low, gap.high) else 0.0
+    values = [robustness_value(end, scale.value) for end in (gap.value, near, ends[-1])]
+    yardsticks = [
+        Yardstick(name, *both, *(strength_multiple(end, scale.value, *both) for end in (gap.value, near)))
+        for name, *both in strengths
+    ]
+    yardsticks.sort(key=lambda one: (math.inf if one.multiple is None else one.multiple, one.feature))
+    spread, covariance = math.sqrt(scale.variance), value.covariance(scale)
+    return Sensitivity(gap, scale.value, Estimate(*values), se, spread, covariance, confidence, tuple(yardsticks))

@@ -1,0 +1,171 @@
+"""Does one model serve both groups? What separate models would gain, by regressions of the outcome on the features."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import numpy as np
+from scipy.special import logit
+
+from tiltlens.estimators.error_rates import UNKNOWN, WITH
+from tiltlens.estimators.estimate import Estimate
+from tiltlens.estimators.feature_gap import coefficient
+from tiltlens.estimators.influence import InfluenceEstimate, Integers, Rows
+from tiltlens.estimators.splitting import EVEN, LOSSES, SplitPredictions
+from tiltlens.estimators.verdicts import Materiality, materiality
+from tiltlens.learners.design import Table, normal_scores
+from tiltlens.learners.propensity import row_folds
+from tiltlens.learners.regressions import Regressor
+from tiltlens.limits import FEWEST_KNOWN, FOLDS
+from tiltlens.paper.checks import Floats
+from tiltlens.rows.features import design_columns
+from tiltlens.rows.sampled_rows import SampledRows
+from tiltlens.threads import in_threads, one_thread
+
+MATERIAL_SPLIT = 0.01  # of the Brier score of one model for both groups: a smaller gain by separate models is none
+SMALLEST_CHANCE = 0.005  # of either group at any features, in regressions of the group
+
+
+@dataclass(frozen=True, slots=True)
+class SplitGains:
+    """By how much separate models lower a loss, compared with the best model that does not see the group.
+
+    Attributes
+    ----------
+    both
+        The gain where each group has half of the weight.
+    audited, reference
+        What each group gains of it by its own model.
+    largest, weight
+        The largest gain over all weights of the audited group, and that weight. Every model that does not see the group
+        costs one of the groups at least that much.
+    """
+
+    both: Estimate
+    audited: Estimate
+    reference: Estimate
+    largest: Estimate
+    weight: float
+
+
+@dataclass(frozen=True, slots=True)
+class Splitting:
+    """What separate models for two groups would gain; lower ends are 0, and upper ends one-sided, where it may be 0.
+
+    Attributes
+    ----------
+    brier, error_rate, log_loss
+        The gains in these losses.
+    blind_brier, materiality
+        The Brier score of the one model, each group having half of the weight; and one per cent of it, the gain that
+        matters.
+    status
+        What the Brier score says of "both" groups, of the "audited" and of the "reference" group.
+    outcome_gap
+        The adjusted gap of the outcome: the mean difference of the outcome between people equal on all features.
+    least_gain
+        The gain in Brier score that this difference alone implies, whatever models are fitted.
+    rows
+        How many people of each group have an observed outcome.
+    """
+
+    brier: SplitGains
+    error_rate: SplitGains
+    log_loss: SplitGains
+    blind_brier: float
+    materiality: float
+    status: dict[str, Materiality]
+    outcome_gap: Estimate
+    least_gain: Estimate
+    rows: dict[str, int]
+
+
+def splitting(sampled: SampledRows, confidence: float, seed: int = 0) -> Splitting | None:
+    """Return what separate models would gain; None without features, or without enough observed outcomes.
+
+    Groups must be observed. Rows are predicted by models that were fitted on the other folds.
+    """
+    index = _known_rows(sampled)
+    if index is None:
+        return None
+    some = sampled.take(index)
+    rows = Rows.of(some.group == 0, some.weights, some.cluster)
+    with one_thread():
+        predictions = _predictions(rows, some, seed)
+    gains = {loss: _gains(predictions, loss, confidence) for loss in LOSSES}
+    blind = predictions.blind(EVEN)[1]
+    brier = float(0.5 * (rows.audited_share + rows.reference_share) @ (predictions.outcome - blind) ** 2)
+    least = MATERIAL_SPLIT * brier
+    of_brier = {name: getattr(gains["brier"], name) for name in ("both", "audited", "reference")}
+    status = {name: materiality(gain.low, gain.high, least) for name, gain in of_brier.items()}
+    outcome_gap, least_gain = _outcome_gap(predictions, confidence)
+    return Splitting(
+        **gains,
+        blind_brier=brier,
+        materiality=least,
+        status={name: state for name, state in status.items() if state is not None},
+        outcome_gap=outcome_gap,
+        least_gain=least_gain,
+        rows={"audited": rows.count0, "reference": rows.count1},
+    )
+
+
+def _known_rows(sampled: SampledRows) -> Integers | None:
+    if sampled.y_true is None or sampled.probabilities is not None or not sampled.features:
+        return None
+    is_known = (sampled.y_true != UNKNOWN) & (sampled.weights > 0)
+    people = np.bincount(2 * sampled.group[is_known] + sampled.y_true[is_known], minlength=4)
+    return np.flatnonzero(is_known) if people.min() >= FEWEST_KNOWN else None
+
+
+def _predictions(rows: Rows, some: SampledRows, seed: int) -> SplitPredictions:
+    """Return y_0, y_1 and ℓ of each row, by regressions on the other folds: of one group each, and of the group."""
+    omega = 0.5 * (rows.audited_share + rows.reference_share)
+    table: Table = normal_scores(design_columns(sorted(some.features, key=lambda feature: feature.name)), omega)
+    values = {name: some.value_codes.get(name, column) for name, column in table.items() if column.dtype.kind != "f"}
+    fold, audited, y = row_folds(rows, FOLDS, seed), rows.audited, np.equal(some.y_true, WITH).astype(np.float64)
+    targets = ((y, audited), (y, ~audited), (audited.astype(np.float64), np.ones_like(audited)))
+    regressors = [Regressor.of(table, values, target, omega * omega.size, seed) for target, _ in targets]
+    fitted = np.empty((len(targets), y.size))
+
+    def predict(number: int) -> None:
+        own = np.flatnonzero(fold == number)
+        for place, (target, members) in enumerate(targets):
+            train = np.flatnonzero(members & (fold != number))
+            fitted[place, own] = regressors[place].fitted(target, train, own)
+
+    in_threads(predict, range(FOLDS), y.size)
+    chance = np.clip(fitted[2], SMALLEST_CHANCE, 1.0 - SMALLEST_CHANCE)
+    own, other = np.clip(fitted[:2], 0.0, 1.0)
+    return SplitPredictions(rows, y, own, other, np.asarray(logit(chance)))
+
+
+def _gains(predictions: SplitPredictions, loss: str, confidence: float) -> SplitGains:
+    audited, reference = predictions.gains(loss)
+    largest, weight = predictions.largest_gain(loss)
+    every = [_at_least_zero(gain, confidence) for gain in (predictions.gain(loss), audited, reference, largest)]
+    return SplitGains(every[0], every[1], every[2], every[3], weight)
+
+
+def _at_least_zero(gain: InfluenceEstimate, confidence: float) -> Estimate:
+    """Return a gain, which is not negative: where it may be 0, with a one-sided upper end."""
+    law = gain.normal(least=0.0)
+    both = law.estimate(confidence)
+    if both.low:
+        return both
+    one_sided = law.estimate(2.0 * confidence - 1.0) if confidence > 0.5 else both
+    return Estimate(both.value, 0.0, one_sided.high)
+
+
+def _outcome_gap(predictions: SplitPredictions, confidence: float) -> tuple[Estimate, Estimate]:
+    """Return c_Y, the adjusted gap of the outcome, and c_Y²·D, which ε is at least."""
+    rows, s = predictions.rows, predictions.rows.audited * 1.0
+    e, eta = predictions.blind(EVEN)
+    parts = (s - e) * (predictions.outcome - eta), (s - e) ** 2, (predictions.outcome - eta) ** 2
+    omega: Floats = 0.5 * (rows.audited_share + rows.reference_share)
+    c = coefficient(*parts, *(float(omega @ part) for part in parts))
+    gap = c.estimate(rows).normal(-1.0, 1.0).estimate(confidence)
+    ends = sorted((abs(gap.low or 0.0), abs(gap.high or 0.0)))
+    near = 0.0 if (gap.low or 0.0) <= 0.0 <= (gap.high or 0.0) else ends[0]
+    least, most = (c.mean_residual * end**2 for end in (near, ends[1]))
+    return gap, Estimate(c.mean_residual * gap.value**2, least, most)

@@ -1,0 +1,83 @@
+"""How strong an omitted factor would have to be: the answer, and the listed features as yardsticks."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import Any
+
+from tiltlens.documents.document import NAME, QUIET, Block, Cell, Column, Heading, Paragraph, Table
+from tiltlens.documents.quantities import estimate_words, fill, quantity
+from tiltlens.estimators.verdicts import Materiality, is_beyond_zero, materiality
+from tiltlens.formats import NOTHING, label, percent
+from tiltlens.rows.measures import measure_of
+
+Record = dict[str, Any]
+COLUMNS = ("r2_score", "r2_group", "multiple")
+MOST_SHOWN = 5  # features, the strongest first
+LARGE = 100  # times as strong, beyond which the number says nothing more
+HOLDS = (
+    "This is a bound under any form of the omitted factor. It does not say that there is such a factor, and does not "
+    "include errors in group labels or in the data."
+)
+
+
+def sensitivity_blocks(c: Record) -> list[Block]:
+    """Return the sensitivity of the adjusted gap, and of the gap given exempt factors, to an omitted factor."""
+    blocks: list[Block] = [Heading("Sensitivity to an omitted factor")] if c["gap_parts"]["sensitivity"] else []
+    for key, found in c["gap_parts"]["sensitivity"].items():
+        lines = [*sensitivity_words(c, key)]
+        blocks.append(Paragraph(" ".join(lines)))
+        if len(lines) > 1:
+            blocks += [_yardsticks(c, found), Paragraph(HOLDS, QUIET)]
+    return blocks
+
+
+def sensitivity_words(c: Record, key: str) -> Iterator[str]:
+    """Yield what an omitted factor would need; one sentence where none is needed."""
+    found, m, name = c["gap_parts"]["sensitivity"][key], measure_of(c), quantity(key).label
+    gap = found["gap"]
+    if materiality(gap["low"], gap["high"], c["materiality"]) is Materiality.NOT_MATERIAL:
+        yield f"The {name} is below the materiality threshold without any omitted factor."
+        return
+    if not is_beyond_zero(gap["low"], gap["high"]):
+        yield f"The {name} is inconclusive already: it may be 0 without any omitted factor."
+        return
+    value = found["robustness_value"]
+    yield (
+        f"An omitted factor would have to explain {percent(value['value'])} of what is left of both the {m.output} and "
+        f"the group to account for the {name} of {estimate_words(gap, m)}, and {percent(value['low'])} for its "
+        "interval to include 0."
+    )
+    first = next((row for row in found["yardsticks"] if row["multiple"] is not None), None)
+    if first is None:
+        yield "No listed feature is related to both, so none serves as a yardstick."
+        return
+    feature, times = label(first["feature"]), times_words(first["multiple"])
+    if first["multiple"] * first["r2_score"] > 1.0:
+        yield (
+            f"Even a factor that explains all that is left of the {m.output} would have to be about {times} as "
+            f"strongly related to the group as {feature}."
+        )
+    else:
+        yield f"It would have to be about {times} as strong as {feature}, the strongest listed feature."
+
+
+def times_words(multiple: float) -> str:
+    """Return how many times as strong: "2.4 times", "more than 100 times"."""
+    if multiple > LARGE:
+        return f"more than {LARGE} times"
+    return f"{multiple:.1f} times" if multiple < 10 else f"{multiple:.0f} times"
+
+
+def _yardsticks(c: Record, found: Record) -> Table:
+    m = measure_of(c)
+    columns = (Column("explains, given the others", NAME), *(Column(fill(quantity(key).label, m)) for key in COLUMNS))
+    rows = (
+        (
+            Cell(label(row["feature"])),
+            *(Cell(percent(row[key]), value=row[key]) for key in COLUMNS[:2]),
+            Cell(NOTHING if row["multiple"] is None else times_words(row["multiple"]), value=row["multiple"]),
+        )
+        for row in found["yardsticks"][:MOST_SHOWN]
+    )
+    return Table("yardsticks", columns, tuple(rows))
