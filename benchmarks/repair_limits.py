@@ -78,7 +78,10 @@ def draw(seed: int, audited: int, held_out: int, ways: dict[str, dict[str, Any]]
         for one in tilt.constraints:
             who = f"{one.audited}, {one.event}" + (f", class {one.score_class}" if way in OF_CLASSES else "")
             found, se = _gap(new, after if after.ndim == 1 else after[:, one.score_class], one)
-            yield f"{way}: {who}", Gap(one.sign * found, one.gap_after, tilt.max_gap, float(np.hypot(one.se or 0.0, se)))
+            yield (
+                f"{way}: {who}",
+                Gap(one.sign * found, one.gap_after, tilt.max_gap, float(np.hypot(one.se or 0.0, se))),
+            )
 
 
 def _gap(new: pl.DataFrame, after: np.ndarray, one: Any) -> tuple[float, float]:
