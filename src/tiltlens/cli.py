@@ -7,6 +7,7 @@ import os
 import re
 import sys
 import traceback
+from collections.abc import Sequence
 from difflib import get_close_matches
 from importlib import import_module
 from typing import Any, NoReturn
@@ -50,10 +51,10 @@ class Commands(click.Group):
         except BrokenPipeError:  # before click ends it with the code of a gate
             _leave()
 
-    def main(self, *args: Any, standalone_mode: bool = True, **kwargs: Any) -> Any:
+    def main(self, args: Sequence[str] | None = None, standalone_mode: bool = True, **extra: Any) -> Any:  # type: ignore[override]
         """Run the command line as click does, and end with an exit code and at most one line."""
         try:
-            result = super().main(*args, standalone_mode=False, **kwargs)
+            result = super().main(args, standalone_mode=False, **extra)
             sys.stdout.flush()
         except click.ClickException as error:
             error.show()

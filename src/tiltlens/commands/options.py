@@ -59,7 +59,7 @@ def with_options(specs: Mapping[str, Spec]) -> Callable[[Decorated], Decorated]:
     """Return a decorator that gives a command the options of a table, by the names of keywords."""
 
     def decorate(work: Decorated) -> Decorated:
-        for name, spec in reversed(specs.items()):
+        for name, spec in reversed(list(specs.items())):
             flags = [f"--{name.replace('_', '-')}", *(["--favorable"] if name == "favourable" else [])]
             default, text = spec.settings.get("default"), spec.help
             if default is not None:
@@ -214,8 +214,10 @@ WRITING = {
     "fail_if": Spec(OUTPUT, "GATE", 'Exit with 1 if it holds, e.g. "adverse_impact_ratio<0.8". Repeat for more.', MANY),
 }
 # Options of an audit that do not concern the rows, scores and groups that an adjustment or an alternative is made of.
-NOT_OF_ACTIONS = ("group_probability", "known_groups", "metric", "score_type", "threshold", "exempt", "propensity")
-NOT_OF_ACTIONS += ("periods", "input_weight", "output_weight", "materiality", "folds", "provenance")
+NOT_OF_ACTIONS = {
+    *("group_probability", "known_groups", "metric", "score_type", "threshold", "exempt", "propensity", "periods"),
+    *("input_weight", "output_weight", "materiality", "folds", "provenance"),
+}
 
 
 def without(specs: Mapping[str, Spec], names: Collection[str]) -> dict[str, Spec]:

@@ -29,8 +29,6 @@ from tiltlens.commands.targets import announce, check_targets, progress_shown, s
 from tiltlens.errors import TiltlensError
 
 if TYPE_CHECKING:
-    import polars as pl
-
     from tiltlens.repair.score_tilt import ScoreTilt
     from tiltlens.sources.read_options import Source
 
@@ -157,13 +155,15 @@ def _evaluate(
     tilt: ScoreTilt, other: ScoreTilt | None, held_out: tuple[str, ...], options: dict[str, Any]
 ) -> dict[str, Any]:
     """Return the evaluations of the audited groups on held-out rows."""
+    from tiltlens.repair.columns import meets
     from tiltlens.repair.evaluation import evaluations_summary
     from tiltlens.sources.messages import check_columns
 
-    table = _select(rows_of(_read(held_out, options)), options["where"])
+    table = rows_of(_read(held_out, options))
+    check_columns("where", options["where"], table.columns)
     check_columns("group", _group(options), table.columns)
     evaluations = tilt.evaluate_groups(
-        table,
+        table.filter(meets(table, options["where"])),
         _columns(options["scores"]),
         _columns(options["group"]),
         score_class=_class_of(options["scores"], options["favourable"]),
@@ -203,17 +203,6 @@ def _read(files: tuple[str, ...], options: dict[str, Any]) -> Source:
     from tiltlens.sources.read_options import read
 
     return read(list(files), **{name: options[name] for name in READING if name != "query"})
-
-
-def _select(table: pl.DataFrame, where: dict[str, str]) -> pl.DataFrame:
-    """Return the rows that meet the conditions of the audit."""
-    from tiltlens.rows.weights import equals_mask
-    from tiltlens.sources.messages import check_columns
-
-    check_columns("where", list(where), table.columns)
-    for name, value in where.items():
-        table = table.filter(equals_mask(table[name], value))
-    return table
 
 
 def _group(options: dict[str, Any]) -> list[str]:
