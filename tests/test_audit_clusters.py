@@ -159,7 +159,7 @@ def test_a_cluster_lies_in_one_fold():
 
 def test_too_few_clusters_for_folds_say_so():
     table = customers(300).with_columns(customer=pl.col("customer") % 8)
-    with pytest.raises(DataError, match="two clusters of each group in every fold, got 8 clusters"):
+    with pytest.raises(DataError, match="8 clusters, but 5 folds need 10"):
         audited(table, clusters="customer")
 
 

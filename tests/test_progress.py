@@ -16,7 +16,7 @@ from sklearn.linear_model import LogisticRegression
 from tests.people import assert_same_numbers, audited, people
 
 import tiltlens as tl
-from tiltlens.progress import each, stage, told_to
+from tiltlens.progress import each, report_to, stage
 from tiltlens.render.terminal import progress_bar
 
 STAGES = ["regressions on sets of features", "membership model", "regressions", "comparison"]
@@ -80,7 +80,7 @@ def test_an_audit_that_fails_is_never_done_and_leaves_no_listener():
 
 def test_other_threads_are_told_nothing():
     told = []
-    with told_to(lambda *what: told.append(what)), stage(0.0, 1.0, "mine"):
+    with report_to(lambda *what: told.append(what)), stage(0.0, 1.0, "mine"):
         other = threading.Thread(target=lambda: list(each([1, 2, 3])))
         other.start()
         other.join()

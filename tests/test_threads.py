@@ -14,7 +14,7 @@ from threadpoolctl import threadpool_info
 
 import tiltlens as tl
 from tiltlens import threads
-from tiltlens.progress import stage, told_to
+from tiltlens.progress import report_to, stage
 from tiltlens.threads import in_threads, made_in_order, steps_in_threads
 
 
@@ -26,7 +26,7 @@ def test_results_come_in_the_order_of_the_items(rows):
 @pytest.mark.parametrize("rows", [1, threads.THREADED_ROWS])
 def test_items_are_equal_steps_of_a_stage(rows):
     heard = []
-    with told_to(lambda name, part: heard.append(part)), stage(0.0, 1.0, "work"):
+    with report_to(lambda name, part: heard.append(part)), stage(0.0, 1.0, "work"):
         steps_in_threads(abs, range(4), rows)
     assert heard[:5] == [0.0, 0.25, 0.5, 0.75, 1.0]
 

@@ -16,7 +16,7 @@ from tiltlens.analysis.evidence import Question
 from tiltlens.analysis.fitting import FitSettings, gather_evidence
 from tiltlens.analysis.settings import Settings, usual_materiality
 from tiltlens.errors import DataError
-from tiltlens.progress import Listener, stage, told_to
+from tiltlens.progress import Listener, report_to, stage
 from tiltlens.results.audit import Audit
 from tiltlens.results.build_comparison import compare
 from tiltlens.results.comparison import Comparison
@@ -215,7 +215,7 @@ def audit(
         periods=periods,
         where=where,
     )
-    with told_to(progress):
+    with report_to(progress):
         return _run_audit(data, request, settings, stated)
 
 

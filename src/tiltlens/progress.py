@@ -36,7 +36,7 @@ _current: ContextVar[_Stage | None] = ContextVar("stage", default=None)
 
 
 @contextmanager
-def told_to(listener: Listener | None) -> Iterator[None]:
+def report_to(listener: Listener | None) -> Iterator[None]:
     """Report every stage of the work inside to `listener`, unless it is None."""
     token = _current.set(None if listener is None else _Stage(listener, "", 0.0, 1.0))
     try:

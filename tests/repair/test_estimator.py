@@ -81,9 +81,9 @@ def test_types_that_skops_does_not_know_are_listed_and_built_only_where_they_are
     path = tmp_path / "repair.json"
     comparison().repair(propensity_model=classifier(Own())).to_json(path)
     name = f"{Own.__module__}.Own"
-    with pytest.raises(TiltlensError, match=rf"named as trusted, got '{OF_IMPUTER}', '{name}'"):
+    with pytest.raises(TiltlensError, match=rf"does not know: '{OF_IMPUTER}', '{name}'"):
         tl.read_repair(path)
-    with pytest.raises(TiltlensError, match=rf"named as trusted, got '{name}'"):
+    with pytest.raises(TiltlensError, match=rf"does not know: '{name}'"):
         tl.read_repair(path, trusted=OF_IMPUTER)
     assert type(tl.read_repair(path, trusted=[OF_IMPUTER, name]).models[0].model.estimator[-1]).__name__ == "Own"
 

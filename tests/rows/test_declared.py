@@ -147,7 +147,7 @@ def test_joint_values_of_other_blocks():
             {"blocks": {"region": "regoin_*"}},
             "two or more columns for 'region', got 0 without another role that match 'regoin_\\*'",
         ),
-        ({"blocks": {"u": ["region_*"]}}, "`blocks` must have new names, got 'u'"),
+        ({"blocks": {"u": ["region_*"]}}, "`blocks` must have new names, but 'u'"),
         ({"blocks": {"r": ["region_*"]}, "features": "u"}, "Feature 'r' not found"),
         ({"blocks": {"r": ["region_*"]}, "categorical": "region_1"}, "Feature 'region_1' not found"),
     ],

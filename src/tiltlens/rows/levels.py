@@ -1,6 +1,6 @@
 """The levels of a feature, from the counts of its values: how a column becomes codes with readable labels.
 
-Missing is a level of its own. Nothing here looks at the scores; the group serves only to tell its copies.
+Missing is a level of its own. Nothing here looks at the scores; the group serves only to recognise its copies.
 """
 
 from __future__ import annotations
@@ -33,8 +33,8 @@ LONGEST_LABEL = 80  # characters
 IDENTIFIER_SHARE = 0.95  # distinct texts per known row
 FEWEST_TEXTS = 20  # rows below which distinct texts prove nothing
 MANY_NUMBERS = 1000  # rows at which distinct whole numbers are no accident
-Kind = Literal["numeric", "categorical", "boolean", "date", "constant", "identifier"]
 
+Kind = Literal["numeric", "categorical", "boolean", "date", "constant", "identifier"]
 MISSING = "(missing)"
 OTHER = "(other)"
 EMPTY = "(empty)"
