@@ -15,7 +15,7 @@ from tiltlens.estimators.error_rates import UNKNOWN as OUTCOME_MISSING
 from tiltlens.estimators.influence import Integers
 from tiltlens.paper.checks import Floats
 from tiltlens.rows.groups import NO_GROUP, factorize_groups, group_chances
-from tiltlens.rows.outcomes import CRITERIA, DECIDED, Meant, wrong_decisions
+from tiltlens.rows.outcomes import CRITERIA, DECIDED, Meant, outcome_codes, outcome_names, wrong_decisions
 from tiltlens.rows.roles import ColumnRoles
 from tiltlens.rows.sampled_rows import SampledRows, read_columns
 from tiltlens.rows.scores import Channel, RowName
