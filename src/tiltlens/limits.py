@@ -62,6 +62,11 @@ FEWEST_DEGREES = 4.0  # of freedom that a standard error is taken to have
 SMALLEST_SHARE = 1e-12  # outcome probabilities below this are taken as 0
 PERMUTED_ROWS = 5_000  # beyond this many rows the permutation law is its normal limit to three digits
 
+# estimators.dispersion
+PERMUTATIONS = 999  # of the labels of many groups
+PERMUTED_MEANS = 1_000_000  # means of permuted groups at a time: 8 MB for each of a few arrays
+POOLED_DEGREES = 30.0  # of freedom that the variance of all groups is worth beside a group's own
+
 # estimators.penalties
 START_PENALTY = 100.0  # rows: a ridge penalty to begin with
 LEAST_PENALTY = 0.1  # rows: the regression stays defined
