@@ -383,6 +383,11 @@ RATIO_BINS = 32  # of log-ratios from −4 to 4
 MOVING_VALUES = 600  # feature values with distributions of their own, which follow the dial: the page must stay small
 EDGE_ROUNDING = 1e-9  # values no further below an edge than this are above it: rounding decides nothing
 
+# analysis.intersections
+MANY_GROUPS = 10  # from which on all groups are looked at together, too; fewer have a comparison each
+TAIL = 0.1  # share of the people that the tail bound is about
+# analysis.looks
+LOOKS_AHEAD = 5.0  # first looks' worth of people at which a confidence sequence is tightest: its width hardly varies
 # results.disclosure
 SUPPRESSED_BELOW = 10  # people: of fewer, nothing is told that could pick one out
 # results.error_rates

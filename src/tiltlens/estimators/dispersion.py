@@ -95,17 +95,27 @@ def form_moments(form: Form, share: Floats, means: GroupMeans) -> Moments:
     """Return θ̂ = ȳᵀAȳ − ΣA_gg·v_g and its moments (42); leading axes are several data sets.
 
     Variance: 4Σ(Aμ)_g²V_g + 2Σ_{g≠h}A_gh²V_gV_h + 2ΣA_gg²V_g²·n_g/(n_g − 1). A = W^½ΠW^½ with a projection Π, so that the
-    first sum is θ times a mean of w_gV_g, which is the same in all groups if people vary as much.
+    first sum is θ times a mean of w_gV_g with weights w_gD_g², D = W⁻¹Aμ.
     """
     d, columns, signs = form
     y = means.mean - means.mean.mean(axis=-1, keepdims=True)  # A·1 = 0, and digits are kept
-    value = y**2 @ d + (y @ columns) ** 2 @ signs - means.variance @ form.own
+    along = y @ columns
+    value = y**2 @ d + along**2 @ signs - means.variance @ form.own
     v, degrees = means.moderated, means.size - 1.0
     gram = (columns.T * v[..., None, :]) @ columns
     # tr(AVAV) = Σ_gh A_gh²·V_g·V_h
     trace = v**2 @ (d * (2.0 * form.own - d)) + np.einsum("...ij,i,j->...", gram**2, signs, signs)
     level = 2.0 * (trace + v**2 @ (form.own**2 / degrees))
-    return Moments(value, 4.0 * (v @ share**2), level, 8.0 * v**3 @ (form.own**3 * (1.0 - degrees**-2)))
+    squares = _shrunken_squares((d * y + (along * signs) @ columns.T) / share, v, value)
+    slope = 4.0 * (v * squares) @ share**2 / (squares @ share)
+    return Moments(value, slope, level, 8.0 * v**3 @ (form.own**3 * (1.0 - degrees**-2)))
+
+
+def _shrunken_squares(deviation: Floats, v: Floats, theta: Floats) -> Floats:
+    """Return E[D_g²] given the data where D_g has the variance θ: its own square of large groups, θ of small ones."""
+    theta = np.maximum(theta, 1e-6 * v.mean(axis=-1) + 1e-300)[..., None]
+    kept = theta / (theta + v)
+    return np.asarray((kept * deviation) ** 2 + kept * v)
 
 
 @dataclass(frozen=True, slots=True)

@@ -12,11 +12,13 @@ import polars as pl
 if TYPE_CHECKING:
     from tiltlens.repair.score_tilt import ScoreTilt
 
+from tiltlens.analysis.intersections import Intersections
 from tiltlens.analysis.settings import Settings
 from tiltlens.analysis.suppression import disclosed_rows
 from tiltlens.errors import DataError
 from tiltlens.results.codec import to_plain
 from tiltlens.results.comparison import Comparison
+from tiltlens.results.monitor import Look, Monitor
 from tiltlens.results.provenance import Provenance
 from tiltlens.rows.groups import JOINT
 from tiltlens.rows.measures import ScoreType
@@ -48,6 +50,11 @@ class Audit:
         The numbers the audit was asked for with.
     provenance
         When, by which versions, from which data, and what the user said of them.
+    intersections
+        How far the means of many groups, or of intersections of several columns, lie apart; None of few groups, with
+        clusters, and for plug-in values.
+    monitor
+        What all looks so far say together; None without a state file.
 
     Examples
     --------
@@ -71,11 +78,14 @@ class Audit:
     too_small: Mapping[str, int | None]
     settings: Settings
     provenance: Provenance
+    intersections: Intersections | None = None
+    monitor: Monitor | None = None
     _rows: SampledRows | None = None
+    _look: Look | None = None
 
     JSON_KEYS: ClassVar = (
         *("schema", "group", "reference", "score_type", "favourable", "rows", "too_small", "settings", "provenance"),
-        "comparisons",
+        *("intersections", "monitor", "comparisons"),
     )
 
     @property
@@ -165,6 +175,11 @@ class Audit:
         from tiltlens.repair.solve import repair
 
         return repair(self, metric, max_gap, use_group, threshold, propensity_model)
+
+    def count_batch(self) -> None:
+        """Write the state file in which this audit's rows are counted."""
+        if self._look is not None:
+            self._look.file.replace(self._look.state)
 
     def to_dict(self) -> dict[str, Any]:
         """Return every number of the audit, keyed by attribute name; the sizes of groups too small are withheld."""
