@@ -9,11 +9,12 @@ import warnings
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 
-from tiltlens.documents.quantities import fill, quantity
+from tiltlens.documents.quantities import SEQUENCE_KEYS, fill, quantity
 from tiltlens.errors import TiltlensError
 from tiltlens.estimators.estimate import Estimate
 from tiltlens.estimators.verdicts import EVIDENCE, Verdict
 from tiltlens.formats import interval_name
+from tiltlens.estimators.outputs import lower_over_higher
 from tiltlens.results.audit import Audit
 from tiltlens.results.change import LINEAR, OF_ERROR_RATES, OF_RATES, QUANTITIES, Change, GroupChange
 from tiltlens.results.comparison import ESTIMATES, Comparison
@@ -39,6 +40,7 @@ ENDS_ONLY = ("bracket", "limits")  # of unobserved groups: what lies between the
 OF_UNOBSERVED = (*ENDS_ONLY, "linear")
 OF_AUDITS = (*ESTIMATES, *OF_UNOBSERVED, PROXIES, *COUNTED, TOO_SMALL)
 OF_CHANGES = tuple(f"{name}_change" for name in QUANTITIES)
+SEQUENCES = {name: name for name in SEQUENCE_KEYS} | {DECISIONS_ONLY: "impact_ratio"}  # of looks at growing data
 IN_UNITS = (
     "gap",
     "adjusted_gap",
@@ -78,7 +80,8 @@ class Gate:
     A quantity that is not defined fires too: not knowing is no reason to pass. Groups too small to be compared have a
     quantity of their own, their number. A number of features that might be larger, were those decided that are not, is
     said to be undecided. Where groups are unobserved, the gap is read at the worse end of its bracket, and what is
-    known only weighted by group probabilities cannot pass.
+    known only weighted by group probabilities cannot pass. With a monitor, quantities that have a confidence sequence
+    are read at the end of it that must lie beyond the limit: the chance of a false alarm is that of all looks together.
     """
 
     text: str
@@ -113,6 +116,9 @@ class Gate:
                 f"a gate on {DECISIONS_ONLY} must be of decisions, got {self.text!r} for {scores}.",
                 f"{cut}gate on impact_ratio, a ratio of mean {scores}.",
             )
+        if isinstance(audit, Audit) and audit.monitor is not None and self.quantity in SEQUENCES:
+            names = dict.fromkeys([*audit.monitor.sequences, *audit.too_small])
+            return [self._judged_at_all_looks(name, audit) for name in names]
         every: Mapping[str, Comparison | GroupChange] = audit.comparisons
         confidence = audit.confidence if isinstance(audit, Change) else audit.settings.confidence
         judgements = [self._judged(name, comparison, confidence) for name, comparison in every.items()]
@@ -124,7 +130,8 @@ class Gate:
 
     def unjudged(self, audit: Audit | Change) -> str | None:
         """Return a sentence that names the groups which the gate could not be evaluated for, if there are any."""
-        if self.quantity == TOO_SMALL or not audit.too_small:
+        has_looks = isinstance(audit, Audit) and audit.monitor is not None and self.quantity in SEQUENCES
+        if self.quantity == TOO_SMALL or not audit.too_small or has_looks:
             return None
         return f"{self.text}: not evaluated for {_names(audit)}, {_unjudged_because(audit)}"
 
@@ -157,6 +164,21 @@ class Gate:
         if is_unobserved and not holds and self.quantity not in KNOWN:
             return Judged(self.text, name, UNDEFINED, f"{sentence}, weighted by group probabilities, so it cannot pass")
         return Judged(self.text, name, FIRED if holds else OPEN if might else PASSED, sentence)
+
+    def _judged_at_all_looks(self, name: str, audit: Audit) -> Judged:
+        """Return what the confidence sequence says: without a named end, the end that must lie beyond the limit."""
+        sequences = {} if audit.monitor is None else audit.monitor.sequences.get(name, {})
+        estimate = sequences.get(SEQUENCES[self.quantity])
+        if estimate is None:
+            status = UNJUDGED if name in audit.too_small else UNDEFINED
+            return Judged(self.text, name, status, f"{self._name} of {name} is not defined")
+        if self.quantity == DECISIONS_ONLY:
+            estimate = lower_over_higher(estimate)
+        part = ("high" if self.compare.startswith("<") else "low") if self.part == "value" else self.part
+        end = float(getattr(estimate, part))
+        ends = f"confidence sequence {estimate.low:.6g} to {estimate.high:.6g}"
+        sentence = f"{self._name} of {name} is {estimate.value:.6g} over all looks ({ends})"
+        return Judged(self.text, name, FIRED if COMPARE[self.compare](end, self.limit) else PASSED, sentence)
 
     @property
     def _name(self) -> str:

@@ -319,6 +319,7 @@ LOOKED_UP = 1 << 15  # rows whose log-odds are made at a time: what they need st
 
 # repair.alternatives
 FEWEST_KNOWN = 50  # people of each group whose outcome is known: rules are fitted on four fifths of them
+TOLERANCES = (0.0, 0.0025, 0.005, 0.01, 0.02, 0.03, 0.05, 0.1)  # losses of accuracy that rules are chosen for
 TRADED_RULES = 41  # from one end of the trade between accuracy and gap to the other
 
 # repair.what_ifs

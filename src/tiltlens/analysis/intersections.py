@@ -124,5 +124,5 @@ def _group_frame(
     value, reach = shrink_means(share, means, spread.value**2, float(spread.high or 0.0) ** 2, confidence)
     low, high = value - reach, value + reach
     ranks = 1 + np.searchsorted(np.sort(high), low), np.searchsorted(np.sort(low), high, "right")
-    columns = (names, people, value, low, high, *ranks)
+    columns = (names, people, value + 0.0, low, high, *ranks)  # 0, not −0
     return pl.DataFrame(dict(zip(SCHEMA, columns, strict=True)), schema=SCHEMA)

@@ -35,7 +35,10 @@ if TYPE_CHECKING:
 NOT_ASKED: dict[str, Any] = {
     **{"group_probability": {}, "provenance": {}, "exempt": (), "trusted": ()},
     **dict.fromkeys(
-        ("model", "known_groups", "metric", "threshold", "propensity", "periods", "materiality", "progress")
+        (
+            *("model", "known_groups", "metric", "threshold", "propensity", "periods", "materiality", "monitor"),
+            "progress",
+        )
     ),
     **{"score_type": "probability", "input_weight": 1.0, "output_weight": 1.0, "folds": 0},
 }
@@ -77,8 +80,12 @@ class Asked:
 
     def audited(self, progress: Any = None) -> Audit:
         """Return the audit."""
+        from tiltlens.results.monitor import StateFile
+
+        target = self.options["monitor"]
         with self.at_home():
-            found = audited(self.data, progress=progress, **self.options)
+            file = None if target is None else StateFile.read(target)  # written by `count_batch`, after all outputs
+            found = audited(self.data, progress=progress, **self.options | {"monitor": file})
         return found if self.file is None else replace(found, provenance=found.provenance.undated())
 
 
@@ -88,10 +95,13 @@ def check_apart(*asked: Asked) -> None:
     from tiltlens.sources.files import inputs_of
 
     inputs = inputs_of(*(str(one.file) for one in asked if one.file is not None))
+    states: list[tuple[str, str | Path | None]] = []
     for one in asked:
         with one.at_home():
             inputs += inputs_of(one.data, one.options["model"])
-    check_outputs([place for one in asked for place in places_of(one.outputs, one.file)], inputs)
+            if one.options["monitor"] is not None:
+                states.append(("`--monitor`", Path(one.options["monitor"]).absolute()))
+    check_outputs([*states, *(place for one in asked for place in places_of(one.outputs, one.file))], inputs)
 
 
 def answered(asked: Asked) -> bool:
@@ -115,6 +125,7 @@ def answered(asked: Asked) -> bool:
     summary = result.to_dict() if has_parts else to_plain(result)
     of_gates = partial(write_junit, judged)
     write_outputs(asked.outputs, summary, report=write_report, tables=write_tables, junit=of_gates)
+    result.count_batch()  # last: a run that was stopped before can be repeated
     if asked.outputs["json"] != "-":
         print_audit(summary, screen())
     return told_gates(asked.gates, judged, result)

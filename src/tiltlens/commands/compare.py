@@ -26,7 +26,7 @@ if TYPE_CHECKING:
 
 
 @click.command("compare")
-@options_of_audits(but={"scores", "model", "trusted", "outcome", "periods"})
+@options_of_audits(but={"scores", "model", "trusted", "outcome", "periods", "monitor"})
 @DATA
 @click.option("--scores", multiple=True, metavar="COLUMN", help="Of DATA: the old model's scores, then the new one's.")
 @OUTCOME

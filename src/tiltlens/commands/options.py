@@ -213,6 +213,11 @@ OF_AUDITS: dict[str, Callable[[Any], Any]] = {
     "sample_rows": click.option(
         "--sample-rows", type=int, default=500_000, show_default=True, help="Most rows that models are fitted on."
     ),
+    "monitor": click.option(
+        "--monitor",
+        metavar="STATE.json",
+        help="State file of repeated audits: DATA are the rows since the last one, and intervals hold at all looks.",
+    ),
     "provenance": option_of_pairs(
         "--provenance",
         metavar="NAME=TEXT",
@@ -236,7 +241,7 @@ OF_ACTIONS = {
         "propensity",
         "periods",
     ),
-    *("input_weight", "output_weight", "materiality", "folds", "provenance"),
+    *("input_weight", "output_weight", "materiality", "folds", "monitor", "provenance"),
 }
 
 

@@ -24,7 +24,8 @@ from tiltlens.estimators.outputs import Scores, gap, group_rate, impact_ratio
 from tiltlens.learners.candidates import TREES, Sample, fit_candidate
 from tiltlens.learners.design import code_columns
 from tiltlens.learners.propensity import row_folds
-from tiltlens.limits import FEWEST_KNOWN, FOLDS, SMALLEST_SE, SMALLEST_SHARE, TRADED_RULES
+from tiltlens.estimators.verdicts import simultaneous_factor
+from tiltlens.limits import FEWEST_KNOWN, FOLDS, SMALLEST_SE, SMALLEST_SHARE, TOLERANCES, TRADED_RULES
 from tiltlens.paper.checks import Floats, check_share, check_threshold
 from tiltlens.repair.additive import Design, additive_design
 from tiltlens.repair.cell_models import cross_fit
@@ -57,6 +58,10 @@ class Alternatives:
 
     Attributes
     ----------
+    tolerances
+        One row per loss of accuracy that might count as none, from 0 on: gap, change in accuracy, reduction of the gap
+        and gain of the impact ratio of the rule chosen for it, with one simultaneous confidence band over all rows and
+        these three, and the verdict that the band allows.
     curve
         One row per rule: μ, and its gap, accuracy, AUC and gap of scores, with intervals; rules are evaluated on rows
         that they were not fitted on.
@@ -87,6 +92,7 @@ class Alternatives:
         The threshold of the audited decisions and of the weights of errors; and the confidence level.
     """
 
+    tolerances: pl.DataFrame
     curve: pl.DataFrame
     accuracy: Estimate
     gap: Estimate
@@ -132,7 +138,7 @@ class Alternatives:
             {name: getattr(self, name) for name in scalars}
             | _plain(estimates)
             | {"rates": {rule: _plain(rates) for rule, rates in self.rates.items()}}
-            | {"words": str(self), "curve": self.curve.to_dicts()}
+            | {"words": str(self), "curve": self.curve.to_dicts(), "tolerances": self.tolerances.to_dicts()}
             | {"what_ifs": self.what_ifs.to_dicts(), "notes": list(self.notes)}
         )
 
@@ -213,7 +219,7 @@ class _Data:
         """Return the gap of scores."""
         return gap(self.rows, Scores.of(self.rows, scores)).normal(-1.0, 1.0)
 
-    def ratio_gain(self, decided: Booleans) -> Normal:
+    def ratio_gain(self, decided: Booleans) -> InfluenceEstimate:
         """Return by how much the lower favourable rate over the higher is nearer to 1 than the model's."""
         ratios = []
         for selected in (self.decided, decided):
@@ -222,7 +228,13 @@ class _Data:
             low, high = sorted(rates, key=lambda rate: rate.value)
             top = max(high.value, SMALLEST_SHARE)
             ratios.append(combined(low.value / top, [(1.0 / top, low), (-low.value / top**2, high)]))
-        return difference(ratios[1], ratios[0])
+        return _subtract(ratios[1], ratios[0])
+
+    def changes(self, decided: Booleans) -> tuple[InfluenceEstimate, InfluenceEstimate, InfluenceEstimate]:
+        """Return the change of accuracy, the reduction of the gap and the gain of the ratio, paired with the model."""
+        accuracy = _subtract(self.accuracy(decided), self.accuracy(self.decided))
+        gaps = [decision_gap(self.rows, rule) for rule in (self.decided, decided)]
+        return accuracy, _reduction(*gaps), self.ratio_gain(decided)
 
     def rates(self, decided: Booleans, confidence: float) -> dict[str, Estimate | None]:
         """Return the share selected, the impact ratio and the true positive rate of decisions."""
@@ -256,27 +268,29 @@ def find_alternatives(
     audited, notes = whole.take(index).with_duplicates()
     data = _Data.of(audited, threshold, seed)
     rules = _make_rules(data, additive_design(audited.features), seed)
-    chosen, is_sure = _choose(data, rules.decided, tolerance, quantile(2.0 * confidence - 1.0))
+    folds, sure = _measure_folds(data, rules.decided), quantile(2.0 * confidence - 1.0)
+    chosen, is_sure = _choose(data, rules.decided, folds, tolerance, sure)
+    changes = [change.normal() for change in data.changes(chosen)]
+    one_sided = [change.estimate(1.0 - 2.0 * (1.0 - confidence)) for change in changes]
     own_gap, own_accuracy = decision_gap(data.rows, data.decided), data.accuracy(data.decided)
-    accuracy = difference(data.accuracy(chosen), own_accuracy)
-    reduction = _reduction(own_gap, decision_gap(data.rows, chosen))
     table, what_if_notes = _what_ifs(data, confidence)
     is_scored = not np.isin(audited.scores, (0.0, 1.0)).all()
     notes = notes + ([] if is_scored else [AT_HALF]) + ([WHOLE] if audited.exempt else [])
     decisions = {"model": data.decided, "alternative": chosen}
     soft = {name: estimate for estimate in audited.soft.values() for name in decisions}
     return Alternatives(
+        tolerances=_tolerances(data, rules.decided, folds, tolerance, (sure, confidence, seed)),
         curve=_curve(data, rules, confidence),
         accuracy=own_accuracy.normal(0.0, 1.0).estimate(confidence),
         gap=own_gap.normal(-1.0, 1.0).estimate(confidence),
         auc=data.auc(audited.scores).estimate(confidence) if is_scored else None,
         score_gap=data.score_gap(audited.scores).estimate(confidence),
-        accuracy_change=accuracy.estimate(confidence),
-        gap_reduction=reduction.estimate(confidence),
+        accuracy_change=changes[0].estimate(confidence),
+        gap_reduction=changes[1].estimate(confidence),
         rates={name: data.rates(decided, confidence) for name, decided in decisions.items()},
         soft={name: estimate(decisions[name].astype(np.float64), index) for name, estimate in soft.items()},
         tolerance=tolerance,
-        verdict=_verdict((accuracy, reduction, data.ratio_gain(chosen)), tolerance, confidence, is_sure),
+        verdict=_verdict(one_sided, tolerance, is_sure),
         what_ifs=table,
         notes=(*nearly_constant(data.decided, chosen, data.rows.weights), *what_if_notes, *notes),
         audited=audited.groups[1],
@@ -367,12 +381,18 @@ def _cross_fit_trees(design: Design, data: _Data, labels: Booleans, seed: int) -
     return probability
 
 
-def _choose(data: _Data, rules: Sequence[Booleans], tolerance: float, sure: float) -> tuple[Booleans, bool]:
-    """Return, fold by fold, the decisions of the rule with the smallest gap that is surely accurate on other folds.
+class _Fold(NamedTuple):
+    """What other folds say of the rules: the change of accuracy, its standard error, and the size of the gap."""
 
-    Where no rule is surely accurate, take the likeliest to be; also return whether every fold had one that is.
-    """
-    chosen, is_sure = np.zeros_like(data.decided), True
+    rows: Booleans
+    change: Floats
+    se: Floats
+    gap: Floats
+
+
+def _measure_folds(data: _Data, rules: Sequence[Booleans]) -> list[_Fold]:
+    """Return for each fold what the other folds say of each rule."""
+    folds = []
     for k in range(FOLDS):
         others = data.fold != k
         part, outcome = data.rows.taken(np.flatnonzero(others)), data.outcome[others]
@@ -380,33 +400,75 @@ def _choose(data: _Data, rules: Sequence[Booleans], tolerance: float, sure: floa
             accuracy_at(data.threshold, part, decided[others], outcome) for decided in (data.decided, *rules)
         )
         changes = [difference(accuracy, own) for accuracy in accuracies]
-        t = np.array([(change.value + tolerance) / max(change.se, SMALLEST_SE) for change in changes])
-        gaps = np.array([abs(decision_gap(part, decided[others]).value) for decided in rules])
+        columns = zip(*((change.value, max(change.se, SMALLEST_SE)) for change in changes), strict=True)
+        gaps = [abs(decision_gap(part, decided[others]).value) for decided in rules]
+        folds.append(_Fold(~others, *(np.array(column) for column in (*columns, gaps))))
+    return folds
+
+
+def _choose(
+    data: _Data, rules: Sequence[Booleans], folds: Sequence[_Fold], tolerance: float, sure: float
+) -> tuple[Booleans, bool]:
+    """Return, fold by fold, the decisions of the rule with the smallest gap that is surely accurate on other folds.
+
+    Where no rule is surely accurate, take the likeliest to be; also return whether every fold had one that is.
+    """
+    chosen, is_sure = np.zeros_like(data.decided), True
+    for fold in folds:
+        t = (fold.change + tolerance) / fold.se
         has_accurate = bool((t >= sure).any())
-        best = int(np.argmin(np.where(t >= sure, gaps, np.inf))) if has_accurate else int(np.argmax(t))
-        chosen[~others] = rules[best][~others]
+        best = int(np.argmin(np.where(t >= sure, fold.gap, np.inf))) if has_accurate else int(np.argmax(t))
+        chosen[fold.rows] = rules[best][fold.rows]
         is_sure = is_sure and has_accurate
     return chosen, is_sure
 
 
-def _reduction(own: InfluenceEstimate, other: InfluenceEstimate) -> Normal:
+def _subtract(new: InfluenceEstimate, old: InfluenceEstimate) -> InfluenceEstimate:
+    return combined(new.value - old.value, [(1.0, new), (-1.0, old)])
+
+
+def _reduction(own: InfluenceEstimate, other: InfluenceEstimate) -> InfluenceEstimate:
     """Return |gap of the model| − |gap of the alternative|."""
     signs = [1.0 if estimate.value >= 0.0 else -1.0 for estimate in (own, other)]
-    return combined(abs(own.value) - abs(other.value), [(signs[0], own), (-signs[1], other)]).normal()
+    return combined(abs(own.value) - abs(other.value), [(signs[0], own), (-signs[1], other)])
 
 
-def _verdict(changes: tuple[Normal, Normal, Normal], tolerance: float, confidence: float, is_sure: bool) -> str:
-    """Return the verdict by one-sided tests of accuracy, gap and ratio at the level 1 − `confidence`; all must hold.
+def _verdict(changes: Sequence[Estimate], tolerance: float, is_sure: bool) -> str:
+    """Return the verdict by intervals of accuracy, gap and ratio; all must hold.
 
     A gap alone also shrinks where fewer people of both groups are selected. Unless rules that are surely accurate were
     tried in every fold, a failure of this rule is inconclusive.
     """
-    accuracy, reduction, ratio = (change.estimate(1.0 - 2.0 * (1.0 - confidence)) for change in changes)
+    accuracy, reduction, ratio = changes
     if (accuracy.low or 0.0) > -tolerance and min(reduction.low or 0.0, ratio.low or 0.0) > 0.0:
         return EXISTS
     if is_sure and ((accuracy.high or 0.0) < -tolerance or (reduction.high or 0.0) < 0.0):
         return NOT_FOUND
     return INCONCLUSIVE
+
+
+def _tolerances(
+    data: _Data,
+    rules: Sequence[Booleans],
+    folds: Sequence[_Fold],
+    tolerance: float,
+    levels: tuple[float, float, int],
+) -> pl.DataFrame:
+    """Return a row for each tolerance, with one band (max-t) over all of them by their paired influence functions."""
+    sure, confidence, seed = levels
+    losses = sorted({*TOLERANCES, tolerance})
+    choices = [_choose(data, rules, folds, loss, sure) for loss in losses]
+    changes = [data.changes(chosen) for chosen, _ in choices]
+    columns = np.column_stack([change.influence for row in changes for change in row])
+    factor = simultaneous_factor(columns.T @ columns, confidence, seed)
+    records = []
+    for loss, (chosen, is_sure), row in zip(losses, choices, changes, strict=True):
+        bands = [Estimate(c.value, c.value - factor * c.se, c.value + factor * c.se) for c in row]
+        record: dict[str, Any] = {"tolerance": loss, "gap": decision_gap(data.rows, chosen).value}
+        for name, band in zip(("accuracy_change", "gap_reduction", "ratio_gain"), bands, strict=True):
+            record |= {name: band.value, f"{name}_low": band.low, f"{name}_high": band.high}
+        records.append(record | {"verdict": _verdict(bands, loss, is_sure)})
+    return pl.DataFrame(records)
 
 
 def _curve(data: _Data, rules: _Rules, confidence: float) -> pl.DataFrame:

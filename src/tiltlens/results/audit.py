@@ -212,7 +212,7 @@ class Audit:
     def _repr_html_(self) -> str:
         from tiltlens.render.notebook import audit_html
 
-        return audit_html(repr(self), [to_plain(comparison) for comparison in self.comparisons.values()])
+        return audit_html(repr(self), to_plain(self))
 
     def __str__(self) -> str:
         from tiltlens.render.terminal import audit_text

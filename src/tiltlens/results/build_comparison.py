@@ -31,7 +31,7 @@ from tiltlens.errors import SupportError, TiltlensError
 from tiltlens.estimators import crossfit, outputs
 from tiltlens.estimators.estimate import Estimate, HasInterval, Normal, without_noise
 from tiltlens.estimators.influence import Integers
-from tiltlens.estimators.outputs import Scores
+from tiltlens.estimators.outputs import Scores, lower_over_higher
 from tiltlens.learners.balance import Balance, balance
 from tiltlens.learners.propensity import prior_log_odds
 from tiltlens.paper.checks import Floats
@@ -128,7 +128,9 @@ def _compare_outputs(evidence: Evidence, settings: Settings, every: Settings) ->
             "metric_rates": _rates(evidence, settings, evidence.score) if has_metric else None,
             "gap": _estimate(every, outputs.gap_law(population, evidence.score)),
             "impact_ratio": ratio,
-            "adverse_impact_ratio": _adverse(ratio) if evidence.question.is_decisions else None,
+            "adverse_impact_ratio": None
+            if ratio is None or not evidence.question.is_decisions
+            else lower_over_higher(ratio),
             "shortfall": _shortfall(evidence, settings),
             "standardised_difference": spread,
             "decile_shares": decile_shares(evidence, settings),
@@ -179,19 +181,6 @@ def _defined(settings: Settings, make: Callable[[], HasInterval]) -> Noted:
 
 def _rates(evidence: Evidence, settings: Settings, score: Scores) -> Rates:
     return Rates(*(_estimate(settings, rate) for rate in outputs.group_rates(evidence.population, score)))
-
-
-def _adverse(ratio: Estimate | None) -> Estimate | None:
-    """Return the lower rate divided by the higher, whichever group has it."""
-    if ratio is None:
-        return None
-    if ratio.value <= 0.0:
-        return Estimate(ratio.value, ratio.low, None if ratio.high is None else min(ratio.high, 1.0))
-    value = min(ratio.value, 1.0 / ratio.value)
-    if ratio.low is None or ratio.high is None:
-        return Estimate(value)
-    ends = [min(ratio.low, 1.0 / ratio.high), min(ratio.high, 1.0 / max(ratio.low, 1e-12))]
-    return Estimate(value, min(ends), 1.0 if ratio.low <= 1.0 <= ratio.high else max(ends))
 
 
 def _shortfall(evidence: Evidence, settings: Settings) -> Estimate:

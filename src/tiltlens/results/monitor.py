@@ -44,13 +44,13 @@ class Monitor:
     looks
         One row per look and audited group, over all batches until then: people, gap, its confidence interval for a
         single look, and the confidence sequence, which holds at all looks at once.
-    estimates
+    sequences
         By audited group, at the last look: "gap", "impact_ratio", "fpr_difference" and "fnr_difference", as far as they
         are defined, with confidence sequences.
     """
 
     looks: Annotated[pl.DataFrame, LOOKS]
-    estimates: dict[str, dict[str, Estimate]]
+    sequences: dict[str, dict[str, Estimate]]
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -117,7 +117,7 @@ class StateFile:
     @classmethod
     def read(cls, path: str | Path) -> StateFile:
         """Return the state that a file holds, after a check that the file can be written."""
-        file = Path(path)
+        file = Path(path).absolute()
         if str(path) == "-" or (file.exists() and not file.is_file()):
             raise DataError(f"`monitor` must be a file, got {shown(str(path))}.", "name a file such as state.json.")
         check_target(str(file))
@@ -194,7 +194,7 @@ def add_look(state: MonitorState | None, batch: Batch, settings: Settings) -> tu
     starts = {name: _starts(state, name, quantities) for name, quantities in tracked.items()}
     every = settings.for_all(max(len(tracked), 1))  # gaps of all audited groups hold at once
     levels = {"gap": every.confidence}
-    estimates = {
+    sequences = {
         name: {
             key: Sequence(item.value, item.se, item.size / starts[name][key], item.is_log).estimate(
                 levels.get(key, settings.confidence)
@@ -208,12 +208,12 @@ def add_look(state: MonitorState | None, batch: Batch, settings: Settings) -> tu
     for name, quantities in tracked.items():
         people = round(float(totals[name][:, PEOPLE].sum() + reference[:, PEOPLE].sum()))
         fixed = Normal(*quantities["gap"][:2]).estimate(every.confidence)
-        ends = (fixed.low, fixed.high, estimates[name]["gap"].low, estimates[name]["gap"].high)
+        ends = (fixed.low, fixed.high, sequences[name]["gap"].low, sequences[name]["gap"].high)
         records.append(dict(zip(LOOKS, (number, name, people, fixed.value, *ends), strict=True)))
     looks = pl.concat([*([] if state is None else [state.looks]), pl.DataFrame(records, LOOKS)])
     batches = (*(() if state is None else state.batches), batch.fingerprint)
     sums = {name: part.tolist() for name, part in totals.items()}
-    return MonitorState(SCHEMA, batch.question, batches, sums, starts, looks), Monitor(looks, estimates)
+    return MonitorState(SCHEMA, batch.question, batches, sums, starts, looks), Monitor(looks, sequences)
 
 
 def _starts(state: MonitorState | None, name: str, quantities: Mapping[str, Tracked]) -> dict[str, float]:

@@ -1,0 +1,80 @@
+"""The gap over looks at growing data, and the deviations of many groups."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from tiltlens.documents.labels import GROUP, labels
+from tiltlens.documents.summary_access import Record, span
+from tiltlens.figures.figure import Figure, data, figure
+from tiltlens.figures.theme import AUDITED, FAINT, QUIET, WIDTH, altair
+from tiltlens.formats import label, with_interval
+from tiltlens.rows.measures import measure_of
+
+DRAWN_LOOKS, DRAWN_GROUPS = 200, 40
+
+
+def looks(summary: Record) -> Figure:
+    """Return the gap at each look: a line with its confidence interval, and the wider confidence sequence around it."""
+    m, rows = measure_of(summary), summary["rows"][-DRAWN_LOOKS:]
+    names = ("gap", "gap_low", "gap_high", "sequence_low", "sequence_high")
+    records = [{"look": row["look"], **{name: m.factor * row[name] for name in names}} for row in rows]
+    last = with_interval(rows[-1]["gap"], rows[-1]["sequence_low"], rows[-1]["sequence_high"], m.difference)
+    description = f"{label(summary['audited'], GROUP)} (audited): the gap over all people until each look. Last: {last}."
+    notes = ("dark: confidence interval of one look", "light: confidence sequence, for all looks at once")
+    return figure(_over_looks(records, m.unit), records, "Gap over all looks", description, *notes)
+
+
+def _over_looks(records: list[Record], unit: str) -> Any:
+    alt = altair()
+    ends = [record[name] for record in records for name in ("sequence_low", "sequence_high")]
+    scale = alt.Scale(domain=span([*ends, 0.0], 0.06), nice=False, zero=False)
+    title = f"gap, in {unit} (+: audited higher)"
+    x = alt.X("look:Q", title="look", axis=alt.Axis(tickMinStep=1, format="d", grid=False), scale=alt.Scale(zero=False))
+    zero = alt.Chart(data([{"at": 0.0}], "zero")).mark_rule(color=FAINT).encode(y=alt.Y("at:Q", title=title))
+    bands = [
+        mark.encode(x=x, y=alt.Y(f"{name}_low:Q", title=title, scale=scale), y2=alt.Y2(field=f"{name}_high"))
+        for name, opacity in (("sequence", 0.18), ("gap", 0.35))
+        for mark in (
+            alt.Chart().mark_area(color=AUDITED, opacity=opacity),
+            alt.Chart().mark_rule(color=AUDITED, opacity=opacity, strokeWidth=4),  # a single look has no area
+        )
+    ]
+    line = alt.Chart().mark_line(color=AUDITED, strokeWidth=2, point=True)
+    line = line.encode(x=x, y=alt.Y("gap:Q", title=title, scale=scale))
+    return alt.layer(zero, *bands, line).properties(width=WIDTH, height=240)
+
+
+def intersections(summary: Record) -> Figure:
+    """Return the shrunken deviation of each listed group, the lowest first; of many, those at both ends."""
+    m, rows = measure_of(summary), summary["rows"]
+    half = DRAWN_GROUPS // 2
+    shown = rows if len(rows) <= DRAWN_GROUPS else [*rows[:half], *rows[-half:]]
+    texts = labels((row["group"] for row in shown), GROUP)
+    names = ("deviation", "deviation_low", "deviation_high")
+    records = [
+        {"label": text, **{name: m.factor * row[name] for name in names}}
+        for text, row in zip(texts, shown, strict=True)
+    ]
+    ends = f"{texts[0]} {m.difference(rows[0]['deviation'])}, {texts[-1]} {m.difference(rows[-1]['deviation'])}"
+    description = f"One row per group: its mean minus the overall mean, shrunk by its noise. First and last: {ends}."
+    more = f"the {half} lowest and the {half} highest of {len(rows)}" if len(rows) > DRAWN_GROUPS else ""
+    few = "groups of fewer than 10 people are not drawn" if summary["groups"] > len(rows) else ""
+    return figure(_by_group(records, m.unit), records, "Deviations of all groups", description, more, few)
+
+
+def _by_group(records: list[Record], unit: str) -> Any:
+    alt = altair()
+    ends = [record[name] for record in records for name in ("deviation_low", "deviation_high")]
+    scale = alt.Scale(domain=span([*ends, 0.0], 0.06), nice=False, zero=False)
+    title = f"deviation from the overall mean, in {unit}"
+    y = alt.Y("label:N", sort=None, title=None, axis=alt.Axis(ticks=False, domain=False, grid=True, labelLimit=270))
+    zero = alt.Chart(data([{"at": 0.0}], "zero")).mark_rule(color=QUIET).encode(x=alt.X("at:Q", title=title))
+    whiskers = alt.Chart().mark_rule(strokeWidth=1.8, color=AUDITED)
+    dots = alt.Chart().mark_point(filled=True, size=80, color=AUDITED, opacity=1)
+    low = alt.X("deviation_low:Q", title=title, scale=scale)
+    return alt.layer(
+        zero,
+        whiskers.encode(x=low, x2=alt.X2(field="deviation_high"), y=y),
+        dots.encode(x=alt.X("deviation:Q", title=title, scale=scale), y=y),
+    ).properties(width=WIDTH, height=alt.Step(22))
