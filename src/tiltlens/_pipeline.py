@@ -293,8 +293,10 @@ def _run_audit(
         favourable = survey.outcome(request.favourable)
         groups = select_groups(source.roles, survey, request.reference, request.audited)
         origin = _provenance(source, survey, request, stated)
-        look = None if file is None else file.look(
-            Batch.of(source.roles, survey, origin, groups.reference, settings.confidence), settings
+        look = (
+            None
+            if file is None
+            else file.look(Batch.of(source.roles, survey, origin, groups.reference, settings.confidence), settings)
         )
         sample = select_rows(source.roles, survey, groups)
     with stage(SURVEY, SUMS, "sums"):

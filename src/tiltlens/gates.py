@@ -12,9 +12,9 @@ from dataclasses import dataclass
 from tiltlens.documents.quantities import SEQUENCE_KEYS, fill, quantity
 from tiltlens.errors import TiltlensError
 from tiltlens.estimators.estimate import Estimate
+from tiltlens.estimators.outputs import lower_over_higher
 from tiltlens.estimators.verdicts import EVIDENCE, Verdict
 from tiltlens.formats import interval_name
-from tiltlens.estimators.outputs import lower_over_higher
 from tiltlens.results.audit import Audit
 from tiltlens.results.change import LINEAR, OF_ERROR_RATES, OF_RATES, QUANTITIES, Change, GroupChange
 from tiltlens.results.comparison import ESTIMATES, Comparison

@@ -28,6 +28,7 @@ from tiltlens.limits import MANY_GROUPS, SUPPRESSED_BELOW, TAIL
 from tiltlens.paper.checks import Floats
 from tiltlens.rows.groups import JOINT, natural_order
 
+MOST_DRAWN = 1e9  # people that numpy draws hypergeometric numbers of
 SCHEMA: dict[str, Any] = {
     **{"group": pl.String, "people": pl.Int64, "deviation": pl.Float64, "deviation_low": pl.Float64},
     **{"deviation_high": pl.Float64, "rank_low": pl.Int64, "rank_high": pl.Int64},
@@ -76,7 +77,7 @@ class Intersections:
 def find_intersections(
     totals: Mapping[str, Floats], columns: int, is_decisions: bool, settings: Settings
 ) -> Intersections | None:
-    """Return the dispersion of many groups, or of intersections of several columns; None of few, and for plug-in values.
+    """Return the dispersion of many groups, or of intersections of columns; None of few, and for plug-in values.
 
     `totals` are the sums of each group by outcome, (3, 6).
     """
@@ -89,7 +90,9 @@ def find_intersections(
     sums, names = sums[is_many], [label for label, kept in zip(labels, is_many, strict=True) if kept]
     means, share = GroupMeans.of(sums), sums[:, WEIGHT] / sums[:, WEIGHT].sum()
     estimate = dispersion(total_form(share), share, means).estimate(settings.confidence)
-    is_counted = is_decisions and bool((sums[:, PEOPLE] == sums[:, WEIGHT]).all())
+    is_counted = (
+        is_decisions and bool((sums[:, PEOPLE] == sums[:, WEIGHT]).all()) and sums[:, PEOPLE].sum() < MOST_DRAWN
+    )
     main, interaction = _effects(share, means, names, columns, settings.confidence)
     return Intersections(
         groups=count,

@@ -15,7 +15,7 @@ from tiltlens.paper.checks import Floats
 
 
 class Measured(NamedTuple):
-    """How scores are read: whether they are amounts, whether low ones are wanted, and whether they are an error rate."""
+    """How scores are read: whether they are amounts, whether low ones are wanted, whether they are an error rate."""
 
     is_amount: bool
     favours_low: bool

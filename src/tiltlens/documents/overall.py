@@ -13,11 +13,12 @@ from tiltlens.documents.quantities import (
     estimate_cell,
     estimate_words,
     quantity,
+    quantity_cell,
     quantity_table,
     row_estimate,
 )
 from tiltlens.estimators.verdicts import Materiality, materiality
-from tiltlens.formats import count, interval, label, p_value
+from tiltlens.formats import NOTHING, count, interval, label, p_value
 from tiltlens.rows.measures import measure_of
 
 Record = dict[str, Any]
@@ -33,7 +34,8 @@ SHRUNKEN = (
     "Deviations are from the overall mean and shrunk towards 0 by how far they are noise; their intervals cover that "
     "share of the groups, not each. A rank is given where intervals separate."
 )
-LAST_LOOKS, LISTED_GROUPS = 12, 20  # rows of the two tables
+LAST_LOOKS, LISTED_GROUPS = 12, 20  # rows of tables
+NAMED_GROUPS = 3  # groups whose looks are shown one by one
 
 
 def overall_blocks(summary: Record) -> list[Block]:
@@ -51,30 +53,35 @@ def _looks(summary: Record) -> Iterator[Block]:
     if not monitor:
         return
     level = f"{100 * summary['settings']['confidence']:g}%"
-    yield Heading("Gap over all looks", 2)
-    for name, sequences in monitor["sequences"].items():
-        rows = [row for row in monitor["looks"] if row["audited"] == name]
-        words = estimate_words(sequences["gap"], m, f"{level} confidence sequence")
-        people, last = count(rows[-1]["people"]), rows[-1]["look"]
-        text = f"{label(name)}: gap {words} after {last} {'look' if last == 1 else 'looks'} at {people} people."
-        yield Paragraph(f"{text}{_state(summary, sequences['gap'])}")
-        present = [(quantity(key), sequences[key]) for key in SEQUENCE_KEYS if key in sequences]
-        yield quantity_table("sequences", present, m, f"{level} confidence sequence")
-        yield FigureRef("looks", {"score_type": summary["score_type"], "audited": name, "rows": rows})
-        yield _look_table(rows[-LAST_LOOKS:], m, level)
+    sequences, last = monitor["sequences"], max((row["look"] for row in monitor["looks"]), default=0)
+    yield Heading(f"Gap over {last} {'look' if last == 1 else 'looks'}", 2)
+    for name, quantities in [*sequences.items()][:NAMED_GROUPS]:
+        words = estimate_words(quantities["gap"], m, f"{level} confidence sequence")
+        yield Paragraph(f"{label(name)}: gap {words} over all looks.{_state(summary, quantities['gap'])}")
+    keys = [key for key in SEQUENCE_KEYS if any(key in quantities for quantities in sequences.values())]
+    columns = (Column("group", NAME), *(Column(quantity(key).name(m)) for key in keys))
+    rows = (
+        (Cell(label(name)), *(quantity_cell(quantity(key), quantities.get(key), m) for key in keys))
+        for name, quantities in sequences.items()
+    )
+    yield Table("sequences", columns, tuple(rows), f"{level} confidence sequence")
+    for name in [*sequences][:NAMED_GROUPS]:
+        looks = [row for row in monitor["looks"] if row["audited"] == name]
+        yield FigureRef("looks", {"score_type": summary["score_type"], "audited": name, "rows": looks})
+        yield _look_table(looks[-LAST_LOOKS:], name, m, level)
     yield Paragraph(ALWAYS, QUIET)
 
 
-def _look_table(rows: list[Record], m: Any, level: str) -> Table:
-    heads = ("people", quantity("gap").name(m), f"{level} CI", f"{level} confidence sequence")
+def _look_table(rows: list[Record], name: str, m: Any, level: str) -> Table:
+    heads = (quantity("gap").name(m), f"{level} CI", f"{level} confidence sequence")
     cells = (
         (
-            *(Cell(str(row["look"])), Cell(count(row["people"])), Cell(m.difference(row["gap"]), value=row["gap"])),
+            *(Cell(str(row["look"])), Cell(m.difference(row["gap"]), value=row["gap"])),
             *(Cell(interval(row[f"{key}_low"], row[f"{key}_high"], m.difference)) for key in ("gap", "sequence")),
         )
         for row in rows
     )
-    return Table("looks", (Column("look", NAME), *map(Column, heads)), tuple(cells))
+    return Table("looks", (Column(f"look, {label(name)}", NAME), *map(Column, heads)), tuple(cells))
 
 
 def _intersections(summary: Record) -> Iterator[Block]:
@@ -93,17 +100,22 @@ def _intersections(summary: Record) -> Iterator[Block]:
     listed = sorted(every["table"], key=lambda row: row["deviation"])
     named = [row | {"group": group_name(summary["group"], row["group"])} for row in listed]
     if named:
-        yield FigureRef("intersections", {"score_type": summary["score_type"], "groups": every["groups"], "rows": named})
+        drawn = {"score_type": summary["score_type"], "groups": every["groups"], "rows": named}
+        yield FigureRef("intersections", drawn)
         yield _group_table(named, m, level, every["groups"])
     yield Paragraph(f"{_left_out(every)} {SHRUNKEN}".strip(), QUIET)
 
 
 def _left_out(every: Record) -> str:
     """Return which groups are counted, but not listed."""
-    unlisted = every["groups"] - len(every["table"])
-    texts = [f"{unlisted:,} groups count, but are suppressed: of fewer than 10 people, or neighbours of such groups."]
-    alone = every["singletons"]
-    return " ".join([*(texts if unlisted else []), *([f"{alone:,} groups of one person are left out."] if alone else [])])
+    unlisted, alone = every["groups"] - len(every["table"]), every["singletons"]
+    texts = [
+        f"{unlisted:,} groups count, but are suppressed, because they or a neighbour have fewer than 10 people."
+        if unlisted
+        else "",
+        f"{alone:,} groups of one person are left out." if alone else "",
+    ]
+    return " ".join(filter(None, texts))
 
 
 def _group_table(rows: list[Record], m: Any, level: str, groups: int) -> Table:
@@ -114,8 +126,13 @@ def _group_table(rows: list[Record], m: Any, level: str, groups: int) -> Table:
         (
             *(Cell(label(row["group"])), Cell(count(row["people"]))),
             estimate_cell(row_estimate(row, "deviation"), m.difference),
-            Cell("–" if (row["rank_low"], row["rank_high"]) == (1, groups) else f"{row['rank_low']} to {row['rank_high']}"),
+            Cell(_rank(row, groups)),
         )
         for row in shown
     )
     return Table("all-groups", columns, tuple(cells), f"{level} CI")
+
+
+def _rank(row: Record, groups: int) -> str:
+    ends = (row["rank_low"], row["rank_high"])
+    return NOTHING if ends == (1, groups) else f"{ends[0]} to {ends[1]}"

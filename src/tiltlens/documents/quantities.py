@@ -183,9 +183,9 @@ _SETTINGS = _table(
     Quantity("too_small", "groups too small", "count", "fewer than 10 people"),
 )
 _INTERSECTIONS = _table(
-    Quantity("between_groups", "standard deviation between groups", "size", "of the groups' means, weighted by people"),
-    Quantity("main_effects", "main effects", "size", "what the columns of the group add up to, standard deviation"),
-    Quantity("interaction", "interaction", "size", "what only intersections show, standard deviation"),
+    Quantity("between_groups", "standard deviation between groups", "gap", "of the groups' means, weighted by people"),
+    Quantity("main_effects", "main effects", "gap", "what the columns of the group add up to, standard deviation"),
+    Quantity("interaction", "interaction", "gap", "what only intersections show, standard deviation"),
     Quantity("deviation", "deviation", "gap", "of a group's mean from the overall mean, shrunk by its noise"),
 )
 QUANTITIES = {**_HEADLINE, **_RATES, **_CORRECTION, **_ERRORS, **_EVALUATION, **_SETTINGS, **_INTERSECTIONS}

@@ -176,6 +176,7 @@ def _alternatives(search: Record) -> list[Block]:
         )
     )
     blocks += [Heading("Accepted loss of accuracy"), FigureRef("tolerances", search), _tolerances(search, level)]
+    blocks.append(Paragraph(sentences.OF_TOLERANCES, QUIET))
     blocks += [Heading("Other rules"), FigureRef("attainable", search), _attained(search, level)]
     if search["what_ifs"]:
         blocks += [Heading("Effect of features of the audited model"), _what_ifs(search)]

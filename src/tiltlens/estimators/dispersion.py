@@ -92,10 +92,10 @@ class Moments(NamedTuple):
 
 
 def form_moments(form: Form, share: Floats, means: GroupMeans) -> Moments:
-    """Return θ̂ = ȳᵀAȳ − ΣA_gg·v_g and its moments (42); leading axes are several data sets.
+    """Return θ̂ = ȳᵀAȳ − ΣA_gg·v_g and its moments (43); leading axes are several data sets.
 
-    Variance: 4Σ(Aμ)_g²V_g + 2Σ_{g≠h}A_gh²V_gV_h + 2ΣA_gg²V_g²·n_g/(n_g − 1). A = W^½ΠW^½ with a projection Π, so that the
-    first sum is θ times a mean of w_gV_g with weights w_gD_g², D = W⁻¹Aμ.
+    Variance: 4Σ(Aμ)_g²V_g + 2Σ_{g≠h}A_gh²V_gV_h + 2ΣA_gg²V_g²·n_g/(n_g − 1). A = W^½ΠW^½ with a projection Π, so
+    that the first sum is θ times a mean of w_gV_g with weights w_gD_g², D = W⁻¹Aμ.
     """
     d, columns, signs = form
     y = means.mean - means.mean.mean(axis=-1, keepdims=True)  # A·1 = 0, and digits are kept
@@ -129,7 +129,7 @@ class Dispersion:
     within: float
 
     def ends(self, confidence: float = 0.95) -> tuple[float, float]:
-        """Return the ends of all θ ≥ 0 at which θ̂ is within its quantiles, by Cornish & Fisher's expansion (43)."""
+        """Return the ends of all θ ≥ 0 at which θ̂ is within its quantiles, by Cornish & Fisher's expansion (44)."""
         z = quantile(confidence)
         low, high = (self._end(side * z) for side in (1.0, -1.0))
         return low, high
@@ -160,10 +160,10 @@ def dispersion(form: Form, share: Floats, means: GroupMeans) -> Dispersion:
 
 
 def equal_means_p_value(share: Floats, means: GroupMeans, is_decisions: bool, seed: int) -> float:
-    """Return the p-value of θ = 0 by the studentised θ̂ of groups whose labels are permuted (43).
+    """Return the p-value of θ = 0 by the studentised θ̂ of groups whose labels are permuted (45).
 
-    Decisions are permuted exactly, by sums alone: how many of each group have 1 is hypergeometric. Other scores have the
-    normal limit, means N(0, σ²/n_g) and variances χ², with one σ² as after a permutation.
+    Decisions are permuted exactly, by sums alone: how many of each group have 1 is hypergeometric. Other scores have
+    the normal limit, means N(0, σ²/n_g) and variances χ², with one σ² as after a permutation.
     """
     if not means.pooled > 0.0:
         return 1.0

@@ -20,7 +20,9 @@ def looks(summary: Record) -> Figure:
     names = ("gap", "gap_low", "gap_high", "sequence_low", "sequence_high")
     records = [{"look": row["look"], **{name: m.factor * row[name] for name in names}} for row in rows]
     last = with_interval(rows[-1]["gap"], rows[-1]["sequence_low"], rows[-1]["sequence_high"], m.difference)
-    description = f"{label(summary['audited'], GROUP)} (audited): the gap over all people until each look. Last: {last}."
+    description = (
+        f"{label(summary['audited'], GROUP)} (audited): the gap over all people until each look. Last: {last}."
+    )
     notes = ("dark: confidence interval of one look", "light: confidence sequence, for all looks at once")
     return figure(_over_looks(records, m.unit), records, "Gap over all looks", description, *notes)
 

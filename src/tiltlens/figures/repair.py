@@ -63,10 +63,18 @@ def attainable(summary: Record) -> Figure:
 def tolerances(summary: Record) -> Figure:
     """Return how far the gap shrinks for each loss of accuracy that counts as none, with one band for all."""
     names = ("tolerance", "gap_reduction", "gap_reduction_low", "gap_reduction_high")
-    records = [{name: 100.0 * row[name] for name in names} | {"verdict": row["verdict"]} for row in summary["tolerances"]]
-    ends = ", ".join(f"{number(row['gap_reduction'], 1)} points at {row['tolerance']:g}" for row in (records[0], records[-1]))
+    records = [
+        {name: 100.0 * row[name] for name in names} | {"verdict": row["verdict"]} for row in summary["tolerances"]
+    ]
+    ends = ", ".join(
+        f"{number(row['gap_reduction'], 1)} points at {row['tolerance']:g}" for row in (records[0], records[-1])
+    )
     description = f"{versus(summary)}. Reduction of the gap against the accepted loss of accuracy: {ends}."
-    notes = ("band: holds for all losses at once", "● a less discriminatory alternative exists", "○ inconclusive, or not found")
+    notes = (
+        "band: holds for all losses at once",
+        "● a less discriminatory alternative exists",
+        "○ inconclusive, or not found",
+    )
     return figure(_tolerated(records), records, "Accepted loss of accuracy", description, *notes)
 
 

@@ -21,10 +21,10 @@ from tiltlens.estimators.error_rates import UNKNOWN, WITH
 from tiltlens.estimators.estimate import Estimate, HasInterval, Normal, quantile
 from tiltlens.estimators.influence import Booleans, InfluenceEstimate, Integers, Rows, combined, overall_mean
 from tiltlens.estimators.outputs import Scores, gap, group_rate, impact_ratio
+from tiltlens.estimators.verdicts import simultaneous_factor
 from tiltlens.learners.candidates import TREES, Sample, fit_candidate
 from tiltlens.learners.design import code_columns
 from tiltlens.learners.propensity import row_folds
-from tiltlens.estimators.verdicts import simultaneous_factor
 from tiltlens.limits import FEWEST_KNOWN, FOLDS, SMALLEST_SE, SMALLEST_SHARE, TOLERANCES, TRADED_RULES
 from tiltlens.paper.checks import Floats, check_share, check_threshold
 from tiltlens.repair.additive import Design, additive_design

@@ -14,7 +14,6 @@ import polars as pl
 from tiltlens.analysis.looks import Measured, Tracked, track
 from tiltlens.analysis.settings import Settings
 from tiltlens.errors import DataError, TiltlensError
-from tiltlens.estimators.dispersion import PEOPLE
 from tiltlens.estimators.estimate import Estimate, Normal
 from tiltlens.estimators.sequence import Sequence
 from tiltlens.inputs import Input, remember
@@ -30,8 +29,8 @@ from tiltlens.sources.messages import shown
 SCHEMA = "tiltlens/monitor/1"
 ASKED = ("scores", "model", "sample_weight", "outcome", "score_type", "threshold", "metric", "where")
 LOOKS: dict[str, Any] = {
-    **{"look": pl.Int64, "audited": pl.String, "people": pl.Int64, "gap": pl.Float64, "gap_low": pl.Float64},
-    **{"gap_high": pl.Float64, "sequence_low": pl.Float64, "sequence_high": pl.Float64},
+    **{"look": pl.Int64, "audited": pl.String},
+    **dict.fromkeys(("gap", "gap_low", "gap_high", "sequence_low", "sequence_high"), pl.Float64),
 }
 
 
@@ -42,8 +41,9 @@ class Monitor:
     Attributes
     ----------
     looks
-        One row per look and audited group, over all batches until then: people, gap, its confidence interval for a
-        single look, and the confidence sequence, which holds at all looks at once.
+        One row per look and audited group, over all batches until then: gap, its confidence interval for a single look,
+        and the confidence sequence, which holds at all looks at once. Numbers of people are left out: from two reports
+        the size of a small group in one batch would follow.
     sequences
         By audited group, at the last look: "gap", "impact_ratio", "fpr_difference" and "fnr_difference", as far as they
         are defined, with confidence sequences.
@@ -206,10 +206,9 @@ def add_look(state: MonitorState | None, batch: Batch, settings: Settings) -> tu
     number = 1 if state is None else len(state.batches) + 1
     records = []
     for name, quantities in tracked.items():
-        people = round(float(totals[name][:, PEOPLE].sum() + reference[:, PEOPLE].sum()))
         fixed = Normal(*quantities["gap"][:2]).estimate(every.confidence)
         ends = (fixed.low, fixed.high, sequences[name]["gap"].low, sequences[name]["gap"].high)
-        records.append(dict(zip(LOOKS, (number, name, people, fixed.value, *ends), strict=True)))
+        records.append(dict(zip(LOOKS, (number, name, fixed.value, *ends), strict=True)))
     looks = pl.concat([*([] if state is None else [state.looks]), pl.DataFrame(records, LOOKS)])
     batches = (*(() if state is None else state.batches), batch.fingerprint)
     sums = {name: part.tolist() for name, part in totals.items()}
