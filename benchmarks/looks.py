@@ -44,7 +44,9 @@ def repeat(rng: np.random.Generator, sizes: tuple[int, int], rates: tuple[float,
     truth = {"gap": rates[0] - rates[1], "impact_ratio": math.log(rates[0] / rates[1])}
     truth["fpr_difference"] = truth["gap"]
     starts: dict[str, float] = {}
-    failed = dict.fromkeys([*(f"{name}, {kind}" for name in QUANTITIES for kind in ("sequence", "fixed")), "gate"], False)
+    failed = dict.fromkeys(
+        [*(f"{name}, {kind}" for name in QUANTITIES for kind in ("sequence", "fixed")), "gate"], False
+    )
     for audited, reference in zip(*sums, strict=True):
         for name, item in track(audited, reference, MEASURED).items():
             if name not in truth:

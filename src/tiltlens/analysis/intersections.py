@@ -90,9 +90,8 @@ def find_intersections(
     sums, names = sums[is_many], [label for label, kept in zip(labels, is_many, strict=True) if kept]
     means, share = GroupMeans.of(sums), sums[:, WEIGHT] / sums[:, WEIGHT].sum()
     estimate = dispersion(total_form(share), share, means).estimate(settings.confidence)
-    is_counted = (
-        is_decisions and bool((sums[:, PEOPLE] == sums[:, WEIGHT]).all()) and sums[:, PEOPLE].sum() < MOST_DRAWN
-    )
+    people = sums[:, PEOPLE]
+    is_counted = is_decisions and bool((people == sums[:, WEIGHT]).all()) and people.sum() < MOST_DRAWN
     main, interaction = _effects(share, means, names, columns, settings.confidence)
     return Intersections(
         groups=count,
@@ -102,7 +101,7 @@ def find_intersections(
         interaction=interaction,
         equal_means=equal_means_p_value(share, means, is_counted, settings.random_state),
         tail_bound=float(estimate.high or 0.0) / math.sqrt(TAIL),
-        frame=_group_frame(names, sums[:, PEOPLE].astype(np.int64), share, means, estimate, settings.confidence),
+        frame=_group_frame(names, people.astype(np.int64), share, means, estimate, settings.confidence),
     )
 
 

@@ -36,8 +36,8 @@ OF_RULES = (
     "wrongdoing."
 )
 OF_TOLERANCES = (
-    "Each row has the rule with the smallest gap for that loss. The band and the verdicts hold for all rows at once, so "
-    "they need more evidence than the verdict on one loss above."
+    "Each row has the rule with the smallest gap for that loss. Band and verdicts hold for all rows at once, so they "
+    "need more evidence than the verdict on one loss above."
 )
 OF_WHAT_IFS = (
     "The audited model is applied again: neutralised features are averaged over the reference group's values, "

@@ -15,7 +15,7 @@ DRAWN_LOOKS, DRAWN_GROUPS = 200, 40
 
 
 def looks(summary: Record) -> Figure:
-    """Return the gap at each look: a line with its confidence interval, and the wider confidence sequence around it."""
+    """Return the gap at each look with its confidence interval, and the wider confidence sequence around it."""
     m, rows = measure_of(summary), summary["rows"][-DRAWN_LOOKS:]
     names = ("gap", "gap_low", "gap_high", "sequence_low", "sequence_high")
     records = [{"look": row["look"], **{name: m.factor * row[name] for name in names}} for row in rows]
@@ -23,8 +23,9 @@ def looks(summary: Record) -> Figure:
     description = (
         f"{label(summary['audited'], GROUP)} (audited): the gap over all people until each look. Last: {last}."
     )
-    notes = ("dark: confidence interval of one look", "light: confidence sequence, for all looks at once")
-    return figure(_over_looks(records, m.unit), records, "Gap over all looks", description, *notes)
+    notes = ("thick: confidence interval of one look", "thin: confidence sequence, for all looks at once")
+    title = f"Gap over all looks, {label(summary['audited'], GROUP)}"
+    return figure(_over_looks(records, m.unit), records, title, description, *notes)
 
 
 def _over_looks(records: list[Record], unit: str) -> Any:
@@ -32,19 +33,17 @@ def _over_looks(records: list[Record], unit: str) -> Any:
     ends = [record[name] for record in records for name in ("sequence_low", "sequence_high")]
     scale = alt.Scale(domain=span([*ends, 0.0], 0.06), nice=False, zero=False)
     title = f"gap, in {unit} (+: audited higher)"
-    x = alt.X("look:Q", title="look", axis=alt.Axis(tickMinStep=1, format="d", grid=False), scale=alt.Scale(zero=False))
+    x = alt.X("look:O", title="look", axis=alt.Axis(labelAngle=0, labelOverlap=True, grid=False))
     zero = alt.Chart(data([{"at": 0.0}], "zero")).mark_rule(color=FAINT).encode(y=alt.Y("at:Q", title=title))
-    bands = [
-        mark.encode(x=x, y=alt.Y(f"{name}_low:Q", title=title, scale=scale), y2=alt.Y2(field=f"{name}_high"))
-        for name, opacity in (("sequence", 0.18), ("gap", 0.35))
-        for mark in (
-            alt.Chart().mark_area(color=AUDITED, opacity=opacity),
-            alt.Chart().mark_rule(color=AUDITED, opacity=opacity, strokeWidth=4),  # a single look has no area
-        )
+    whiskers = [
+        alt.Chart()
+        .mark_rule(color=AUDITED, opacity=opacity, strokeWidth=wide)
+        .encode(x=x, y=alt.Y(f"{name}_low:Q", title=title, scale=scale), y2=alt.Y2(field=f"{name}_high"))
+        for name, opacity, wide in (("sequence", 0.3, 3), ("gap", 0.6, 5))
     ]
-    line = alt.Chart().mark_line(color=AUDITED, strokeWidth=2, point=True)
-    line = line.encode(x=x, y=alt.Y("gap:Q", title=title, scale=scale))
-    return alt.layer(zero, *bands, line).properties(width=WIDTH, height=240)
+    dots = alt.Chart().mark_point(filled=True, size=50, color=AUDITED, opacity=1)
+    dots = dots.encode(x=x, y=alt.Y("gap:Q", title=title, scale=scale))
+    return alt.layer(zero, *whiskers, dots).properties(width=WIDTH, height=240)
 
 
 def intersections(summary: Record) -> Figure:

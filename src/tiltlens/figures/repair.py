@@ -85,11 +85,12 @@ def _tolerated(records: list[Record]) -> Any:
     scale = alt.Scale(domain=span([*ends, 0.0], 0.06), nice=False, zero=False)
     x = alt.X("tolerance:Q", title=titles[0])
     y, low = (alt.Y(f"gap_reduction{end}:Q", title=titles[1], scale=scale) for end in ("", "_low"))
-    fill = alt.condition("datum.verdict == 'exists'", alt.value(AUDITED), alt.value("white"))
+    fill = alt.condition("datum.verdict == 'exists'", alt.value(1.0), alt.value(0.0))
     zero = alt.Chart(data([{"at": 0.0}], "zero")).mark_rule(color=FAINT).encode(y=alt.Y("at:Q", title=titles[1]))
     band = alt.Chart().mark_area(color=AUDITED, opacity=0.2).encode(x=x, y=low, y2=alt.Y2(field="gap_reduction_high"))
     line = alt.Chart().mark_line(color=AUDITED, strokeWidth=2).encode(x=x, y=y)
-    dots = alt.Chart().mark_point(size=80, color=AUDITED, opacity=1).encode(x=x, y=y, fill=fill)
+    dots = alt.Chart().mark_point(size=80, color=AUDITED, fill=AUDITED, opacity=1)
+    dots = dots.encode(x=x, y=y, fillOpacity=fill)
     return alt.layer(zero, band, line, dots).properties(width=WIDTH, height=240)
 
 

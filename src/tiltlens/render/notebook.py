@@ -27,7 +27,7 @@ def document_html(document: Document) -> str:
 
 
 def audit_html(title: str, summary: Record) -> str:
-    """Return an audit: a line about it, its comparisons, the first with its figure, and what all groups have together."""
+    """Return an audit: a line about it, its comparisons, the first with its figure, and all groups together."""
     comparisons = summary["comparisons"].values()
     parts = [document_html(comparison_document(c, is_drawn=index == 0)) for index, c in enumerate(comparisons)]
     parts.append(blocks_html(overall_blocks(summary), _picture))

@@ -1,4 +1,4 @@
-"""Looks at growing data: a state file with the sums of all batches so far, and the intervals that hold at every look."""
+"""Looks at growing data: a state file with the sums of all batches so far, and intervals that hold at every look."""
 
 from __future__ import annotations
 
