@@ -54,14 +54,11 @@ def measure(rng: np.random.Generator, groups: int, each: int, spread: float, ask
             rejected.append(equal_means_p_value(share, means, is_decisions=True, seed=seed) <= 0.05)
             largest.append(sidak(means))
     covered, power = float(np.mean(held)), float(np.mean(rejected))
-    missed = is_off(covered, 0.92, 0.98 if theta else 0.99, len(held))
-    missed |= theta == 0.0 and is_off(power, 0.04, 0.06, len(rejected))
-    name = "size" if theta == 0.0 else "power"
-    print(
-        f"{'MISS' if missed else '    '} G = {groups}, {each} people, ±{spread:.2f}: coverage {covered:.1%} of {len(held)}, "
-        f"{name} {power:.1%}, Šidák {np.mean(largest):.1%} of {len(rejected)}",
-        flush=True,
-    )
+    missed = is_off(covered, 0.92, 0.98 if spread else 0.99, len(held))
+    missed |= not spread and is_off(power, 0.04, 0.06, len(rejected))
+    world = f"{'MISS' if missed else '    '} G = {groups}, {each} people, ±{spread:.2f}"
+    tests = f"{'power' if spread else 'size'} {power:.1%}, Šidák {np.mean(largest):.1%} of {len(rejected)}"
+    print(f"{world}: coverage {covered:.1%} of {len(held)}, {tests}", flush=True)
     return missed
 
 

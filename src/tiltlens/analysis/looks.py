@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 import math
+from dataclasses import replace
 from typing import NamedTuple
 
 import numpy as np
+from scipy.special import ndtri, stdtrit
 
 from tiltlens.estimators.dispersion import PEOPLE, GroupMeans
 from tiltlens.estimators.error_rates import WITH, WITHOUT
@@ -52,7 +54,9 @@ def track(audited: Floats, reference: Floats, measured: Measured) -> dict[str, T
 def _means(audited: Floats, reference: Floats) -> GroupMeans | None:
     if min(audited[PEOPLE], reference[PEOPLE]) < MINIMUM_ROWS:
         return None
-    return GroupMeans.of(np.array([audited, reference]))
+    means = GroupMeans.of(np.array([audited, reference]))
+    student = stdtrit(means.size - 1.0, 0.975) / ndtri(0.975)  # first looks have few people
+    return replace(means, variance=student**2 * means.variance)
 
 
 def _difference(means: GroupMeans, is_amount: bool) -> Tracked:

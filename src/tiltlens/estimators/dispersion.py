@@ -115,7 +115,7 @@ def _shrunken_squares(deviation: Floats, v: Floats, theta: Floats) -> Floats:
     """Return E[D_g²] given the data where D_g has the variance θ: its own square of large groups, θ of small ones."""
     theta = np.maximum(theta, 1e-6 * v.mean(axis=-1) + 1e-300)[..., None]
     kept = theta / (theta + v)
-    return np.asarray((kept * deviation) ** 2 + kept * v)
+    return np.asarray((kept * deviation) ** 2 + kept * v + 1e-300)
 
 
 @dataclass(frozen=True, slots=True)
