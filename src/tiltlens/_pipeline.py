@@ -293,11 +293,7 @@ def _run_audit(
         favourable = survey.outcome(request.favourable)
         groups = select_groups(source.roles, survey, request.reference, request.audited)
         origin = _provenance(source, survey, request, stated)
-        look = (
-            None
-            if file is None
-            else file.look(Batch.of(source.roles, survey, origin, groups.reference, settings.confidence), settings)
-        )
+        look = None if file is None else file.look(Batch.of(source.roles, survey, origin, groups.reference), settings)
         sample = select_rows(source.roles, survey, groups)
     with stage(SURVEY, SUMS, "sums"):
         sums = _sums(source, survey, sample)
@@ -324,9 +320,7 @@ def _run_audit(
         too_small=dict(groups.too_small),
         settings=settings,
         provenance=origin,
-        intersections=None
-        if source.roles.clusters is not None
-        else find_intersections(survey.totals, len(source.roles.group), survey.is_decisions, settings),
+        intersections=find_intersections(survey.totals, len(source.roles.group), survey.is_decisions, settings),
         monitor=None if look is None else look.monitor,
         _rows=sample.rows,
         _look=look,

@@ -7,7 +7,7 @@ loss of accuracy for each gap as μ moves. Errors are weighted by the threshold 
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, NamedTuple, TextIO
@@ -17,15 +17,12 @@ import polars as pl
 from scipy.special import expit
 
 from tiltlens.errors import DataError
-from tiltlens.estimators.error_rates import UNKNOWN, WITH
-from tiltlens.estimators.estimate import Estimate, HasInterval, Normal, quantile
-from tiltlens.estimators.influence import Booleans, InfluenceEstimate, Integers, Rows, combined, overall_mean
-from tiltlens.estimators.outputs import Scores, gap, group_rate, impact_ratio
-from tiltlens.estimators.verdicts import simultaneous_factor
+from tiltlens.estimators.error_rates import UNKNOWN
+from tiltlens.estimators.estimate import Estimate, quantile
+from tiltlens.estimators.influence import Booleans, Integers
 from tiltlens.learners.candidates import TREES, Sample, fit_candidate
 from tiltlens.learners.design import code_columns
-from tiltlens.learners.propensity import row_folds
-from tiltlens.limits import FEWEST_KNOWN, FOLDS, SMALLEST_SE, SMALLEST_SHARE, TOLERANCES, TRADED_RULES
+from tiltlens.limits import FEWEST_KNOWN, FOLDS, SMALLEST_SHARE, TRADED_RULES
 from tiltlens.paper.checks import Floats, check_share, check_threshold
 from tiltlens.repair.additive import Design, additive_design
 from tiltlens.repair.cell_models import cross_fit
@@ -33,13 +30,20 @@ from tiltlens.repair.least_change import gradient, tilted_score
 from tiltlens.repair.notes import nearly_constant
 from tiltlens.repair.quantities import (
     EvaluationRows,
-    accuracy_at,
-    area,
     decision_gap,
-    difference,
     interval_columns,
 )
 from tiltlens.repair.rows import AuditedRows, audited_rows
+from tiltlens.repair.rule_choice import (
+    EXISTS,
+    NOT_FOUND,
+    PairedRows,
+    choose_rules,
+    measure_folds,
+    outcome_of,
+    tolerance_table,
+    verdict_of,
+)
 from tiltlens.repair.what_ifs import NEEDS_MODEL, SCHEMA, strongest_what_if, what_ifs
 from tiltlens.results.comparison import Comparison
 
@@ -47,7 +51,6 @@ if TYPE_CHECKING:
     from tiltlens.figures import Figure
 
 SUMMARY = "tiltlens/alternatives/1"
-EXISTS, NOT_FOUND, INCONCLUSIVE = "exists", "was not found", "inconclusive"
 AT_HALF = "the scores are decisions, so both kinds of error cost the same unless you pass `threshold`"
 WHOLE = "the exempt factors of the audit are not held equal"
 
@@ -183,73 +186,6 @@ def alternatives_summary(alternatives: Mapping[str, Alternatives], group: str = 
     return {"schema": SUMMARY, "group": group, "comparisons": comparisons}
 
 
-@dataclass(frozen=True, slots=True, eq=False)
-class _Data:
-    """Rows with an outcome, the audited scores and threshold, and folds."""
-
-    audited: AuditedRows
-    rows: Rows
-    outcome: Integers
-    fold: Integers
-    threshold: float
-
-    @classmethod
-    def of(cls, audited: AuditedRows, threshold: float, seed: int) -> _Data:
-        rows = audited.rows
-        return cls(audited, rows, _outcome_of(audited), row_folds(rows, FOLDS, seed), threshold)
-
-    @property
-    def decided(self) -> Booleans:
-        return np.asarray(self.audited.scores >= self.threshold)
-
-    @property
-    def y(self) -> Booleans:
-        return np.asarray(self.outcome == WITH)
-
-    def accuracy(self, decided: Booleans) -> InfluenceEstimate:
-        """Return the accuracy of decisions, with errors weighted by the threshold."""
-        return accuracy_at(self.threshold, self.rows, decided, self.outcome)
-
-    def auc(self, scores: Floats) -> Normal:
-        """Return the area under the curve of scores."""
-        share = self.rows.weights / self.rows.weights.sum()
-        return area(self.rows, scores, self.outcome, share).normal(0.0, 1.0)
-
-    def score_gap(self, scores: Floats) -> Normal:
-        """Return the gap of scores."""
-        return gap(self.rows, Scores.of(self.rows, scores)).normal(-1.0, 1.0)
-
-    def ratio_gain(self, decided: Booleans) -> InfluenceEstimate:
-        """Return by how much the lower favourable rate over the higher is nearer to 1 than the model's."""
-        ratios = []
-        for selected in (self.decided, decided):
-            favourable = Scores.of(self.rows, (selected != self.audited.favours_low).astype(np.float64))
-            rates = (group_rate(self.rows, favourable, group) for group in (True, False))
-            low, high = sorted(rates, key=lambda rate: rate.value)
-            top = max(high.value, SMALLEST_SHARE)
-            ratios.append(combined(low.value / top, [(1.0 / top, low), (-low.value / top**2, high)]))
-        return _subtract(ratios[1], ratios[0])
-
-    def changes(self, decided: Booleans) -> tuple[InfluenceEstimate, InfluenceEstimate, InfluenceEstimate]:
-        """Return the change of accuracy, the reduction of the gap and the gain of the ratio, paired with the model."""
-        accuracy = _subtract(self.accuracy(decided), self.accuracy(self.decided))
-        gaps = [decision_gap(self.rows, rule) for rule in (self.decided, decided)]
-        return accuracy, _reduction(*gaps), self.ratio_gain(decided)
-
-    def rates(self, decided: Booleans, confidence: float) -> dict[str, Estimate | None]:
-        """Return the share selected, the impact ratio and the true positive rate of decisions."""
-        rows, selected = self.rows, decided.astype(np.float64)
-        favourable = Scores.of(rows, (decided != self.audited.favours_low).astype(np.float64))
-        # weighting by probabilities of groups would bias a ratio towards 1
-        has_ratio = not self.audited.soft and favourable.mean1[0] > SMALLEST_SHARE
-        rates: dict[str, HasInterval | None] = {
-            "selected": overall_mean(rows.weights, selected, rows.clusters).normal(0.0, 1.0),
-            "impact_ratio": impact_ratio(rows, favourable) if has_ratio else None,
-            "true_positive_rate": overall_mean(rows.weights * self.y, selected, rows.clusters).normal(0.0, 1.0),
-        }
-        return {name: None if rate is None else rate.estimate(confidence) for name, rate in rates.items()}
-
-
 class _Rules(NamedTuple):
     """Rules that trade accuracy for the gap: their μ, decisions and scores on rows that they were not fitted on."""
 
@@ -266,10 +202,10 @@ def find_alternatives(
     _check(tolerance, threshold, whole.scores)
     index = _rows_with_outcome(whole)
     audited, notes = whole.take(index).with_duplicates()
-    data = _Data.of(audited, threshold, seed)
+    data = PairedRows.of(audited, threshold, seed)
     rules = _make_rules(data, additive_design(audited.features), seed)
-    folds, sure = _measure_folds(data, rules.decided), quantile(2.0 * confidence - 1.0)
-    chosen, is_sure = _choose(data, rules.decided, folds, tolerance, sure)
+    folds, sure = measure_folds(data, rules.decided), quantile(2.0 * confidence - 1.0)
+    chosen, is_sure = choose_rules(data, rules.decided, folds, tolerance, sure)
     changes = [change.normal() for change in data.changes(chosen)]
     one_sided = [change.estimate(1.0 - 2.0 * (1.0 - confidence)) for change in changes]
     own_gap, own_accuracy = decision_gap(data.rows, data.decided), data.accuracy(data.decided)
@@ -279,7 +215,7 @@ def find_alternatives(
     decisions = {"model": data.decided, "alternative": chosen}
     soft = {name: estimate for estimate in audited.soft.values() for name in decisions}
     return Alternatives(
-        tolerances=_tolerances(data, rules.decided, folds, tolerance, (sure, confidence, seed)),
+        tolerances=tolerance_table(data, rules.decided, folds, tolerance, (sure, confidence, seed)),
         curve=_curve(data, rules, confidence),
         accuracy=own_accuracy.normal(0.0, 1.0).estimate(confidence),
         gap=own_gap.normal(-1.0, 1.0).estimate(confidence),
@@ -290,7 +226,7 @@ def find_alternatives(
         rates={name: data.rates(decided, confidence) for name, decided in decisions.items()},
         soft={name: estimate(decisions[name].astype(np.float64), index) for name, estimate in soft.items()},
         tolerance=tolerance,
-        verdict=_verdict(one_sided, tolerance, is_sure),
+        verdict=verdict_of(one_sided, tolerance, is_sure),
         what_ifs=table,
         notes=(*nearly_constant(data.decided, chosen, data.rows.weights), *what_if_notes, *notes),
         audited=audited.groups[1],
@@ -308,15 +244,9 @@ def _check(tolerance: Any, threshold: Any, scores: Floats) -> None:
         raise DataError("Alternatives need scores of two outcomes, got more.", "audit one of the outcomes.")
 
 
-def _outcome_of(audited: AuditedRows) -> Integers:
-    if audited.outcome is None:
-        raise DataError("Alternatives need outcomes, but the audit has none.", "audit with outcome=.")
-    return audited.outcome
-
-
 def _rows_with_outcome(audited: AuditedRows) -> Integers:
     """Return the rows with an outcome, after checks that there are enough of them, and features."""
-    index = np.flatnonzero(_outcome_of(audited) != UNKNOWN)
+    index = np.flatnonzero(outcome_of(audited) != UNKNOWN)
     is_audited = audited.rows.audited[index]
     sizes = int(is_audited.sum()), int((~is_audited).sum())
     if min(sizes) < FEWEST_KNOWN:
@@ -330,7 +260,7 @@ def _rows_with_outcome(audited: AuditedRows) -> Integers:
     return index
 
 
-def _what_ifs(data: _Data, confidence: float) -> tuple[pl.DataFrame, tuple[str, ...]]:
+def _what_ifs(data: PairedRows, confidence: float) -> tuple[pl.DataFrame, tuple[str, ...]]:
     if data.audited.model is None:
         return pl.DataFrame(schema=SCHEMA), (NEEDS_MODEL,)
     evaluated = EvaluationRows(data.rows, data.outcome, data.threshold)
@@ -338,7 +268,7 @@ def _what_ifs(data: _Data, confidence: float) -> tuple[pl.DataFrame, tuple[str, 
     return table, (strongest_what_if(table), *notes)
 
 
-def _make_rules(data: _Data, design: Design, seed: int) -> _Rules:
+def _make_rules(data: PairedRows, design: Design, seed: int) -> _Rules:
     """Return the rules "1 where η(x) − τ > μ·a(x)" for a grid of μ.
 
     At either end of the grid one group is surely all 1, or all 0, and the other the opposite.
@@ -353,7 +283,7 @@ def _make_rules(data: _Data, design: Design, seed: int) -> _Rules:
     return _Rules(grid, [eta - tau > mu * a for mu in grid], scores)
 
 
-def _cross_fit(design: Design, data: _Data, labels: Booleans, seed: int) -> Floats:
+def _cross_fit(design: Design, data: PairedRows, labels: Booleans, seed: int) -> Floats:
     """Return P(label|x) of each row by models of the other folds: additive, or trees where their loss is lower."""
     weights = data.rows.weights
     additive = cross_fit(design, weights, data.fold, labels, np.ones_like(labels))[1]
@@ -363,7 +293,7 @@ def _cross_fit(design: Design, data: _Data, labels: Booleans, seed: int) -> Floa
     return np.asarray(candidates[int(np.argmin(losses))])
 
 
-def _cross_fit_trees(design: Design, data: _Data, labels: Booleans, seed: int) -> Floats:
+def _cross_fit_trees(design: Design, data: PairedRows, labels: Booleans, seed: int) -> Floats:
     raw, none = design.encoding.raw(design.table, slice(None)), np.empty((labels.size, 0))
     sample = Sample(
         matrix=none,  # trees read the raw columns
@@ -381,97 +311,7 @@ def _cross_fit_trees(design: Design, data: _Data, labels: Booleans, seed: int) -
     return probability
 
 
-class _Fold(NamedTuple):
-    """What other folds say of the rules: the change of accuracy, its standard error, and the size of the gap."""
-
-    rows: Booleans
-    change: Floats
-    se: Floats
-    gap: Floats
-
-
-def _measure_folds(data: _Data, rules: Sequence[Booleans]) -> list[_Fold]:
-    """Return for each fold what the other folds say of each rule."""
-    folds = []
-    for k in range(FOLDS):
-        others = data.fold != k
-        part, outcome = data.rows.taken(np.flatnonzero(others)), data.outcome[others]
-        own, *accuracies = (
-            accuracy_at(data.threshold, part, decided[others], outcome) for decided in (data.decided, *rules)
-        )
-        changes = [difference(accuracy, own) for accuracy in accuracies]
-        columns = zip(*((change.value, max(change.se, SMALLEST_SE)) for change in changes), strict=True)
-        gaps = [abs(decision_gap(part, decided[others]).value) for decided in rules]
-        folds.append(_Fold(~others, *(np.array(column) for column in (*columns, gaps))))
-    return folds
-
-
-def _choose(
-    data: _Data, rules: Sequence[Booleans], folds: Sequence[_Fold], tolerance: float, sure: float
-) -> tuple[Booleans, bool]:
-    """Return, fold by fold, the decisions of the rule with the smallest gap that is surely accurate on other folds.
-
-    Where no rule is surely accurate, take the likeliest to be; also return whether every fold had one that is.
-    """
-    chosen, is_sure = np.zeros_like(data.decided), True
-    for fold in folds:
-        t = (fold.change + tolerance) / fold.se
-        has_accurate = bool((t >= sure).any())
-        best = int(np.argmin(np.where(t >= sure, fold.gap, np.inf))) if has_accurate else int(np.argmax(t))
-        chosen[fold.rows] = rules[best][fold.rows]
-        is_sure = is_sure and has_accurate
-    return chosen, is_sure
-
-
-def _subtract(new: InfluenceEstimate, old: InfluenceEstimate) -> InfluenceEstimate:
-    return combined(new.value - old.value, [(1.0, new), (-1.0, old)])
-
-
-def _reduction(own: InfluenceEstimate, other: InfluenceEstimate) -> InfluenceEstimate:
-    """Return |gap of the model| − |gap of the alternative|."""
-    signs = [1.0 if estimate.value >= 0.0 else -1.0 for estimate in (own, other)]
-    return combined(abs(own.value) - abs(other.value), [(signs[0], own), (-signs[1], other)])
-
-
-def _verdict(changes: Sequence[Estimate], tolerance: float, is_sure: bool) -> str:
-    """Return the verdict by intervals of accuracy, gap and ratio; all must hold.
-
-    A gap alone also shrinks where fewer people of both groups are selected. Unless rules that are surely accurate were
-    tried in every fold, a failure of this rule is inconclusive.
-    """
-    accuracy, reduction, ratio = changes
-    if (accuracy.low or 0.0) > -tolerance and min(reduction.low or 0.0, ratio.low or 0.0) > 0.0:
-        return EXISTS
-    if is_sure and ((accuracy.high or 0.0) < -tolerance or (reduction.high or 0.0) < 0.0):
-        return NOT_FOUND
-    return INCONCLUSIVE
-
-
-def _tolerances(
-    data: _Data,
-    rules: Sequence[Booleans],
-    folds: Sequence[_Fold],
-    tolerance: float,
-    levels: tuple[float, float, int],
-) -> pl.DataFrame:
-    """Return a row for each tolerance, with one band (max-t) over all of them by their paired influence functions."""
-    sure, confidence, seed = levels
-    losses = sorted({*TOLERANCES, tolerance})
-    choices = [_choose(data, rules, folds, loss, sure) for loss in losses]
-    changes = [data.changes(chosen) for chosen, _ in choices]
-    columns = np.column_stack([change.influence for row in changes for change in row])
-    factor = simultaneous_factor(columns.T @ columns, confidence, seed)
-    records = []
-    for loss, (chosen, is_sure), row in zip(losses, choices, changes, strict=True):
-        bands = [Estimate(c.value, c.value - factor * c.se, c.value + factor * c.se) for c in row]
-        record: dict[str, Any] = {"tolerance": loss, "gap": decision_gap(data.rows, chosen).value}
-        for name, band in zip(("accuracy_change", "gap_reduction", "ratio_gain"), bands, strict=True):
-            record |= {name: band.value, f"{name}_low": band.low, f"{name}_high": band.high}
-        records.append(record | {"verdict": _verdict(bands, loss, is_sure)})
-    return pl.DataFrame(records)
-
-
-def _curve(data: _Data, rules: _Rules, confidence: float) -> pl.DataFrame:
+def _curve(data: PairedRows, rules: _Rules, confidence: float) -> pl.DataFrame:
     """Return a row for each rule."""
     records = []
     for mu, decided, scores in zip(rules.grid.tolist(), rules.decided, rules.scores, strict=True):

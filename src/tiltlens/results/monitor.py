@@ -90,14 +90,14 @@ class Batch:
     measured: Measured
 
     @classmethod
-    def of(cls, roles: ColumnRoles, survey: Survey, origin: Provenance, reference: str, confidence: float) -> Batch:
+    def of(cls, roles: ColumnRoles, survey: Survey, origin: Provenance, reference: str) -> Batch:
         """Return what the survey found; rows that err together cannot be added up."""
         if roles.soft or roles.clusters is not None:
             what = "clusters" if roles.clusters is not None else "group probabilities"
             raise DataError(f"`monitor` must be without {what}, got both.", "leave one of them out.")
         asked = {name: str(origin.question.get(name)) for name in ASKED}
         favourable = survey.outcome(roles.favourable)
-        own = {"group": roles.name, "reference": reference, "favourable": favourable, "confidence": f"{confidence:g}"}
+        own = {"group": roles.name, "reference": reference, "favourable": favourable}
         is_single = f"{SCORE}1" not in survey.sample.frame.columns
         measured = Measured(
             roles.score_type == "amount", is_single and survey.favourable == 0, has_metric=roles.metric is not None
@@ -139,6 +139,7 @@ class StateFile:
 
     def look(self, batch: Batch, settings: Settings) -> Look:
         """Return what the state says with a batch added, after a check that it is a new one; nothing is written yet."""
+        batch.question["confidence"] = f"{settings.confidence:g}"
         check_batch(self.state, batch)
         return Look(self, *add_look(self.state, batch, settings))
 

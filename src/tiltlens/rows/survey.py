@@ -64,8 +64,8 @@ class Survey:
     labels
         The texts of each column that has codes for them, such as "period", in their order.
     totals
-        Of each group and observed outcome, (3, 6): people, Σw, Σw², ΣwW, Σw²W and Σw²W²; empty where groups are not
-        observed.
+        Of each group and observed outcome, (3, 6): people, Σw, Σw², ΣwW, Σw²W and Σw²W²; empty where rows err
+        together: with clusters, and where groups are not observed.
     """
 
     read: int
@@ -185,7 +185,7 @@ def survey_batch(roles: ColumnRoles, size: int, threshold: HashThreshold, table:
         fingerprint=_fingerprint(rows, hashes),
         rows_fingerprint=_fingerprint(rows, of_rows),
         labels=collect_labels(rows.columns),
-        totals={} if roles.soft else _totals(rows, roles.is_weighted),
+        totals={} if roles.soft or roles.clusters is not None else _totals(rows, roles.is_weighted),
     )
 
 
