@@ -11,7 +11,7 @@ from typing import Annotated, Any, NamedTuple
 import numpy as np
 import polars as pl
 
-from tiltlens.analysis.looks import Measured, Tracked, track
+from tiltlens.analysis.looks import Measured, track
 from tiltlens.analysis.settings import Settings
 from tiltlens.errors import DataError, TiltlensError
 from tiltlens.estimators.estimate import Estimate, Normal
@@ -28,6 +28,7 @@ from tiltlens.sources.messages import shown
 
 SCHEMA = "tiltlens/monitor/1"
 ASKED = ("scores", "model", "sample_weight", "outcome", "score_type", "threshold", "metric", "where")
+SHAPE = (3, 6)  # outcomes and sums of a group
 LOOKS: dict[str, Any] = {
     **{"look": pl.Int64, "audited": pl.String},
     **dict.fromkeys(("gap", "gap_low", "gap_high", "sequence_low", "sequence_high"), pl.Float64),
@@ -112,7 +113,7 @@ class StateFile:
 
     path: Path
     content: bytes | None
-    state: MonitorState | None
+    state: MonitorState
 
     @classmethod
     def read(cls, path: str | Path) -> StateFile:
@@ -122,12 +123,12 @@ class StateFile:
             raise DataError(f"`monitor` must be a file, got {shown(str(path))}.", "name a file such as state.json.")
         check_target(str(file))
         if not file.exists():
-            return cls(file, None, None)
+            return cls(file, None, MonitorState(SCHEMA, {}, (), {}, {}, pl.DataFrame(schema=LOOKS)))
         content = file.read_bytes()
         try:
             state = from_plain(MonitorState, json.loads(content))
-            if state.schema != SCHEMA:
-                raise DataError(f"its schema is {shown(state.schema)}")
+            if state.schema != SCHEMA or any(np.shape(sums) != SHAPE for sums in state.sums.values()):
+                raise DataError(f"its schema is {shown(state.schema)}, or sums are missing")
         except (TiltlensError, ValueError, RecursionError) as error:
             reason = str(error).partition("\n")[0].removesuffix(".")
             raise DataError(
@@ -161,12 +162,9 @@ class Look(NamedTuple):
     monitor: Monitor
 
 
-def check_batch(state: MonitorState | None, batch: Batch) -> None:
+def check_batch(state: MonitorState, batch: Batch) -> None:
     """Raise where a batch is counted already, or asks another question."""
-    if state is None:
-        return
-    names = sorted({*state.question, *batch.question})
-    for name in names:
+    for name in sorted({*state.question, *batch.question}) if state.batches else ():
         before, now = (question.get(name, "") for question in (state.question, batch.question))
         if before != now:
             raise DataError(
@@ -181,42 +179,32 @@ def check_batch(state: MonitorState | None, batch: Batch) -> None:
         )
 
 
-def add_look(state: MonitorState | None, batch: Batch, settings: Settings) -> tuple[MonitorState, Monitor]:
+def add_look(state: MonitorState, batch: Batch, settings: Settings) -> tuple[MonitorState, Monitor]:
     """Return the state with a batch added, and what it says of each audited group."""
-    before = {} if state is None else {name: np.array(sums) for name, sums in state.sums.items()}
-    names = dict.fromkeys([*before, *batch.totals])
-    totals = {name: before.get(name, 0.0) + batch.totals.get(name, 0.0) for name in names}
-    reference = totals[batch.reference]
+    none = np.zeros(SHAPE)
+    names = dict.fromkeys([*state.sums, *batch.totals])
+    totals = {name: np.array(state.sums.get(name, none)) + batch.totals.get(name, none) for name in names}
     tracked = {
-        name: quantities
+        name: track(sums, totals[batch.reference], batch.measured)
         for name, sums in totals.items()
-        if name != batch.reference and (quantities := track(sums, reference, batch.measured))
+        if name != batch.reference
     }
-    starts = {name: _starts(state, name, quantities) for name, quantities in tracked.items()}
-    every = settings.for_all(max(len(tracked), 1))  # gaps of all audited groups hold at once
-    levels = {"gap": every.confidence}
-    sequences = {
-        name: {
-            key: Sequence(item.value, item.se, item.size / starts[name][key], item.is_log).estimate(
-                levels.get(key, settings.confidence)
+    tracked = {name: quantities for name, quantities in tracked.items() if quantities}
+    every = settings.for_all(max(len(tracked), 1)).confidence  # gaps of all audited groups hold at once
+    starts, sequences, records = {}, {}, []
+    for name, quantities in tracked.items():
+        fresh = {key: LOOKS_AHEAD * item.size for key, item in quantities.items()}
+        start = starts[name] = fresh | state.starts.get(name, {})  # n₀ is fixed at the first look of a quantity
+        sequences[name] = {
+            key: Sequence(item.value, item.se, item.size / start[key], item.is_log).estimate(
+                every if key == "gap" else settings.confidence
             )
             for key, item in quantities.items()
         }
-        for name, quantities in tracked.items()
-    }
-    number = 1 if state is None else len(state.batches) + 1
-    records = []
-    for name, quantities in tracked.items():
-        fixed = Normal(*quantities["gap"][:2]).estimate(every.confidence)
-        ends = (fixed.low, fixed.high, sequences[name]["gap"].low, sequences[name]["gap"].high)
-        records.append(dict(zip(LOOKS, (number, name, fixed.value, *ends), strict=True)))
-    looks = pl.concat([*([] if state is None else [state.looks]), pl.DataFrame(records, LOOKS)])
-    batches = (*(() if state is None else state.batches), batch.fingerprint)
+        fixed, gap = Normal(*quantities["gap"][:2]).estimate(every), sequences[name]["gap"]
+        row = (len(state.batches) + 1, name, gap.value, fixed.low, fixed.high, gap.low, gap.high)
+        records.append(dict(zip(LOOKS, row, strict=True)))
+    looks = pl.concat([state.looks, pl.DataFrame(records, LOOKS)])
     sums = {name: part.tolist() for name, part in totals.items()}
+    batches = (*state.batches, batch.fingerprint)
     return MonitorState(SCHEMA, batch.question, batches, sums, starts, looks), Monitor(looks, sequences)
-
-
-def _starts(state: MonitorState | None, name: str, quantities: Mapping[str, Tracked]) -> dict[str, float]:
-    """Return n₀ of each quantity, fixed at its first look."""
-    earlier = {} if state is None else state.starts.get(name, {})
-    return {key: LOOKS_AHEAD * item.size for key, item in quantities.items()} | earlier
