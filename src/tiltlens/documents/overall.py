@@ -67,7 +67,7 @@ def _looks(summary: Record) -> Iterator[Block]:
     yield Table("sequences", columns, tuple(rows), f"{level} confidence sequence")
     for name in [*sequences][:NAMED_GROUPS]:
         looks = [row for row in monitor["looks"] if row["audited"] == name]
-        yield FigureRef("looks", {"score_type": summary["score_type"], "audited": name, "rows": looks})
+        yield FigureRef("looks", summary | {"shown": name})
         yield _look_table(looks[-LAST_LOOKS:], name, m, level)
     yield Paragraph(ALWAYS, QUIET)
 
@@ -100,8 +100,7 @@ def _intersections(summary: Record) -> Iterator[Block]:
     listed = sorted(every["table"], key=lambda row: row["deviation"])
     named = [row | {"group": group_name(summary["group"], row["group"])} for row in listed]
     if named:
-        drawn = {"score_type": summary["score_type"], "groups": every["groups"], "rows": named}
-        yield FigureRef("intersections", drawn)
+        yield FigureRef("intersections", summary)
         yield _group_table(named, m, level, every["groups"])
     yield Paragraph(f"{_left_out(every)} {SHRUNKEN}".strip(), QUIET)
 

@@ -4,9 +4,10 @@ from __future__ import annotations
 
 from typing import Any
 
+from tiltlens.documents.display_names import group_name
 from tiltlens.documents.labels import GROUP, labels
 from tiltlens.documents.summary_access import Record, span
-from tiltlens.figures.figure import Figure, data, figure
+from tiltlens.figures.figure import Figure, data, figure, nothing
 from tiltlens.figures.theme import AUDITED, FAINT, QUIET, WIDTH, altair
 from tiltlens.formats import label, with_interval
 from tiltlens.rows.measures import measure_of
@@ -14,17 +15,18 @@ from tiltlens.rows.measures import measure_of
 DRAWN_LOOKS, DRAWN_GROUPS = 200, 40
 
 
-def looks(summary: Record) -> Figure:
-    """Return the gap at each look with its confidence interval, and the wider confidence sequence around it."""
-    m, rows = measure_of(summary), summary["rows"][-DRAWN_LOOKS:]
-    names = ("gap", "gap_low", "gap_high", "sequence_low", "sequence_high")
-    records = [{"look": row["look"], **{name: m.factor * row[name] for name in names}} for row in rows]
+def looks(audit: Record, audited: str | None = None) -> Figure:
+    """Return a group's gap at each look with its confidence interval, and the wider confidence sequence around it."""
+    if not audit["monitor"] or not audit["monitor"]["sequences"]:
+        return nothing("Gap over all looks", "there is no state file of earlier looks")
+    name = audited or next(iter(audit["monitor"]["sequences"]))
+    m, rows = measure_of(audit), [row for row in audit["monitor"]["looks"] if row["audited"] == name][-DRAWN_LOOKS:]
+    keys = ("gap", "gap_low", "gap_high", "sequence_low", "sequence_high")
+    records = [{"look": row["look"], **{key: m.factor * row[key] for key in keys}} for row in rows]
     last = with_interval(rows[-1]["gap"], rows[-1]["sequence_low"], rows[-1]["sequence_high"], m.difference)
-    description = (
-        f"{label(summary['audited'], GROUP)} (audited): the gap over all people until each look. Last: {last}."
-    )
+    description = f"{label(name, GROUP)} (audited): the gap over all people until each look. Last: {last}."
     notes = ("thick: confidence interval of one look", "thin: confidence sequence, for all looks at once")
-    title = f"Gap over all looks, {label(summary['audited'], GROUP)}"
+    title = f"Gap over all looks, {label(name, GROUP)}"
     return figure(_over_looks(records, m.unit), records, title, description, *notes)
 
 
@@ -46,12 +48,14 @@ def _over_looks(records: list[Record], unit: str) -> Any:
     return alt.layer(zero, *whiskers, dots).properties(width=WIDTH, height=240)
 
 
-def intersections(summary: Record) -> Figure:
+def intersections(audit: Record) -> Figure:
     """Return the shrunken deviation of each listed group, the lowest first; of many, those at both ends."""
-    m, rows = measure_of(summary), summary["rows"]
+    if not audit["intersections"] or not audit["intersections"]["table"]:
+        return nothing("Deviations of all groups", "there are few groups, or none of ten people")
+    m, rows = measure_of(audit), sorted(audit["intersections"]["table"], key=lambda row: row["deviation"])
     half = DRAWN_GROUPS // 2
     shown = rows if len(rows) <= DRAWN_GROUPS else [*rows[:half], *rows[-half:]]
-    texts = labels((row["group"] for row in shown), GROUP)
+    texts = labels((group_name(audit["group"], row["group"]) for row in shown), GROUP)
     names = ("deviation", "deviation_low", "deviation_high")
     records = [
         {"label": text, **{name: m.factor * row[name] for name in names}}
@@ -60,7 +64,7 @@ def intersections(summary: Record) -> Figure:
     ends = f"{texts[0]} {m.difference(rows[0]['deviation'])}, {texts[-1]} {m.difference(rows[-1]['deviation'])}"
     description = f"One row per group: its mean minus the overall mean, shrunk by its noise. First and last: {ends}."
     more = f"the {half} lowest and the {half} highest of {len(rows)}" if len(rows) > DRAWN_GROUPS else ""
-    few = "groups of fewer than 10 people are not drawn" if summary["groups"] > len(rows) else ""
+    few = "groups of fewer than 10 people are not drawn" if audit["intersections"]["groups"] > len(rows) else ""
     return figure(_by_group(records, m.unit), records, "Deviations of all groups", description, more, few)
 
 

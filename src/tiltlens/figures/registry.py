@@ -51,7 +51,7 @@ DOCUMENT_FIGURES: dict[str, Callable[[dict[str, Any]], Figure]] = {
     "repair_curve": repair_curve,
     "attainable": attainable,
     "tolerances": tolerances,
-    "looks": looks,
+    "looks": lambda audit: looks(audit, audit["shown"]),
     "intersections": intersections,
 }
 
