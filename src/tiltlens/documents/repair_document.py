@@ -221,7 +221,7 @@ def _tolerances(search: Record, level: str) -> Table:
         for row in search["tolerances"]
     )
     band = f"{level.removesuffix(' CI')} simultaneous band"
-    return Table("tolerances", (*columns, Column("less discriminatory alternative", TEXT)), tuple(rows), band)
+    return Table("tolerances", (*columns, Column("alternative", TEXT)), tuple(rows), band)
 
 
 def _attained(search: Record, level: str) -> Table:

@@ -156,7 +156,8 @@ class Dispersion:
 
 def dispersion(form: Form, share: Floats, means: GroupMeans) -> Dispersion:
     """Return √(μᵀAμ) with its law."""
-    return Dispersion(*(float(part) for part in form_moments(form, share, means)), float(means.pooled))
+    value, slope, level, third = map(float, form_moments(form, share, means))
+    return Dispersion(value, slope, level, third, float(means.pooled))
 
 
 def equal_means_p_value(share: Floats, means: GroupMeans, is_decisions: bool, seed: int) -> float:
