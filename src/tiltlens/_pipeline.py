@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import partial
+from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import polars as pl
@@ -14,12 +15,14 @@ if TYPE_CHECKING:
 
 from tiltlens.analysis.evidence import Question
 from tiltlens.analysis.fitting import FitSettings, gather_evidence
+from tiltlens.analysis.intersections import find_intersections
 from tiltlens.analysis.settings import Settings, usual_materiality
 from tiltlens.errors import DataError
 from tiltlens.progress import Listener, report_to, stage
 from tiltlens.results.audit import Audit
 from tiltlens.results.build_comparison import compare
 from tiltlens.results.comparison import Comparison
+from tiltlens.results.monitor import Batch, StateFile
 from tiltlens.results.provenance import Provenance, check_provenance, describe_request, provenance_of
 from tiltlens.rows.compared_rows import EncodedSample, account_rows, select_groups, select_rows
 from tiltlens.rows.data_notes import cluster_note, leakage_notes, repeated_ids
@@ -75,6 +78,7 @@ def audit(
     sample_rows: int = 500_000,
     input_weight: float = 1.0,
     output_weight: float = 1.0,
+    monitor: str | Path | StateFile | None = None,
     provenance: Mapping[str, str] | None = None,
     progress: Listener | None = None,
 ) -> Audit:
@@ -146,6 +150,9 @@ def audit(
         Most rows of the compared groups that models are fitted on. Sums are over all rows in any case.
     input_weight, output_weight : float, default=1.0
         Weights λ2 and λ4 of the paper's objective.
+    monitor : str or Path, default=None
+        State file of repeated audits. `data` are the rows since the last one; sums of all batches are in the file, and
+        `audit.monitor` has intervals that hold at all looks at once. It is made where there is none.
     provenance : dict of str to str, default=None
         Facts about data and model for readers, such as ``{"model": "credit 3.1", "data window": "2024"}``.
     progress : callable, default=None
@@ -215,8 +222,12 @@ def audit(
         periods=periods,
         where=where,
     )
+    file = StateFile.read(monitor) if isinstance(monitor, str | Path) else monitor
     with report_to(progress):
-        return _run_audit(data, request, settings, stated)
+        result = _run_audit(data, request, settings, stated, file)
+    if isinstance(monitor, str | Path):
+        result.count_batch()
+    return result
 
 
 def alternatives(
@@ -268,7 +279,9 @@ def alternatives(
     return {name: c.alternatives(tolerance, threshold) for name, c in result.items()}
 
 
-def _run_audit(data: Any, request: Request, settings: Settings, stated: dict[str, str]) -> Audit:
+def _run_audit(
+    data: Any, request: Request, settings: Settings, stated: dict[str, str], file: StateFile | None
+) -> Audit:
     """Return the audit: survey and sample, sums, fits, and then arithmetic."""
     with stage(0.0, SURVEY, "survey"):
         source = _open(data, request)
@@ -276,6 +289,8 @@ def _run_audit(data: Any, request: Request, settings: Settings, stated: dict[str
         survey: Survey = source.batches.fold(source.columns, step)
         favourable = survey.outcome(request.favourable)
         groups = select_groups(source.roles, survey, request.reference, request.audited)
+        origin = _provenance(source, survey, request, stated)
+        look = None if file is None else file.look(Batch.of(source.roles, survey, origin, groups.reference), settings)
         sample = select_rows(source.roles, survey, groups)
     with stage(SURVEY, SUMS, "sums"):
         sums = _sums(source, survey, sample)
@@ -301,8 +316,11 @@ def _run_audit(data: Any, request: Request, settings: Settings, stated: dict[str
         favourable=favourable,
         too_small=dict(groups.too_small),
         settings=settings,
-        provenance=_provenance(source, survey, request, stated),
+        provenance=origin,
+        intersections=find_intersections(survey.totals, len(source.roles.group), survey.is_decisions, settings),
+        monitor=None if look is None else look.monitor,
         _rows=sample.rows,
+        _look=look,
     )
 
 

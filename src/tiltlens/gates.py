@@ -9,9 +9,10 @@ import warnings
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 
-from tiltlens.documents.quantities import fill, quantity
+from tiltlens.documents.quantities import SEQUENCE_KEYS, fill, quantity
 from tiltlens.errors import TiltlensError
 from tiltlens.estimators.estimate import Estimate
+from tiltlens.estimators.outputs import lower_over_higher
 from tiltlens.estimators.verdicts import EVIDENCE, Verdict
 from tiltlens.formats import interval_name
 from tiltlens.results.audit import Audit
@@ -39,6 +40,7 @@ ENDS_ONLY = ("bracket", "limits")  # of unobserved groups: what lies between the
 OF_UNOBSERVED = (*ENDS_ONLY, "linear")
 OF_AUDITS = (*ESTIMATES, *OF_UNOBSERVED, PROXIES, *COUNTED, TOO_SMALL)
 OF_CHANGES = tuple(f"{name}_change" for name in QUANTITIES)
+SEQUENCES = {name: name for name in SEQUENCE_KEYS} | {DECISIONS_ONLY: "impact_ratio"}  # of looks at growing data
 IN_UNITS = (
     "gap",
     "adjusted_gap",
@@ -78,7 +80,9 @@ class Gate:
 
     A quantity that is not defined fires too. `too_small` is the number of groups too small to be compared. A count of
     features is undecided if inconclusive ones could make the condition hold. For unobserved groups, the gap is read at
-    the worse end of its bracket, and a quantity known only weighted by group probabilities cannot pass.
+    the worse end of its bracket, and a quantity known only weighted by group probabilities cannot pass. With a monitor,
+    a quantity that has a confidence sequence is read at the end of it that must lie beyond the limit, so that the
+    probability of a false alarm is that of all looks together.
     """
 
     text: str
@@ -111,6 +115,9 @@ class Gate:
                 f"The gate {self.text!r} needs decisions, but the audit is of {scores}.",
                 f"{cut}use impact_ratio, the ratio of mean {scores}.",
             )
+        if isinstance(audit, Audit) and audit.monitor is not None and self.quantity in SEQUENCES:
+            names = dict.fromkeys([*audit.monitor.sequences, *audit.too_small])
+            return [self._judge_at_all_looks(name, audit) for name in names]
         every: Mapping[str, Comparison | GroupChange] = audit.comparisons
         confidence = audit.confidence if isinstance(audit, Change) else audit.settings.confidence
         judgements = [self._judge(name, comparison, confidence) for name, comparison in every.items()]
@@ -119,7 +126,8 @@ class Gate:
 
     def not_evaluated(self, audit: Audit | Change) -> str | None:
         """Return a sentence that names the groups which the gate could not be evaluated for, if there are any."""
-        if self.quantity == TOO_SMALL or not audit.too_small:
+        has_looks = isinstance(audit, Audit) and audit.monitor is not None and self.quantity in SEQUENCES
+        if self.quantity == TOO_SMALL or not audit.too_small or has_looks:
             return None
         return f"{self.text}: {_not_evaluated(audit.too_small, audit)}"
 
@@ -151,6 +159,21 @@ class Gate:
             sentence += ", weighted by group probabilities, so it cannot pass"
             return Judgement(self.text, name, UNDEFINED, sentence)
         return Judgement(self.text, name, FIRED if holds else OPEN if might else PASSED, sentence)
+
+    def _judge_at_all_looks(self, name: str, audit: Audit) -> Judgement:
+        """Return what the confidence sequence says: without a named end, the end that must lie beyond the limit."""
+        sequences = {} if audit.monitor is None else audit.monitor.sequences.get(name, {})
+        estimate = sequences.get(SEQUENCES[self.quantity])
+        if estimate is None:
+            status = UNJUDGED if name in audit.too_small else UNDEFINED
+            return Judgement(self.text, name, status, f"{self._name} of {name} is not defined")
+        if self.quantity == DECISIONS_ONLY:
+            estimate = lower_over_higher(estimate)
+        part = ("high" if self.compare.startswith("<") else "low") if self.part == "value" else self.part
+        end = float(getattr(estimate, part))
+        ends = f"confidence sequence {estimate.low:.6g} to {estimate.high:.6g}"
+        sentence = f"{self._name} of {name} is {estimate.value:.6g} over all looks ({ends})"
+        return Judgement(self.text, name, FIRED if COMPARE[self.compare](end, self.limit) else PASSED, sentence)
 
     @property
     def _name(self) -> str:

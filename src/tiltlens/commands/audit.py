@@ -91,9 +91,13 @@ class AuditRequest:
         return nullcontext() if self.file is None else chdir(self.file.resolve().parent)
 
     def run(self, progress: Any = None) -> Audit:
-        """Return the audit."""
+        """Return the audit; a state file that it names is written by `Audit.count_batch`, after all outputs."""
+        from tiltlens.results.monitor import StateFile
+
+        state = self.options["monitor"]
         with self.at_home():
-            audit = audit_files(self.data, progress, **self.options)
+            file = None if state is None else StateFile.read(state)
+            audit = audit_files(self.data, progress, **self.options | {"monitor": file})
         return audit if self.file is None else replace(audit, provenance=audit.provenance.undated())
 
 
@@ -103,10 +107,14 @@ def check_apart(*requests: AuditRequest) -> None:
     from tiltlens.sources.files import inputs_of
 
     inputs = inputs_of(*(str(request.file) for request in requests if request.file is not None))
+    places: list[tuple[str, str | Path | None]] = []
     for request in requests:
         with request.at_home():
             inputs += inputs_of(request.data, request.options["model"])
-    check_outputs([place for request in requests for place in places_of(request.outputs, request.file)], inputs)
+            if request.options["monitor"] is not None:
+                places.append(("`--monitor`", Path(request.options["monitor"]).absolute()))
+        places += places_of(request.outputs, request.file)
+    check_outputs(places, inputs)
 
 
 def run_audit(request: AuditRequest) -> bool:
@@ -131,6 +139,7 @@ def run_audit(request: AuditRequest) -> bool:
     write_outputs(outputs, summary, report=write_report, tables=write_tables, junit=partial(write_junit, judgements))
     if outputs["json"] != "-":
         print_audit(summary, screen())
+    audit.count_batch()  # last: a run that was stopped before can be repeated
     return report_gates(request.gates, judgements, audit)
 
 

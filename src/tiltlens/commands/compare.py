@@ -36,7 +36,7 @@ from tiltlens.errors import TiltlensError
 if TYPE_CHECKING:
     from tiltlens.results.change import Change
 
-OF_AUDITS = without(AUDIT, ("model", "trusted", "periods"))
+OF_AUDITS = without(AUDIT, ("model", "trusted", "periods", "monitor"))
 OWN = {
     "scores": Spec(OUTCOME, "COLUMN", "Scores in DATA: first the old model's, then the new one's.", MANY),
     "outcome": Spec(OUTCOME, "COLUMN", "Observed outcome, 0 or 1; adds error rates."),

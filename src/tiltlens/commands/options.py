@@ -199,6 +199,11 @@ AUDIT = {  # the keywords of `tl.audit`, with those of `tl.read` and `tl.load_mo
     "output_weight": Spec(
         INFERENCE, "NUMBER", "Weight of aligning outputs, the paper's λ4.", NUMBER | {"default": 1.0}
     ),
+    "monitor": Spec(
+        INFERENCE,
+        "STATE.json",
+        "State file of repeated audits: DATA are the rows since the last one, and intervals hold at all looks.",
+    ),
     "provenance": Spec(
         OUTPUT,
         "NAME=TEXT",
@@ -216,7 +221,7 @@ WRITING = {
 # Options of an audit that do not concern the rows, scores and groups that an adjustment or an alternative is made of.
 NOT_OF_ACTIONS = {
     *("group_probability", "known_groups", "metric", "score_type", "threshold", "exempt", "propensity", "periods"),
-    *("input_weight", "output_weight", "materiality", "folds", "provenance"),
+    *("input_weight", "output_weight", "materiality", "folds", "monitor", "provenance"),
 }
 
 

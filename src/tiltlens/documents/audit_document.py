@@ -32,6 +32,7 @@ from tiltlens.documents.document import (
     bullets,
 )
 from tiltlens.documents.error_rates import error_rate_blocks
+from tiltlens.documents.overall import overall_blocks
 from tiltlens.documents.quantities import CONTRIBUTIONS, FEATURES, estimate_cell, fill, quantity, row_estimate
 from tiltlens.documents.ratios import decision_table_words, four_fifths_words, is_of_decisions
 from tiltlens.documents.sensitivity import sensitivity_blocks
@@ -54,6 +55,7 @@ def audit_document(summary: Record) -> Document:
     blocks: list[Block] = []
     for c in summary["comparisons"].values():
         blocks += comparison_blocks(summary, c)
+    blocks += overall_blocks(summary)
     confidence = summary["settings"]["confidence"]
     text = " ".join(filter(None, [_rows(summary), simultaneous_words(summary, confidence)]))
     blocks += [Heading("Data"), Paragraph(text)]

@@ -7,7 +7,7 @@ from typing import Any
 
 JOINT = " & "  # between the columns and the values of an intersection
 ROLES = ("audited", "reference")  # keys whose value is the name of a group
-BY_GROUP = ("comparisons", "too_small", "evaluations")  # keys of records by group
+BY_GROUP = ("comparisons", "too_small", "evaluations", "sequences")  # keys of records by group
 UNNAMED = ("provenance", "bins", "tradeoff_table", "prototypes", "curve")
 BARE = {"yes", "no", "true", "false", "none", "null"}
 Record = dict[str, Any]

@@ -53,6 +53,8 @@ GLOSSARY = _labelled(
         "adverse_impact_ratio": "The lower of the two decision rates divided by the higher, compared with four fifths "
         "(0.80).",
         "shortfall": "Additional audited people who would have the favourable outcome at the reference group's rate.",
+        "confidence sequence": "Ranges at repeated looks at growing data that contain the true value at all looks "
+        "in the stated share of cases.",
         "confidence interval (CI)": "A range that contains the true value in the stated share of samples.",
         "simultaneous confidence band": "Intervals of all features' contributions that contain all true values at once "
         "in the stated share of samples. Verdicts are read from them.",

@@ -191,6 +191,7 @@ _EVALUATION = _table(
     Quantity("score_gap", "gap in mean scores", "points", "audited minus reference"),
     Quantity("accuracy_change", "change in accuracy", "points", "alternative minus audited model"),
     Quantity("gap_reduction", "reduction of the gap", "points", "in size, audited model minus alternative"),
+    Quantity("ratio_gain", "gain of the impact ratio", "ratio", "lower ÷ higher rate, alternative minus audited model"),
     Quantity("gap_change", "change in the gap", "points", "after minus before"),
     Quantity("selected", "selection rate", "share", "share of people with decision 1"),
     Quantity("true_positive_rate", "true positive rate", "share", "share given 1 among people with the outcome"),
@@ -204,7 +205,16 @@ _SETTINGS = _table(
     Quantity("stand_ins", "stand-ins", "count", "features with this verdict"),
     Quantity("too_small", "groups too small", "count", "fewer than 10 people"),
 )
-QUANTITIES = {**_HEADLINE, **_RATES, **_CORRECTION, **_ERRORS, **_SENSITIVITY, **_EVALUATION, **_SETTINGS}
+_INTERSECTIONS = _table(
+    Quantity("between_groups", "standard deviation between groups", "gap", "of the groups' means, weighted by people"),
+    Quantity("main_effects", "main effects", "gap", "what the columns of the group add up to, standard deviation"),
+    Quantity("interaction", "interaction", "gap", "what only intersections show, standard deviation"),
+    Quantity("deviation", "deviation", "gap", "of a group's mean from the overall mean, shrunk by its noise"),
+)
+QUANTITIES = {
+    **{**_HEADLINE, **_RATES, **_CORRECTION, **_ERRORS, **_SENSITIVITY},
+    **{**_EVALUATION, **_SETTINGS, **_INTERSECTIONS},
+}
 ALIASES = {
     "linear_gap": "linear",
     "exempt_gap": "gap_given_exempt",
@@ -212,6 +222,8 @@ ALIASES = {
 }  # same number, other key
 HEADLINE_KEYS, CORRECTION_KEYS = tuple(_HEADLINE), tuple(_CORRECTION)
 RATES_OF_GROUPS = {"metric_rate": "metric_rates", "favourable_rate": "rates"}  # quantity: key of both groups' rates
+INTERSECTION_KEYS = ("between_groups", "main_effects", "interaction")
+SEQUENCE_KEYS = ("gap", "impact_ratio", "fpr_difference", "fnr_difference")  # of repeated looks
 ERROR_RATE_KEYS = ("fpr", "fnr", "calibration", "auc", "ppv", "npv", "fdr", "for", "log_loss")
 
 # Columns of the table of features, whose keys are those of its rows.

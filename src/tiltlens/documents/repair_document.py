@@ -175,6 +175,8 @@ def _alternatives(search: Record) -> list[Block]:
             QUIET,
         )
     )
+    blocks += [Heading("Accepted loss of accuracy"), FigureRef("tolerances", search), _tolerances(search, level)]
+    blocks.append(Paragraph(sentences.OF_TOLERANCES, QUIET))
     blocks += [Heading("Other rules"), FigureRef("attainable", search), _attained(search, level)]
     if search["what_ifs"]:
         blocks += [Heading("Effect of features of the audited model"), _what_ifs(search)]
@@ -204,6 +206,22 @@ def _differences(search: Record, level: str) -> Table:
         for key in keys
     ]
     return Table("estimates", (Column("quantity", NAME), Column("value")), tuple(cells), level)
+
+
+def _tolerances(search: Record, level: str) -> Table:
+    """Return the reduction of the gap for each loss of accuracy that counts as none."""
+    keys = ("accuracy_change", "gap_reduction", "ratio_gain")
+    columns = (Column("accepted loss (points)", NAME), *(Column(quantity(key).name(POINTS)) for key in keys))
+    rows = (
+        (
+            Cell(f"{100 * row['tolerance']:g}"),
+            *(estimate_cell(row_estimate(row, key), format_of(quantity(key).scale, POINTS).value) for key in keys),
+            Cell(row["verdict"]),
+        )
+        for row in search["tolerances"]
+    )
+    band = f"{level.removesuffix(' CI')} simultaneous band"
+    return Table("tolerances", (*columns, Column("alternative", TEXT)), tuple(rows), band)
 
 
 def _attained(search: Record, level: str) -> Table:

@@ -35,6 +35,10 @@ OF_RULES = (
     "accepted applicants say nothing about those rejected. An alternative is a reason to look, not a finding of "
     "wrongdoing."
 )
+OF_TOLERANCES = (
+    "Each row has the rule with the smallest gap for that loss. Band and verdicts hold for all rows at once, so they "
+    "need more evidence than the verdict on one loss above."
+)
 OF_WHAT_IFS = (
     "The audited model is applied again: neutralised features are averaged over the reference group's values, "
     "coarsened ones cut at quartiles or with rare levels pooled. In points; the intervals are simultaneous."

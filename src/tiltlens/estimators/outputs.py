@@ -180,6 +180,17 @@ def impact_ratio(rows: Rows, favourable: Scores) -> HasInterval:
     return LogNormal(log_ratio.value, math.hypot(log_ratio.se, unseen / p, unseen1 / p1))
 
 
+def lower_over_higher(ratio: Estimate) -> Estimate:
+    """Return the lower rate divided by the higher, whichever group has it, from the ratio of both."""
+    if ratio.value <= 0.0:
+        return Estimate(ratio.value, ratio.low, None if ratio.high is None else min(ratio.high, 1.0))
+    value = min(ratio.value, 1.0 / ratio.value)
+    if ratio.low is None or ratio.high is None:
+        return Estimate(value)
+    ends = [min(ratio.low, 1.0 / ratio.high), min(ratio.high, 1.0 / max(ratio.low, 1e-12))]
+    return Estimate(value, min(ends), 1.0 if ratio.low <= 1.0 <= ratio.high else max(ends))
+
+
 def standardised_difference(rows: Rows, outcome: Scores) -> InfluenceEstimate:
     """Return (E0[W] − E1[W]) / √((Var0(W) + Var1(W))/2): the gap over the groups' root mean variance."""
     p, p1, w = float(outcome.mean0[0]), float(outcome.mean1[0]), outcome.column

@@ -7,12 +7,13 @@ from tiltlens.figures.distributions import overlap, score_distribution
 from tiltlens.figures.error_rates import score_calibration
 from tiltlens.figures.features import features
 from tiltlens.figures.figure import Figure
+from tiltlens.figures.overall import intersections, looks
 from tiltlens.figures.periods import periods
 from tiltlens.figures.profile import profile
 from tiltlens.figures.proxy_map import proxy_map
 from tiltlens.figures.rates import rates
 from tiltlens.figures.registry import COMPARISON_FIGURES, FEATURE_FIGURES, comparison_figure
-from tiltlens.figures.repair import attainable, repair_curve
+from tiltlens.figures.repair import attainable, repair_curve, tolerances
 from tiltlens.figures.sensitivity import sensitivity
 from tiltlens.figures.shares import correction_shares, shares_along_tradeoff
 from tiltlens.figures.splitting import splitting
@@ -32,6 +33,8 @@ __all__ = [
     "correction_distribution",
     "correction_shares",
     "features",
+    "intersections",
+    "looks",
     "overlap",
     "paths",
     "periods",
@@ -45,5 +48,6 @@ __all__ = [
     "shares_along_tradeoff",
     "simplex",
     "splitting",
+    "tolerances",
     "waterfall",
 ]

@@ -13,10 +13,11 @@ from tiltlens.figures.distributions import overlap, score_distribution
 from tiltlens.figures.error_rates import score_calibration
 from tiltlens.figures.features import features
 from tiltlens.figures.figure import Figure
+from tiltlens.figures.overall import intersections, looks
 from tiltlens.figures.periods import periods
 from tiltlens.figures.profile import profile
 from tiltlens.figures.proxy_map import proxy_map
-from tiltlens.figures.repair import attainable, repair_curve
+from tiltlens.figures.repair import attainable, repair_curve, tolerances
 from tiltlens.figures.sensitivity import sensitivity
 from tiltlens.figures.shares import correction_shares, shares_along_tradeoff
 from tiltlens.figures.splitting import splitting
@@ -53,6 +54,9 @@ DOCUMENT_FIGURES: dict[str, Callable[[dict[str, Any]], Figure]] = {
     "change": lambda c: change(c, c["scale"]["materiality"]),
     "repair_curve": repair_curve,
     "attainable": attainable,
+    "tolerances": tolerances,
+    "looks": lambda audit: looks(audit, audit["shown"]),
+    "intersections": intersections,
 }
 
 

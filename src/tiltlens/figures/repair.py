@@ -60,6 +60,40 @@ def attainable(summary: Record) -> Figure:
     return figure(_attained(records, own, accuracy_name(summary)), [own, *records], title, description, *notes)
 
 
+def tolerances(summary: Record) -> Figure:
+    """Return how far the gap shrinks for each loss of accuracy that counts as none, with one band for all."""
+    names = ("tolerance", "gap_reduction", "gap_reduction_low", "gap_reduction_high")
+    records = [
+        {name: 100.0 * row[name] for name in names} | {"verdict": row["verdict"]} for row in summary["tolerances"]
+    ]
+    ends = ", ".join(
+        f"{number(row['gap_reduction'], 1)} points at {row['tolerance']:g}" for row in (records[0], records[-1])
+    )
+    description = f"{versus(summary)}. Reduction of the gap against the accepted loss of accuracy: {ends}."
+    notes = (
+        "band: holds for all losses at once",
+        "● a less discriminatory alternative exists",
+        "○ inconclusive, or not found",
+    )
+    return figure(_tolerated(records), records, "Accepted loss of accuracy", description, *notes)
+
+
+def _tolerated(records: list[Record]) -> Any:
+    alt = altair()
+    ends = [record[f"gap_reduction{end}"] for record in records for end in ("_low", "_high")]
+    titles = "accepted loss of accuracy, in points", "reduction of the gap, in points"
+    scale = alt.Scale(domain=span([*ends, 0.0], 0.06), nice=False, zero=False)
+    x = alt.X("tolerance:Q", title=titles[0])
+    y, low = (alt.Y(f"gap_reduction{end}:Q", title=titles[1], scale=scale) for end in ("", "_low"))
+    fill = alt.condition("datum.verdict == 'exists'", alt.value(1.0), alt.value(0.0))
+    zero = alt.Chart(data([{"at": 0.0}], "zero")).mark_rule(color=FAINT).encode(y=alt.Y("at:Q", title=titles[1]))
+    band = alt.Chart().mark_area(color=AUDITED, opacity=0.2).encode(x=x, y=low, y2=alt.Y2(field="gap_reduction_high"))
+    line = alt.Chart().mark_line(color=AUDITED, strokeWidth=2).encode(x=x, y=y)
+    dots = alt.Chart().mark_point(size=80, color=AUDITED, fill=AUDITED, opacity=1)
+    dots = dots.encode(x=x, y=y, fillOpacity=fill)
+    return alt.layer(zero, band, line, dots).properties(width=WIDTH, height=240)
+
+
 ENDS = (("value", ""), ("low", "_low"), ("high", "_high"))
 
 

@@ -3,21 +3,18 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from typing import Any
 
 from tiltlens.documents.change_document import change_document, provenance_blocks
-from tiltlens.documents.document import Block, Document, FigureRef, Heading
+from tiltlens.documents.document import Block, Document, Heading
 from tiltlens.documents.repair_document import alternatives_document, evaluation_document
-from tiltlens.figures.registry import DOCUMENT_FIGURES
 from tiltlens.formats import label
-from tiltlens.render.html import blocks_html
-from tiltlens.render.page import check_name, drawn_data, environment, markup, rendered
-from tiltlens.render.sections import PICTURED, Drawing
+from tiltlens.render.page import check_name, draw_blocks, drawn_data, rendered
+from tiltlens.render.sections import Drawing
 from tiltlens.results.json_file import Target, write_text
 
 Record = dict[str, Any]
-CODES = ["gap", "worth", "part"]  # columns that texts beside them repeat
 
 
 @dataclass(frozen=True, slots=True)
@@ -59,16 +56,12 @@ write_change, write_evaluations, write_alternatives = map(_writer, (change_page,
 
 def _page(document: Document, lead: str, more: Iterable[Block] = ()) -> str:
     drawings: list[Drawing] = []
-
-    def draw(reference: FigureRef) -> str:
-        if len(drawings) >= PICTURED:
-            return ""
-        drawing = Drawing.of(f"{reference.name}-{len(drawings)}", DOCUMENT_FIGURES[reference.name](reference.summary))
-        table = None if drawing.table is None else drawing.table.drop(CODES, strict=False)
-        drawings.append(replace(drawing, table=table))
-        return str(environment().get_template("macros.html").module.figure(drawings[-1]))
-
-    sections = [_section(index, blocks, draw) for index, blocks in enumerate(_parts([*document.blocks, *more]))]
+    sections = []
+    for index, (first, *others) in enumerate(_parts([*document.blocks, *more])):
+        body, drawn = draw_blocks(others, len(drawings))
+        drawings += drawn
+        title = first.text if isinstance(first, Heading) else ""
+        sections.append(_Section("words" if index == 0 else f"c{index}", title, body))
     data = drawn_data(drawings)
     return rendered("document.html", data, title=label(document.title, 200), lead=lead, sections=sections)
 
@@ -84,9 +77,3 @@ def _parts(blocks: Iterable[Block]) -> list[list[Block]]:
         else:
             (parts[-1] if parts else before).append(block)
     return parts
-
-
-def _section(index: int, blocks: list[Block], draw: Callable[[FigureRef], str]) -> _Section:
-    first, *others = blocks
-    title = first.text if isinstance(first, Heading) else ""
-    return _Section("words" if index == 0 else f"c{index}", title, markup(blocks_html(others, draw)))

@@ -6,6 +6,7 @@ import base64
 import hashlib
 import json
 from collections.abc import Iterable
+from dataclasses import replace
 from html import escape
 from importlib.resources import files
 from pathlib import Path
@@ -16,20 +17,23 @@ from tiltlens.documents import glossary
 from tiltlens.documents import sentences as words
 from tiltlens.documents.audit_tables import group_table
 from tiltlens.documents.display_names import named
-from tiltlens.documents.document import Cell
+from tiltlens.documents.document import Block, Cell, FigureRef
+from tiltlens.documents.overall import overall_blocks
 from tiltlens.documents.ratios import decision_table_words
 from tiltlens.documents.summary_access import dial_place
 from tiltlens.documents.unobserved_groups import expected, soft_estimates
 from tiltlens.errors import DataError, MissingExtraError
 from tiltlens.figures.distributions import HIDDEN
+from tiltlens.figures.registry import DOCUMENT_FIGURES
 from tiltlens.figures.theme import altair, vl_convert
 from tiltlens.render import sections
-from tiltlens.render.html import table_html
+from tiltlens.render.html import blocks_html, table_html
 from tiltlens.results.json_file import Target, check_target, write_text
 from tiltlens.rows.measures import asked, measure_of, subject
 
 DATA_LIMIT = 1_600_000  # characters of numbers; with the drawing library the page stays below 3 MB
 DIGITS = 10
+CODES = ["gap", "worth", "part"]  # columns that texts beside them repeat
 FORMATS = (formats.number, formats.signed, formats.percent, formats.minus, formats.interval_name, formats.count)
 FUNCTIONS = (*FORMATS, formats.label, decision_table_words, expected, soft_estimates)
 
@@ -62,9 +66,11 @@ def page(summary: dict[str, Any]) -> str:
     summary = sections.by_gap(named(summary, summary["group"]))
     comparisons = [sections.section(summary, place, name) for place, name in enumerate(summary["comparisons"])]
     overview = sections.overview(summary)
+    overall, drawn = draw_blocks(overall_blocks(summary))
     data = _data(
         summary,
         [
+            *drawn,
             *([overview] if len(comparisons) > 1 else []),
             *(drawing for one in comparisons for drawing in one.drawings.values()),
         ],
@@ -85,6 +91,7 @@ def page(summary: dict[str, Any]) -> str:
         dial_rows=sections.DIAL_ROWS,
         overview=overview,
         group_table=_group_table(summary),
+        overall=overall,
         simultaneous=words.simultaneous_words(summary, summary["settings"]["confidence"]),
         comparisons=comparisons,
     )
@@ -99,6 +106,21 @@ def _group_table(summary: dict[str, Any]) -> Any:
         return f'<a href="#c{index}">{text}</a>' if index < count else text
 
     return markup(table_html(group_table(summary), name))
+
+
+def draw_blocks(blocks: Iterable[Block], before: int = 0) -> tuple[Any, list[sections.Drawing]]:
+    """Return the blocks of a document as HTML, and the drawings that its script draws, `before` of them above."""
+    drawings: list[sections.Drawing] = []
+
+    def draw(reference: FigureRef) -> str:
+        if (number := before + len(drawings)) >= sections.PICTURED:
+            return ""
+        drawing = sections.Drawing.of(f"{reference.name}-{number}", DOCUMENT_FIGURES[reference.name](reference.summary))
+        table = None if drawing.table is None else drawing.table.drop(CODES, strict=False)
+        drawings.append(replace(drawing, table=table))
+        return str(environment().get_template("macros.html").module.figure(drawings[-1]))
+
+    return markup(blocks_html(blocks, draw)), drawings
 
 
 def markup(text: str) -> Any:

@@ -7,7 +7,7 @@ loss of accuracy for each gap as μ moves. Errors are weighted by the threshold 
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, NamedTuple, TextIO
@@ -17,14 +17,12 @@ import polars as pl
 from scipy.special import expit
 
 from tiltlens.errors import DataError
-from tiltlens.estimators.error_rates import UNKNOWN, WITH
-from tiltlens.estimators.estimate import Estimate, HasInterval, Normal, quantile
-from tiltlens.estimators.influence import Booleans, InfluenceEstimate, Integers, Rows, combined, overall_mean
-from tiltlens.estimators.outputs import Scores, gap, group_rate, impact_ratio
+from tiltlens.estimators.error_rates import UNKNOWN
+from tiltlens.estimators.estimate import Estimate, quantile
+from tiltlens.estimators.influence import Booleans, Integers
 from tiltlens.learners.candidates import Sample, fit_trees
 from tiltlens.learners.design import code_columns
-from tiltlens.learners.propensity import row_folds
-from tiltlens.limits import FEWEST_KNOWN, FOLDS, SMALLEST_SE, SMALLEST_SHARE
+from tiltlens.limits import FEWEST_KNOWN, FOLDS, SMALLEST_SHARE
 from tiltlens.paper.checks import Floats, check_share, check_threshold
 from tiltlens.repair.cell_models import cross_fit
 from tiltlens.repair.least_change import gradient, tilted_score
@@ -32,13 +30,20 @@ from tiltlens.repair.membership import Design, additive_design
 from tiltlens.repair.notes import nearly_constant
 from tiltlens.repair.quantities import (
     EvaluationRows,
-    accuracy_at,
-    area,
     decision_gap,
-    difference,
     interval_columns,
 )
 from tiltlens.repair.rows import AuditedRows, audited_rows
+from tiltlens.repair.rule_choice import (
+    EXISTS,
+    NOT_FOUND,
+    PairedRows,
+    choose_rules,
+    measure_folds,
+    outcome_of,
+    tolerance_table,
+    verdict_of,
+)
 from tiltlens.repair.what_ifs import NEEDS_MODEL, SCHEMA, strongest_what_if, what_ifs
 from tiltlens.results.codec import to_plain
 from tiltlens.results.comparison import Comparison
@@ -51,7 +56,6 @@ if TYPE_CHECKING:
     from tiltlens.figures import Figure
 
 SUMMARY = "tiltlens/alternatives/1"
-EXISTS, NOT_FOUND, INCONCLUSIVE = "exists", "was not found", "inconclusive"
 AT_HALF = "the scores are decisions, so both kinds of error cost the same unless you pass `threshold`"
 WHOLE = "the exempt factors of the audit are not held equal"
 
@@ -62,6 +66,10 @@ class Alternatives:
 
     Attributes
     ----------
+    tolerances
+        One row per loss of accuracy that might count as none, from 0 on: gap, change in accuracy, reduction of the gap
+        and gain of the impact ratio of the rule chosen for it, with one simultaneous confidence band over all rows and
+        these three, and the verdict that the band allows.
     curve
         One row per rule: μ, and its gap, accuracy, AUC and gap of scores, with intervals; rules are evaluated on rows
         that they were not fitted on.
@@ -92,6 +100,7 @@ class Alternatives:
         The threshold of the audited decisions and of the weights of errors; and the confidence level.
     """
 
+    tolerances: pl.DataFrame
     curve: pl.DataFrame
     accuracy: Estimate
     gap: Estimate
@@ -168,67 +177,6 @@ def alternatives_summary(alternatives: Mapping[str, Alternatives], group: str = 
     return {"schema": SUMMARY, "group": group, "comparisons": comparisons}
 
 
-@dataclass(frozen=True, slots=True, eq=False)
-class _Data:
-    """Rows with an outcome, the audited scores and threshold, and folds."""
-
-    audited: AuditedRows
-    rows: Rows
-    outcome: Integers
-    fold: Integers
-    threshold: float
-
-    @classmethod
-    def of(cls, audited: AuditedRows, threshold: float) -> _Data:
-        rows = audited.rows
-        return cls(audited, rows, _outcome_of(audited), row_folds(rows, FOLDS, 0), threshold)
-
-    @property
-    def decided(self) -> Booleans:
-        return np.asarray(self.audited.scores >= self.threshold)
-
-    @property
-    def y(self) -> Booleans:
-        return np.asarray(self.outcome == WITH)
-
-    def accuracy(self, decided: Booleans) -> InfluenceEstimate:
-        """Return the accuracy of decisions, with errors weighted by the threshold."""
-        return accuracy_at(self.threshold, self.rows, decided, self.outcome)
-
-    def auc(self, scores: Floats) -> Normal:
-        """Return the area under the curve of scores."""
-        share = self.rows.weights / self.rows.weights.sum()
-        return area(self.rows, scores, self.outcome, share).normal(0.0, 1.0)
-
-    def score_gap(self, scores: Floats) -> Normal:
-        """Return the gap of scores."""
-        return gap(self.rows, Scores.of(self.rows, scores)).normal(-1.0, 1.0)
-
-    def ratio_gain(self, decided: Booleans) -> Normal:
-        """Return by how much the lower favourable rate over the higher is nearer to 1 than the model's."""
-        ratios = []
-        for selected in (self.decided, decided):
-            favourable = Scores.of(self.rows, (selected != self.audited.favours_low).astype(np.float64))
-            rates = (group_rate(self.rows, favourable, group) for group in (True, False))
-            low, high = sorted(rates, key=lambda rate: rate.value)
-            top = max(high.value, SMALLEST_SHARE)
-            ratios.append(combined(low.value / top, [(1.0 / top, low), (-low.value / top**2, high)]))
-        return difference(ratios[1], ratios[0])
-
-    def rates(self, decided: Booleans, confidence: float) -> dict[str, Estimate | None]:
-        """Return the share selected, the impact ratio and the true positive rate of decisions."""
-        rows, selected = self.rows, decided.astype(np.float64)
-        favourable = Scores.of(rows, (decided != self.audited.favours_low).astype(np.float64))
-        # weighting by probabilities of groups would bias a ratio towards 1
-        has_ratio = not self.audited.soft and favourable.mean1[0] > SMALLEST_SHARE
-        rates: dict[str, HasInterval | None] = {
-            "selected": overall_mean(rows.weights, selected, rows.clusters).normal(0.0, 1.0),
-            "impact_ratio": impact_ratio(rows, favourable) if has_ratio else None,
-            "true_positive_rate": overall_mean(rows.weights * self.y, selected, rows.clusters).normal(0.0, 1.0),
-        }
-        return {name: None if rate is None else rate.estimate(confidence) for name, rate in rates.items()}
-
-
 class _Rules(NamedTuple):
     """Rules that trade accuracy for the gap: their μ, decisions and scores on rows that they were not fitted on."""
 
@@ -243,29 +191,31 @@ def find_alternatives(comparison: Comparison, tolerance: float, threshold: float
     _check(tolerance, threshold, whole.scores)
     index = _rows_with_outcome(whole)
     audited, notes = whole.take(index).with_duplicates()
-    data = _Data.of(audited, threshold)
+    data = PairedRows.of(audited, threshold)
     rules = _make_rules(data, additive_design(audited.features))
-    chosen, is_sure = _choose(data, rules.decided, tolerance, quantile(2.0 * confidence - 1.0))
+    folds, sure = measure_folds(data, rules.decided), quantile(2.0 * confidence - 1.0)
+    chosen, is_sure = choose_rules(data, rules.decided, folds, tolerance, sure)
+    changes = [change.normal() for change in data.changes(chosen)]
+    one_sided = [change.estimate(1.0 - 2.0 * (1.0 - confidence)) for change in changes]
     own_gap, own_accuracy = decision_gap(data.rows, data.decided), data.accuracy(data.decided)
-    accuracy = difference(data.accuracy(chosen), own_accuracy)
-    reduction = _reduction(own_gap, decision_gap(data.rows, chosen))
     table, what_if_notes = _what_ifs(data, confidence)
     is_scored = not np.isin(audited.scores, (0.0, 1.0)).all()
     notes = notes + ([] if is_scored else [AT_HALF]) + ([WHOLE] if audited.exempt else [])
     decisions = {"model": data.decided, "alternative": chosen}
     soft = {name: estimate for estimate in audited.soft.values() for name in decisions}
     return Alternatives(
+        tolerances=tolerance_table(data, rules.decided, folds, tolerance, (sure, confidence)),
         curve=_curve(data, rules, confidence),
         accuracy=own_accuracy.normal(0.0, 1.0).estimate(confidence),
         gap=own_gap.normal(-1.0, 1.0).estimate(confidence),
         auc=data.auc(audited.scores).estimate(confidence) if is_scored else None,
         score_gap=data.score_gap(audited.scores).estimate(confidence),
-        accuracy_change=accuracy.estimate(confidence),
-        gap_reduction=reduction.estimate(confidence),
+        accuracy_change=changes[0].estimate(confidence),
+        gap_reduction=changes[1].estimate(confidence),
         rates={name: data.rates(decided, confidence) for name, decided in decisions.items()},
         soft={name: estimate(decisions[name].astype(np.float64), index) for name, estimate in soft.items()},
         tolerance=tolerance,
-        verdict=_verdict((accuracy, reduction, data.ratio_gain(chosen)), tolerance, confidence, is_sure),
+        verdict=verdict_of(one_sided, tolerance, is_sure),
         what_ifs=table,
         notes=(*nearly_constant(data.decided, chosen, data.rows.weights), *what_if_notes, *notes),
         audited=audited.groups[1],
@@ -283,15 +233,9 @@ def _check(tolerance: Any, threshold: Any, scores: Floats) -> None:
         raise DataError("Alternatives need scores of two outcomes, got more.", "audit one of the outcomes.")
 
 
-def _outcome_of(audited: AuditedRows) -> Integers:
-    if audited.outcome is None:
-        raise DataError("Alternatives need outcomes, but the audit has none.", "audit with outcome=.")
-    return audited.outcome
-
-
 def _rows_with_outcome(audited: AuditedRows) -> Integers:
     """Return the rows with an outcome, after checks that there are enough of them, and features."""
-    index = np.flatnonzero(_outcome_of(audited) != UNKNOWN)
+    index = np.flatnonzero(outcome_of(audited) != UNKNOWN)
     is_audited = audited.rows.audited[index]
     sizes = int(is_audited.sum()), int((~is_audited).sum())
     if min(sizes) < FEWEST_KNOWN:
@@ -305,7 +249,7 @@ def _rows_with_outcome(audited: AuditedRows) -> Integers:
     return index
 
 
-def _what_ifs(data: _Data, confidence: float) -> tuple[pl.DataFrame, tuple[str, ...]]:
+def _what_ifs(data: PairedRows, confidence: float) -> tuple[pl.DataFrame, tuple[str, ...]]:
     if data.audited.model is None:
         return pl.DataFrame(schema=SCHEMA), (NEEDS_MODEL,)
     evaluated = EvaluationRows(data.rows, data.outcome, data.threshold)
@@ -313,7 +257,7 @@ def _what_ifs(data: _Data, confidence: float) -> tuple[pl.DataFrame, tuple[str, 
     return table, (strongest_what_if(table), *notes)
 
 
-def _make_rules(data: _Data, design: Design) -> _Rules:
+def _make_rules(data: PairedRows, design: Design) -> _Rules:
     """Return the rules "1 where η(x) − τ > μ·a(x)" for a grid of μ.
 
     At either end of the grid one group is surely all 1, or all 0, and the other the opposite.
@@ -328,7 +272,7 @@ def _make_rules(data: _Data, design: Design) -> _Rules:
     return _Rules(grid, [eta - tau > mu * a for mu in grid], scores)
 
 
-def _cross_fit(design: Design, data: _Data, labels: Booleans) -> Floats:
+def _cross_fit(design: Design, data: PairedRows, labels: Booleans) -> Floats:
     """Return P(label|x) of each row by models of the other folds: additive, or trees where their loss is lower."""
     weights = data.rows.weights
     additive = cross_fit(design, weights, data.fold, labels, np.ones_like(labels))[1]
@@ -338,7 +282,7 @@ def _cross_fit(design: Design, data: _Data, labels: Booleans) -> Floats:
     return np.asarray(candidates[int(np.argmin(losses))])
 
 
-def _cross_fit_trees(design: Design, data: _Data, labels: Booleans) -> Floats:
+def _cross_fit_trees(design: Design, data: PairedRows, labels: Booleans) -> Floats:
     raw = design.encoding.raw(design.table, slice(None))
     sample = Sample(
         matrix=np.empty((labels.size, 0)),  # trees read the raw columns
@@ -356,49 +300,7 @@ def _cross_fit_trees(design: Design, data: _Data, labels: Booleans) -> Floats:
     return probability
 
 
-def _choose(data: _Data, rules: Sequence[Booleans], tolerance: float, sure: float) -> tuple[Booleans, bool]:
-    """Return, fold by fold, the decisions of the rule with the smallest gap that is surely accurate on other folds.
-
-    Where no rule is surely accurate, take the likeliest to be; also return whether every fold had one that is.
-    """
-    chosen, is_sure = np.zeros_like(data.decided), True
-    for k in range(FOLDS):
-        others = data.fold != k
-        part, outcome = data.rows.taken(np.flatnonzero(others)), data.outcome[others]
-        own, *accuracies = (
-            accuracy_at(data.threshold, part, decided[others], outcome) for decided in (data.decided, *rules)
-        )
-        changes = [difference(accuracy, own) for accuracy in accuracies]
-        t = np.array([(change.value + tolerance) / max(change.se, SMALLEST_SE) for change in changes])
-        gaps = np.array([abs(decision_gap(part, decided[others]).value) for decided in rules])
-        has_accurate = bool((t >= sure).any())
-        best = int(np.argmin(np.where(t >= sure, gaps, np.inf))) if has_accurate else int(np.argmax(t))
-        chosen[~others] = rules[best][~others]
-        is_sure = is_sure and has_accurate
-    return chosen, is_sure
-
-
-def _reduction(own: InfluenceEstimate, other: InfluenceEstimate) -> Normal:
-    """Return |gap of the model| − |gap of the alternative|."""
-    signs = [1.0 if estimate.value >= 0.0 else -1.0 for estimate in (own, other)]
-    return combined(abs(own.value) - abs(other.value), [(signs[0], own), (-signs[1], other)]).normal()
-
-
-def _verdict(changes: tuple[Normal, Normal, Normal], tolerance: float, confidence: float, is_sure: bool) -> str:
-    """Return the verdict by one-sided tests of accuracy, gap and ratio at the level 1 − `confidence`; all must hold.
-
-    A gap alone also shrinks where fewer people of both groups are selected. Unless rules that are surely accurate were
-    tried in every fold, a failure of this rule is inconclusive.
-    """
-    accuracy, reduction, ratio = (change.estimate(1.0 - 2.0 * (1.0 - confidence)) for change in changes)
-    if (accuracy.low or 0.0) > -tolerance and min(reduction.low or 0.0, ratio.low or 0.0) > 0.0:
-        return EXISTS
-    if is_sure and ((accuracy.high or 0.0) < -tolerance or (reduction.high or 0.0) < 0.0):
-        return NOT_FOUND
-    return INCONCLUSIVE
-
-
-def _curve(data: _Data, rules: _Rules, confidence: float) -> pl.DataFrame:
+def _curve(data: PairedRows, rules: _Rules, confidence: float) -> pl.DataFrame:
     """Return a row for each rule."""
     records = []
     for mu, decided, scores in zip(rules.grid.tolist(), rules.decided, rules.scores, strict=True):

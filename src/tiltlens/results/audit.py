@@ -12,11 +12,13 @@ import polars as pl
 if TYPE_CHECKING:
     from tiltlens.repair.score_tilt import ScoreTilt
 
+from tiltlens.analysis.intersections import Intersections
 from tiltlens.analysis.settings import Settings
 from tiltlens.analysis.suppression import disclosed_rows
 from tiltlens.errors import DataError
 from tiltlens.results.codec import to_plain
 from tiltlens.results.comparison import Comparison
+from tiltlens.results.monitor import Look, Monitor
 from tiltlens.results.provenance import Provenance
 from tiltlens.rows.groups import JOINT
 from tiltlens.rows.measures import ScoreType
@@ -48,6 +50,11 @@ class Audit:
         The numbers the audit was asked for with.
     provenance
         When, by which versions, from which data, and what the user said of them.
+    intersections
+        How far the means of many groups, or of intersections of several columns, lie apart; None of few groups, with
+        clusters, and for plug-in values.
+    monitor
+        What all looks so far say together; None without a state file.
 
     Examples
     --------
@@ -71,7 +78,10 @@ class Audit:
     settings: Settings
     provenance: Provenance
     comparisons: dict[str, Comparison]
+    intersections: Intersections | None = None
+    monitor: Monitor | None = None
     _rows: SampledRows | None = None
+    _look: Look | None = None
 
     JSON_PROPERTIES: ClassVar = ("schema",)
 
@@ -163,6 +173,11 @@ class Audit:
 
         return repair(self, max_gap, use_group, metric, threshold, propensity_model)
 
+    def count_batch(self) -> None:
+        """Write the state file in which this audit's rows are counted."""
+        if self._look is not None:
+            self._look.file.replace(self._look.state)
+
     def to_dict(self) -> dict[str, Any]:
         """Return every number of the audit, keyed by attribute name; the sizes of groups too small are withheld."""
         summary: dict[str, Any] = to_plain(self)
@@ -192,9 +207,11 @@ class Audit:
         write_tables(to_plain(self), target)
 
     def _repr_html_(self) -> str:
+        from tiltlens.documents.overall import overall_blocks
         from tiltlens.render.notebook import audit_html
 
-        return audit_html(repr(self), [to_plain(comparison) for comparison in self.comparisons.values()])
+        summary = to_plain(self)
+        return audit_html(repr(self), [*summary["comparisons"].values()], overall_blocks(summary))
 
     def __str__(self) -> str:
         from tiltlens.render.terminal import audit_text

@@ -32,7 +32,7 @@ from tiltlens.errors import SupportError, TiltlensError
 from tiltlens.estimators import crossfit, outputs
 from tiltlens.estimators.estimate import Estimate, HasInterval, Normal, without_noise
 from tiltlens.estimators.influence import Integers
-from tiltlens.estimators.outputs import Scores
+from tiltlens.estimators.outputs import Scores, lower_over_higher
 from tiltlens.learners.balance import Balance, balance
 from tiltlens.learners.propensity import prior_log_odds
 from tiltlens.paper.checks import Floats
@@ -98,7 +98,7 @@ def compare(evidence: Evidence, settings: Settings) -> Comparison:
         adjusted_gap=left.estimate,
         gap_parts=_gap_parts(evidence, every, left, exempt, table),
         impact_ratio=of_scores.impact_ratio,
-        adverse_impact_ratio=_adverse(of_scores.impact_ratio) if evidence.question.is_decisions else None,
+        adverse_impact_ratio=_adverse(evidence, of_scores.impact_ratio),
         shortfall=_shortfall(evidence, settings),
         gap_test=_test(evidence, settings),
         decision_table=decisions,
@@ -231,17 +231,8 @@ def _rates(evidence: Evidence, settings: Settings, score: Scores) -> Rates:
     return Rates(*(_estimate(settings, rate) for rate in outputs.group_rates(evidence.population, score)))
 
 
-def _adverse(ratio: Estimate | None) -> Estimate | None:
-    """Return the lower rate divided by the higher, whichever group has it."""
-    if ratio is None:
-        return None
-    if ratio.value <= 0.0:
-        return Estimate(ratio.value, ratio.low, None if ratio.high is None else min(ratio.high, 1.0))
-    value = min(ratio.value, 1.0 / ratio.value)
-    if ratio.low is None or ratio.high is None:
-        return Estimate(value)
-    ends = [min(ratio.low, 1.0 / ratio.high), min(ratio.high, 1.0 / max(ratio.low, 1e-12))]
-    return Estimate(value, min(ends), 1.0 if ratio.low <= 1.0 <= ratio.high else max(ends))
+def _adverse(evidence: Evidence, ratio: Estimate | None) -> Estimate | None:
+    return None if ratio is None or not evidence.question.is_decisions else lower_over_higher(ratio)
 
 
 def _shortfall(evidence: Evidence, settings: Settings) -> Estimate:

@@ -15,6 +15,7 @@ import numpy as np
 import polars as pl
 from numpy.typing import NDArray
 
+from tiltlens.estimators.error_rates import UNKNOWN
 from tiltlens.limits import LISTED_VALUES
 from tiltlens.paper.checks import Floats
 from tiltlens.paper.moments import GroupMoments
@@ -154,6 +155,9 @@ class Survey:
         without their scores: two models' audits of the same rows have the same.
     labels
         The texts of each column that has codes for them, such as "period", in their order.
+    totals
+        Of each group and observed outcome, (3, 6): people, Σw, Σw², ΣwW, Σw²W and Σw²W²; empty where rows err
+        together: with clusters, and where groups are not observed.
     """
 
     read: int
@@ -175,6 +179,7 @@ class Survey:
     fingerprint: int
     rows_fingerprint: int
     labels: dict[str, Labels]
+    totals: dict[str, Floats]
 
     @property
     def kept(self) -> int:
@@ -207,6 +212,7 @@ class Survey:
             fingerprint=(self.fingerprint + other.fingerprint) % 2**64,
             rows_fingerprint=(self.rows_fingerprint + other.rows_fingerprint) % 2**64,
             labels=join_labels(self.labels, other.labels),
+            totals=_add_counts(self.totals, other.totals),
         )
 
 
@@ -271,6 +277,7 @@ def survey_batch(roles: ColumnRoles, size: int, threshold: HashThreshold, table:
         fingerprint=_fingerprint(rows, hashes),
         rows_fingerprint=_fingerprint(rows, of_rows),
         labels=collect_labels(rows.columns),
+        totals={} if roles.soft or roles.clusters is not None else _totals(rows, roles.is_weighted),
     )
 
 
@@ -374,6 +381,23 @@ def _amounts(rows: SampledRows) -> dict[str, GroupMoments]:
         return {}
     moments = chunked_moments([rows.scores], rows.group, len(rows.groups), None)
     return {label: part for label, part in zip(rows.groups, moments, strict=True) if part.rows}
+
+
+def _totals(rows: SampledRows, is_weighted: bool) -> dict[str, Floats]:
+    """Return the sums of each group by outcome."""
+    groups, outcomes = len(rows.groups), UNKNOWN + 1
+    key = rows.group * outcomes + (UNKNOWN if rows.y_true is None else rows.y_true)
+
+    def total(column: Floats | None) -> Floats:
+        return np.bincount(key, column, groups * outcomes).astype(np.float64).reshape(groups, outcomes)
+
+    people, w, score = total(None), rows.weights, rows.score
+    if is_weighted:
+        columns = (people, *map(total, (w, w**2, w * score, w**2 * score, (w * score) ** 2)))
+    else:
+        columns = (people, people, people, first := total(score), first, total(score**2))
+    sums = np.stack(columns, axis=-1)
+    return {label: sums[code] for code, label in enumerate(rows.groups) if people[code].any()}
 
 
 def _weight_ranges(rows: SampledRows) -> dict[str, tuple[float, float]]:

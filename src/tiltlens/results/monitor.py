@@ -1,0 +1,211 @@
+"""Looks at growing data: a state file with the sums of all batches so far, and intervals that hold at every look."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Annotated, Any, NamedTuple
+
+import numpy as np
+import polars as pl
+
+from tiltlens.analysis.looks import Measured, track
+from tiltlens.analysis.settings import Settings
+from tiltlens.errors import DataError, TiltlensError
+from tiltlens.estimators.estimate import Estimate, Normal
+from tiltlens.estimators.sequence import Sequence
+from tiltlens.inputs import Input, remember
+from tiltlens.paper.checks import Floats
+from tiltlens.results.codec import from_plain, to_plain
+from tiltlens.results.json_file import check_target, write_json
+from tiltlens.results.provenance import Provenance
+from tiltlens.rows.roles import SCORE, ColumnRoles
+from tiltlens.rows.survey import Survey
+from tiltlens.sources.messages import shown
+
+LOOKS_AHEAD = 5.0  # first looks' worth of people at which a confidence sequence is tightest: its width hardly varies
+
+SCHEMA = "tiltlens/monitor/1"
+ASKED = ("scores", "model", "sample_weight", "outcome", "score_type", "threshold", "metric", "where")
+SHAPE = (3, 6)  # outcomes and sums of a group
+LOOKS: dict[str, Any] = {
+    **{"look": pl.Int64, "audited": pl.String},
+    **dict.fromkeys(("gap", "gap_low", "gap_high", "sequence_low", "sequence_high"), pl.Float64),
+}
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Monitor:
+    """What all looks so far say together.
+
+    Attributes
+    ----------
+    looks
+        One row per look and audited group, over all batches until then: gap, its confidence interval for a single look,
+        and the confidence sequence, which holds at all looks at once. Numbers of people are left out: from two reports
+        the size of a small group in one batch would follow.
+    sequences
+        By audited group, at the last look: "gap", "impact_ratio", "fpr_difference" and "fnr_difference", as far as they
+        are defined, with confidence sequences.
+    """
+
+    looks: Annotated[pl.DataFrame, LOOKS]
+    sequences: dict[str, dict[str, Estimate]]
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class MonitorState:
+    """What the next look needs: the question, the batches that are counted, and their sums.
+
+    Attributes
+    ----------
+    question
+        What every batch must be asked.
+    batches
+        The fingerprints of the batches.
+    sums
+        Of each group and observed outcome: people, Σw, Σw², ΣwW, Σw²W and Σw²W².
+    starts
+        n₀ of each sequence, by audited group and quantity.
+    looks
+        The table of `Monitor`.
+    """
+
+    schema: str
+    question: dict[str, str]
+    batches: tuple[str, ...]
+    sums: dict[str, list[list[float]]]
+    starts: dict[str, dict[str, float]]
+    looks: Annotated[pl.DataFrame, LOOKS]
+
+
+@dataclass(frozen=True, slots=True)
+class Batch:
+    """A batch that is to be counted: its fingerprint, the question, the sums of its groups, and how to read scores."""
+
+    fingerprint: str
+    question: dict[str, str]
+    totals: Mapping[str, Floats]
+    reference: str
+    measured: Measured
+
+    @classmethod
+    def of(cls, roles: ColumnRoles, survey: Survey, origin: Provenance, reference: str) -> Batch:
+        """Return what the survey found; rows that err together cannot be added up."""
+        if roles.soft or roles.clusters is not None:
+            what = "clusters" if roles.clusters is not None else "group probabilities"
+            raise DataError(f"`monitor` must be without {what}, got both.", "leave one of them out.")
+        asked = {name: str(origin.question.get(name)) for name in ASKED}
+        favourable = survey.outcome(roles.favourable)
+        own = {"group": roles.name, "reference": reference, "favourable": favourable}
+        is_single = f"{SCORE}1" not in survey.sample.frame.columns
+        measured = Measured(
+            roles.score_type == "amount", is_single and survey.favourable == 0, has_metric=roles.metric is not None
+        )
+        key = ": ".join([origin.data_sha256, *filter(None, [origin.stated.get("batch")])])
+        return cls(key, asked | own | {"features": ", ".join(origin.features)}, survey.totals, reference, measured)
+
+
+@dataclass(frozen=True, slots=True)
+class StateFile:
+    """A state file as it was read; nothing where there is none yet."""
+
+    path: Path
+    content: bytes | None
+    state: MonitorState
+
+    @classmethod
+    def read(cls, path: str | Path) -> StateFile:
+        """Return the state that a file holds, after a check that the file can be written."""
+        file = Path(path).absolute()
+        if str(path) == "-" or (file.exists() and not file.is_file()):
+            raise DataError(f"`monitor` must be a file, got {shown(str(path))}.", "name a file such as state.json.")
+        check_target(str(file))
+        if not file.exists():
+            return cls(file, None, MonitorState(SCHEMA, {}, (), {}, {}, pl.DataFrame(schema=LOOKS)))
+        content = file.read_bytes()
+        try:
+            state = from_plain(MonitorState, json.loads(content))
+            if state.schema != SCHEMA or any(np.shape(sums) != SHAPE for sums in state.sums.values()):
+                raise DataError(f"its schema is {shown(state.schema)}, or sums are missing")
+        except (TiltlensError, ValueError, RecursionError) as error:
+            reason = str(error).partition("\n")[0].removesuffix(".")
+            raise DataError(
+                f"`monitor` must be a state file of the schema {SCHEMA!r}, got {shown(str(path))}: {reason}.",
+                "name a new file to begin with; earlier batches are then not counted.",
+            ) from None
+        remember(Input.file(file, SCHEMA))
+        return cls(file, content, state)
+
+    def look(self, batch: Batch, settings: Settings) -> Look:
+        """Return what the state says with a batch added, after a check that it is a new one; nothing is written yet."""
+        batch.question["confidence"] = f"{settings.confidence:g}"
+        check_batch(self.state, batch)
+        return Look(self, *add_look(self.state, batch, settings))
+
+    def replace(self, state: MonitorState) -> None:
+        """Write the next state, whole or not at all, unless another run has written one meanwhile."""
+        if (self.path.read_bytes() if self.path.exists() else None) != self.content:
+            raise DataError(
+                f"`monitor` cannot be written because another run has changed {shown(str(self.path))}.",
+                "run this audit again: its batch is not counted yet.",
+            )
+        write_json(to_plain(state), self.path)
+
+
+class Look(NamedTuple):
+    """A batch that is not counted yet: the file, its next state, and what that says."""
+
+    file: StateFile
+    state: MonitorState
+    monitor: Monitor
+
+
+def check_batch(state: MonitorState, batch: Batch) -> None:
+    """Raise where a batch is counted already, or asks another question."""
+    for name in sorted({*state.question, *batch.question}) if state.batches else ():
+        before, now = (question.get(name, "") for question in (state.question, batch.question))
+        if before != now:
+            raise DataError(
+                f"`{name}` must be that of earlier looks, {shown(before)}, got {shown(now)}.",
+                "ask every batch the same; for another question name another state file (monitor).",
+            )
+    if batch.fingerprint in state.batches:
+        raise DataError(
+            f"`data` must be a new batch, got rows that look {state.batches.index(batch.fingerprint) + 1} has counted.",
+            "pass the rows that came since. If these are other people with the same values, say so with "
+            'provenance={"batch": …}.',
+        )
+
+
+def add_look(state: MonitorState, batch: Batch, settings: Settings) -> tuple[MonitorState, Monitor]:
+    """Return the state with a batch added, and what it says of each audited group."""
+    none = np.zeros(SHAPE)
+    names = dict.fromkeys([*state.sums, *batch.totals])
+    totals = {name: np.array(state.sums.get(name, none)) + batch.totals.get(name, none) for name in names}
+    tracked = {
+        name: track(sums, totals[batch.reference], batch.measured)
+        for name, sums in totals.items()
+        if name != batch.reference
+    }
+    tracked = {name: quantities for name, quantities in tracked.items() if quantities}
+    every = settings.for_all(max(len(tracked), 1)).confidence  # gaps of all audited groups hold at once
+    starts, sequences, records = {}, {}, []
+    for name, quantities in tracked.items():
+        fresh = {key: LOOKS_AHEAD * item.size for key, item in quantities.items()}
+        start = starts[name] = fresh | state.starts.get(name, {})  # n₀ is fixed at the first look of a quantity
+        sequences[name] = {
+            key: Sequence(item.value, item.se, item.size / start[key], item.is_log).estimate(
+                every if key == "gap" else settings.confidence
+            )
+            for key, item in quantities.items()
+        }
+        fixed, gap = Normal(*quantities["gap"][:2]).estimate(every), sequences[name]["gap"]
+        row = (len(state.batches) + 1, name, gap.value, fixed.low, fixed.high, gap.low, gap.high)
+        records.append(dict(zip(LOOKS, row, strict=True)))
+    looks = pl.concat([state.looks, pl.DataFrame(records, LOOKS)])
+    sums = {name: part.tolist() for name, part in totals.items()}
+    batches = (*state.batches, batch.fingerprint)
+    return MonitorState(SCHEMA, batch.question, batches, sums, starts, looks), Monitor(looks, sequences)
