@@ -21,7 +21,7 @@ from tiltlens.learners.design import Encoding, Table, encoding
 from tiltlens.learners.logit import ridge_logit
 from tiltlens.learners.propensity import estimator_log_odds, fitted_clone
 from tiltlens.limits import RIDGE, WEAK_RIDGE
-from tiltlens.model_files.skops_file import open_skops
+from tiltlens.model_files.load import open_skops
 from tiltlens.paper.checks import Floats
 from tiltlens.rows.batch_rows import ONE_AT_A_TIME
 from tiltlens.rows.features import Feature
