@@ -34,6 +34,7 @@ from tiltlens.rows.sample import HashThreshold
 from tiltlens.rows.scores import check_score_type, either_spelling
 from tiltlens.rows.sums import GroupSums, SumPlan, check_same_rows, sum_batch, sum_rows
 from tiltlens.rows.survey import Survey, survey_batch
+from tiltlens.rows.wording import Wording, check_wording
 from tiltlens.sources.batches import Batches, FrameBatches, checked_columns
 from tiltlens.sources.messages import shown, text_of
 from tiltlens.sources.opening import batches_of, frame_of, reading_notes
@@ -76,6 +77,7 @@ def audit(
     sample_rows: int = 500_000,
     input_weight: float = 1.0,
     output_weight: float = 1.0,
+    wording: Mapping[str, str] | None = None,
     provenance: Mapping[str, str] | None = None,
     progress: Listener | None = None,
 ) -> Audit:
@@ -146,6 +148,9 @@ def audit(
         Most rows of the compared groups that models are fitted on. Sums are over all rows in any case.
     input_weight, output_weight : float, default=1.0
         Weights λ2 and λ4 of the paper's objective.
+    wording : dict of str to str, default=None
+        Words for sentences and figures: "people" (plural noun), "favourable" (what happens to a person with the
+        favourable outcome) and "unit" (of amounts), such as ``{"people": "applicants", "favourable": "approved"}``.
     provenance : dict of str to str, default=None
         Facts about data and model for readers, such as ``{"model": "credit 3.1", "data window": "2024"}``.
     progress : callable, default=None
@@ -191,6 +196,7 @@ def audit(
         )
     stated = check_provenance(provenance)
     check_score_type(score_type, threshold)
+    words = check_wording(wording, score_type)
     counts = usual_materiality(score_type) if materiality is None else materiality
     settings = Settings(
         input_weight, output_weight, confidence, counts, folds, random_state=random_state, sample_rows=sample_rows
@@ -219,7 +225,7 @@ def audit(
         where=where,
     )
     with told_to(progress):
-        return _run_audit(data, request, settings, stated)
+        return _run_audit(data, request, settings, stated, words)
 
 
 def alternatives(
@@ -271,7 +277,9 @@ def alternatives(
     return {name: c.alternatives(tolerance, threshold) for name, c in result.items()}
 
 
-def _run_audit(data: Any, request: Request, settings: Settings, stated: dict[str, str]) -> Audit:
+def _run_audit(
+    data: Any, request: Request, settings: Settings, stated: dict[str, str], wording: Wording
+) -> Audit:
     """Return the audit: survey and sample, sums, fits, and then arithmetic."""
     with stage(0.0, SURVEY, "survey"):
         source = _open(data, request)
@@ -289,6 +297,7 @@ def _run_audit(data: Any, request: Request, settings: Settings, stated: dict[str
             reference=groups.reference,
             comparisons=len(groups.audited),
             metric=source.roles.metric,
+            wording=wording,
             is_decisions=survey.is_decisions,
             exempt=source.roles.exempt,
             given={name: text_of(value) for name, value in source.roles.where.items()},

@@ -33,7 +33,7 @@ if TYPE_CHECKING:
 
 # What commands leave out that act on an audit: they need its rows, not its intervals.
 NOT_ASKED: dict[str, Any] = {
-    **{"group_probability": {}, "provenance": {}, "exempt": (), "trusted": ()},
+    **{"group_probability": {}, "provenance": {}, "wording": {}, "exempt": (), "trusted": ()},
     **dict.fromkeys(
         ("model", "known_groups", "metric", "threshold", "propensity", "periods", "materiality", "progress")
     ),

@@ -213,6 +213,12 @@ OF_AUDITS: dict[str, Callable[[Any], Any]] = {
     "sample_rows": click.option(
         "--sample-rows", type=int, default=500_000, show_default=True, help="Most rows that models are fitted on."
     ),
+    "wording": option_of_pairs(
+        "--wording",
+        metavar="KEY=TEXT",
+        example="people=applicants",
+        text="Word for the report: people=applicants, favourable=approved, or unit=€ for amounts. Repeat for more.",
+    ),
     "provenance": option_of_pairs(
         "--provenance",
         metavar="NAME=TEXT",
@@ -236,7 +242,7 @@ OF_ACTIONS = {
         "propensity",
         "periods",
     ),
-    *("input_weight", "output_weight", "materiality", "folds", "provenance"),
+    *("input_weight", "output_weight", "materiality", "folds", "wording", "provenance"),
 }
 
 

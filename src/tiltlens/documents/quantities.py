@@ -20,7 +20,7 @@ from tiltlens.formats import (
     whole,
     with_interval,
 )
-from tiltlens.rows.measures import UNITS, Measure, ScoreType
+from tiltlens.rows.measures import Measure, ScoreType
 
 Record = Mapping[str, Any]
 
@@ -102,6 +102,7 @@ def fill(text: str, measure: Measure) -> str:
         each=measure.each,
         among=measure.among,
         missing=measure.affected_words,
+        people=measure.people,
     )
     return filled.removeprefix(", ")
 
@@ -116,8 +117,8 @@ _HEADLINE = _table(
     Quantity("bracket", "range of the gap", "range", "between the weighted and the linear estimate"),
     Quantity("limits", "limits of the gap", "range", "all that calibrated group probabilities allow"),
     Quantity("gap_explained_by_exempt", "gap explained by exempt factors", "gap", "part of the gap"),
-    Quantity("gap_given_exempt", "gap given exempt factors", "gap", "among people equal on the exempt factors"),
-    Quantity("adjusted_gap", "adjusted gap", "gap", "among people equal on all listed features"),
+    Quantity("gap_given_exempt", "gap given exempt factors", "gap", "among {people} equal on the exempt factors"),
+    Quantity("adjusted_gap", "adjusted gap", "gap", "among {people} equal on all listed features"),
     Quantity("impact_ratio", "impact ratio", "ratio", "{rate}, audited ÷ reference{among}"),
     Quantity(
         "adverse_impact_ratio",
@@ -149,8 +150,8 @@ _CORRECTION = _table(
     ),
 )
 _ERRORS = _table(
-    Quantity("fpr", "false positive rate", "share", "share given 1 among people without the outcome"),
-    Quantity("fnr", "false negative rate", "share", "share given 0 among people with the outcome"),
+    Quantity("fpr", "false positive rate", "share", "share given 1 among {people} without the outcome"),
+    Quantity("fnr", "false negative rate", "share", "share given 0 among {people} with the outcome"),
     Quantity("calibration", "calibration error", "points", "observed minus predicted rate of the outcome"),
     Quantity("auc", "AUC", "index", "area under the ROC curve of the {each}s"),
     Quantity("fpr_difference", "gap in false positive rates", "points", "audited minus reference"),
@@ -169,8 +170,8 @@ _EVALUATION = _table(
     Quantity("accuracy_change", "change in accuracy", "points", "alternative minus audited model"),
     Quantity("gap_reduction", "reduction of the gap", "points", "in size, audited model minus alternative"),
     Quantity("gap_change", "change in the gap", "points", "after minus before"),
-    Quantity("selected", "selection rate", "share", "share of people with decision 1"),
-    Quantity("true_positive_rate", "true positive rate", "share", "share given 1 among people with the outcome"),
+    Quantity("selected", "selection rate", "share", "share of {people} with decision 1"),
+    Quantity("true_positive_rate", "true positive rate", "share", "share given 1 among {people} with the outcome"),
 )
 _SETTINGS = _table(
     Quantity("materiality", "materiality threshold", "size", "the smallest gap that matters"),
@@ -193,7 +194,7 @@ ERROR_RATE_KEYS = ("fpr", "fnr", "calibration", "auc")
 
 # Columns of the table of features, whose keys are those of its rows.
 FEATURES = _table(
-    Quantity("alone", "contribution alone", "gap", "how much smaller the gap is among people equal on the feature"),
+    Quantity("alone", "contribution alone", "gap", "how much smaller the gap is among {people} equal on the feature"),
     Quantity(
         "beyond_others", "contribution beyond the others", "gap", "how much the adjusted gap grows without the feature"
     ),
@@ -234,11 +235,16 @@ def estimate_words(estimate: Record, measure: Measure, name: str = "") -> str:
 
 def brief(estimate: Record, measure: Measure) -> Shown:
     """Return a format with one decimal for gaps of a point or more, with two for smaller ones."""
-    if measure is UNITS:
+    if measure.is_amount:
         return measure.difference
     largest = max(abs(100 * value) for value in estimate.values() if value is not None)
     digits = 1 if largest >= 1 else 2
-    return lambda value: number(None if value is None else 100 * value, digits)
+
+    def write(value: float | None) -> str:
+        text = number(None if value is None else 100 * value, digits)
+        return text if text.strip("0.") else "0"
+
+    return write
 
 
 def quantity_cell(item: Quantity, estimate: Record | None, measure: Measure) -> Cell:

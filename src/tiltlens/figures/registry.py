@@ -46,6 +46,7 @@ FEATURE_FIGURES: dict[str, Callable[[dict[str, Any], str], Figure]] = {
 # Figures that documents refer to by name.
 DOCUMENT_FIGURES: dict[str, Callable[[dict[str, Any]], Figure]] = {
     "features": features,
+    "waterfall": waterfall,
     "change": lambda c: change(c, c["materiality"]),
     "repair_curve": repair_curve,
     "attainable": attainable,

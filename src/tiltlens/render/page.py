@@ -5,7 +5,7 @@ from __future__ import annotations
 import base64
 import hashlib
 import json
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
 from html import escape
 from importlib.resources import files
 from pathlib import Path
@@ -14,24 +14,27 @@ from typing import Any
 from tiltlens import formats
 from tiltlens.documents import glossary
 from tiltlens.documents import sentences as words
-from tiltlens.documents.audit_tables import group_table
+from tiltlens.documents.audit_document import audit_title
+from tiltlens.documents.audit_tables import MATRIX_NOTE, group_matrix, group_table
 from tiltlens.documents.display_names import named
 from tiltlens.documents.document import Cell
 from tiltlens.documents.ratios import decision_table_words
-from tiltlens.documents.summary_access import dial_place
+from tiltlens.documents.first_screen import first_screen, ratio_words
+from tiltlens.documents.summary_access import by_gap, checks_of, dial_place, warnings_of
 from tiltlens.documents.unobserved_groups import expected, soft_estimates
 from tiltlens.errors import DataError, MissingExtraError
 from tiltlens.figures.distributions import HIDDEN
 from tiltlens.figures.theme import altair, vl_convert
 from tiltlens.render import sections
-from tiltlens.render.html import table_html
+from tiltlens.render.html import table_html, unsplit
 from tiltlens.results.json_file import Target, check_target, write_text
-from tiltlens.rows.measures import asked, measure_of, subject
+from tiltlens.rows.measures import asked, is_favourable_mean, measure_of
 
-DATA_LIMIT = 1_600_000  # characters of numbers; with the drawing library the page stays below 3 MB
+DATA_LIMIT = 300_000  # characters of numbers; with the drawing library a page of nine groups stays below 1.5 MB
 DIGITS = 10
+RUNNING = 110  # letters in the head of a printed page
 FORMATS = (formats.number, formats.signed, formats.percent, formats.minus, formats.interval_name, formats.count)
-FUNCTIONS = (*FORMATS, formats.label, decision_table_words, expected, soft_estimates)
+FUNCTIONS = (*FORMATS, unsplit, formats.label, decision_table_words, expected, soft_estimates)
 
 
 def write_report(summary: dict[str, Any], target: Target) -> None:
@@ -59,7 +62,7 @@ def check_name(target: Target | None) -> None:
 
 def page(summary: dict[str, Any]) -> str:
     """Return the report as one HTML text, the widest gaps first."""
-    summary = sections.by_gap(named(summary, summary["group"]))
+    summary = by_gap(named(summary, summary["group"]))
     comparisons = [sections.section(summary, place, name) for place, name in enumerate(summary["comparisons"])]
     overview = sections.overview(summary)
     data = _data(
@@ -74,31 +77,56 @@ def page(summary: dict[str, Any]) -> str:
         data,
         audit=summary,
         words=words,
-        subject=subject(summary),
         measure=measure_of(summary),
         materiality=asked(measure_of(summary), summary["settings"]),
         glossary=glossary.glossary(summary),
         for_statisticians=glossary.for_statisticians(summary),
         pictured=sections.PICTURED,
-        fares_worse=sections.fares_worse,
+        detailed=sections.DETAILED,
+        screen=first_screen(summary),
+        title=audit_title(summary),
+        running=css_text(_running(summary)),
+        created=(summary["provenance"]["created"] or "")[:10],
+        ratio_note=_ratio_note(summary),
+        matrix=markup(table_html(group_matrix(summary), _linked(summary))),
+        matrix_note=MATRIX_NOTE,
+        warnings_of=warnings_of,
+        checks_of=checks_of,
         dial_place=dial_place,
         dial_rows=sections.DIAL_ROWS,
         overview=overview,
-        group_table=_group_table(summary),
+        group_table=markup(table_html(group_table(summary), _linked(summary))),
         simultaneous=words.simultaneous_words(summary, summary["settings"]["confidence"]),
         comparisons=comparisons,
     )
 
 
-def _group_table(summary: dict[str, Any]) -> Any:
-    """Return the table of groups, whose names lead to their sections."""
+def _running(summary: dict[str, Any]) -> str:
+    """Return what the head of each printed page says: the model where it is stated, else what was audited."""
+    model = summary["provenance"]["stated"].get("model")
+    return formats.label(f"{audit_title(summary)}{f' · model: {model}' if model else ''}", RUNNING)
+
+
+def _ratio_note(summary: dict[str, Any]) -> str:
+    """Return rates of what a ratio divides, where they are not the means of the gap."""
+    c = next(iter(summary["comparisons"].values()))
+    return "" if is_favourable_mean(c) or c["impact_ratio"] is None else ratio_words(c)
+
+
+def css_text(text: str) -> Any:
+    """Return a text for a CSS string: every letter that could end it or the style is written as its number."""
+    return markup("".join(letter if letter.isalnum() or letter in " .,:;()·-" else f"\\{ord(letter):x} " for letter in text))
+
+
+def _linked(summary: dict[str, Any]) -> Callable[[int, Cell], str]:
+    """Return a function that writes the name of a group as a link to its section."""
     count = len(summary["comparisons"])
 
     def name(index: int, cell: Cell) -> str:
         text = escape(cell.text)
         return f'<a href="#c{index}">{text}</a>' if index < count else text
 
-    return markup(table_html(group_table(summary), name))
+    return name
 
 
 def markup(text: str) -> Any:

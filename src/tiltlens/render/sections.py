@@ -13,16 +13,18 @@ from tiltlens.documents import audit_tables
 from tiltlens.documents import sentences as words
 from tiltlens.documents.document import Block, Cell, Table
 from tiltlens.documents.error_rates import error_rate_blocks
+from tiltlens.documents.first_screen import Doubt, reliability
 from tiltlens.documents.labels import labels
-from tiltlens.documents.summary_access import FULL, dial_place, features
+from tiltlens.documents.summary_access import FULL, checks_of, dial_place, features
 from tiltlens.figures import Figure
 from tiltlens.figures.theme import on_page
 from tiltlens.formats import LONGEST, label
 from tiltlens.render.html import blocks_html, table_html
 from tiltlens.rows.measures import measure_of
 
-FIRST = 5  # features of the first screen
-PICTURED = 8  # groups with pictures, profiles and a dial: the page must stay small
+PICTURED = 8  # groups with pictures and profiles: the page must stay small
+DETAILED = 2  # groups with a dial and the figures for statisticians
+EXPERT_IN_TABLES, EXPERT, CHECKS = ("proxy_map", "correction_shares"), ("paths", "overlap", "calibration"), ("balance",)
 DIAL_ROWS = 25  # features whose shares follow the dial
 SHORT = 40  # letters of a feature beside the dial
 SHOWN = 25  # features of the table that is open
@@ -64,7 +66,7 @@ class Section:
     name: str
     c: dict[str, Any]
     findings: list[str]
-    trust: list[words.Doubt]
+    reliability: list[Doubt]
     tables: dict[str, Any]
     drawings: dict[str, Drawing]
 
@@ -79,8 +81,8 @@ def section(summary: dict[str, Any], place: int, name: str) -> Section:
     c = summary["comparisons"][name]
     c = c | {"contributions": features(c, None, LONGEST)}
     drawings = _drawings(c, place) if place < PICTURED else {}
-    findings, trust = words.findings(summary, c, place == 0), words.trust(summary, c)
-    return Section(place, name, c, findings, trust, _tables(summary, c, bool(drawings)), drawings)
+    findings, doubts = words.findings(summary, c, len(summary["comparisons"]) == 1), list(reliability(summary, c))
+    return Section(place, name, c, findings, doubts, _tables(summary, c, bool(drawings)), drawings)
 
 
 def _tables(summary: dict[str, Any], c: dict[str, Any], is_drawn: bool) -> dict[str, Any]:
@@ -115,27 +117,30 @@ def _feature_button(index: int, cell: Cell, is_drawn: bool) -> str:
 
 
 def _drawings(c: dict[str, Any], place: int) -> dict[str, Drawing]:
-    """Return the drawings of a comparison: of its outputs, of its features and of its inputs, as far as it has them."""
-    drawn = {"score_distribution": figures.score_distribution(c)}
-    if c["error_rates"] is not None:
+    """Return the drawings of a comparison: of its features and outputs; for the first groups those of its inputs."""
+    is_decisions = c["score_type"] == "decision"  # counted in a table; two values have no distribution to draw
+    drawn = {} if is_decisions else {"score_distribution": figures.score_distribution(c)}
+    if c["error_rates"] is not None and not is_decisions:
         drawn["score_calibration"] = figures.score_calibration(c)
     if c.get("periods"):
         drawn["periods"] = figures.periods(c)
-    told: dict[str, Figure] = {}
-    if c["contributions"]:  # the numbers of what is told stand in a table beside
-        told |= {"map": figures.proxy_map(c), "correction_shares": figures.correction_shares(c)}
-        drawn["waterfall"] = figures.waterfall(c)
-        if place == 0:
-            told["first"] = figures.features(c, shown=FIRST)
-        if place > 0 or len(c["contributions"]) > FIRST:
-            told["features"] = figures.features(c)
-    if c["correction"] is not None:
-        drawn |= {"paths": figures.paths(c), "overlap": figures.overlap(c), "calibration": figures.calibration(c)}
-    if c["balance"] is not None:
-        drawn["balance"] = figures.balance(c)
+    in_tables: dict[str, Figure] = {}  # figures whose numbers stand in a table beside them
+    if c["contributions"]:
+        in_tables["features"] = figures.features(c)
+        if any(row["shapley"] is not None for row in c["contributions"]) or c["gap_explained_by_exempt"]:
+            drawn["waterfall"] = figures.waterfall(c)
+    if place < DETAILED:
+        in_tables |= _expert_figures(c, EXPERT_IN_TABLES) if c["contributions"] else {}
+        drawn |= _expert_figures(c, EXPERT) if c["correction"] is not None else {}
+        drawn |= _expert_figures(c, CHECKS) if checks_of(c) is not None else {}
     drawings = {key: Drawing.of(f"{key}-{place}", figure) for key, figure in drawn.items()}
-    beside = {key: replace(Drawing.of(f"{key}-{place}", figure), table=None) for key, figure in told.items()}
-    return beside | drawings | ({} if c["correction"] is None else {"correction": _turning(c, place)})
+    beside = {key: replace(Drawing.of(f"{key}-{place}", figure), table=None) for key, figure in in_tables.items()}
+    has_dial = c["correction"] is not None and place < DETAILED
+    return beside | drawings | ({"correction": _turning(c, place)} if has_dial else {})
+
+
+def _expert_figures(c: dict[str, Any], names: tuple[str, ...]) -> dict[str, Figure]:
+    return {name: figures.COMPARISON_FIGURES[name](c) for name in names}
 
 
 def _turning(c: dict[str, Any], place: int) -> Drawing:
@@ -144,18 +149,6 @@ def _turning(c: dict[str, Any], place: int) -> Drawing:
     at = c["bins"]["tradeoff"][position]["position"]
     drawing = Drawing.of(f"correction-{place}", figures.correction_distribution(c, position))
     return replace(drawing, note="", table_note=f"at the dial's first position, {at:.2f}", description=CORRECTION)
-
-
-def by_gap(summary: dict[str, Any]) -> dict[str, Any]:
-    """Return the summary with those first who surely fare worse than the reference; the widest gaps before others."""
-    widest = sorted(summary["comparisons"].items(), key=lambda pair: -abs(pair[1]["gap"]["value"]))
-    return summary | {"comparisons": dict(sorted(widest, key=lambda pair: not fares_worse(pair[1])))}
-
-
-def fares_worse(c: dict[str, Any]) -> bool:
-    """Return whether the audited group surely has less of what a person wants; unobserved groups have no shortfall."""
-    found = c["shortfall"] or {"value": 0.0, "low": None}
-    return bool((found["value"] if found["low"] is None else found["low"]) > 0.0)
 
 
 def moving(c: dict[str, Any]) -> dict[str, Any]:

@@ -21,6 +21,7 @@ from tiltlens.results.provenance import Provenance
 from tiltlens.rows.groups import JOINT
 from tiltlens.rows.measures import ScoreType
 from tiltlens.rows.sampled_rows import SampledRows
+from tiltlens.rows.wording import Wording
 from tiltlens.sources.messages import listed, shown, text_of
 
 SCHEMA = "tiltlens/audit/3"  # of to_dict and to_json; a change that breaks a reader raises the number
@@ -74,7 +75,7 @@ class Audit:
     _rows: SampledRows | None = None
 
     JSON_KEYS: ClassVar = (
-        *("schema", "group", "reference", "score_type", "favourable", "rows", "too_small", "settings", "provenance"),
+        *("schema", "group", "reference", "score_type", "favourable", "wording", "rows", "too_small", "settings", "provenance"),
         "comparisons",
     )
 
@@ -82,6 +83,11 @@ class Audit:
     def schema(self) -> str:
         """The version of the JSON."""
         return SCHEMA
+
+    @property
+    def wording(self) -> Wording:
+        """The user's words for people, the favourable outcome and the unit of amounts."""
+        return next(iter(self.comparisons.values())).wording
 
     def disclosed(self) -> Audit:
         """Return the audit as it may be published: without the sizes of groups too small to be compared."""
@@ -197,7 +203,7 @@ class Audit:
     def _repr_html_(self) -> str:
         from tiltlens.render.notebook import audit_html
 
-        return audit_html(repr(self), [to_plain(comparison) for comparison in self.comparisons.values()])
+        return audit_html(to_plain(self))
 
     def __str__(self) -> str:
         from tiltlens.render.terminal import audit_text

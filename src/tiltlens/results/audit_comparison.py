@@ -36,7 +36,7 @@ from tiltlens.results.change import (
     Origin,
 )
 from tiltlens.results.comparison import Comparison
-from tiltlens.rows.measures import MEASURES
+from tiltlens.rows.measures import measure_for
 from tiltlens.sources.messages import shown
 
 CHANGE_VERDICTS = {
@@ -211,6 +211,7 @@ def _group_change(
         rows={"old": old.rows, "new": new.rows},
         score_type=new.score_type,
         metric=new.metric,
+        wording=new.wording,
         materiality=new.materiality,
         old=before,
         new=after,
@@ -371,7 +372,7 @@ def _verdict(before: Row, after: Row, changes: dict[Key, Band], new: Comparison)
     rows = sum(new.rows.values())
     if alone is None or not math.isfinite(alone.reach):
         return {"verdict": ChangeVerdict.NOT_ASSESSED, "reason": "there are no intervals to judge by"}
-    measure = MEASURES[new.score_type, new.metric]
+    measure = measure_for(new.score_type, new.metric, new.wording)
     visible = 1.0 if new.unobserved_group is None else new.unobserved_group.visible
     judged = verdict(alone, beyond_others, new.materiality, rows, visible=visible, size=measure.size, unit=measure.unit)
     if judged.verdict in EVIDENCE:

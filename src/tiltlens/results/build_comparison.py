@@ -106,6 +106,7 @@ def _identify(evidence: Evidence, settings: Settings) -> dict[str, Any]:
         "rows": dict(zip(("audited", "reference"), map(round, evidence.rows.facts.people), strict=True)),
         "score_type": score_type_of(question.is_decisions, evidence.rows.unit.is_amount),
         "metric": question.metric,
+        "wording": question.wording,
         "exempt": question.exempt,
         "materiality": output_scale(evidence, settings).materiality,
         "propensity": evidence.nuisances.name,

@@ -16,6 +16,7 @@ from tiltlens.estimators.verdicts import Verdict
 from tiltlens.results.codec import to_plain
 from tiltlens.results.provenance import Provenance
 from tiltlens.rows.measures import ScoreType
+from tiltlens.rows.wording import Wording
 from tiltlens.sources.messages import listed, shown, text_of
 
 SCHEMA = "tiltlens/change/2"  # of to_dict and to_json; a change that breaks a reader raises the number
@@ -89,6 +90,7 @@ class GroupChange:
     rows: dict[str, dict[str, int]]
     score_type: ScoreType
     metric: str | None
+    wording: Wording
     materiality: float
     old: dict[str, Estimate | None]
     new: dict[str, Estimate | None]

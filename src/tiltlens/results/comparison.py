@@ -35,6 +35,7 @@ from tiltlens.results.codec import to_plain
 from tiltlens.results.parts import NO_ROWS, Bins, ComparisonParts, Prototype
 from tiltlens.results.profiles import Profiles
 from tiltlens.rows.measures import ScoreType, signed_amount
+from tiltlens.rows.wording import Wording
 
 ESTIMATES = (
     "gap",
@@ -129,6 +130,8 @@ class Comparison:
         The gap among people equal on all features (c_all).
     metric, metric_rates
         "fpr" or "fnr" if `gap` is the gap in that error rate, and the rate of each group.
+    wording
+        The user's words for people, the favourable outcome and the unit of amounts.
     periods
         Rates, gap and ratio of each period, with a test of equal gaps; None where none were asked for.
     error_rates
@@ -184,6 +187,7 @@ class Comparison:
     score_type: ScoreType
     materiality: float
     metric: str | None
+    wording: Wording
     epsilon_max: float | None
     propensity: str
     shapley_remainder: float | None
@@ -223,7 +227,7 @@ class Comparison:
     _errors: ComparisonErrors | None = None
 
     JSON_KEYS: ClassVar = (
-        *("audited", "reference", "rows", "score_type", "materiality", "metric", "epsilon_max", "propensity"),
+        *("audited", "reference", "rows", "score_type", "materiality", "metric", "wording", "epsilon_max", "propensity"),
         *("shapley_remainder", "band_factor", "output", "rates", "metric_rates", *ESTIMATES),
         *(
             "gap_test",

@@ -137,7 +137,7 @@
       make("tbody", {}, ...rows));
     const direction = make("p"); direction.textContent = `${feature.direction}; ${feature.reason}${feature.notes ? ` (${feature.notes})` : ""}`;
     panel.replaceChildren(make("header", {}, heading, close), direction,
-      make("div", { class: "scroll", tabindex: "0", role: "region", "aria-label": "Profile" }, table));
+      make("div", { class: "scroll", tabindex: "0", role: "group", "aria-label": "Profile" }, table));
     panel.hidden = false;
   };
 
