@@ -21,10 +21,10 @@ from tiltlens.documents.quantities import (
     row_estimate,
 )
 from tiltlens.documents.headline import level_name
-from tiltlens.documents.summary_access import mean_estimates
+from tiltlens.documents.summary_access import checks_of, mean_estimates
 from tiltlens.documents.unobserved_groups import expected, soft_estimates, weighted
 from tiltlens.documents.verdict_texts import EVIDENCE, OPEN, THE_GROUP, verdict_of
-from tiltlens.formats import NOTHING, count, interval_name, label, minus, percent, points
+from tiltlens.formats import NOTHING, count, interval_name, label, minus, number, percent, points
 from tiltlens.rows.measures import Measure, is_favourable_mean, measure_of
 
 Record = dict[str, Any]
@@ -165,6 +165,25 @@ def _matrix_cell(row: Record | None, m: Measure) -> Cell:
         return Cell(NOTHING)
     kind = verdict_of(row).kind
     return Cell(f"{m.difference(row['alone'])}{MARKS.get(kind, '')}", mark=kind, value=row["alone"])
+
+
+def check_table(summary: Record) -> Table:
+    """Return the overlap and calibration checks of each group."""
+    columns = (
+        Column("group", NAME),
+        Column("checks", TEXT),
+        *(Column(name) for name in ("AUC", "clipped", "calibration slope")),
+    )
+    rows = []
+    for c in summary["comparisons"].values():
+        if (checks := checks_of(c)) is None:
+            rows.append((Cell(label(c["audited"])), Cell("not made"), *[Cell(NOTHING)] * 3))
+            continue
+        reasons = "; ".join(minus(label(reason, LONGEST_REASON)) for reason in checks["reasons"])
+        numbers = (number(checks["auc"], 2), percent(checks["clipped"]), number(checks["calibration"]["slope"], 2))
+        result = "passed" if checks["is_adequate"] else f"failed: {reasons}"
+        rows.append((Cell(label(c["audited"])), Cell(result), *map(Cell, numbers)))
+    return Table("checks", columns, tuple(rows))
 
 
 def decile_table(c: Record, confidence: float | None) -> Table:

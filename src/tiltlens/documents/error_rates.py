@@ -24,7 +24,7 @@ def error_rate_blocks(c: Record, confidence: float | None) -> list[Block]:
     rates, m = c["error_rates"], measure_of(c)
     columns = (Column("quantity", NAME), *(Column(who) for who in BOTH), Column("audited minus reference"))
     rows, notes = [], [f"People: {_people(c)}."]
-    for key in ERROR_RATE_KEYS:
+    for key in ERROR_RATE_KEYS if m.each != "decision" else OF_DECISIONS:  # decisions have no calibration or AUC
         item = quantity(key)
         notes.append(
             f"{item.label[:1].upper()}{item.label[1:]}: {definition(key, m.each)}."

@@ -12,9 +12,9 @@ from tiltlens.documents.repair_document import alternatives_document, evaluation
 from tiltlens.figures.registry import DOCUMENT_FIGURES
 from tiltlens.formats import label
 from tiltlens.render.html import blocks_html
-from tiltlens.render.page import check_name, drawn_data, environment, markup, rendered
+from tiltlens.render.page import check_name, drawn_data, environment, markup, rendered, write_page
 from tiltlens.render.sections import PICTURED, Drawing
-from tiltlens.results.json_file import Target, write_text
+from tiltlens.results.json_file import Target
 
 Record = dict[str, Any]
 CODES = ["gap", "worth", "part"]  # columns that texts beside them repeat
@@ -49,7 +49,7 @@ def _writer(build: Callable[[Record], str]) -> Callable[[Record, Target], None]:
 
     def write(summary: Record, target: Target) -> None:
         check_name(target)
-        write_text(target, build(summary))
+        write_page(build(summary), target)
 
     return write
 

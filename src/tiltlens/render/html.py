@@ -10,6 +10,7 @@ from tiltlens.documents.document import (
     HEADLINE,
     NAME,
     NUMBER,
+    TEXT,
     Block,
     Bullets,
     Cell,
@@ -20,6 +21,7 @@ from tiltlens.documents.document import (
     Paragraph,
     Table,
 )
+from tiltlens.documents.verdict_texts import NOTHING
 
 CLASSES = {HEADLINE: "answer"}
 INTERVAL = re.compile(r"\([^()]* to [^()]*\)")
@@ -90,7 +92,9 @@ def _row(table: Table, index: int, row: tuple[Cell, ...], name: Name | None) -> 
             cells.append(f'<th scope="row">{text}</th>')
         else:
             cells.append(_cell(column, cell))
-    return f"<tr>{''.join(cells)}</tr>"
+    is_immaterial = any(cell.mark == NOTHING for column, cell in zip(table.columns, row, strict=True) if column.kind == TEXT)
+    kind = ' class="immaterial"' if is_immaterial else ""
+    return f"<tr{kind}>{''.join(cells)}</tr>"
 
 
 def _cell(column: Column, cell: Cell) -> str:

@@ -15,7 +15,7 @@ from tiltlens import formats
 from tiltlens.documents import glossary
 from tiltlens.documents import sentences as words
 from tiltlens.documents.audit_document import audit_title
-from tiltlens.documents.audit_tables import MATRIX_NOTE, group_matrix, group_table
+from tiltlens.documents.audit_tables import MATRIX_NOTE, check_table, group_matrix, group_table
 from tiltlens.documents.display_names import named
 from tiltlens.documents.document import Cell
 from tiltlens.documents.ratios import decision_table_words
@@ -27,37 +27,53 @@ from tiltlens.figures.distributions import HIDDEN
 from tiltlens.figures.theme import altair, vl_convert
 from tiltlens.render import sections
 from tiltlens.render.html import table_html, unsplit
+from tiltlens.render.pdf import check_pdf, write_pdf
 from tiltlens.results.json_file import Target, check_target, write_text
 from tiltlens.rows.measures import asked, is_favourable_mean, measure_of
 
 DATA_LIMIT = 300_000  # characters of numbers; with the drawing library a page of nine groups stays below 1.5 MB
 DIGITS = 10
-RUNNING = 110  # letters in the head of a printed page
+ENDINGS = (".html", ".htm", ".pdf")
+RUNNING = 50  # letters of the model at the foot of a printed page
 FORMATS = (formats.number, formats.signed, formats.percent, formats.minus, formats.interval_name, formats.count)
 FUNCTIONS = (*FORMATS, unsplit, formats.label, decision_table_words, expected, soft_estimates)
 
 
 def write_report(summary: dict[str, Any], target: Target) -> None:
-    """Write the report of an audit's summary, whole or not at all; to an open file, as it is."""
+    """Write the report of an audit's summary as HTML or PDF, whole or not at all; to an open file, as HTML."""
+    write_page(page(summary), target)
+
+
+def write_page(html: str, target: Target) -> None:
+    """Write a page as HTML, or print it where the file is to be a PDF."""
     check_name(target)
-    write_text(target, page(summary))
+    if is_pdf(target):
+        write_pdf(html, Path(str(target)))
+    else:
+        write_text(target, html)
+
+
+def is_pdf(target: Target | None) -> bool:
+    """Return whether a file is to be a PDF, by its name."""
+    return isinstance(target, str | Path) and Path(target).suffix.lower() == ".pdf"
 
 
 def check_report(target: str | None) -> None:
     """Raise where a report could not be made or written: better before an audit than after it."""
     if target is not None:
         check_name(target)
+        if is_pdf(target):
+            check_pdf()
         altair(), vl_convert(), environment()
         check_target(target)
 
 
 def check_name(target: Target | None) -> None:
-    """Raise where a page would not be an HTML file."""
-    if isinstance(target, str | Path) and Path(target).suffix.lower() in (".pdf", ".docx", ".doc", ".pptx"):
-        raise DataError(
-            f"a report must be an HTML file, got {str(target)!r}.",
-            "write audit.html, open it in a browser and print it to PDF.",
-        )
+    """Raise where the name of a report does not end as HTML or PDF does; a device or a pipe may have any name."""
+    if not isinstance(target, str | Path) or str(target) == "-" or Path(target).suffix.lower() in ENDINGS:
+        return
+    if not Path(target).is_dir() and (not Path(target).exists() or Path(target).is_file()):
+        raise DataError(f"a report must be an HTML or PDF file, got {str(target)!r}.", "for example audit.html.")
 
 
 def page(summary: dict[str, Any]) -> str:
@@ -85,11 +101,13 @@ def page(summary: dict[str, Any]) -> str:
         detailed=sections.DETAILED,
         screen=first_screen(summary),
         title=audit_title(summary),
-        running=css_text(_running(summary)),
+        running=css_text(audit_title(summary)),
+        model=css_text(_model(summary)),
         created=(summary["provenance"]["created"] or "")[:10],
         ratio_note=_ratio_note(summary),
         matrix=markup(table_html(group_matrix(summary), _linked(summary))),
         matrix_note=MATRIX_NOTE,
+        checks=_checks(summary),
         warnings_of=warnings_of,
         checks_of=checks_of,
         dial_place=dial_place,
@@ -101,10 +119,10 @@ def page(summary: dict[str, Any]) -> str:
     )
 
 
-def _running(summary: dict[str, Any]) -> str:
-    """Return what the head of each printed page says: the model where it is stated, else what was audited."""
+def _model(summary: dict[str, Any]) -> str:
+    """Return the model for the foot of each printed page, where it is stated."""
     model = summary["provenance"]["stated"].get("model")
-    return formats.label(f"{audit_title(summary)}{f' · model: {model}' if model else ''}", RUNNING)
+    return f"Model: {formats.label(model, RUNNING)} · " if model else ""
 
 
 def _ratio_note(summary: dict[str, Any]) -> str:
@@ -116,6 +134,12 @@ def _ratio_note(summary: dict[str, Any]) -> str:
 def css_text(text: str) -> Any:
     """Return a text for a CSS string: every letter that could end it or the style is written as its number."""
     return markup("".join(letter if letter.isalnum() or letter in " .,:;()·-" else f"\\{ord(letter):x} " for letter in text))
+
+
+def _checks(summary: dict[str, Any]) -> Any:
+    """Return the checks of all groups; nothing where there are none."""
+    has_checks = any(checks_of(c) is not None for c in summary["comparisons"].values())
+    return markup(table_html(check_table(summary), _linked(summary))) if has_checks else ""
 
 
 def _linked(summary: dict[str, Any]) -> Callable[[int, Cell], str]:

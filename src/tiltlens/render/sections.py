@@ -14,8 +14,10 @@ from tiltlens.documents import sentences as words
 from tiltlens.documents.document import Block, Cell, Table
 from tiltlens.documents.error_rates import error_rate_blocks
 from tiltlens.documents.first_screen import Doubt, reliability
+from tiltlens.documents.headline import named_list, of_kind
 from tiltlens.documents.labels import labels
 from tiltlens.documents.summary_access import FULL, checks_of, dial_place, features
+from tiltlens.documents.verdict_texts import NOTHING
 from tiltlens.figures import Figure
 from tiltlens.figures.theme import on_page
 from tiltlens.formats import LONGEST, label
@@ -28,6 +30,8 @@ EXPERT_IN_TABLES, EXPERT, CHECKS = ("proxy_map", "correction_shares"), ("paths",
 DIAL_ROWS = 25  # features whose shares follow the dial
 SHORT = 40  # letters of a feature beside the dial
 SHOWN = 25  # features of the table that is open
+FOLDED = 10  # features without a material contribution from which on paper lists their names only
+MOST_IMMATERIAL = 100  # of these names
 # Columns that only place marks.
 HELPERS = ["label", "full", "zero", "side", "said", "middle", "far", "next", "start", "end", "height", "withheld"]
 HELPERS += ["reach_low", "reach_high"]
@@ -104,6 +108,8 @@ def _tables(summary: dict[str, Any], c: dict[str, Any], is_drawn: bool) -> dict[
     shown["contributions"] = Markup(
         table_html(contributions, lambda index, cell: _feature_button(index, cell, is_drawn), SHOWN)
     )
+    names = [row["feature"] for row in of_kind(c["contributions"], NOTHING)]
+    shown["immaterial"] = named_list(names, MOST_IMMATERIAL) if len(names) > FOLDED else ""
     return shown
 
 

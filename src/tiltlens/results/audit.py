@@ -186,7 +186,7 @@ class Audit:
         write_json(self.to_dict(), path)
 
     def report(self, path: str | Path | TextIO) -> None:
-        """Write the report, one HTML page that needs no network, as `to_json` does."""
+        """Write the report as HTML that needs no network, or as PDF if the name ends in .pdf (needs Chromium)."""
         from tiltlens.render.page import write_report
 
         write_report(self.to_dict(), path)

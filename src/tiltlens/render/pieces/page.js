@@ -4,6 +4,7 @@
 (() => {
   const data = JSON.parse(document.getElementById("data").textContent);
   const views = {};
+  if (location.hash === "#paper") document.documentElement.classList.add("paper");
 
   const make = (tag, attributes = {}, ...children) => {
     const element = document.createElement(tag);
@@ -30,7 +31,7 @@
       element.dataset.drawn = "done";
       if (element.closest(".dial")) turns[element.closest("section.comparison").dataset.place]();
     } catch (error) {
-      element.textContent = "This picture could not be drawn; its numbers are below.";
+      element.textContent = "This figure could not be drawn; its numbers are below.";
       console.error(error);
     }
   };
@@ -166,7 +167,7 @@
 
   // Paper has no click: what is closed is open there, and closed again on the screen.
   const onPaper = (isPrinted) => {
-    for (const one of document.querySelectorAll(isPrinted ? "details:not([open])" : "details.printed")) {
+    for (const one of document.querySelectorAll(isPrinted ? "details:not([open], .numbers)" : "details.printed")) {
       one.open = isPrinted; one.classList.toggle("printed", isPrinted);
     }
   };
