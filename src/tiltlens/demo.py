@@ -13,6 +13,7 @@ PROVENANCE = {
     "group labels": "race as recorded in those data",
     "model": "logistic regression of re-arrest on five features, as in the paper",
 }
+WORDING = {"people": "defendants"}
 AUDITED, REFERENCE, OUTCOME = "African-American", "Caucasian", "is_recid"
 
 
@@ -21,7 +22,7 @@ def paper_experiment() -> dict[str, Any]:
     data = load_compas()
     scores = outcome_scores(data, COMPAS_FEATURES, OUTCOME)
     arguments: dict[str, Any] = {"group": "race", "reference": REFERENCE, "audited": AUDITED, "favourable": "low"}
-    arguments |= {"scores": scores, "features": COMPAS_FEATURES, "provenance": PROVENANCE}
+    arguments |= {"scores": scores, "features": COMPAS_FEATURES, "provenance": PROVENANCE, "wording": WORDING}
     paper, honest = (audit(data, **arguments, folds=folds) for folds in (None, 5))
     summary = paper.to_dict()
     comparison, c = summary["comparisons"][AUDITED], paper[AUDITED]

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 from typing import Any
 
-from tiltlens.documents.labels import SHORT, group_words
+from tiltlens.documents.labels import SHORT, group_words, has_noun
 from tiltlens.documents.quantities import brief, estimate_words
 from tiltlens.documents.summary_access import checks_of, means
 from tiltlens.documents.unobserved_groups import WEIGHTED, bracket_words, soft_estimates
@@ -67,19 +67,42 @@ def gap_sentence(summary: Record, c: Record) -> str:
     if status is Materiality.INCONCLUSIVE:
         return f"The data neither show nor rule out a material gap between {who} and {other}: {numbers}."
     doubt = f", possibly by less than {threshold_words(c)}" if status is Materiality.DETECTED else ""
-    return _upper(f"{who} {_compared(summary, c)} {other}{_disadvantage(c)}{doubt}: {numbers}.")
+    finding = _compare_people(summary, c) if has_noun(c) else _compare_groups(summary, c)
+    return _upper(f"{finding}{_disadvantage(c)}{doubt}: {numbers}.")
 
 
-def _compared(summary: Record, c: Record) -> str:
-    """Return how the audited group's mean relates to the reference's: "are approved less often than"."""
+def _compare_people(summary: Record, c: Record) -> str:
+    """Return how the groups relate, as people: "Black applicants are approved less often than White applicants"."""
     (audited, reference), m = means(c), measure_of(c)
+    who, other = group_words(c, "audited"), group_words(c, "reference")
     often = "less often than" if audited < reference else "more often than"
-    if m.each == "decision" and metric_of(c) is None:
-        if not is_favourable_mean(c):
-            opposite = f" (not {m.favoured})" if m.favoured else ""
-            return f"receive the unfavourable decision{opposite} {often}"
-        return f"are {m.favoured} {often}" if m.favoured else f"receive the favourable decision {often}"
-    return f"have a {'lower' if audited < reference else 'higher'} {_mean_name(summary, c, m)} than"
+    if is_of_rates(c) and is_favourable_mean(c):
+        return f"{who} {f'are {m.favoured}' if m.favoured else 'receive the favourable decision'} {often} {other}"
+    if is_of_rates(c):
+        return f"{who} receive the unfavourable decision{_not_favoured(m)} {often} {other}"
+    side = "lower" if audited < reference else "higher"
+    return f"{who} have a {side} {_mean_name(summary, c, m)} than {other}"
+
+
+def _compare_groups(summary: Record, c: Record) -> str:
+    """Return how the groups relate, by names that may be no nouns: "The mean score is lower for A than for B"."""
+    (audited, reference), m = means(c), measure_of(c)
+    both = f"for {group_words(c, 'audited')} than for {group_words(c, 'reference')}"
+    if is_of_rates(c):
+        often = "less" if audited < reference else "more"
+        favoured = f"the favourable decision{f' ({m.favoured})' if m.favoured else ''}"
+        what = favoured if is_favourable_mean(c) else f"the unfavourable decision{_not_favoured(m)}"
+        return f"{what} is {often} frequent {both}"
+    return f"the {_mean_name(summary, c, m)} is {'lower' if audited < reference else 'higher'} {both}"
+
+
+def _not_favoured(m: Measure) -> str:
+    return f" (not {m.favoured})" if m.favoured else ""
+
+
+def is_of_rates(c: Record) -> bool:
+    """Return whether the gap is one in rates of decisions, not in an error rate of theirs."""
+    return measure_of(c).each == "decision" and metric_of(c) is None
 
 
 def _mean_name(summary: Record, c: Record, m: Measure) -> str:
@@ -92,9 +115,11 @@ def _mean_name(summary: Record, c: Record, m: Measure) -> str:
 def _disadvantage(c: Record) -> str:
     """Return whom the gap disadvantages, unless the sentence before says it."""
     lacks = c["shortfall"]["value"] if c["shortfall"] else 0.0
-    if not lacks or (measure_of(c).each == "decision" and metric_of(c) is None):
+    if not lacks or is_of_rates(c):
         return ""
-    return ", to their disadvantage" if lacks > 0 else f", to the disadvantage of {group_words(c, 'reference')}"
+    if lacks > 0 and has_noun(c):
+        return ", to their disadvantage"
+    return f", to the disadvantage of {group_words(c, 'audited' if lacks > 0 else 'reference')}"
 
 
 def _weighted_sentence(summary: Record, c: Record) -> str:

@@ -39,10 +39,15 @@ def groups(comparison: dict[str, Any]) -> tuple[str, str]:
     return f"{label(comparison['audited'], GROUP)} (audited)", f"{label(comparison['reference'], GROUP)} (reference)"
 
 
+def has_noun(comparison: dict[str, Any]) -> bool:
+    """Return whether the user said what people are called."""
+    return measure_of(comparison).people != WORDING.people
+
+
 def group_words(comparison: dict[str, Any], role: str) -> str:
     """Return a group as a sentence names it: "Black applicants", or its name alone where people have no noun."""
     name, people = label(comparison[role], SHORT), measure_of(comparison).people
-    if people == WORDING.people or name.casefold() == people.casefold():
+    if not has_noun(comparison) or name.casefold() == people.casefold():
         return name
     is_adjective = name[:1].isalpha() and "=" not in name
     return f"{name} {people}" if is_adjective else f"{people} ({name})"

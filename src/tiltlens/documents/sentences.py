@@ -90,7 +90,7 @@ def findings(summary: Record, c: Record, is_only: bool) -> list[str]:
     if is_of_decisions(summary) and c["adverse_impact_ratio"] is not None:
         confidence = summary["settings"]["confidence"]
         lines.append(four_fifths_words(c["adverse_impact_ratio"], confidence, measure_of(c).among))
-        lines.append(unfavourable_words(c))
+    lines.append(unfavourable_words(c) if c["impact_ratio"] is not None else "")
     return [*filter(None, lines), *soft_words(c), *sure_words(c)]
 
 

@@ -190,6 +190,8 @@ MEASURES |= {
 def measure_for(score_type: str, metric: str | None = None, wording: Wording = WORDING) -> Measure:
     """Return how outputs are written, in the user's words."""
     measure = MEASURES[ScoreType(score_type), metric]
+    if wording == WORDING:
+        return measure
     people, favoured = wording.people, wording.favourable
     in_words = replace(
         measure,
