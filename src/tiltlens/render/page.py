@@ -209,7 +209,7 @@ def _data(summary: dict[str, Any], drawings: list[sections.Drawing]) -> str:
     """Return what the page's script needs, as JSON that cannot end its element."""
     specs = {drawing.element: drawing.spec for drawing in drawings}
     pictured = list(summary["comparisons"].values())[: sections.PICTURED]
-    moving = {str(place): sections.moving(c) for place, c in enumerate(pictured)}
+    moving = {str(place): sections.moving(c, place < sections.DETAILED) for place, c in enumerate(pictured)}
     data = {"specs": specs, "comparisons": moving, "withheld": HIDDEN}
     text = as_json(data)
     while len(text) > DATA_LIMIT and sections.shorten(moving):

@@ -25,7 +25,7 @@ from tiltlens.render.html import blocks_html, table_html
 from tiltlens.rows.measures import measure_of
 
 PICTURED = 8  # groups with pictures and profiles: the page must stay small
-DETAILED = 2  # groups with a dial and the figures for statisticians
+DETAILED = 2  # groups with a dial, all figures and the numbers behind them
 EXPERT_IN_TABLES, EXPERT, CHECKS = ("proxy_map", "correction_shares"), ("paths", "overlap", "calibration"), ("balance",)
 DIAL_ROWS = 25  # features whose shares follow the dial
 SHORT = 40  # letters of a feature beside the dial
@@ -124,9 +124,10 @@ def _feature_button(index: int, cell: Cell, is_drawn: bool) -> str:
 
 def _drawings(c: dict[str, Any], place: int) -> dict[str, Drawing]:
     """Return the drawings of a comparison: of its features and outputs; for the first groups those of its inputs."""
-    is_decisions = c["score_type"] == "decision"  # counted in a table; two values have no distribution to draw
-    drawn = {} if is_decisions else {"score_distribution": figures.score_distribution(c)}
-    if c["error_rates"] is not None and not is_decisions:
+    is_detailed = place < DETAILED
+    is_drawn = is_detailed and c["score_type"] != "decision"  # decisions are counted in a table, not drawn
+    drawn = {"score_distribution": figures.score_distribution(c)} if is_drawn else {}
+    if c["error_rates"] is not None and is_drawn:
         drawn["score_calibration"] = figures.score_calibration(c)
     if c.get("periods"):
         drawn["periods"] = figures.periods(c)
@@ -135,14 +136,15 @@ def _drawings(c: dict[str, Any], place: int) -> dict[str, Drawing]:
         in_tables["features"] = figures.features(c)
         if any(row["shapley"] is not None for row in c["contributions"]) or c["gap_explained_by_exempt"]:
             drawn["waterfall"] = figures.waterfall(c)
-    if place < DETAILED:
+    if is_detailed:
         in_tables |= _expert_figures(c, EXPERT_IN_TABLES) if c["contributions"] else {}
         drawn |= _expert_figures(c, EXPERT) if c["correction"] is not None else {}
         drawn |= _expert_figures(c, CHECKS) if checks_of(c) is not None else {}
-    drawings = {key: Drawing.of(f"{key}-{place}", figure) for key, figure in drawn.items()}
-    beside = {key: replace(Drawing.of(f"{key}-{place}", figure), table=None) for key, figure in in_tables.items()}
-    has_dial = c["correction"] is not None and place < DETAILED
-    return beside | drawings | ({"correction": _turning(c, place)} if has_dial else {})
+    drawings = {key: Drawing.of(f"{key}-{place}", figure) for key, figure in (in_tables | drawn).items()}
+    without = in_tables if is_detailed else drawings
+    drawings |= {key: replace(drawings[key], table=None) for key in without}
+    has_dial = c["correction"] is not None and is_detailed
+    return drawings | ({"correction": _turning(c, place)} if has_dial else {})
 
 
 def _expert_figures(c: dict[str, Any], names: tuple[str, ...]) -> dict[str, Figure]:
@@ -157,16 +159,16 @@ def _turning(c: dict[str, Any], place: int) -> Drawing:
     return replace(drawing, note="", table_note=f"at the dial's first position, {at:.2f}", description=CORRECTION)
 
 
-def moving(c: dict[str, Any]) -> dict[str, Any]:
+def moving(c: dict[str, Any], has_dial: bool = True) -> dict[str, Any]:
     """Return the numbers of a comparison that follow the dial or a click, features as a list: a name is no key."""
-    shares = _shares(c)
+    shares = _shares(c) if has_dial else {}
     return {
         "audited": label(c["audited"], SHORT),
         "reference": label(c["reference"], SHORT),
         "mean": measure_of(c).mean,
-        "dial": c["bins"]["tradeoff"],
-        "correction": c["bins"]["correction"],
-        "features": [_feature(c, row) | {"shares": shares.get(row["feature"])} for row in features(c, None, SHORT)],
+        "dial": c["bins"]["tradeoff"] if has_dial else [],
+        "correction": c["bins"]["correction"] if has_dial else [],
+        "features": [_feature(c, row, has_dial) | {"shares": shares.get(row["feature"])} for row in features(c, None, SHORT)],
     }
 
 
@@ -180,7 +182,7 @@ def _shares(c: dict[str, Any]) -> dict[str, list[list[float | None]]]:
     return found
 
 
-def _feature(c: dict[str, Any], row: dict[str, Any]) -> dict[str, Any]:
+def _feature(c: dict[str, Any], row: dict[str, Any], has_dial: bool) -> dict[str, Any]:
     profile = c["bins"]["profiles"][row["feature"]]
     unused = {"correction", "scores", "log_odds"}
     values = [{key: entry for key, entry in value.items() if key not in unused} for value in profile["values"]]
@@ -188,6 +190,7 @@ def _feature(c: dict[str, Any], row: dict[str, Any]) -> dict[str, Any]:
     for value, text in zip(values, texts, strict=True):
         value["value"] = text
         value["score_text"] = measure_of(c).level(value.pop("score"))
+        value |= {} if has_dial else {"quantiles": None, "mean_correction": None}
     return {
         "name": label(row["feature"], FULL),
         "label": row["label"],
