@@ -16,8 +16,8 @@ from tests.schemas import SCHEMA, published, strict
 
 import tiltlens as tl
 from tiltlens.analysis.unobserved_groups import NOT_REPORTED
-from tiltlens.documents import repair_sentences as words_of_repairs
 from tiltlens.documents import first_screen as words
+from tiltlens.documents import repair_sentences as words_of_repairs
 from tiltlens.errors import DataError
 from tiltlens.formats import interval, points
 from tiltlens.gates import gate

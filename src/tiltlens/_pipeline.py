@@ -277,18 +277,16 @@ def alternatives(
     return {name: c.alternatives(tolerance, threshold) for name, c in result.items()}
 
 
-def _run_audit(
-    data: Any, request: Request, settings: Settings, stated: dict[str, str], wording: Wording
-) -> Audit:
+def _run_audit(data: Any, request: Request, settings: Settings, stated: dict[str, str], wording: Wording) -> Audit:
     """Return the audit: survey and sample, sums, fits, and then arithmetic."""
-    with stage(0.0, SURVEY, "survey"):
+    with stage(0.0, SURVEY, "reading rows"):
         source = _open(data, request)
         step = partial(survey_batch, source.roles, settings.sample_rows, HashThreshold())
         survey: Survey = source.batches.fold(source.columns, step)
         favourable = survey.outcome(request.favourable)
         groups = select_groups(source.roles, survey, request.reference, request.audited)
         sample = select_rows(source.roles, survey, groups)
-    with stage(SURVEY, SUMS, "sums"):
+    with stage(SURVEY, SUMS, "summing all rows"):
         sums = _sums(source, survey, sample)
     with stage(SUMS, 1.0), one_thread():
         model, of_model = _model_to_ask(source, sample)
@@ -432,6 +430,6 @@ def _comparisons(
         with stage(number / len(audited), (number + 1) / len(audited), label):
             with stage(0.0, FITS):
                 evidence = gather_evidence(sample, sums, replace(question, audited=label), fits)
-            with stage(FITS, 1.0, "comparison"):
+            with stage(FITS, 1.0, "estimating contributions"):
                 comparisons[label] = compare(evidence, settings)
     return comparisons

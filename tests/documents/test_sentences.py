@@ -46,7 +46,10 @@ def estimate(value, low, high):
     [
         (estimate(0.1, 0.05, 0.15), ", to the disadvantage of A: 4"),
         (estimate(-0.004, -0.006, -0.002), "possibly by less than the materiality threshold of 0.50 points: "),
-        (estimate(0.001, -0.002, 0.003), "a gap of 0.10 points (95% CI −0.20 to 0.30), within the materiality threshold of 0.50 points."),
+        (
+            estimate(0.001, -0.002, 0.003),
+            "a gap of 0.10 points (95% CI −0.20 to 0.30), within the materiality threshold of 0.50 points.",
+        ),
         (estimate(0.1, -0.05, 0.25), "The data neither show nor rule out a material gap between A and B: "),
         (estimate(0.0, None, None), "a gap of 0 points."),
     ],
@@ -232,8 +235,8 @@ def test_the_answer_names_both_numbers_and_the_largest_contributions():
     audit, c = cross_fitted_audit(), cross_fitted()
     gap, adjusted, largest = headline.headline(audit, c)
     assert gap == (
-        "African-American defendants have a higher mean score than Caucasian defendants, to their disadvantage: 54.3% vs "
-        "43.8%, a gap of 10.5 points (95% CI 9.5 to 11.6)."
+        "African-American defendants have a higher mean score than Caucasian defendants, to their disadvantage: 54.3% "
+        "vs 43.8%, a gap of 10.5 points (95% CI 9.5 to 11.6)."
     )
     assert "among defendants equal on all listed features, is 0 points (95% CI 0 to 0.01), below" in adjusted
     names = ("PriorCounts 5.5 points alone", "Age 3.1 points alone", "ChargeDegree 1.0 points alone")
@@ -273,7 +276,9 @@ def test_tiles_relate_decisions_alone_to_four_fifths():
     c = next(iter(audit["comparisons"].values()))
     tile = next(tile for tile in first_screen.tiles(audit, c) if tile.name == "adverse impact ratio")
     assert tile.value == "0.81"
-    assert tile.note.startswith("95% CI 0.80 to 0.83; inconclusive against 0.80; of the favourable decision: 45.7% ÷ 56.2%")
+    assert tile.note.startswith(
+        "95% CI 0.80 to 0.83; inconclusive against 0.80; of the favourable decision: 45.7% ÷ 56.2%"
+    )
 
 
 def test_people_affected_are_whole_and_of_either_sign():

@@ -63,7 +63,9 @@ def test_every_page_has_model_data_date_and_number(tmp_path):
 def test_without_a_browser_it_says_how_to_print(tmp_path, monkeypatch):
     monkeypatch.setattr(pdf, "which", lambda name: None)
     monkeypatch.setattr(pdf, "APPLICATIONS", ())
-    with pytest.raises(MissingExtraError, match="(?s)needs Chromium.*write audit.html, open it in a browser and print"):
+    with pytest.raises(
+        MissingExtraError, match=r"(?s)needs Chromium.*write audit\.html, open it in a browser and print"
+    ):
         write_report(cross_fitted_audit(), tmp_path / "audit.pdf")
     people().write_csv(tmp_path / "data.csv")
     options = ["--group", "group", "--scores", "score", "--features", "", "--report", str(tmp_path / "audit.pdf")]
@@ -77,7 +79,7 @@ def test_a_browser_that_fails_leaves_the_old_file(tmp_path, monkeypatch):
     target = tmp_path / "audit.pdf"
     target.write_text("the old one")
     monkeypatch.setattr(pdf, "find_browser", lambda: shutil.which("false"))
-    with pytest.raises(DataError, match="(?s)did not print the report: it ended with code 1.*print it to PDF"):
+    with pytest.raises(DataError, match=r"(?s)did not print the report: it ended with code 1.*print it to PDF"):
         write_report(cross_fitted_audit(), target)
     assert target.read_text() == "the old one"
 

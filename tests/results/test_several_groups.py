@@ -6,8 +6,8 @@ from sklearn.linear_model import LogisticRegression
 
 import tiltlens as tl
 from tiltlens.documents.sentences import findings
-from tiltlens.estimators.estimate import quantile
 from tiltlens.documents.summary_access import by_gap
+from tiltlens.estimators.estimate import quantile
 
 OPTIONS = {"group": "group", "reference": "R", "scores": "pay", "score_type": "amount"}
 

@@ -88,7 +88,9 @@ def test_every_amount_has_its_unit(paid):
     written = " ".join(texts(audit_document(summary).blocks))
     assert "units" not in written
     gap = paid["A"].gap
-    assert f"a gap of −€{-gap.value:.0f} (95% CI −€{-gap.low:.0f} to −€{-gap.high:.0f})" in first_screen(summary).headline
+    assert (
+        f"a gap of −€{-gap.value:.0f} (95% CI −€{-gap.low:.0f} to −€{-gap.high:.0f})" in first_screen(summary).headline
+    )
     assert all("€" in row["reason"] for row in summary["comparisons"]["A"]["contributions"])
     assert "mean amount, in €" in page(summary)
 
@@ -117,12 +119,16 @@ def test_the_command_line_and_audit_files_take_words(tmp_path):
     words = ["--wording", "people=applicants", "--wording", "favourable=approved"]
     result = CliRunner().invoke(main, ["audit", str(tmp_path / "data.csv"), *options, *words])
     assert result.exit_code == 0, result.output
-    assert "Applicants (group = A) are approved less often than applicants (group = B)" in " ".join(result.output.split())
+    assert "Applicants (group = A) are approved less often than applicants (group = B)" in " ".join(
+        result.output.split()
+    )
     (tmp_path / "audit.toml").write_text(
         'data = "data.csv"\ngroup = "group"\nscores = "score"\nthreshold = 0.5\nfeatures = []\n'
         '[wording]\npeople = "applicants"\n'
     )
     result = CliRunner().invoke(main, ["run", str(tmp_path / "audit.toml")])
-    assert "Applicants (group = A) receive the favourable decision less often" in " ".join(result.output.split()), result.output
+    assert "Applicants (group = A) receive the favourable decision less often" in " ".join(result.output.split()), (
+        result.output
+    )
     result = CliRunner().invoke(main, ["audit", str(tmp_path / "data.csv"), *options, "--wording", "unit=€"])
     assert result.exit_code == 2

@@ -34,7 +34,9 @@ CONFIDENCE = click.option("--confidence", type=float, default=0.95, show_default
 JSON = click.option(
     "--json", "json_target", metavar="FILE", help="Also write every number as JSON; '-' is standard output."
 )
-REPORT = click.option("--report", "report", metavar="FILE.html", help="Also write the report, as HTML or PDF (FILE.pdf).")
+REPORT = click.option(
+    "--report", "report", metavar="FILE.html", help="Also write the report, as HTML or PDF (FILE.pdf)."
+)
 TABLES = click.option(
     "--tables",
     metavar="PLACE",

@@ -6,6 +6,7 @@ from collections.abc import Iterator
 from typing import Any
 
 from tiltlens.documents.document import NAME, TEXT, Cell, Column, Table
+from tiltlens.documents.headline import level_name
 from tiltlens.documents.quantities import (
     CONTRIBUTIONS,
     CORRECTION_KEYS,
@@ -20,7 +21,6 @@ from tiltlens.documents.quantities import (
     quantity_table,
     row_estimate,
 )
-from tiltlens.documents.headline import level_name
 from tiltlens.documents.summary_access import checks_of, mean_estimates
 from tiltlens.documents.unobserved_groups import expected, soft_estimates, weighted
 from tiltlens.documents.verdict_texts import EVIDENCE, OPEN, THE_GROUP, verdict_of
@@ -35,8 +35,8 @@ LONGEST_REASON = 600  # characters
 MATRIX_FEATURES = 8  # columns of the matrix
 MARKS = {EVIDENCE: " ●", THE_GROUP: " ■", OPEN: " ?"}  # beside a contribution, by the kind of its verdict
 MATRIX_NOTE = (
-    "Contribution of each feature alone. ● potential proxy · ■ identifies the group · ? no clear verdict · unmarked: no "
-    "material contribution, stand-in or exempt."
+    "Contribution of each feature alone. ● potential proxy · ■ identifies the group · ? no clear verdict · "
+    "unmarked: no material contribution, stand-in or exempt."
 )
 
 
@@ -46,7 +46,9 @@ def estimate_table(summary: Record, c: Record) -> Table:
     rows[0] = (weighted(rows[0][0], c), rows[0][1])
     for key, estimates in rates_of_groups(c).items():
         item = quantity(key)
-        rows += [(Quantity(key, f"{item.label}, {group}", item.scale, item.definition), estimates[group]) for group in BOTH]
+        rows += [
+            (Quantity(key, f"{item.label}, {group}", item.scale, item.definition), estimates[group]) for group in BOTH
+        ]
     return quantity_table("estimates", rows, measure_of(c), level_name(summary))
 
 
@@ -117,7 +119,11 @@ def group_table(summary: Record) -> Table:
     m, comparisons = measure_of(summary), [*summary["comparisons"].values()]
     first = comparisons[0]
     ratio_key = "bracket" if first["unobserved_group"] else "impact_ratio"
-    keys = [*(["adjusted_gap"] if any(c["adjusted_gap"] for c in comparisons) else []), ratio_key, *(["shortfall"] if any(c["shortfall"] for c in comparisons) else [])]
+    keys = [
+        *(["adjusted_gap"] if any(c["adjusted_gap"] for c in comparisons) else []),
+        ratio_key,
+        *(["shortfall"] if any(c["shortfall"] for c in comparisons) else []),
+    ]
     columns = (
         Column("group", NAME),
         Column(f"{m.people}{expected(first)}"),
@@ -150,7 +156,10 @@ def group_matrix(summary: Record) -> Table:
         sizes[row["feature"]] = max(sizes.get(row["feature"], 0.0), abs(row["alone"] or 0.0))
     names = sorted(sizes, key=lambda name: -sizes[name])[:MATRIX_FEATURES]
     keys = [key for key in ("gap", "adjusted_gap") if any(c[key] for c in comparisons)]
-    heads = (Column(weighted(quantity(key), comparisons[0]).name(m) if key == "gap" else quantity(key).name(m)) for key in keys)
+    heads = (
+        Column(weighted(quantity(key), comparisons[0]).name(m) if key == "gap" else quantity(key).name(m))
+        for key in keys
+    )
     columns = (Column("group", NAME), *heads, *(Column(label(name, 24), is_optional=True) for name in names))
     rows = []
     for c in comparisons:

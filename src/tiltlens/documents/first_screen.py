@@ -65,15 +65,17 @@ def first_screen(summary: Record) -> FirstScreen:
     if len(comparisons) == 1:
         return FirstScreen(first, tuple(others), tuple(tiles(ordered, c)), tuple(reliability(ordered, c)), steps)
     lead = f"{'Largest disadvantage' if fares_worse(c) else 'Widest gap'} among {len(comparisons)} groups"
-    return FirstScreen(first, tuple(_states(comparisons)), (), tuple(_all_reliability(ordered, comparisons)), steps, lead)
+    return FirstScreen(
+        first, tuple(_states(comparisons)), (), tuple(_all_reliability(ordered, comparisons)), steps, lead
+    )
 
 
 def _all_reliability(summary: Record, comparisons: list[Record]) -> Iterator[Doubt]:
     """Yield how reliable an audit of several groups is: what holds of all of them, or of how many."""
     m, groups = measure_of(summary), len(comparisons)
-    sizes = [c["rows"]["audited"] for c in comparisons if c["rows"]["audited"] is not None]
-    people = f"{m.people}{expected(comparisons[0])}"
-    yield Doubt(f"{count(min(sizes))} to {count(max(sizes))} {people} per group, {count(comparisons[0]['rows']['reference'])} in the reference", False)
+    sizes = sorted(c["rows"]["audited"] for c in comparisons)
+    people, others = f"{m.people}{expected(comparisons[0])}", count(comparisons[0]["rows"]["reference"])
+    yield Doubt(f"{count(sizes[0])} to {count(sizes[-1])} {people} per group, {others} in the reference", False)
     failed = [c["audited"] for c in comparisons if (checks := checks_of(c)) is not None and not checks["is_adequate"]]
     if any(checks_of(c) is not None for c in comparisons):
         text = f"failed for {named_list(failed)}" if failed else f"passed for all {groups} groups"

@@ -144,7 +144,9 @@ def adjusted_gap(summary: Record, c: Record) -> Iterator[str]:
     status = materiality(left["low"], left["high"], c["materiality"])
     if status is Materiality.NOT_MATERIAL:
         is_part = c.get("unobserved_group")
-        yield f"{start} of the weighted gap, which shows part of it only." if is_part else f"{start}, below {threshold}."
+        yield (
+            f"{start} of the weighted gap, which shows part of it only." if is_part else f"{start}, below {threshold}."
+        )
     elif checks is not None and not checks["is_adequate"]:
         yield f"{start}. The overlap and calibration checks failed, so this number may be wrong."
     elif status is Materiality.MATERIAL:

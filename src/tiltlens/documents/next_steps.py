@@ -16,8 +16,8 @@ from tiltlens.rows.measures import measure_of
 Record = dict[str, Any]
 UNDECIDED = (Verdict.INCONCLUSIVE, Verdict.SIZE_UNCLEAR)
 WHO_DECIDES = (
-    "Whether a feature is legitimate, and whether to change the model, is a legal and policy decision. Record who takes "
-    "it in the sign-off."
+    "Whether a feature is legitimate, and whether to change the model, is a legal and policy decision. Record who "
+    "takes it in the sign-off."
 )
 
 
@@ -29,7 +29,9 @@ def next_steps(summary: Record, comparisons: Sequence[Record]) -> Iterator[str]:
     yield from _checks(comparisons)
     steps = [*_adjusted(comparisons), *_features(comparisons), *_inconclusive(comparisons)]
     if any(gap_status(c) is Materiality.MATERIAL and fares_worse(c) for c in comparisons) and not _is_amount(summary):
-        steps.append("Search for less discriminatory alternatives (tiltlens alternatives), which needs observed outcomes.")
+        steps.append(
+            "Search for less discriminatory alternatives (tiltlens alternatives), which needs observed outcomes."
+        )
     if not steps and any(c["contributions"] for c in comparisons):
         steps.append(
             "These numbers call for no further step. Repeat the audit when the model or the "
@@ -54,8 +56,8 @@ def _checks(comparisons: Sequence[Record]) -> Iterator[str]:
     failed = [c for c in comparisons if (checks := checks_of(c)) is not None and not checks["is_adequate"]]
     if failed:
         yield (
-            f"Do not rely on the adjusted gap yet{_of(comparisons, failed)}: the overlap and calibration checks failed. "
-            "The reasons are in “For statisticians”."
+            f"Do not rely on the adjusted gap yet{_of(comparisons, failed)}: the overlap and calibration checks "
+            "failed. The reasons are in “For statisticians”."
         )
 
 
@@ -64,7 +66,9 @@ def _adjusted(comparisons: Sequence[Record]) -> Iterator[str]:
     material = [c for c in comparisons if _adjusted_status(c) is Materiality.MATERIAL and _is_adequate(c)]
     if material:
         first = material[0]
-        size = estimate_words({"value": abs(first["adjusted_gap"]["value"]), "low": None, "high": None}, measure_of(first))
+        size = estimate_words(
+            {"value": abs(first["adjusted_gap"]["value"]), "low": None, "high": None}, measure_of(first)
+        )
         much = size if len(comparisons) == 1 else "a material gap"
         yield (
             f"Look for factors missing from the data: the listed features leave {much} unaccounted for"

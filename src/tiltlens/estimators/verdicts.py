@@ -138,12 +138,15 @@ def verdict(
     name, and `way` which way it goes.
     """
     both = [band for band in (gap, joint) if band is not None]
+
     def with_unit(text: str) -> str:
         return f"{text} {unit}".rstrip()
 
     m, counts = materiality, with_unit(size(materiality))
     if is_beyond(gap, m):
-        return Judgement(Verdict.POTENTIAL_PROXY, f"at least {with_unit(size(_nearest(gap)))} on its own{way(gap.value)}")
+        return Judgement(
+            Verdict.POTENTIAL_PROXY, f"at least {with_unit(size(_nearest(gap)))} on its own{way(gap.value)}"
+        )
     if joint is not None and is_beyond(joint, m):
         beyond = f"beyond the other features{f', with {partner}' if partner else ''}"
         least = with_unit(size(_nearest(joint)))
@@ -164,9 +167,7 @@ def verdict(
     return Judgement(Verdict.INCONCLUSIVE, f"consistent with 0 and with more than {counts}; {more}")
 
 
-def _hardly_seen(
-    both: Sequence[Band], visible: float, written: Callable[[float], str], counts: str
-) -> Judgement:
+def _hardly_seen(both: Sequence[Band], visible: float, written: Callable[[float], str], counts: str) -> Judgement:
     """Return what may be said of bands that count for little, but would for much if all of it were seen."""
     most = written(max(abs(end) for band in both for end in (band.low, band.high)))
     part = f"about {visible:.0%}" if visible >= 0.005 else "next to nothing"

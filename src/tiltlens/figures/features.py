@@ -27,8 +27,8 @@ def features(comparison: Record, materiality: float | None = None, shown: int = 
     records = [_record(row, m) for row in rows]
     parts = ", ".join(f"{row['label']} {m.difference(row['alone'])} ({row['verdict']})" for row in rows[:5])
     description = (
-        f"{versus(comparison)}. One bar per feature: its contribution alone, in {m.long_unit} of the {m.output}; the mark "
-        f"below it is its contribution beyond the others. {parts}."
+        f"{versus(comparison)}. One bar per feature: its contribution alone, in {m.long_unit} of the {m.output}; the "
+        f"mark below it is its contribution beyond the others. {parts}."
     )
     has_bands = any(record["alone_low"] is not None for record in records)
     band = "lines: simultaneous confidence bands" if has_bands else "no bands"

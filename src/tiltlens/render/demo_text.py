@@ -21,8 +21,8 @@ from tiltlens.documents.document import (
     Paragraph,
     Table,
 )
-from tiltlens.documents.quantities import FEATURES, estimate_cell, format_of, quantity, row_estimate
 from tiltlens.documents.headline import gap_sentence
+from tiltlens.documents.quantities import FEATURES, estimate_cell, format_of, quantity, row_estimate
 from tiltlens.documents.sentences import IS_NO_FINDING
 from tiltlens.formats import number, percent
 from tiltlens.render.terminal import print_document

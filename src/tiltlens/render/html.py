@@ -38,7 +38,9 @@ def blocks_html(blocks: Iterable[Block], draw: Draw) -> str:
 
 def unsplit(text: str) -> str:
     """Return a text whose intervals stay on one line: spaces within "(95% CI 6.0 to 19.9)" do not break."""
-    return INTERVAL.sub(lambda part: part[0].replace(" ", NO_BREAK) if len(part[0]) <= LONGEST_INTERVAL else part[0], text)
+    return INTERVAL.sub(
+        lambda part: part[0].replace(" ", NO_BREAK) if len(part[0]) <= LONGEST_INTERVAL else part[0], text
+    )
 
 
 def _block(block: Block, draw: Draw) -> str:
@@ -92,7 +94,9 @@ def _row(table: Table, index: int, row: tuple[Cell, ...], name: Name | None) -> 
             cells.append(f'<th scope="row">{text}</th>')
         else:
             cells.append(_cell(column, cell))
-    is_immaterial = any(cell.mark == NOTHING for column, cell in zip(table.columns, row, strict=True) if column.kind == TEXT)
+    is_immaterial = any(
+        cell.mark == NOTHING for column, cell in zip(table.columns, row, strict=True) if column.kind == TEXT
+    )
     kind = ' class="immaterial"' if is_immaterial else ""
     return f"<tr{kind}>{''.join(cells)}</tr>"
 

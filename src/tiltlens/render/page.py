@@ -18,8 +18,8 @@ from tiltlens.documents.audit_document import audit_title
 from tiltlens.documents.audit_tables import MATRIX_NOTE, check_table, group_matrix, group_table
 from tiltlens.documents.display_names import named
 from tiltlens.documents.document import Cell
-from tiltlens.documents.ratios import decision_table_words
 from tiltlens.documents.first_screen import first_screen, ratio_words
+from tiltlens.documents.ratios import decision_table_words
 from tiltlens.documents.summary_access import by_gap, checks_of, dial_place, warnings_of
 from tiltlens.documents.unobserved_groups import expected, soft_estimates
 from tiltlens.errors import DataError, MissingExtraError
@@ -133,7 +133,9 @@ def _ratio_note(summary: dict[str, Any]) -> str:
 
 def css_text(text: str) -> Any:
     """Return a text for a CSS string: every letter that could end it or the style is written as its number."""
-    return markup("".join(letter if letter.isalnum() or letter in " .,:;()·-" else f"\\{ord(letter):x} " for letter in text))
+    return markup(
+        "".join(letter if letter.isalnum() or letter in " .,:;()·-" else f"\\{ord(letter):x} " for letter in text)
+    )
 
 
 def _checks(summary: dict[str, Any]) -> Any:

@@ -28,7 +28,11 @@ WIDTH = 695  # pixels of an A4 page between its margins
 FLAGS = (
     *("--headless", "--disable-gpu", "--no-first-run", "--disable-extensions", "--disable-sync"),
     *("--disable-background-networking", "--disable-component-update", "--host-resolver-rules=MAP * ~NOTFOUND"),
-    *(f"--window-size={WIDTH},1000", "--no-pdf-header-footer", "--virtual-time-budget=20000"),  # time enough to draw all figures
+    *(
+        f"--window-size={WIDTH},1000",
+        "--no-pdf-header-footer",
+        "--virtual-time-budget=20000",
+    ),  # time enough to draw all figures
 )
 SECONDS = 180
 BY_HAND = "write audit.html, open it in a browser and print it to PDF."

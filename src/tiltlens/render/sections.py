@@ -101,7 +101,7 @@ def _tables(summary: dict[str, Any], c: dict[str, Any], is_drawn: bool) -> dict[
         "factors": audit_tables.factor_table(c) if c["contributions"] else None,
         "correction": audit_tables.correction_table(summary, c),
     }
-    shown = {name: Markup(table_html(table) if table else "") for name, table in tables.items()}
+    shown: dict[str, Any] = {name: Markup(table_html(table) if table else "") for name, table in tables.items()}
     errors: list[Block] = error_rate_blocks(c, confidence) if c["error_rates"] is not None else []
     shown["error_rates"] = Markup(blocks_html(errors, lambda reference: ""))
     contributions = audit_tables.contribution_table(c, has_reasons=True)
@@ -168,7 +168,9 @@ def moving(c: dict[str, Any], has_dial: bool = True) -> dict[str, Any]:
         "mean": measure_of(c).mean,
         "dial": c["bins"]["tradeoff"] if has_dial else [],
         "correction": c["bins"]["correction"] if has_dial else [],
-        "features": [_feature(c, row, has_dial) | {"shares": shares.get(row["feature"])} for row in features(c, None, SHORT)],
+        "features": [
+            _feature(c, row, has_dial) | {"shares": shares.get(row["feature"])} for row in features(c, None, SHORT)
+        ],
     }
 
 

@@ -75,7 +75,18 @@ class Audit:
     _rows: SampledRows | None = None
 
     JSON_KEYS: ClassVar = (
-        *("schema", "group", "reference", "score_type", "favourable", "wording", "rows", "too_small", "settings", "provenance"),
+        *(
+            "schema",
+            "group",
+            "reference",
+            "score_type",
+            "favourable",
+            "wording",
+            "rows",
+            "too_small",
+            "settings",
+            "provenance",
+        ),
         "comparisons",
     )
 

@@ -227,7 +227,17 @@ class Comparison:
     _errors: ComparisonErrors | None = None
 
     JSON_KEYS: ClassVar = (
-        *("audited", "reference", "rows", "score_type", "materiality", "metric", "wording", "epsilon_max", "propensity"),
+        *(
+            "audited",
+            "reference",
+            "rows",
+            "score_type",
+            "materiality",
+            "metric",
+            "wording",
+            "epsilon_max",
+            "propensity",
+        ),
         *("shapley_remainder", "band_factor", "output", "rates", "metric_rates", *ESTIMATES),
         *(
             "gap_test",

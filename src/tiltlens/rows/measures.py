@@ -262,9 +262,7 @@ def _of_comparison(summary: dict[str, Any], key: str) -> Any:
 
 def measure_of(summary: dict[str, Any]) -> Measure:
     """Return how the numbers of an audit, of a change or of a comparison are written."""
-    measure = measure_for(
-        summary.get("score_type", ScoreType.PROBABILITY), metric_of(summary), wording_of(summary)
-    )
+    measure = measure_for(summary.get("score_type", ScoreType.PROBABILITY), metric_of(summary), wording_of(summary))
     is_rate = measure.each == "decision" and measure.favoured and not measure.among
     return replace(measure, mean=measure.rate) if is_rate and is_favourable_mean(summary) else measure
 

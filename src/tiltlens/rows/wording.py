@@ -60,7 +60,8 @@ def _check_text(name: str, text: Any) -> None:
     is_text = isinstance(text, str) and text.strip() == text and text.isprintable() and 0 < len(text) <= LONGEST
     if not is_text:
         raise DataError(
-            f"`wording` must have texts of 1 to {LONGEST} printable characters, got {shown(text)} for {name!r}.", EXAMPLE
+            f"`wording` must have texts of 1 to {LONGEST} printable characters, got {shown(text)} for {name!r}.",
+            EXAMPLE,
         )
 
 
