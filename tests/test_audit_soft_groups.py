@@ -15,8 +15,8 @@ from tests.people import assert_same_numbers
 from tests.schemas import SCHEMA, published, strict
 
 import tiltlens as tl
+from tiltlens.documents import first_screen as words
 from tiltlens.documents import repair_sentences as words_of_repairs
-from tiltlens.documents import sentences as words
 from tiltlens.errors import DataError
 from tiltlens.formats import interval, points
 from tiltlens.gates import gate
@@ -181,7 +181,7 @@ def test_amounts_of_several_groups_are_scores_in_another_unit():
     for name in ("weighted", "linear", "limits", "bracket"):
         one, other = (getattr(of, name).to_dict() for of in (found["a"].unobserved_group, score))
         assert one == pytest.approx({end: 400 * value for end, value in other.items()}, rel=1e-9)
-    assert " units, if the probabilities are calibrated" in " ".join(str(found).split())
+    assert re.search(r"estimated at [−\d., to]+ units\. This range holds if the", " ".join(str(found).split()))
 
 
 def with_copies():
@@ -260,7 +260,7 @@ def test_summary_and_page_never_show_one_number_alone(tmp_path):
     found.report(tmp_path / "page.html")
     page = (tmp_path / "page.html").read_text()
     assert "Groups are unobserved" in page
-    assert "estimated gap: " in page
+    assert " is estimated at " in page
 
 
 def test_two_models_are_compared_on_the_same_rows_of_several_groups():
@@ -359,10 +359,10 @@ def test_no_view_shows_one_estimate_alone():
     found = of_names()
     c = found["a"].to_dict()
     weighted, linear = (points(c["unobserved_group"][name]["value"]) for name in ("weighted", "linear"))
-    first, second, *_ = words.headline(found.to_dict(), c)
+    first, _, second, *_ = words.headline(found.to_dict(), c)
     assert interval(*(c["unobserved_group"]["bracket"][end] for end in ("low", "high")), points) in first
     assert f"{100 * c['unobserved_group']['linear']['value']:.1f} points" in second.replace("−", "-")
-    assert [tile.value for tile in words.tiles(found.to_dict(), c)][:2] == [weighted, linear]
+    assert [tile.value for tile in words.tiles(found.to_dict(), c)][:2] == [f"{weighted} points", f"{linear} points"]
     rates = export_tables(found.to_dict())[0]
     assert {"linear", "bracket_low", "limits_high"} < set(rates.columns)
     assert interval(*(c["unobserved_group"]["bracket"][end] for end in ("low", "high")), points) in texts(rates)[1]

@@ -10,7 +10,7 @@ from tests.people import ENGINES, FEATURES, FILES, SOURCES, along, assert_same_n
 from tests.schemas import SCHEMA, strict
 
 import tiltlens as tl
-from tiltlens.documents.sentences import NO_FEATURES as SAID
+from tiltlens.documents.headline import NO_FEATURES as SAID
 from tiltlens.errors import DataError
 
 NO_FEATURES = "no features were listed: what carries the difference is not looked at"

@@ -19,7 +19,7 @@ import tiltlens as tl
 from tiltlens.progress import each, report_to, stage
 from tiltlens.render.terminal import progress_bar
 
-STAGES = ["regressions on sets of features", "membership model", "regressions", "comparison"]
+STAGES = ["regressions on sets of features", "group-membership model", "regressions", "estimating contributions"]
 
 
 def watched(data, **options):
@@ -35,11 +35,11 @@ def names_in_order(told):
 def test_an_audit_tells_its_stages_in_order_and_ends_at_1():
     _, told = watched(people())
     fractions = [fraction for _, fraction in told]
-    assert told[0] == ("survey", 0.0)
+    assert told[0] == ("reading rows", 0.0)
     assert told[-1] == ("done", 1.0)
     assert all(a <= b + 1e-12 for a, b in pairwise(fractions))
-    assert names_in_order(told) == ["survey", "sums", "A", *(f"A: {name}" for name in STAGES), "done"]
-    assert sum(name == "A: membership model" for name, _ in told) > 10  # every fit is told
+    assert names_in_order(told) == ["reading rows", "summing all rows", "A", *(f"A: {name}" for name in STAGES), "done"]
+    assert sum(name == "A: group-membership model" for name, _ in told) > 10  # every fit is told
 
 
 @pytest.mark.parametrize(
@@ -59,7 +59,13 @@ def test_several_outcomes_and_groups_move_on_only():
     scores = random.dirichlet(np.ones(3), 400)
     _, told = watched(data, scores=scores, favourable=1, features=["city", "income"])
     assert all(a <= b + 1e-12 for (_, a), (_, b) in pairwise(told))
-    assert [name for name in names_in_order(told) if ":" not in name] == ["survey", "sums", "A", "C", "done"]
+    assert [name for name in names_in_order(told) if ":" not in name] == [
+        "reading rows",
+        "summing all rows",
+        "A",
+        "C",
+        "done",
+    ]
 
 
 def test_being_watched_changes_no_number():

@@ -36,6 +36,7 @@ from tiltlens.rows.roles import ColumnRoles, FeatureChoice, Request, resolve_rol
 from tiltlens.rows.scores import check_score_type, either_spelling
 from tiltlens.rows.sums import GroupSums, SumPlan, check_same_rows, sum_batch, sum_rows
 from tiltlens.rows.survey import HashThreshold, Survey, survey_batch
+from tiltlens.rows.wording import Wording, check_wording
 from tiltlens.sources.batches import Batches, FrameBatches, checked_columns
 from tiltlens.sources.messages import shown, text_of
 from tiltlens.sources.opening import batches_of, frame_of, reading_notes
@@ -79,6 +80,7 @@ def audit(
     input_weight: float = 1.0,
     output_weight: float = 1.0,
     monitor: str | Path | StateFile | None = None,
+    wording: Mapping[str, str] | None = None,
     provenance: Mapping[str, str] | None = None,
     progress: Listener | None = None,
 ) -> Audit:
@@ -153,6 +155,9 @@ def audit(
     monitor : str or Path, default=None
         State file of repeated audits. `data` are the rows since the last one; sums of all batches are in the file, and
         `audit.monitor` has intervals that hold at all looks at once. It is made where there is none.
+    wording : dict of str to str, default=None
+        Words for sentences and figures: "people" (plural noun), "favourable" (what happens to a person with the
+        favourable outcome) and "unit" (of amounts), such as ``{"people": "applicants", "favourable": "approved"}``.
     provenance : dict of str to str, default=None
         Facts about data and model for readers, such as ``{"model": "credit 3.1", "data window": "2024"}``.
     progress : callable, default=None
@@ -198,6 +203,7 @@ def audit(
         )
     stated = check_provenance(provenance)
     check_score_type(score_type, threshold)
+    words = check_wording(wording, score_type)
     counts = usual_materiality(score_type) if materiality is None else materiality
     settings = Settings(
         input_weight, output_weight, confidence, counts, folds, random_state=random_state, sample_rows=sample_rows
@@ -224,7 +230,7 @@ def audit(
     )
     file = StateFile.read(monitor) if isinstance(monitor, str | Path) else monitor
     with report_to(progress):
-        result = _run_audit(data, request, settings, stated, file)
+        result = _run_audit(data, request, settings, stated, words, file)
     if isinstance(monitor, str | Path):
         result.count_batch()
     return result
@@ -280,10 +286,10 @@ def alternatives(
 
 
 def _run_audit(
-    data: Any, request: Request, settings: Settings, stated: dict[str, str], file: StateFile | None
+    data: Any, request: Request, settings: Settings, stated: dict[str, str], wording: Wording, file: StateFile | None
 ) -> Audit:
     """Return the audit: survey and sample, sums, fits, and then arithmetic."""
-    with stage(0.0, SURVEY, "survey"):
+    with stage(0.0, SURVEY, "reading rows"):
         source = _open(data, request)
         step = partial(survey_batch, source.roles, settings.sample_rows, HashThreshold())
         survey: Survey = source.batches.fold(source.columns, step)
@@ -292,7 +298,7 @@ def _run_audit(
         origin = _provenance(source, survey, request, stated)
         look = None if file is None else file.look(Batch.of(source.roles, survey, origin, groups.reference), settings)
         sample = select_rows(source.roles, survey, groups)
-    with stage(SURVEY, SUMS, "sums"):
+    with stage(SURVEY, SUMS, "summing all rows"):
         sums = _sums(source, survey, sample)
     with stage(SUMS, 1.0), one_thread(is_fitting=bool(source.roles.features)):
         model, of_model = _model_to_ask(source, sample)
@@ -301,6 +307,7 @@ def _run_audit(
             reference=groups.reference,
             comparisons=len(groups.audited),
             metric=source.roles.metric,
+            wording=wording,
             is_decisions=survey.is_decisions,
             exempt=source.roles.exempt,
             given={name: text_of(value) for name, value in source.roles.where.items()},
@@ -438,6 +445,6 @@ def _comparisons(
         with stage(number / len(audited), (number + 1) / len(audited), label):
             with stage(0.0, FITS):
                 evidence = gather_evidence(sample, sums, replace(question, audited=label), fits)
-            with stage(FITS, 1.0, "comparison"):
+            with stage(FITS, 1.0, "estimating contributions"):
                 comparisons[label] = compare(evidence, settings)
     return comparisons

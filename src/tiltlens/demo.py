@@ -13,6 +13,7 @@ PROVENANCE = {
     "group labels": "race as recorded in those data",
     "model": "logistic regression of re-arrest on five features, as in the paper",
 }
+WORDING = {"people": "defendants"}
 AUDITED, REFERENCE, OUTCOME = "African-American", "Caucasian", "is_recid"
 
 
@@ -23,7 +24,7 @@ def paper_experiment() -> dict[str, Any]:
     arguments |= {"scores": outcome_scores(data, COMPAS_FEATURES, OUTCOME), "features": COMPAS_FEATURES}
     summaries = []
     for folds in (None, 5):
-        result = audit(data, **arguments, folds=folds, provenance=PROVENANCE)
+        result = audit(data, **arguments, folds=folds, provenance=PROVENANCE, wording=WORDING)
         summaries.append(result.to_dict())
         comparison, correction = summaries[-1]["comparisons"][AUDITED], result[AUDITED].correction
         comparison["correction"]["prototypes"] = correction.prototypes(suppress=False)  # public data

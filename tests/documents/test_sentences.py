@@ -17,6 +17,7 @@ from tests.render.summaries import (
 
 from tiltlens import formats
 from tiltlens._pipeline import audit
+from tiltlens.documents import first_screen, headline
 from tiltlens.documents import sentences as words
 from tiltlens.documents.audit_tables import contribution_table
 from tiltlens.documents.summary_access import dial_place
@@ -45,40 +46,43 @@ def estimate(value, low, high):
 @pytest.mark.parametrize(
     ("gap", "said"),
     [
-        (estimate(0.1, 0.05, 0.15), "Gap 10.0 points (95% CI 5.0 to 15.0), to the disadvantage of A."),
-        (estimate(-0.004, -0.006, -0.002), "it may be below the materiality threshold of 0.50 points."),
-        (estimate(0.001, -0.002, 0.003), "No material gap: 0.10 points (95% CI −0.20 to 0.30), below the"),
-        (estimate(0.1, -0.05, 0.25), "inconclusive, consistent with 0 and with more than the materiality threshold"),
-        (estimate(0.0, None, None), "Gap 0.00 points, to the disadvantage of A."),
+        (estimate(0.1, 0.05, 0.15), ", to the disadvantage of A: 4"),
+        (estimate(-0.004, -0.006, -0.002), "possibly by less than the materiality threshold of 0.50 points: "),
+        (
+            estimate(0.001, -0.002, 0.003),
+            "a gap of 0.10 points (95% CI −0.20 to 0.30), within the materiality threshold of 0.50 points.",
+        ),
+        (estimate(0.1, -0.05, 0.25), "The data neither show nor rule out a material gap between A and B: "),
+        (estimate(0.0, None, None), "a gap of 0 points."),
     ],
 )
 def test_the_gap_in_words(summary, gap, said):
-    assert said in words.gap_sentence(summary, changed(summary, gap=gap))
+    assert said in headline.gap_sentence(summary, changed(summary, gap=gap))
 
 
 @pytest.mark.parametrize(
     ("left", "said"),
     [
-        (estimate(0.001, -0.002, 0.004), "It is below the materiality threshold of 0.50 points."),
-        (estimate(0.002, 0.001, 0.003), "It is below the materiality threshold of 0.50 points."),
-        (estimate(0.03, -0.08, 0.14), "It may be 0 or exceed the materiality threshold"),
+        (estimate(0.001, -0.002, 0.004), ", below the materiality threshold of 0.50 points."),
+        (estimate(0.002, 0.001, 0.003), ", below the materiality threshold of 0.50 points."),
+        (estimate(0.03, -0.08, 0.14), "It is inconclusive: it may be 0 or exceed the materiality threshold"),
         (estimate(0.03, 0.001, 0.14), "It is not zero, but may be below the materiality threshold"),
-        (estimate(0.03, 0.02, 0.04), "an omitted factor or use of the group may."),
-        (estimate(-0.03, -0.04, -0.02), "an omitted factor or use of the group may."),
-        (estimate(0.0, 0.0, 0.0), "Adjusted gap: 0, because the model sees nothing but the listed features."),
+        (estimate(0.03, 0.02, 0.04), "An omitted factor or use of the group may account for it."),
+        (estimate(-0.03, -0.04, -0.02), "An omitted factor or use of the group may account for it."),
+        (estimate(0.0, 0.0, 0.0), "The adjusted gap is 0, because the model sees nothing but the listed features."),
     ],
 )
 def test_the_unexplained_part_in_words_is_read_from_its_interval(summary, left, said):
     c = changed(summary, adjusted_gap=left, notes=[])
-    (line,) = words.adjusted_gap(summary, c)
+    (line,) = headline.adjusted_gap(summary, c)
     assert said in line
-    assert line.startswith("Adjusted gap: ")
+    assert "he adjusted gap" in line
 
 
 def test_an_adjusted_gap_names_no_cause_where_the_checks_failed(summary):
     balance = summary["comparisons"]["A"]["checks"]["balance"] | {"is_adequate": False}
     left = estimate(0.03, 0.02, 0.04)
-    said = " ".join(words.adjusted_gap(summary, changed(summary, adjusted_gap=left, balance=balance)))
+    said = " ".join(headline.adjusted_gap(summary, changed(summary, adjusted_gap=left, balance=balance)))
     assert "The overlap and calibration checks failed, so this number may be wrong." in said
     assert "use of the group" not in said
 
@@ -87,7 +91,7 @@ def test_an_adjusted_gap_names_no_cause_where_the_checks_failed(summary):
 def test_what_notes_say_changes_no_finding(summary, notes):
     """Findings are made of numbers: a note may be reworded, translated or left out."""
     c = changed(summary, adjusted_gap=estimate(0.03, -0.08, 0.14), notes=notes)
-    assert "these data do not decide it" in " ".join(words.headline(summary, c))
+    assert "It is inconclusive: it may be 0" in " ".join(headline.headline(summary, c))
 
 
 def judged(summary, *given):
@@ -100,7 +104,7 @@ def judged(summary, *given):
 
 @pytest.mark.parametrize("verdict", [text for text, one in VERDICTS.items() if one.kind == OPEN])
 def test_what_the_data_do_not_settle_is_never_no_evidence(summary, verdict):
-    said = words.headline(summary, judged(summary, "no material contribution", verdict))[-1]
+    said = headline.headline(summary, judged(summary, "no material contribution", verdict))[-1]
     assert "inconclusive" in said
     assert "No feature contributes" not in said
 
@@ -185,7 +189,7 @@ def test_sixty_groups_make_a_small_page_and_all_are_told_of():
     assert len(text) < 3_000_000
     plain = re.sub(r"<script.*?</script>", "", text, flags=re.DOTALL)
     for place in range(1, 60):
-        assert f"Mean score: group {place} " in plain
+        assert f"is higher for group {place} than for group 0" in plain
 
 
 def test_texts_that_cannot_be_written_are_the_users_mistake():
@@ -231,12 +235,12 @@ def test_the_page_has_no_hyphen_for_a_minus():
 
 def test_the_answer_names_both_numbers_and_the_largest_contributions():
     audit, c = cross_fitted_audit(), cross_fitted()
-    gap, adjusted, largest = words.headline(audit, c)
+    gap, adjusted, largest = headline.headline(audit, c)
     assert gap == (
-        "Mean score: African-American 54.3%, Caucasian 43.8%. Gap 10.5 points (95% CI 9.5 to 11.6), to the "
-        "disadvantage of African-American."
+        "African-American defendants have a higher mean score than Caucasian defendants, to their disadvantage: 54.3% "
+        "vs 43.8%, a gap of 10.5 points (95% CI 9.5 to 11.6)."
     )
-    assert adjusted.startswith("Adjusted gap: 0.00 points (95% CI 0.00 to 0.01).")
+    assert "among defendants equal on all listed features, is 0 points (95% CI 0 to 0.01), below" in adjusted
     names = ("PriorCounts 5.5 points alone", "Age 3.1 points alone", "ChargeDegree 1.0 points alone")
     assert all(name in largest for name in names)
 
@@ -245,12 +249,12 @@ def test_a_contribution_is_told_with_the_number_its_verdict_was_read_from():
     audit, c = cross_fitted_audit(), cross_fitted()
     c["contributions"][1] |= {"alone": -0.03, "beyond_others": -0.03}
     c["contributions"][2] |= {"verdict": "potential proxy in combination", "beyond_others": 0.02}
-    *_, with_it, against = words.headline(audit, c)
+    *_, with_it, against = headline.headline(audit, c)
     assert "ChargeDegree 2.0 points beyond the others" in with_it
     assert "Age" not in with_it
     assert "Age −3.0 points alone" in against
     c["gap"] |= {"low": -0.1}
-    either = words.headline(decisions_audit(), c)[-1]
+    either = headline.headline(decisions_audit(), c)[-1]
     assert either.index("PriorCounts") < either.index("Age") < either.index("ChargeDegree")
 
 
@@ -261,48 +265,49 @@ def test_no_contribution_is_named_where_there_is_no_evidence(verdict, said):
     c = cross_fitted()
     for row in c["contributions"]:
         row["verdict"] = verdict
-    assert said in words.headline(cross_fitted_audit(), c)[-1]
+    assert said in headline.headline(cross_fitted_audit(), c)[-1]
     c["contributions"][0]["verdict"] = "identifies the group"
-    assert "PriorCounts identifies the group." in words.headline(cross_fitted_audit(), c)
+    assert "PriorCounts identifies the group." in headline.headline(cross_fitted_audit(), c)
 
 
 def test_tiles_relate_decisions_alone_to_four_fifths():
-    names = [tile.name for tile in words.tiles(cross_fitted_audit(), cross_fitted())]
-    assert names == ["gap (points)", "adjusted gap (points)", "impact ratio"]
+    names = [tile.name for tile in first_screen.tiles(cross_fitted_audit(), cross_fitted())]
+    assert names == ["gap", "adjusted gap", "impact ratio"]
     assert "0.80" not in plain(cross_fitted_audit()).split("What was audited")[0].replace("0.80 to 0.83", "")
     audit = decisions_audit()
     c = next(iter(audit["comparisons"].values()))
-    tile = next(tile for tile in words.tiles(audit, c) if tile.name == "adverse impact ratio")
-    rates = [1 - c["outputs"]["rates"][who]["value"] for who in ("audited", "reference")]
+    tile = next(tile for tile in first_screen.tiles(audit, c) if tile.name == "adverse impact ratio")
     assert tile.value == "0.81"
-    assert tile.note == f"inconclusive against 0.80; 0.80 to 0.83; unfavourable rates {rates[0] / rates[1]:.2f}"
+    assert tile.note.startswith(
+        "95% CI 0.80 to 0.83; inconclusive against 0.80; of the favourable decision: 45.7% ÷ 56.2%"
+    )
 
 
 def test_people_affected_are_whole_and_of_either_sign():
     without = cross_fitted() | {"adjusted_gap": None}  # the shortfall takes the place of the adjusted gap
-    tile = words.tiles(cross_fitted_audit(), without)[2]
-    assert (tile.value, tile.note.split("; ")[1]) == ("334", "301 to 367")
+    tile = first_screen.tiles(cross_fitted_audit(), without)[2]
+    assert (tile.value, tile.note.split("; ")[0]) == ("334", "301 to 367")
     c = without | {"shortfall": estimate(-12.4, -30.2, 5.1)}
-    tile = words.tiles(cross_fitted_audit(), c)[2]
+    tile = first_screen.tiles(cross_fitted_audit(), c)[2]
     assert tile.value == "−12"
-    assert tile.note.endswith("; −30 to 5")
+    assert tile.note.startswith("−30 to 5; ")
 
 
 def test_the_strip_warns_of_what_is_not_settled():
     c = cross_fitted()
-    texts = {doubt.text: doubt.is_warning for doubt in words.trust(cross_fitted_audit(), c)}
+    texts = {doubt.text: doubt.is_warning for doubt in first_screen.reliability(cross_fitted_audit(), c)}
     assert texts == {
-        "3,175 and 2,103 people": False,
-        "statistically significant (p < 0.001)": False,
+        "3,175 and 2,103 defendants": False,
+        "gap statistically significant (p < 0.001)": False,
         "overlap and calibration checks passed": False,
         "2 of 5 features without a clear verdict": True,
     }
     c["checks"]["balance"]["is_adequate"] = False
     c["gap_test"]["p_value"] = 0.4
-    warned = [doubt.text for doubt in words.trust(cross_fitted_audit(), c) if doubt.is_warning]
+    warned = [doubt.text for doubt in first_screen.reliability(cross_fitted_audit(), c) if doubt.is_warning]
     assert "overlap and calibration checks failed" in warned
-    assert "not statistically significant (p = 0.40)" in warned
-    assert any("plug-in" in doubt.text for doubt in words.trust(plug_in_audit(), plug_in()))
+    assert "gap not statistically significant (p = 0.40)" in warned
+    assert any("plug-in" in doubt.text for doubt in first_screen.reliability(plug_in_audit(), plug_in()))
 
 
 def test_the_plain_part_leaves_the_words_of_statisticians_to_them():
@@ -311,7 +316,7 @@ def test_the_plain_part_leaves_the_words_of_statisticians_to_them():
     start = text.index('id="expert-0"')
     before, rest = text[:start], text[start:]
     after = rest[rest.index('<section id="origin"') : rest.index('id="words-for-statisticians"')]
-    after = after[after.index('<section id="signoff"') :]  # settings have the names of arguments
+    after = after[after.index('<section id="glossary"') :]  # settings have the names of arguments
     words_of_experts = r"λ|\bnats?\b|\bdial\b|correction|prototype|membership model|descent|divergence|rarer"
     assert not re.search(words_of_experts, before + after)
     assert re.search(words_of_experts, rest)

@@ -5,7 +5,7 @@ from tests.repair.test_alternatives import applicants, found
 from tests.repair.test_evaluation import borrowers
 
 import tiltlens as tl
-from tiltlens.documents.sentences import tiles
+from tiltlens.documents.first_screen import tiles
 
 HOSTILE = "<img src=x onerror=alert(1)>"
 
@@ -43,9 +43,9 @@ def test_names_of_groups_do_no_harm():
 def test_the_first_screen_has_gap_adjusted_gap_and_ratio(audits):
     summary = audits[0].to_dict()
     c = summary["comparisons"]["a"] | {"adjusted_gap": {"value": -0.129, "low": -0.199, "high": -0.06}}
-    assert [tile.name for tile in tiles(summary, c)] == ["gap (points)", "adjusted gap (points)", "impact ratio"]
+    assert [tile.name for tile in tiles(summary, c)] == ["gap", "adjusted gap", "impact ratio"]
     adjusted = tiles(summary, c)[1]
-    assert adjusted.value == "−12.90"
-    assert adjusted.note == "95% CI −19.90 to −6.00; among people equal on all listed features"
+    assert adjusted.value == "−12.9 points"
+    assert adjusted.note == "95% CI −19.9 to −6.0; among people equal on all listed features"
     without = tiles(summary, c | {"adjusted_gap": None})
-    assert [tile.name for tile in without] == ["gap (points)", "impact ratio", "shortfall"]
+    assert [tile.name for tile in without] == ["gap", "impact ratio", "shortfall"]

@@ -19,7 +19,7 @@ from tests.render.summaries import (
 
 from tiltlens import formats
 from tiltlens.documents.audit_document import audit_document
-from tiltlens.documents.document import Details, Heading, Paragraph, Table
+from tiltlens.documents.document import HEADLINE, Details, Heading, Table
 from tiltlens.documents.quantities import CORRECTION_KEYS, HEADLINE_KEYS, quantity
 from tiltlens.documents.verdict_texts import EVIDENCE, VERDICTS
 from tiltlens.render.demo_text import print_demo
@@ -54,7 +54,8 @@ def test_the_order_is_answer_quantities_contributions_warnings_correction():
     only(audit)["checks"]["notes"] = ["a warning"]
     blocks = audit_document(audit).blocks
     kinds = [block.name if isinstance(block, Table) else type(block).__name__ for block in blocks]
-    assert kinds[:2] == ["Heading", "Paragraph"]
+    assert kinds[0] == "Paragraph"
+    assert blocks[0].tone == HEADLINE
     titles = [block.text for block in blocks if isinstance(block, Heading)]
     warnings = blocks.index(Heading("Warnings"))
     correction = next(index for index, block in enumerate(blocks) if isinstance(block, Details))
@@ -66,8 +67,8 @@ def test_the_order_is_answer_quantities_contributions_warnings_correction():
     names = [row[0].text for row in blocks[correction].blocks[0].rows]
     assert set(names) <= {quantity(key).name(POINTS) for key in CORRECTION_KEYS}
     assert not {quantity(key).name(POINTS) for key in HEADLINE_KEYS} & set(names)
-    assert isinstance(blocks[1], Paragraph)
-    assert f"{100 * only(audit)['gap']['value']:.1f} points (95% CI " in blocks[1].text
+    assert f"{100 * only(audit)['gap']['value']:.1f} points (95% CI " in blocks[0].text
+    assert titles[0] == "Next steps"
 
 
 @pytest.mark.parametrize("width", [40, 60, 80, 110])

@@ -5,9 +5,9 @@ import pytest
 from sklearn.linear_model import LogisticRegression
 
 import tiltlens as tl
-from tiltlens.documents.sentences import tiles
+from tiltlens.documents.sentences import findings
+from tiltlens.documents.summary_access import by_gap
 from tiltlens.estimators.estimate import quantile
-from tiltlens.render.sections import by_gap
 
 OPTIONS = {"group": "group", "reference": "R", "scores": "pay", "score_type": "amount"}
 
@@ -69,7 +69,6 @@ def test_who_fares_worse_comes_first(defaults):
 
 def test_beside_favourable_rates_near_one_stands_the_ratio_of_the_others(defaults):
     c = defaults["comparisons"]["young"]
-    note = next(tile.note for tile in tiles(defaults, c) if tile.name.endswith("impact ratio"))
     risks = [1 - c["outputs"]["rates"][who]["value"] for who in ("audited", "reference")]
-    assert note.endswith(f"unfavourable rates {risks[0] / risks[1]:.2f}")
+    assert f"Ratio of unfavourable rates: {risks[0] / risks[1]:.2f}." in findings(defaults, c, is_only=True)
     assert risks[0] / risks[1] > 1.8

@@ -5,7 +5,7 @@ import re
 import pytest
 from tests.render.summaries import amounts, amounts_audit
 
-from tiltlens.documents import sentences as words
+from tiltlens.documents import first_screen as words
 from tiltlens.documents.audit_document import comparison_document
 from tiltlens.render.notebook import document_html
 from tiltlens.render.page import page
@@ -67,14 +67,13 @@ def test_the_page_says_amounts_and_units():
     for never in ("favourable rate", "mean score", "sample size to detect", "the score"):
         assert never not in re.sub(r"<[^>]+>", " ", shown.split('id="origin"')[0])
     first = words.headline(summary, c)[0]
-    assert first.startswith(
-        f"Mean amount: A {amount(c['outputs']['means']['audited'])}, B {amount(c['outputs']['means']['reference'])}."
-    )
-    assert f"Gap {UNITS.difference(c['gap']['value'])} units (95% CI " in first
+    levels = " vs ".join(amount(c["outputs"]["means"][role]) for role in ("audited", "reference"))
+    assert first.startswith(f"The mean amount is lower for A than for B, to the disadvantage of A: {levels}, a gap of ")
+    assert f"a gap of {UNITS.difference(c['gap']['value'])} units (95% CI " in first
 
 
 def test_a_notebook_says_units():
-    html = document_html(comparison_document(amounts(), is_drawn=False))
+    html = document_html(comparison_document(amounts()))
     assert "gap (units)" in html
     assert "points" not in html.split("overall decile")[0]
 

@@ -75,15 +75,12 @@ def adjusted_gap(evidence: Evidence, settings: Settings) -> tuple[AdjustedGap, t
     words, missed = output_scale(evidence, settings), _missed(evidence)
     widened = Estimate(value, ends[0] - max(missed, 0.0), ends[1] - min(missed, 0.0))
     if abs(missed) > words.materiality:  # then nothing is said of causes
-        return AdjustedGap(widened, measured, scale), (
-            _MISSED.format(words.size(missed), words.measure.unit),
-            *_parts(seen),
-        )
+        return AdjustedGap(widened, measured, scale), (_MISSED.format(words.size_words(missed)), *_parts(seen))
     return AdjustedGap(widened, measured, scale), (*_not_accounted_for(evidence, widened, words), *_parts(seen))
 
 
 _MISSED = (
-    "the regressions do not fit well enough to determine the adjusted gap: cells of the features hide {} {} of it, "
+    "the regressions do not fit well enough to determine the adjusted gap: cells of the features hide {} of it, "
     "which its interval includes"
 )
 
@@ -170,7 +167,7 @@ def _check(estimate: InfluenceEstimate, words: OutputScale) -> tuple[str, ...]:
     if abs(estimate.value) - CHECK_SURE * estimate.se <= words.materiality:
         return ()
     return (
-        f"the regressions on all features leave {words.signed(estimate.value)} {words.measure.unit} of "
+        f"the regressions on all features leave {words.signed_words(estimate.value)} of "
         f"the {words.measure.output}, which is made from them: "
         "what they say of features together is to be doubted",
     )
@@ -185,6 +182,6 @@ def _not_accounted_for(evidence: Evidence, estimate: Estimate, words: OutputScal
     causes += ["features that act together in a way that the regressions miss"] if may_act_together(evidence) else []
     ends = f"{words.signed(estimate.low or 0.0)} to {words.signed(estimate.high or 0.0)}"
     return (
-        f"the listed features do not account for {words.signed(estimate.value)} {words.measure.unit} of the gap "
+        f"the listed features do not account for {words.signed_words(estimate.value)} of the gap "
         f"({ends}): {', '.join(causes[:-1])} or {causes[-1]} may explain it",
     )

@@ -118,8 +118,8 @@ def decompose_gap(
 def _wide(joint: Collection[Band], words: OutputScale) -> list[str]:
     """Return a note where most bands of joint(j) are so wide that they say nothing."""
     middle = float(np.median([band.reach for band in joint])) if joint else 0.0
-    wide = f"half of the bands of contributions beyond the others reach further than ±{words.size(middle)}"
-    return [f"the rows are too few: {wide} {words.measure.unit}"] if middle > WIDE_BANDS * words.materiality else []
+    wide = f"half of the bands of contributions beyond the others reach further than ±{words.size_words(middle)}"
+    return [f"the rows are too few: {wide}"] if middle > WIDE_BANDS * words.materiality else []
 
 
 def _unless_hidden(
@@ -139,11 +139,11 @@ def _unless_hidden(
         return found
     words, z = output_scale(evidence, settings), quantile(settings.confidence)
     if left.estimate is not None and is_material(left.estimate, words.materiality):
-        rest = f"the adjusted gap of {words.size(left.value)} {words.measure.unit} may go through several together"
+        rest = f"the adjusted gap of {words.size_words(left.value)} may go through several together"
         return Judgement(Verdict.INCONCLUSIVE, f"{found.reason}, but {rest}")
     missed = every.values[0] - left.value
     if abs(missed) + z * difference_se(every, left) > words.materiality:
-        rest = f"the regressions disagree by {words.size(missed)} {words.measure.unit} on the adjusted gap"
+        rest = f"the regressions disagree by {words.size_words(missed)} on the adjusted gap"
         return Judgement(
             Verdict.INCONCLUSIVE, f"{found.reason}, but {rest}, so that several features together may contribute"
         )

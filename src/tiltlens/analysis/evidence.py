@@ -19,6 +19,7 @@ from tiltlens.paper.checks import Floats
 from tiltlens.paper.moments import GroupMoments
 from tiltlens.rows.rescoring import AskedModel
 from tiltlens.rows.sampled_rows import SampledRows
+from tiltlens.rows.wording import WORDING, Wording
 
 NO_MODEL = "none"  # of the propensity: no features, and no column of it
 
@@ -51,6 +52,8 @@ class Question:
         How many comparisons are made at once.
     metric
         The error rate whose difference is audited; None for the scores themselves.
+    wording
+        The user's words for people, the favourable outcome and the unit of amounts.
     is_decisions
         Whether scores are decisions, all of them 0 or 1.
     exempt
@@ -65,6 +68,7 @@ class Question:
     reference: str
     comparisons: int = 1
     metric: str | None = None
+    wording: Wording = WORDING
     is_decisions: bool = False
     exempt: tuple[str, ...] = ()
     given: Mapping[str, str] = field(default_factory=dict)

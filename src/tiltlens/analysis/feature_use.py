@@ -226,7 +226,7 @@ def judged_use(evidence: Evidence, settings: Settings, uses: FeatureUses, name: 
 
 def _unused(unchanged_rows: int | None, use: Use, words: OutputScale) -> str:
     if unchanged_rows is None:
-        most = f" (at most {words.size(use.high)} {words.measure.unit})" if use.high > 0.01 * words.materiality else ""
+        most = f" (at most {words.size_words(use.high)})" if use.high > 0.01 * words.materiality else ""
         return f"{_user(words)} does not use it{most}"
     if unchanged_rows == NO_INPUT:
         return "the model does not take it as an input"
@@ -245,7 +245,7 @@ def _unsettled(evidence: Evidence, use: Use | None, words: OutputScale) -> str:
     if use is None:
         return f"whether {_user(words)} uses it was not measured, and `model` would settle it"
     scores = "the scores behind the decisions" if evidence.question.is_decisions else "more rows"
-    interval = f"use 0 to {words.size(use.high)} {words.measure.unit}"
+    interval = f"use 0 to {words.size_words(use.high)}"
     return f"{_user(words)} may not use it ({interval}), and `model` or {scores} would settle it"
 
 

@@ -182,7 +182,7 @@ def _fit_nuisances(data: _FitData) -> Nuisances:
     with stage(0.0, SETS, "regressions on sets of features"):
         sets, fit = _fit_sets(data, influence_rows)
     blocks = () if fit is None else fit.basis.encoder.blocks
-    with stage(SETS, PROPENSITY, "membership model"):
+    with stage(SETS, PROPENSITY, "group-membership model"):
         propensity, log_odds, name = _propensity(data, blocks)
     with stage(PROPENSITY, 1.0, "regressions"):
         expected = _fit_expectations(data, propensity, blocks, fit)

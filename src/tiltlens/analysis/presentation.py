@@ -12,7 +12,7 @@ from tiltlens.analysis.settings import Settings
 from tiltlens.estimators.outputs import Scores
 from tiltlens.formats import typed
 from tiltlens.rows.amounts import Unit
-from tiltlens.rows.measures import MEASURES, Measure, score_type_of
+from tiltlens.rows.measures import Measure, measure_for, score_type_of
 
 
 @dataclass(frozen=True, slots=True)
@@ -27,9 +27,17 @@ class OutputScale:
         """Return how large a difference is, whichever way."""
         return self.measure.size(self.unit.scale * value)
 
+    def size_words(self, value: float) -> str:
+        """Return how large a difference is, with the unit."""
+        return self.measure.with_unit(self.size(value))
+
     def signed(self, value: float) -> str:
         """Return a difference with its sign."""
         return typed(self.measure.difference(self.unit.scale * value))
+
+    def signed_words(self, value: float) -> str:
+        """Return a difference with its sign and the unit."""
+        return self.measure.with_unit(self.signed(value))
 
 
 def levels(evidence: Evidence) -> Scores:
@@ -40,9 +48,9 @@ def levels(evidence: Evidence) -> Scores:
 
 def output_measure(evidence: Evidence) -> Measure:
     """Return what the outputs of a comparison are called and measured in."""
-    return MEASURES[
-        score_type_of(evidence.question.is_decisions, evidence.rows.unit.is_amount), evidence.question.metric
-    ]
+    question = evidence.question
+    score_type = score_type_of(question.is_decisions, evidence.rows.unit.is_amount)
+    return measure_for(score_type, question.metric, question.wording)
 
 
 def output_scale(evidence: Evidence, settings: Settings) -> OutputScale:

@@ -59,7 +59,7 @@ def shapley_parts(
     if settings.folds is not None and abs(difference) > SHAPLEY_AGREED * se + 0.1 * words.materiality:
         note = (
             f"shapley is left out: the features' parts add up to "
-            f"{words.signed(whole - float(every.values[0]))} {words.measure.unit}, where "
+            f"{words.signed_words(whole - float(every.values[0]))}, where "
             f"{'what is left at equal exempt factors' if start else 'the gap'} minus the adjusted gap is "
             f"{words.signed(whole - left.value)}"
         )
@@ -89,10 +89,9 @@ def _used_remainder(sets: CellSets | RidgeSets, without: Sequence[int], words: O
     apart = both.combined(np.array([[1.0], [-1.0]]))
     if abs(apart.values[0]) <= z * float(np.sqrt(covariance(apart.influence, apart.between)[0, 0])):
         return []
-    used, equal = (words.signed(float(value)) for value in both.values)
-    unit = words.measure.unit
+    used, equal = (words.signed_words(float(value)) for value in both.values)
     return [
-        f"the Shapley contributions leave {used} {unit}, the gap among people equal in the features that the score "
+        f"the Shapley contributions leave {used}, the gap among people equal in the features that the score "
         f"uses; among people equal in all features it is {equal}"
     ]
 

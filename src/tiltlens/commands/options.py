@@ -204,6 +204,12 @@ AUDIT = {  # the keywords of `tl.audit`, with those of `tl.read` and `tl.load_mo
         "STATE.json",
         "State file of repeated audits: DATA are the rows since the last one, and intervals hold at all looks.",
     ),
+    "wording": Spec(
+        OUTPUT,
+        "KEY=TEXT",
+        "Word for sentences: people=applicants, favourable=approved, or unit=€ for amounts. Repeat for more.",
+        PAIRS | {"example": "people=applicants"},
+    ),
     "provenance": Spec(
         OUTPUT,
         "NAME=TEXT",
@@ -213,7 +219,7 @@ AUDIT = {  # the keywords of `tl.audit`, with those of `tl.read` and `tl.load_mo
 }
 WRITING = {
     "json": Spec(OUTPUT, "FILE", "Write every number as JSON; '-' is standard output."),
-    "report": Spec(OUTPUT, "FILE.html", "Write an HTML report."),
+    "report": Spec(OUTPUT, "FILE", "Write the report, as HTML or PDF (FILE.pdf)."),
     "tables": Spec(OUTPUT, "PLACE", "Write tables: FILE.xlsx, .md or .tex; or a folder, which has CSV too."),
     "junit": Spec(OUTPUT, "FILE.xml", "Write the results of the gates as JUnit XML."),
     "fail_if": Spec(OUTPUT, "GATE", 'Exit with 1 if it holds, e.g. "adverse_impact_ratio<0.8". Repeat for more.', MANY),
@@ -221,7 +227,7 @@ WRITING = {
 # Options of an audit that do not concern the rows, scores and groups that an adjustment or an alternative is made of.
 NOT_OF_ACTIONS = {
     *("group_probability", "known_groups", "metric", "score_type", "threshold", "exempt", "propensity", "periods"),
-    *("input_weight", "output_weight", "materiality", "folds", "monitor", "provenance"),
+    *("input_weight", "output_weight", "materiality", "folds", "monitor", "wording", "provenance"),
 }
 
 

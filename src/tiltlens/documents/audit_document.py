@@ -7,10 +7,12 @@ from typing import Any
 
 from tiltlens.documents.audit_tables import (
     BOTH,
+    MATRIX_NOTE,
     contribution_table,
     correction_table,
     decile_table,
     estimate_table,
+    group_matrix,
     reason,
 )
 from tiltlens.documents.display_names import named
@@ -32,15 +34,19 @@ from tiltlens.documents.document import (
     bullets,
 )
 from tiltlens.documents.error_rates import error_rate_blocks
+from tiltlens.documents.first_screen import first_screen
+from tiltlens.documents.headline import headline
+from tiltlens.documents.labels import SHORT
 from tiltlens.documents.overall import overall_blocks
 from tiltlens.documents.quantities import CONTRIBUTIONS, FEATURES, estimate_cell, fill, quantity, row_estimate
 from tiltlens.documents.ratios import decision_table_words, four_fifths_words, is_of_decisions
 from tiltlens.documents.sensitivity import sensitivity_blocks
-from tiltlens.documents.sentences import IS_NO_FINDING, checks_words, headline, simultaneous_words
+from tiltlens.documents.sentences import IS_NO_FINDING, checks_words, simultaneous_words
 from tiltlens.documents.splitting import splitting_blocks
+from tiltlens.documents.summary_access import by_gap, warnings_of
 from tiltlens.documents.unobserved_groups import expected, soft_words, weighted
 from tiltlens.formats import count, interval_name, label, minus, p_value
-from tiltlens.rows.measures import UNITS, measure_of, subject
+from tiltlens.rows.measures import measure_of, subject
 
 Record = dict[str, Any]
 NOT_COUNTED = ("read", "used")
@@ -49,12 +55,19 @@ NEGLIGIBLE = 0.1  # parts of the materiality threshold that a note leaves out
 FEW = "few"  # in the place of an interval
 
 
-def audit_document(summary: Record) -> Document:
-    """Return an audit of one or more groups."""
-    summary = named(summary, summary["group"])
-    blocks: list[Block] = []
-    for c in summary["comparisons"].values():
-        blocks += comparison_blocks(summary, c)
+def audit_document(summary: Record, is_brief: bool = False) -> Document:
+    """Return an audit of one or more groups: the first screen, then each group; with `is_brief` folded if several."""
+    summary = by_gap(named(summary, summary["group"]))
+    comparisons = [*summary["comparisons"].values()]
+    is_single = len(comparisons) == 1
+    blocks = [*_first_screen(summary)]
+    if not is_single:
+        blocks += [group_matrix(summary), Paragraph(MATRIX_NOTE, QUIET)]
+    if is_brief and is_single:
+        blocks += _figures(comparisons[0])
+    for c in comparisons:
+        section = comparison_blocks(summary, c, has_headline=not is_single)
+        blocks += [Details(_who_and_gap(c), tuple(section[1:]))] if is_brief and not is_single else section
     blocks += overall_blocks(summary)
     confidence = summary["settings"]["confidence"]
     text = " ".join(filter(None, [_rows(summary), simultaneous_words(summary, confidence)]))
@@ -62,35 +75,63 @@ def audit_document(summary: Record) -> Document:
     if summary["too_small"]:
         names = ", ".join(label(name) for name in summary["too_small"])
         blocks.append(Paragraph(f"Groups of fewer than 10 people are not analysed: {names}.", WARNING))
-    title = f"Audit of {subject(summary)} by {label(summary['group'])}"
-    return Document(title, (*blocks, Paragraph(IS_NO_FINDING, QUIET)))
+    return Document(audit_title(summary), (*blocks, Paragraph(IS_NO_FINDING, QUIET)))
 
 
-def comparison_document(c: Record, is_drawn: bool = True) -> Document:
-    """Return one comparison, with a figure of its contributions."""
-    blocks = comparison_blocks(c, c)
-    figure: list[Block] = [FigureRef("features", c)] if is_drawn and c["contributions"] else []
-    return Document("", (*blocks, *figure))
+def audit_title(summary: Record) -> str:
+    """Return what was audited: "Audit of decisions by race: Black vs White"."""
+    names, more = [label(name, SHORT) for name in summary["comparisons"]], len(summary["comparisons"]) - 1
+    groups = names[0] if len(names) == 1 else f"{names[0]} and {more} more group{'s' if more > 1 else ''}"
+    return f"Audit of {subject(summary)} by {label(summary['group'])}: {groups} vs {label(summary['reference'], SHORT)}"
 
 
 def checks_document(checks: Record) -> Document:
     """Return the checks of the group-membership model, and the warnings of a comparison."""
     reasons = [] if checks["balance"] is None else checks["balance"]["reasons"]
     blocks = [Paragraph(checks_words(checks)), *bullets([label(reason, 1000) for reason in reasons], "Reasons")]
-    return Document("Overlap and calibration checks", (*blocks, *_warnings(checks)))
+    warnings = bullets([minus(note) for note in checks["notes"]], "Warnings")
+    return Document("Overlap and calibration checks", (*blocks, *warnings))
 
 
-def comparison_blocks(summary: Record, c: Record) -> list[Block]:
+def _first_screen(summary: Record) -> Iterator[Block]:
+    """Yield the finding, its numbers, how reliable they are and what to do next."""
+    screen = first_screen(summary)
+    if screen.lead:
+        yield Paragraph(f"{screen.lead}:", QUIET)
+    yield Paragraph(screen.headline, HEADLINE)
+    yield from (Paragraph(line) for line in screen.findings)
+    yield Paragraph(f"Reliability: {'; '.join(doubt.text for doubt in screen.reliability)}.")
+    yield from bullets(screen.next_steps, "Next steps")
+
+
+def comparison_document(c: Record) -> Document:
+    """Return one comparison, with a figure of its decomposition."""
+    _, *others = comparison_blocks(c, c, has_headline=False)
+    return Document("", (Heading(who(c), 2), *_first_screen(c), *_figures(c), *others))
+
+
+def _figures(c: Record) -> list[Block]:
+    """Return the decomposition of the gap, or the contributions where there is none."""
+    if not c["contributions"]:
+        return []
+    has_parts = (
+        any(row["shapley"] is not None for row in c["contributions"]) or c["gap_parts"]["gap_explained_by_exempt"]
+    )
+    return [FigureRef("waterfall" if has_parts else "features", c)]
+
+
+def comparison_blocks(summary: Record, c: Record, has_headline: bool = True) -> list[Block]:
     """Return the findings about one audited group; `summary` is the audit, or the comparison where that is alone."""
     settings = summary.get("settings")
     confidence = settings and settings["confidence"]
-    first, *others = headline(summary, c)
-    blocks: list[Block] = [Heading(who(c), 2), Paragraph(first, HEADLINE)]
-    blocks += [Paragraph(line) for line in others]
+    blocks: list[Block] = [Heading(who(c), 2)]
+    if has_headline:
+        first, *others = headline(summary, c)
+        blocks += [Paragraph(first, HEADLINE), *(Paragraph(line) for line in others)]
     blocks += bullets([minus(line) for line in soft_words(c)], "Unobserved groups")
     blocks += [estimate_table(summary, c), *_tests(summary, c, confidence)]
     if c["contributions"]:
-        blocks += [Heading(f"Contributions of features ({measure_of(c).unit})"), *contribution_blocks(c, settings)]
+        blocks += [Heading(measure_of(c).headed("Contributions of features")), *contribution_blocks(c, settings)]
     blocks += sensitivity_blocks(c)
     if c["error_rates"] is not None:
         blocks += [Heading("Error rates by group"), *error_rate_blocks(c, confidence)]
@@ -99,11 +140,13 @@ def comparison_blocks(summary: Record, c: Record) -> list[Block]:
         blocks += [Heading("Gap over time"), *_periods(c, confidence)]
     if c["outputs"]["decile_shares"]:
         blocks += [Heading("Share of each group above each overall decile"), decile_table(c, confidence)]
-    return [*blocks, *_warnings(c["checks"]), *_correction(summary, c)]
+    blocks += bullets([minus(note) for note in warnings_of(c)], "Warnings")
+    return [*blocks, *_correction(summary, c)]
 
 
-def _warnings(checks: Record) -> list[Block]:
-    return bullets([minus(note) for note in checks["notes"]], "Warnings")
+def _who_and_gap(c: Record) -> str:
+    m = measure_of(c)
+    return f"{label(c['audited'])} vs {label(c['reference'])}: {m.with_unit(m.difference(c['gap']['value']))}"
 
 
 def who(c: Record) -> str:
@@ -140,7 +183,9 @@ def _reading(c: Record, settings: Record | None) -> str:
     if "shapley" in used:
         left = c["gap_parts"]["shapley_remainder"] or 0.0
         rest = (
-            f" minus the {m.difference(left)} adjusted" if abs(left) >= NEGLIGIBLE * c["scale"]["materiality"] else ""
+            f" minus the adjusted gap ({m.difference(left)})"
+            if abs(left) >= NEGLIGIBLE * c["scale"]["materiality"]
+            else ""
         )
         lines.append(f"Shapley: sums to the {whole}{rest}")
     text = f"Of the {whole}. " * bool(c["gap_parts"]["exempt"]) + "; ".join(lines)
@@ -202,5 +247,6 @@ def _rows(summary: Record) -> str:
     parts += [f"rows with {reason} (not counted)" for reason, size in dropped.items() if size is None]
     left_out = f"; excluded: {', '.join(parts)}" if parts else ""
     outcome = label(summary["favourable"])
-    wanted = f"a {outcome} amount" if measure_of(summary) is UNITS else outcome
+    m = measure_of(summary)
+    wanted = f"a {outcome} amount" if m.is_amount else m.favoured or outcome
     return f"{rows['read']:,} rows read, {rows['used']:,} used{left_out}. Favourable outcome: {wanted}."

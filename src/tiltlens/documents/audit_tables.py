@@ -6,44 +6,57 @@ from collections.abc import Iterator
 from typing import Any
 
 from tiltlens.documents.document import NAME, TEXT, Cell, Column, Table
+from tiltlens.documents.headline import level_name
 from tiltlens.documents.quantities import (
     CONTRIBUTIONS,
     CORRECTION_KEYS,
     FEATURES,
     HEADLINE_KEYS,
-    RATES_OF_GROUPS,
     Quantity,
     estimate_cell,
+    fill,
     format_of,
     quantity,
     quantity_cell,
     quantity_table,
     row_estimate,
 )
-from tiltlens.documents.sentences import level_name
-from tiltlens.documents.summary_access import estimate_of
+from tiltlens.documents.summary_access import checks_of, estimate_of, mean_estimates
 from tiltlens.documents.unobserved_groups import expected, soft_estimates, weighted
-from tiltlens.documents.verdict_texts import EVIDENCE, verdict_of
-from tiltlens.formats import NOTHING, count, interval_name, label, minus, percent, points
-from tiltlens.rows.measures import UNITS, measure_of
+from tiltlens.documents.verdict_texts import EVIDENCE, OPEN, THE_GROUP, verdict_of
+from tiltlens.formats import NOTHING, count, interval_name, label, minus, number, percent, points
+from tiltlens.rows.measures import Measure, is_favourable_mean, measure_of
 
 Record = dict[str, Any]
 BOTH = ("audited", "reference")
 FACTORS = ("reveals", "drives", "alignment", "share")
 MOST_FACTORS = 60  # features in the table of factors
 LONGEST_REASON = 600  # characters
+MATRIX_FEATURES = 8  # columns of the matrix
+MARKS = {EVIDENCE: " ●", THE_GROUP: " ■", OPEN: " ?"}  # beside a contribution, by the kind of its verdict
+MATRIX_NOTE = (
+    "Contribution of each feature alone. ● potential proxy · ■ identifies the group · ? no clear verdict · "
+    "unmarked: no material contribution, stand-in or exempt."
+)
 
 
 def estimate_table(summary: Record, c: Record) -> Table:
     """Return the quantities of the first screen: gap, adjusted gap, ratios, shortfall and rates."""
     rows = [*_present(c | soft_estimates(c), HEADLINE_KEYS)]
     rows[0] = (weighted(rows[0][0], c), rows[0][1])
-    for key, field in RATES_OF_GROUPS.items():
-        rates = c["outputs"][field]
-        for group in BOTH if rates else ():
-            item = quantity(key)
-            rows.append((Quantity(key, f"{item.label}, {group}", item.scale, item.definition), rates[group]))
+    for key, estimates in rates_of_groups(c).items():
+        item = quantity(key)
+        rows += [
+            (Quantity(key, f"{item.label}, {group}", item.scale, item.definition), estimates[group]) for group in BOTH
+        ]
     return quantity_table("estimates", rows, measure_of(c), level_name(summary))
+
+
+def rates_of_groups(c: Record) -> dict[str, dict[str, Record]]:
+    """Return both groups' means in the direction of the gap; with a metric, their favourable rates as well."""
+    if c["outputs"]["metric_rates"]:
+        return {"metric_rate": c["outputs"]["metric_rates"], "favourable_rate": c["outputs"]["rates"]}
+    return {"favourable_rate" if is_favourable_mean(c) else "metric_rate": mean_estimates(c)}
 
 
 def _present(c: Record, keys: tuple[str, ...]) -> Iterator[tuple[Quantity, Record]]:
@@ -106,11 +119,15 @@ def group_table(summary: Record) -> Table:
     m, comparisons = measure_of(summary), [*summary["comparisons"].values()]
     first = comparisons[0]
     ratio_key = "bracket" if first["unobserved_group"] else "impact_ratio"
-    keys = [ratio_key, *(["shortfall"] if any(c["shortfall"] for c in comparisons) else [])]
+    keys = [
+        *(["adjusted_gap"] if any(c["adjusted_gap"] for c in comparisons) else []),
+        ratio_key,
+        *(["shortfall"] if any(c["shortfall"] for c in comparisons) else []),
+    ]
     columns = (
         Column("group", NAME),
-        Column(f"people{expected(first)}"),
-        Column(m.rate),
+        Column(f"{m.people}{expected(first)}"),
+        Column(fill(quantity(next(iter(rates_of_groups(first)))).label, m)),
         Column(weighted(quantity("gap"), first).name(m)),
         *(Column(quantity(key).name(m)) for key in keys),
     )
@@ -123,7 +140,7 @@ def group_table(summary: Record) -> Table:
 def _group_row(c: Record, role: str, keys: list[str]) -> tuple[Cell, ...]:
     m, both = measure_of(c), c | soft_estimates(c)
     name = f"{label(c[role])}{' (reference)' if role == 'reference' else ''}"
-    rate = estimate_cell(c["outputs"]["rates"][role], m.level)
+    rate = estimate_cell(mean_estimates(c)[role], m.level)
     if role == "reference":
         return (Cell(name), Cell(count(c["rows"][role])), rate, *[Cell(NOTHING)] * (1 + len(keys)))
     gap = estimate_cell(c["gap"], m.difference)
@@ -131,12 +148,60 @@ def _group_row(c: Record, role: str, keys: list[str]) -> tuple[Cell, ...]:
     return (Cell(name), Cell(count(c["rows"][role])), rate, gap, *others)
 
 
+def group_matrix(summary: Record) -> Table:
+    """Return groups × features: gap, adjusted gap and the contribution of each feature alone, marked by its verdict."""
+    m, comparisons = measure_of(summary), [*summary["comparisons"].values()]
+    sizes: dict[str, float] = {}
+    for row in (row for c in comparisons for row in c["contributions"]):
+        sizes[row["feature"]] = max(sizes.get(row["feature"], 0.0), abs(row["alone"] or 0.0))
+    names = sorted(sizes, key=lambda name: -sizes[name])[:MATRIX_FEATURES]
+    keys = [key for key in ("gap", "adjusted_gap") if any(c[key] for c in comparisons)]
+    heads = (
+        Column(weighted(quantity(key), comparisons[0]).name(m) if key == "gap" else quantity(key).name(m))
+        for key in keys
+    )
+    columns = (Column("group", NAME), *heads, *(Column(label(name, 24), is_optional=True) for name in names))
+    rows = []
+    for c in comparisons:
+        found = {row["feature"]: row for row in c["contributions"]}
+        estimates = (estimate_cell(c[key], m.difference) for key in keys)
+        rows.append((Cell(label(c["audited"])), *estimates, *(_matrix_cell(found.get(name), m) for name in names)))
+    return Table("matrix", columns, tuple(rows), interval_name(summary["settings"]["confidence"]))
+
+
+def _matrix_cell(row: Record | None, m: Measure) -> Cell:
+    if row is None or row["alone"] is None:
+        return Cell(NOTHING)
+    kind = verdict_of(row).kind
+    return Cell(f"{m.difference(row['alone'])}{MARKS.get(kind, '')}", mark=kind, value=row["alone"])
+
+
+def check_table(summary: Record) -> Table:
+    """Return the overlap and calibration checks of each group."""
+    columns = (
+        Column("group", NAME),
+        Column("checks", TEXT),
+        *(Column(name) for name in ("AUC", "clipped", "calibration slope")),
+    )
+    rows = []
+    for c in summary["comparisons"].values():
+        if (checks := checks_of(c)) is None:
+            rows.append((Cell(label(c["audited"])), Cell("not made"), *[Cell(NOTHING)] * 3))
+            continue
+        reasons = "; ".join(minus(label(reason, LONGEST_REASON)) for reason in checks["reasons"])
+        numbers = (number(checks["auc"], 2), percent(checks["clipped"]), number(checks["calibration"]["slope"], 2))
+        result = "passed" if checks["is_adequate"] else f"failed: {reasons}"
+        rows.append((Cell(label(c["audited"])), Cell(result), *map(Cell, numbers)))
+    return Table("checks", columns, tuple(rows))
+
+
 def decile_table(c: Record, confidence: float | None) -> Table:
     """Return the share of each group whose amount lies above each overall decile."""
+    m = measure_of(c)
     columns = (Column("above", NAME), *(Column(group) for group in BOTH), Column("gap (points)"))
     rows = (
         (
-            Cell(UNITS.level(row["amount"])),
+            Cell(m.level(row["amount"])),
             *(estimate_cell(row_estimate(row, group), percent) for group in BOTH),
             estimate_cell(row_estimate(row, "difference"), points),
         )

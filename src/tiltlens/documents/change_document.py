@@ -100,13 +100,13 @@ def _group(summary: Record, c: Record) -> list[Block]:
     if c["features"]:
         m, level = measure_of(c), f"{100 * summary['confidence']:g}%"
         blocks += [
-            Heading(f"Change of contributions ({m.unit})"),
+            Heading(m.headed("Change of contributions")),
             FigureRef("change", c),
             _features(c),
             Paragraph(
                 f"New minus old. Intervals of alone and beyond the others are {level} simultaneous confidence bands, "
                 "from which the verdicts are read. Materiality threshold: "
-                f"{m.size(c['scale']['materiality'])} {m.unit}.",
+                f"{m.with_unit(m.size(c['scale']['materiality']))}.",
                 QUIET,
             ),
             Bullets(tuple(f"{label(row['feature'])}: {minus(row['reason'])}." for row in c["features"])),
@@ -146,7 +146,7 @@ def _status(change: Record, old: Record, c: Record) -> str:
     if status is None:
         return "no interval"
     if status is Materiality.NOT_MATERIAL:
-        return f"no material change, less than {m.size(c['scale']['materiality'])} {m.unit}"
+        return f"no material change, less than {m.with_unit(m.size(c['scale']['materiality']))}"
     if not is_beyond_zero(change["low"], change["high"]):
         return "inconclusive, consistent with no change"
     wider = change["value"] * old["value"] >= 0.0 or abs(change["value"]) > 2 * abs(old["value"])

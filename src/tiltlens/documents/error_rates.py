@@ -30,7 +30,9 @@ def error_rate_blocks(c: Record, confidence: float | None) -> list[Block]:
     rates, m = c["error_rates"], measure_of(c)
     columns = (Column("quantity", NAME), *(Column(who) for who in BOTH), Column("audited minus reference"))
     rows, notes = [], [f"People: {_people(c)}."]
-    for key in (key for key in ERROR_RATE_KEYS if rates[key] or key in rates["reasons"]):
+    # Decisions have no calibration or AUC, and scores no predictive values.
+    keys = ERROR_RATE_KEYS if m.each != "decision" else OF_DECISIONS
+    for key in (key for key in keys if rates[key] or key in rates["reasons"]):
         item = quantity(key)
         notes.append(
             f"{item.label[:1].upper()}{item.label[1:]}: {definition(key, m.each)}."

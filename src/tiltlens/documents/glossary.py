@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 from tiltlens.documents.quantities import FEATURES, quantity
-from tiltlens.rows.measures import UNITS, measure_of
+from tiltlens.rows.measures import measure_of
 
 Record = dict[str, Any]
 
@@ -130,7 +130,7 @@ def glossary(summary: Record) -> dict[str, str]:
     """Return the terms of an audit's report."""
     m, comparisons = measure_of(summary), list(summary["comparisons"].values())
     unobserved = OF_CHANCES if any(c["unobserved_group"] for c in comparisons) else {}
-    if m is UNITS:
+    if m.is_amount:
         entries = {name: OF_AMOUNTS.get(name, (name, text)) for name, text in GLOSSARY.items()}
         return {
             name: text.replace("the score", "the amount") for name, text in filter(None, entries.values())

@@ -6,7 +6,10 @@ from collections.abc import Iterable, Sequence
 from typing import Any
 
 from tiltlens.formats import label
+from tiltlens.rows.measures import measure_of
+from tiltlens.rows.wording import WORDING
 
+SHORT = 40  # letters of a name in a sentence
 GROUP = 26  # letters of a group, beside its role
 DRAWN = 28  # letters beside a row of a figure
 
@@ -34,6 +37,20 @@ def _seen(text: str) -> str:
 def groups(comparison: dict[str, Any]) -> tuple[str, str]:
     """Return the names of both groups with their roles."""
     return f"{label(comparison['audited'], GROUP)} (audited)", f"{label(comparison['reference'], GROUP)} (reference)"
+
+
+def has_noun(comparison: dict[str, Any]) -> bool:
+    """Return whether the user said what people are called."""
+    return measure_of(comparison).people != WORDING.people
+
+
+def group_words(comparison: dict[str, Any], role: str) -> str:
+    """Return a group as a sentence names it: "Black applicants", or its name alone where people have no noun."""
+    name, people = label(comparison[role], SHORT), measure_of(comparison).people
+    if not has_noun(comparison) or name.casefold() == people.casefold():
+        return name
+    is_adjective = name[:1].isalpha() and "=" not in name
+    return f"{name} {people}" if is_adjective else f"{people} ({name})"
 
 
 def versus(comparison: dict[str, Any]) -> str:

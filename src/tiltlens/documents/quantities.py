@@ -21,7 +21,7 @@ from tiltlens.formats import (
     whole,
     with_interval,
 )
-from tiltlens.rows.measures import UNITS, Measure, ScoreType
+from tiltlens.rows.measures import Measure, ScoreType
 
 Record = Mapping[str, Any]
 
@@ -103,6 +103,7 @@ def fill(text: str, measure: Measure) -> str:
         each=measure.each,
         among=measure.among,
         missing=measure.affected_words,
+        people=measure.people,
     )
     return filled.removeprefix(", ")
 
@@ -117,8 +118,8 @@ _HEADLINE = _table(
     Quantity("bracket", "range of the gap", "range", "between the weighted and the linear estimate"),
     Quantity("limits", "limits of the gap", "range", "all that calibrated group probabilities allow"),
     Quantity("gap_explained_by_exempt", "gap explained by exempt factors", "gap", "part of the gap"),
-    Quantity("gap_given_exempt", "gap given exempt factors", "gap", "among people equal on the exempt factors"),
-    Quantity("adjusted_gap", "adjusted gap", "gap", "among people equal on all listed features"),
+    Quantity("gap_given_exempt", "gap given exempt factors", "gap", "among {people} equal on the exempt factors"),
+    Quantity("adjusted_gap", "adjusted gap", "gap", "among {people} equal on all listed features"),
     Quantity("impact_ratio", "impact ratio", "ratio", "{rate}, audited ÷ reference{among}"),
     Quantity(
         "adverse_impact_ratio",
@@ -150,8 +151,8 @@ _CORRECTION = _table(
     ),
 )
 _ERRORS = _table(
-    Quantity("fpr", "false positive rate", "share", "share given 1 among people without the outcome"),
-    Quantity("fnr", "false negative rate", "share", "share given 0 among people with the outcome"),
+    Quantity("fpr", "false positive rate", "share", "share given 1 among {people} without the outcome"),
+    Quantity("fnr", "false negative rate", "share", "share given 0 among {people} with the outcome"),
     Quantity("calibration", "calibration error", "points", "observed minus predicted rate of the outcome"),
     Quantity("auc", "AUC", "index", "area under the ROC curve of the {each}s"),
     Quantity("ppv", "positive predictive value", "share", "share with the outcome among people given decision 1"),
@@ -193,8 +194,8 @@ _EVALUATION = _table(
     Quantity("gap_reduction", "reduction of the gap", "points", "in size, audited model minus alternative"),
     Quantity("ratio_gain", "gain of the impact ratio", "ratio", "lower ÷ higher rate, alternative minus audited model"),
     Quantity("gap_change", "change in the gap", "points", "after minus before"),
-    Quantity("selected", "selection rate", "share", "share of people with decision 1"),
-    Quantity("true_positive_rate", "true positive rate", "share", "share given 1 among people with the outcome"),
+    Quantity("selected", "selection rate", "share", "share of {people} with decision 1"),
+    Quantity("true_positive_rate", "true positive rate", "share", "share given 1 among {people} with the outcome"),
 )
 _SETTINGS = _table(
     Quantity("materiality", "materiality threshold", "size", "the smallest gap that matters"),
@@ -228,7 +229,7 @@ ERROR_RATE_KEYS = ("fpr", "fnr", "calibration", "auc", "ppv", "npv", "fdr", "for
 
 # Columns of the table of features, whose keys are those of its rows.
 FEATURES = _table(
-    Quantity("alone", "contribution alone", "gap", "how much smaller the gap is among people equal on the feature"),
+    Quantity("alone", "contribution alone", "gap", "how much smaller the gap is among {people} equal on the feature"),
     Quantity(
         "beyond_others", "contribution beyond the others", "gap", "how much the adjusted gap grows without the feature"
     ),
@@ -269,7 +270,7 @@ def estimate_words(estimate: Record, measure: Measure, name: str = "") -> str:
 
 def brief(estimate: Record, measure: Measure) -> Shown:
     """Return a format with one decimal for gaps of a point or more, with two for smaller ones."""
-    if measure is UNITS:
+    if measure.is_amount:
         return measure.difference
     return brief_points(*estimate.values())
 

@@ -18,8 +18,8 @@ def is_of_decisions(audit: dict[str, Any]) -> bool:
 def unfavourable_words(c: dict[str, Any]) -> str:
     """Return the ratio of unfavourable rates, which says more where favourable ones are near 1."""
     audited, reference = (1.0 - c["outputs"]["rates"][who]["value"] for who in ("audited", "reference"))
-    is_defined = measure_of(c).unit != "units" and reference > 0.0
-    return f"unfavourable rates {ratio(audited / reference)}" if is_defined else ""
+    is_defined = not measure_of(c).is_amount and reference > 0.0
+    return f"Ratio of unfavourable rates: {ratio(audited / reference)}." if is_defined else ""
 
 
 def against_four_fifths(estimate: dict[str, Any]) -> str:

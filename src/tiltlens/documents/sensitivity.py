@@ -36,7 +36,7 @@ def sensitivity_words(c: Record, key: str) -> Iterator[str]:
     """Yield what an omitted factor would need; one sentence where none is needed."""
     found, m, name = c["gap_parts"]["sensitivity"][key], measure_of(c), quantity(key).label
     gap = found["gap"]
-    if materiality(gap["low"], gap["high"], c["materiality"]) is Materiality.NOT_MATERIAL:
+    if materiality(gap["low"], gap["high"], c["scale"]["materiality"]) is Materiality.NOT_MATERIAL:
         yield f"The {name} is below the materiality threshold without any omitted factor."
         return
     if not is_beyond_zero(gap["low"], gap["high"]):

@@ -9,12 +9,14 @@ from tiltlens.documents.labels import DRAWN, labels
 from tiltlens.errors import DataError
 from tiltlens.formats import label, number
 from tiltlens.results.comparison import ESTIMATES
+from tiltlens.rows.measures import is_favourable_mean
 
 SHOWN = 20  # features of a chart with one row each
 VALUES = 24  # values of a feature
 FULL = 200  # letters of a name where a reader points at it
 
 Record = dict[str, Any]
+OPPOSITE = {"value": "value", "low": "high", "high": "low"}  # ends of 1 minus a rate
 
 
 def estimate_of(comparison: Record, key: str) -> Record | None:
@@ -32,6 +34,40 @@ def means(comparison: Record) -> tuple[float, float]:
         return float(output["audited"]), float(output["reference"])
     rates = comparison["outputs"]["rates"]
     return float(rates["audited"]["value"]), float(rates["reference"]["value"])
+
+
+def mean_estimates(comparison: Record) -> dict[str, Record]:
+    """Return both groups' means in the direction of the gap, with their intervals; for low scores 1 minus the rates."""
+    estimates: dict[str, Record] = comparison["outputs"]["metric_rates"] or comparison["outputs"]["rates"]
+    if comparison["outputs"]["metric_rates"] or is_favourable_mean(comparison):
+        return estimates
+    return {
+        role: {end: None if (rate := estimates[role][of]) is None else 1.0 - rate for end, of in OPPOSITE.items()}
+        for role in ("audited", "reference")
+    }
+
+
+def checks_of(comparison: Record) -> Record | None:
+    """Return the overlap and calibration checks; None where there are none."""
+    checks: Record | None = comparison["checks"]["balance"]
+    return checks
+
+
+def warnings_of(comparison: Record) -> list[str]:
+    """Return the warnings about the data of a comparison."""
+    return list(comparison["checks"]["notes"])
+
+
+def by_gap(summary: Record) -> Record:
+    """Return the summary with those first who surely fare worse than the reference; the widest gaps before others."""
+    widest = sorted(summary["comparisons"].items(), key=lambda pair: -abs(pair[1]["gap"]["value"]))
+    return summary | {"comparisons": dict(sorted(widest, key=lambda pair: not fares_worse(pair[1])))}
+
+
+def fares_worse(c: Record) -> bool:
+    """Return whether the audited group surely has less of what a person wants; unobserved groups have no shortfall."""
+    shortfall = c["shortfall"] or {"value": 0.0, "low": None}
+    return bool((shortfall["value"] if shortfall["low"] is None else shortfall["low"]) > 0.0)
 
 
 def features(comparison: Record, limit: int | None = SHOWN, longest: int = DRAWN) -> list[Record]:

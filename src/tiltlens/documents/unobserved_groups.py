@@ -36,9 +36,9 @@ def soft_estimates(c: Record) -> dict[str, Record | None]:
     return {name: (c.get("unobserved_group") or {}).get(name) for name in ("linear", "bracket", "limits")}
 
 
-def bracket_words(c: Record) -> str:
-    """Return the range of the gap: one estimate alone would mislead."""
-    return _bracket(c["unobserved_group"], measure_of(c))
+def bracket_words(c: Record, groups: str) -> list[str]:
+    """Return the range of the gap between two groups, because one estimate would mislead, and on what it rests."""
+    return _bracket(c["unobserved_group"], measure_of(c), groups)
 
 
 def soft_words(c: Record) -> list[str]:
@@ -53,20 +53,22 @@ def soft_words(c: Record) -> list[str]:
     ]
     if soft["limits"] is not None:
         ends = interval(soft["limits"]["low"], soft["limits"]["high"], measure.difference)
-        lines.append(f"If the probabilities are calibrated, the gap is {ends} {measure.unit}.")
+        lines.append(f"If the probabilities are calibrated, the gap is {measure.with_unit(ends)}.")
     return [*lines, OWN_ERROR]
 
 
-def _bracket(soft: Record, measure: Measure) -> str:
+def _bracket(soft: Record, measure: Measure, groups: str) -> list[str]:
+    between = f"gap in the {measure.mean} between {groups}"
     if soft["status"] == "not judged":
-        return f"The gap is not estimated (not judged): {minus(soft['reason'])}."
+        return [f"The {between} is not estimated (not judged): {minus(soft['reason'])}."]
     if soft["bracket"] is None:
-        return "Everybody has the same group probabilities, so the gap cannot be estimated."
+        return [f"The {between} cannot be estimated: everybody has the same group probabilities."]
     ends = interval(soft["bracket"]["low"], soft["bracket"]["high"], measure.difference)
-    return (
-        f"Estimated gap: {ends} {measure.unit}, if the probabilities are calibrated and the two estimates err in "
-        f"opposite directions ({soft['status']}: {minus(soft['reason'])})."
-    )
+    return [
+        f"The {between} is estimated at {measure.with_unit(ends)}.",
+        "This range holds if the probabilities are calibrated and the two estimates err in opposite directions "
+        f"({soft['status']}: {minus(soft['reason'])}).",
+    ]
 
 
 def _checks(soft: Record, measure: Measure) -> list[str]:

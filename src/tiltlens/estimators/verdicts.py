@@ -142,36 +142,41 @@ def verdict(
     name, and `way` which way it goes.
     """
     both = [band for band in (gap, joint) if band is not None]
-    m, counts = materiality, f"{size(materiality)} {unit}"
+
+    def with_unit(text: str) -> str:
+        return f"{text} {unit}".rstrip()
+
+    m, counts = materiality, with_unit(size(materiality))
     if is_beyond(gap, m):
-        return Judgement(Verdict.POTENTIAL_PROXY, f"at least {size(_nearest(gap))} {unit} on its own{way(gap.value)}")
+        return Judgement(
+            Verdict.POTENTIAL_PROXY, f"at least {with_unit(size(_nearest(gap)))} on its own{way(gap.value)}"
+        )
     if joint is not None and is_beyond(joint, m):
         beyond = f"beyond the other features{f', with {partner}' if partner else ''}"
-        return Judgement(Verdict.IN_COMBINATION, f"at least {size(_nearest(joint))} {unit} {beyond}{way(joint.value)}")
+        least = with_unit(size(_nearest(joint)))
+        return Judgement(Verdict.IN_COMBINATION, f"at least {least} {beyond}{way(joint.value)}")
     if all(_within(band, visible * m) for band in both):
         return Judgement(
             Verdict.NO_MATERIAL_CONTRIBUTION, f"{'less than ' if m else ''}{counts}, alone and beyond the others"
         )
     if all(_within(band, m) for band in both):
-        return _hardly_seen(both, visible, size, f"{unit}, where", f"threshold {size(m)}")
+        return _hardly_seen(both, visible, lambda value: with_unit(size(value)), f"threshold {size(m)}")
     for band in both:
         if not _within(band, m) and (band.low > 0.0 or band.high < 0.0):
             ends = sorted((abs(band.low), abs(band.high)))
-            span = f"{size(ends[0])} to {size(ends[1])} {unit}{way(band.value)}"
+            span = f"{with_unit(f'{size(ends[0])} to {size(ends[1])}')}{way(band.value)}"
             return Judgement(Verdict.SIZE_UNCLEAR, f"{span}; threshold {size(m)}")
     open_ones = [band for band in both if not _within(band, m)]
     more = _more_rows(max(open_ones, key=lambda band: band.reach), visible * m, rows)
     return Judgement(Verdict.INCONCLUSIVE, f"consistent with 0 and with more than {counts}; {more}")
 
 
-def _hardly_seen(
-    both: Sequence[Band], visible: float, size: Callable[[float], str], where: str, counts: str
-) -> Judgement:
+def _hardly_seen(both: Sequence[Band], visible: float, written: Callable[[float], str], counts: str) -> Judgement:
     """Return what may be said of bands that count for little, but would for much if all of it were seen."""
-    most = size(max(abs(end) for band in both for end in (band.low, band.high)))
+    most = written(max(abs(end) for band in both for end in (band.low, band.high)))
     part = f"about {visible:.0%}" if visible >= 0.005 else "next to nothing"
     is_any = any(band.low > 0.0 or band.high < 0.0 for band in both)
-    reason = f"up to {most} {where} probabilities of the groups show {part} of a difference; {counts}"
+    reason = f"up to {most}, where probabilities of the groups show {part} of a difference; {counts}"
     return Judgement(Verdict.SIZE_UNCLEAR if is_any else Verdict.INCONCLUSIVE, reason)
 
 

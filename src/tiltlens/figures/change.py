@@ -31,10 +31,10 @@ def change(moved: Record, materiality: float = 0.005, shown: int = SHOWN) -> Fig
         f"and the change. {parts}."
     )
     band = "lines: simultaneous confidence bands" if any(one["alone_change_low"] is not None for one in records) else ""
-    counts = f"dashed: materiality threshold, ±{measure.size(materiality)} {measure.unit}"
+    counts = f"dashed: materiality threshold, ±{measure.with_unit(measure.size(materiality))}"
     more = strongest(len(moved["features"]), len(rows))
     return figure(
-        _panels(records, measure.factor * materiality, measure.unit),
+        _panels(records, measure.factor * materiality, measure.long_unit),
         records,
         title,
         description,

@@ -9,7 +9,7 @@ from tiltlens.documents.summary_access import Record, means
 from tiltlens.figures.figure import Figure, data, figure, nothing
 from tiltlens.figures.theme import AUDITED, INK, PAPER, QUIET, REFERENCE, WIDTH, altair
 from tiltlens.formats import percent
-from tiltlens.rows.measures import UNITS, measure_of
+from tiltlens.rows.measures import measure_of
 
 HIDDEN = "suppressed: fewer than 10 people, or derivable"  # a bin of any size, if small ones would follow from it
 WITHHELD = f"✕ {HIDDEN}"
@@ -37,7 +37,7 @@ def score_distribution(comparison: Record) -> Figure:
     bins = comparison["bins"]["score"]
     domain = [bins[0]["from"], bins[-1]["to"]]
     chart = _mirrored(comparison, records, word, domain, marked, m.axis)
-    open_ends = "people beyond either end stand in the last bin" if m is UNITS else ""
+    open_ends = "people beyond either end stand in the last bin" if m.is_amount else ""
     return figure(chart, records, title, description, open_ends, _note(records))
 
 
@@ -93,7 +93,7 @@ def _mirrored(
     x = alt.X("from:Q", title=axis, scale=alt.Scale(domain=domain, nice=False, clamp=True))
     if written is not None:
         x.axis = alt.Axis(format=written)
-    ends = ",.4~g" if measure_of(comparison) is UNITS and marked else ".2f"
+    ends = ",.4~g" if measure_of(comparison).is_amount and marked else ".2f"
     percents = alt.Axis(labelExpr="format(abs(datum.value), '.0%')", tickCount=5)
     colour = alt.Color(
         "group:N", scale=alt.Scale(domain=["audited", "reference"], range=[AUDITED, REFERENCE]), legend=None

@@ -27,13 +27,13 @@ def features(comparison: Record, materiality: float | None = None, shown: int = 
     records = [_record(row, m) for row in rows]
     parts = ", ".join(f"{row['label']} {m.difference(row['alone'])} ({row['verdict']})" for row in rows[:5])
     description = (
-        f"{versus(comparison)}. One bar per feature: its contribution alone, in {m.unit} of the {m.output}; the mark "
-        f"below it is its contribution beyond the others. {parts}."
+        f"{versus(comparison)}. One bar per feature: its contribution alone, in {m.long_unit} of the {m.output}; the "
+        f"mark below it is its contribution beyond the others. {parts}."
     )
     has_bands = any(record["alone_low"] is not None for record in records)
     band = "lines: simultaneous confidence bands" if has_bands else "no bands"
     more = strongest(len(comparison["contributions"]), len(rows))
-    note = f"bar: alone; ◆: beyond the others; dashed: materiality threshold, ±{m.size(counts)} {m.unit}"
+    note = f"bar: alone; ◆: beyond the others; dashed: materiality threshold, ±{m.with_unit(m.size(counts))}"
     held = "given the exempt factors" if comparison["gap_parts"]["exempt"] else ""
     return figure(_drawn(records, m.factor * counts, m), records, title, description, note, band, held, more)
 
@@ -63,13 +63,13 @@ def _drawn(records: list[Record], counts: float, m: Measure) -> Any:
     names = [f"{name}{end}" for name in ("alone", "beyond_others") for end in ("", "_low", "_high")]
     ends = [record[name] for record in records for name in names if record[name] is not None]
     scale = alt.Scale(domain=span([*ends, 0.0, -counts, counts], 0.04), nice=False, zero=False)
-    x = alt.X("alone:Q", title=[f"{m.unit} of the {m.output}", "(+: audited higher)"], scale=scale)
+    x = alt.X("alone:Q", title=[f"{m.long_unit} of the {m.output}", "(+: audited higher)"], scale=scale)
     y = alt.Y("label:N", sort=None, title=None, axis=alt.Axis(ticks=False, domain=False, grid=False, labelLimit=210))
     colour = alt.Color("side:N", scale=alt.Scale(domain=list(SIDES), range=list(SIDES.values())), legend=None)
     tooltip = [
         alt.Tooltip("full:N", title="feature"),
-        alt.Tooltip("alone_text:N", title=f"contribution alone ({m.unit})"),
-        alt.Tooltip("beyond_others_text:N", title=f"contribution beyond the others ({m.unit})"),
+        alt.Tooltip("alone_text:N", title=m.headed("contribution alone")),
+        alt.Tooltip("beyond_others_text:N", title=m.headed("contribution beyond the others")),
         alt.Tooltip("verdict:N", title="verdict"),
         alt.Tooltip("reason:N", title="reason"),
     ]

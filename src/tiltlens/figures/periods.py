@@ -56,14 +56,14 @@ def _drawn(records: list[Record], measure: Measure) -> Any:
     alt = altair()
     ends = [record[f"gap{end}"] for record in records for end in ("", "_low", "_high")]
     scale = alt.Scale(domain=span([*(end for end in ends if end is not None), 0.0], 0.06), nice=False, zero=False)
-    title = f"gap, in {measure.unit} (+: audited higher)"
+    title = f"gap, in {measure.long_unit} (+: audited higher)"
     order = [record["label"] for record in records]
     angle = -40 if len(order) > LEVEL or any(len(text) > SHORT for text in order) else 0
     x = alt.X("label:N", sort=order, title=None, axis=alt.Axis(labelAngle=angle, labelOverlap=True, grid=False))
     y = alt.Y("gap:Q", title=title, scale=scale)
     tooltip = [
         alt.Tooltip("label:N", title="period"),
-        alt.Tooltip("gap_text:N", title=f"gap, {measure.unit}"),
+        alt.Tooltip("gap_text:N", title=f"gap, {measure.long_unit}"),
         alt.Tooltip("audited_rate:N", title=f"{measure.rate}, audited"),
         alt.Tooltip("reference_rate:N", title=f"{measure.rate}, reference"),
     ]

@@ -10,7 +10,7 @@ from tiltlens.figures.distributions import HIDDEN
 from tiltlens.figures.figure import Figure, data, figure, nothing
 from tiltlens.figures.theme import AUDITED, FAINT, INK, PAPER, QUIET, REFERENCE, altair
 from tiltlens.formats import label, number, percent, short_number
-from tiltlens.rows.measures import UNITS, Measure, measure_of
+from tiltlens.rows.measures import Measure, measure_of
 
 ENDS = ("q05", "q25", "q50", "q75", "q95")
 STEP = 30
@@ -52,7 +52,7 @@ def _record(value: Record, position: int, m: Measure) -> Record:
         | dict(zip(ENDS, quantiles, strict=True))
         | {"people": f"{audited} of the audited, {reference} of the reference group"}
         | {
-            "score_text": (m.level if m is UNITS else short_number)(value["score"]),
+            "score_text": (m.level if m.is_amount else short_number)(value["score"]),
             "median_text": number(quantiles[2], 2),
         }
     )
@@ -111,9 +111,9 @@ def _people(records: list[Record], m: Measure) -> Any:
 def _scores(records: list[Record], m: Measure) -> Any:
     alt = altair()
     scores = [record["score"] for record in records if record["score"] is not None]
-    domain = span(scores) if m is UNITS else [0, 1]
+    domain = span(scores) if m.is_amount else [0, 1]
     x = alt.X("score:Q", title=[m.mean, "of the audited"], scale=alt.Scale(domain=domain, zero=False))
-    x.axis = alt.Axis(tickCount=3, format=m.axis) if m is UNITS else alt.Axis(tickCount=3)
+    x.axis = alt.Axis(tickCount=3, format=m.axis) if m.is_amount else alt.Axis(tickCount=3)
     dots = (
         alt.Chart().transform_filter("datum.score != null").mark_point(filled=True, size=90, color=AUDITED, opacity=1)
     )

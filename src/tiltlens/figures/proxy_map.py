@@ -11,7 +11,7 @@ from tiltlens.figures.figure import Figure, data, figure, nothing
 from tiltlens.figures.placement import placed, spread
 from tiltlens.figures.theme import DIVERGING, FAINT, INK, PAPER, QUIET, WIDTH, altair, halo
 from tiltlens.formats import number, with_interval
-from tiltlens.rows.measures import UNITS, Measure, measure_of
+from tiltlens.rows.measures import Measure, measure_of
 
 ROUND = (1.0, 2.0, 5.0)  # digits of the levels of curves
 DECADES = 5  # of levels below the largest
@@ -68,18 +68,18 @@ def proxy_map(comparison: Record, materiality: float | None = None) -> Figure:
     first = drawn[0]
     description = (
         f"{versus(comparison)}. Each mark is a feature: further right it reveals the group more, further up it "
-        f"{up.described.format(output=m.output, unit=m.unit)}. Strongest: {first['label']}, "
-        f"{m.difference(first['alone'])} {m.unit}."
+        f"{up.described.format(output=m.output, unit=m.long_unit)}. Strongest: {first['label']}, "
+        f"{m.with_unit(m.difference(first['alone']))}."
     )
     labelled = (
         f"the {LABELLED} strongest of {len(drawn)} features have names and intervals" if len(drawn) > LABELLED else ""
     )
     if up is DRIVES:
-        note, levels = f"curves: {m.unit} of the gap where both are fully aligned", _levels(right * top, counts)
+        note, levels = f"curves: {m.long_unit} of the gap where both are fully aligned", _levels(right * top, counts)
     else:
         left_out = len(rows) - len(drawn)
         others = f"; {left_out} without a material contribution not drawn" if left_out else ""
-        note, levels = f"dashed: use of {m.size(counts)} {m.unit}, the materiality threshold{others}", []
+        note, levels = f"dashed: use of {m.with_unit(m.size(counts))}, the materiality threshold{others}", []
     chart = _drawn(records, right, top, levels, counts, m, up)
     return figure(chart, records, title, description, note, labelled)
 
@@ -94,7 +94,7 @@ def _record(row: Record, m: Measure, up: Upwards) -> Record:
         "sign": NEITHER if not gap else RAISES if gap > 0 else LOWERS,
         "alone_text": with_interval(gap, row["alone_low"], row["alone_high"], m.difference),
         "alignment_text": number(alignment, 2),
-        "height_text": m.level(row[up.name]) if m is UNITS else number(row[up.name], 3),
+        "height_text": m.level(row[up.name]) if m.is_amount else number(row[up.name], 3),
         "name": None,
         "dx": 0,
         "dy": 0,
@@ -217,10 +217,10 @@ def _marks(records: list[Record], x: Any, y: Any, m: Measure, up: Upwards) -> An
             x=x,
             y=y,
             color=alt.condition("isValid(datum.alignment)", colour, alt.value(PAPER)),
-            shape=alt.Shape("sign:N", scale=shapes, title=f"sign of its {m.unit}", legend=_signs(records)),
+            shape=alt.Shape("sign:N", scale=shapes, title=f"sign of its {m.long_unit}", legend=_signs(records)),
             tooltip=[
                 alt.Tooltip("full:N", title="feature"),
-                alt.Tooltip("alone_text:N", title=f"{m.unit} of the gap"),
+                alt.Tooltip("alone_text:N", title=f"{m.long_unit} of the gap"),
                 alt.Tooltip("reveals:Q", title="reveals the group", format=".3f"),
                 alt.Tooltip("height_text:N", title="use" if up is USE else f"drives the {m.output}"),
                 alt.Tooltip("alignment_text:N", title="alignment"),

@@ -13,7 +13,7 @@ from tiltlens.figures.figure import Figure, data, figure, nothing
 from tiltlens.figures.theme import AUDITED, QUIET, REFERENCE, altair
 from tiltlens.formats import NOTHING, short_number, with_interval
 from tiltlens.limits import FOUR_FIFTHS
-from tiltlens.rows.measures import UNITS, Measure, measure_of
+from tiltlens.rows.measures import Measure, measure_of
 
 GROUPS = 30
 OTHER_WAY = 1 / FOUR_FIFTHS  # the audited group's rate is the higher one
@@ -87,7 +87,7 @@ def _scale(records: list[Record], name: str, more: list[float], m: Measure | Non
     """Return a scale that shows the intervals, and no more than it must."""
     ends = [record[name + end] for record in records for end in ("", "_low", "_high")]
     numbers = [end for end in ends if end is not None] + more
-    domain = span(numbers, 0.12, 0.1) if m is not UNITS else span(numbers, 0.12)
+    domain = span(numbers, 0.12) if m is not None and m.is_amount else span(numbers, 0.12, 0.1)
     least = 0.0 if min(numbers, default=0.0) >= 0.0 else domain[0]
     return altair().Scale(domain=[max(domain[0], least), domain[1]], nice=False, zero=False)
 

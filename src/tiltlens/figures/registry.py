@@ -51,6 +51,7 @@ FEATURE_FIGURES: dict[str, Callable[[dict[str, Any], str], Figure]] = {
 # Figures that documents refer to by name.
 DOCUMENT_FIGURES: dict[str, Callable[[dict[str, Any]], Figure]] = {
     "features": features,
+    "waterfall": waterfall,
     "change": lambda c: change(c, c["scale"]["materiality"]),
     "repair_curve": repair_curve,
     "attainable": attainable,

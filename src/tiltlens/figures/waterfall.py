@@ -4,18 +4,18 @@ from __future__ import annotations
 
 from typing import Any
 
-from tiltlens.documents.labels import groups, labels, versus
-from tiltlens.documents.quantities import quantity
+from tiltlens.documents.labels import labels, versus
+from tiltlens.documents.quantities import brief, quantity
 from tiltlens.documents.summary_access import FULL, Record, features, means
 from tiltlens.documents.unobserved_groups import gap_name
 from tiltlens.figures.figure import Figure, figure, nothing
 from tiltlens.figures.theme import HIGHER, INK, LOWER, QUIET, WIDTH, altair
-from tiltlens.formats import interval, label
-from tiltlens.rows.measures import UNITS, Measure, measure_of
+from tiltlens.formats import Shown, interval, label
+from tiltlens.rows.measures import Measure, measure_of
 
 STRONGEST = 12
 ROOM = 66  # pixels right of the last bar, for its text, however narrow the page
-KINDS = {"raises": HIGHER, "lowers": LOWER, "mean": INK}
+KINDS = {"widens": HIGHER, "narrows": LOWER, "remains": QUIET, "mean": INK}  # of a step, by what it does to the gap
 NAME = 34  # letters of a step, the role of a group among them
 LEFT = quantity("adjusted_gap").label
 THROUGH, EQUAL = (quantity(key).label for key in ("gap_explained_by_exempt", "gap_given_exempt"))
@@ -25,22 +25,23 @@ NO_PARTS = "there are no Shapley contributions here; see the contribution of eac
 def waterfall(comparison: Record) -> Figure:
     """Return the gap in parts: the reference mean, what each feature adds (Shapley), the rest, the audited mean."""
     rows, m = features(comparison, None), measure_of(comparison)
-    title = f"Decomposition of the {gap_name(comparison)} of {m.difference(comparison['gap']['value'])} {m.unit}"
+    gap = comparison["gap"]
+    title = f"Decomposition of the {gap_name(comparison)} of {m.with_unit(brief(gap, m)(gap['value']))}"
     if not rows:
         return nothing(title, "there are no features")
     if all(row["shapley"] is None for row in rows) and comparison["gap_parts"]["gap_explained_by_exempt"] is None:
         return nothing(title, NO_PARTS)
     audited, reference = means(comparison)
     records = _stairs(comparison, rows, reference)
-    names = groups(comparison)
-    records = [_mean(names[1], reference, m), *records, _mean(names[0], audited, m)]
+    names = (label(comparison[role], NAME) for role in ("reference", "audited"))
+    records = [_mean(next(names), reference, m), *records, _mean(next(names), audited, m)]
     parts = ", ".join(f"{record['label']} {record['text']}" for record in _labelled(records))
     description = (
         f"{versus(comparison)}. Steps from the reference group's {m.mean}, {m.level(reference)}, to the audited "
         f"group's, {m.level(audited)}, in {m.long_unit}: {parts}."
     )
-    note = f"Shapley contributions, in {m.long_unit}"
-    ends = "lines: intervals" if any(record["low"] is not None for record in records) else ""
+    note = f"Shapley contributions, in {m.long_unit}; orange widens the gap, blue narrows it, grey remains"
+    ends = "lines: confidence intervals" if any(record["low"] is not None for record in records) else ""
     return figure(_drawn(_labelled(records), m), _labelled(records), title, description, note, ends)
 
 
@@ -58,27 +59,46 @@ def _stairs(comparison: Record, rows: list[Record], start: float) -> list[Record
     if rest:
         steps.append((f"{len(rest)} other features", sum(row["shapley"] for row in rest), None, None, "others"))
     if comparison["gap_parts"]["shapley_remainder"] is not None:
-        steps.append((LEFT, comparison["gap_parts"]["shapley_remainder"], None, None, "remainder"))
+        steps.append((LEFT, comparison["gap_parts"]["shapley_remainder"], *_remainder_ends(comparison), "remainder"))
     elif comparison["gap_parts"]["gap_given_exempt"] is not None:
         steps.append((EQUAL, *_ends(comparison["gap_parts"]["gap_given_exempt"]), "equal"))
-    records, level = [], start
+    m, records, level = measure_of(comparison), [], start
+    write = brief({"value": max(abs(step[1]) for step in steps)}, m)
     for name, value, low, high, role in steps:
-        records.append(_step(name, level, value, low, high, role, measure_of(comparison)))
+        is_wider = value * comparison["gap"]["value"] >= 0
+        kind = "remains" if role in ("remainder", "equal") else "widens" if is_wider else "narrows"
+        text = _remainder_text(comparison, write) if role == "remainder" else write(value)
+        ends = interval(low, high, write)
+        records.append(_step(name, level, value, low, high) | {"role": role, "kind": kind, "text": text, "range": ends})
         level += value
     return records
+
+
+def _agrees(comparison: Record) -> bool:
+    """Return whether the remainder of the Shapley contributions and the adjusted gap are one number to a reader."""
+    left, remainder = comparison["adjusted_gap"], comparison["gap_parts"]["shapley_remainder"]
+    return left is not None and abs(left["value"] - remainder) < comparison["scale"]["materiality"]
+
+
+def _remainder_ends(comparison: Record) -> tuple[float | None, float | None]:
+    """Return the interval of the remainder, which is that of the adjusted gap where both agree."""
+    left = comparison["adjusted_gap"]
+    return (left["low"], left["high"]) if _agrees(comparison) else (None, None)
+
+
+def _remainder_text(comparison: Record, write: Shown) -> str:
+    """Return the remainder as the sentences have it: two estimators of the adjusted gap differ in the last digit."""
+    remainder = comparison["gap_parts"]["shapley_remainder"]
+    return write(comparison["adjusted_gap"]["value"] if _agrees(comparison) else remainder)
 
 
 def _ends(estimate: Record) -> tuple[float, float | None, float | None]:
     return estimate["value"], estimate["low"], estimate["high"]
 
 
-def _step(
-    name: str, start: float, value: float, low: float | None, high: float | None, role: str, m: Measure
-) -> Record:
-    arrow = "▲ " if value > 0 else "▼ " if value < 0 else ""
+def _step(name: str, start: float, value: float, low: float | None, high: float | None) -> Record:
     return {
         "feature": name,
-        "role": role,
         "contribution": value,
         "low": low,
         "high": high,
@@ -87,19 +107,15 @@ def _step(
         "reach_low": None if low is None else start + low,
         "reach_high": None if high is None else start + high,
         "far": max(start, start + value, start + value if high is None else start + high),
-        "kind": "raises" if value >= 0 else "lowers",
-        "text": f"{arrow}{m.difference(value)}",
-        "range": interval(low, high, m.difference),
     }
 
 
 def _mean(name: str, value: float, m: Measure) -> Record:
-    text = m.level(value) if m is UNITS else f"{m.factor * value:.2f}"
     step: Record = dict.fromkeys(("contribution", "low", "high", "reach_low", "reach_high"))
     return (
         {"feature": name, "role": "mean", "start": value}
         | step
-        | {"end": value, "far": value, "kind": "mean", "text": text, "range": ""}
+        | {"end": value, "far": value, "kind": "mean", "text": m.level(value), "range": ""}
     )
 
 
@@ -123,14 +139,14 @@ def _drawn(records: list[Record], m: Measure) -> Any:
     y = alt.Y("label:N", sort=None, title=None, axis=axis)
     x = alt.X(
         "start:Q",
-        title=f"{m.mean}, in {m.unit}",
+        title=f"{m.mean}, in {m.long_unit}",
         scale=alt.Scale(domain=domain, range=[0, {"expr": f"width - {ROOM}"}], zero=False, nice=False),
         axis=alt.Axis(labelExpr=f"format(datum.value * {m.factor}, '{m.difference_axis}')"),
     )
     colour = alt.Color("kind:N", scale=alt.Scale(domain=list(KINDS), range=list(KINDS.values())), legend=None)
     tooltip = [
         alt.Tooltip("full:N", title="step"),
-        alt.Tooltip("text:N", title=m.unit),
+        alt.Tooltip("text:N", title=m.long_unit),
         alt.Tooltip("range:N", title="interval"),
     ]
     joins = alt.Chart().mark_rule(color=QUIET, strokeWidth=1).encode(x=alt.X("end:Q"), y=y, y2=alt.Y2(field="next"))

@@ -10,9 +10,9 @@ from tiltlens.documents.change_document import change_document, provenance_block
 from tiltlens.documents.document import Block, Document, Heading
 from tiltlens.documents.repair_document import alternatives_document, evaluation_document
 from tiltlens.formats import label
-from tiltlens.render.page import check_name, draw_blocks, drawn_data, rendered
+from tiltlens.render.page import check_name, draw_blocks, drawn_data, rendered, write_page
 from tiltlens.render.sections import Drawing
-from tiltlens.results.json_file import Target, write_text
+from tiltlens.results.json_file import Target
 
 Record = dict[str, Any]
 
@@ -46,7 +46,7 @@ def _writer(build: Callable[[Record], str]) -> Callable[[Record, Target], None]:
 
     def write(summary: Record, target: Target) -> None:
         check_name(target)
-        write_text(target, build(summary))
+        write_page(build(summary), target)
 
     return write
 

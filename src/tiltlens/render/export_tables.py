@@ -127,5 +127,5 @@ def _contributions(summary: Record) -> ExportTable:
         ]
         readable = replace(readable, columns=(Column("audited", TEXT), *readable.columns), rows=tuple(several))
     bands = (BANDS,) if any(row["alone_low"] is not None for _, row in rows) else ()
-    title = f"Contributions of features ({measure_of(summary).unit})"
+    title = measure_of(summary).headed("Contributions of features")
     return ExportTable(CONTRIBUTIONS, title, columns, records, readable, (*bands, IS_NO_FINDING))

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Callable, Iterable
 from html import escape
 
@@ -9,6 +10,7 @@ from tiltlens.documents.document import (
     HEADLINE,
     NAME,
     NUMBER,
+    TEXT,
     Block,
     Bullets,
     Cell,
@@ -19,8 +21,12 @@ from tiltlens.documents.document import (
     Paragraph,
     Table,
 )
+from tiltlens.documents.verdict_texts import NOTHING
 
 CLASSES = {HEADLINE: "answer"}
+INTERVAL = re.compile(r"\([^()]* to [^()]*\)")
+LONGEST_INTERVAL = 36  # characters that fit on a line of a phone
+NO_BREAK = "\u00a0"
 Draw = Callable[[FigureRef], str]
 Name = Callable[[int, Cell], str]
 
@@ -30,13 +36,21 @@ def blocks_html(blocks: Iterable[Block], draw: Draw) -> str:
     return "\n".join(_block(block, draw) for block in blocks)
 
 
+def unsplit(text: str) -> str:
+    """Return a text whose intervals stay on one line: spaces within "(95% CI 6.0 to 19.9)" do not break."""
+    return INTERVAL.sub(
+        lambda part: part[0].replace(" ", NO_BREAK) if len(part[0]) <= LONGEST_INTERVAL else part[0], text
+    )
+
+
 def _block(block: Block, draw: Draw) -> str:
     match block:
         case Heading(text, level):
             return f"<h{level}>{escape(text)}</h{level}>"
         case Paragraph(text, tone):
             kind = CLASSES.get(tone, tone)
-            return f'<p class="{kind}">{escape(text)}</p>' if kind else f"<p>{escape(text)}</p>"
+            text = escape(unsplit(text))
+            return f'<p class="{kind}">{text}</p>' if kind else f"<p>{text}</p>"
         case Bullets(items):
             return f'<ul class="notes">{"".join(f"<li>{escape(item)}</li>" for item in items)}</ul>'
         case Table():
@@ -60,7 +74,7 @@ def table_html(table: Table, name: Name | None = None, split: int | None = None)
         body += f'<tbody class="more" hidden>{"".join(rows[split:])}</tbody>'
     title = escape(table.name.replace("-", " ").capitalize())
     return (
-        f'<div class="scroll" tabindex="0" role="region" aria-label="{title}"><table class="{table.name} reflow">'
+        f'<div class="scroll" tabindex="0" role="group" aria-label="{title}"><table class="{table.name} reflow">'
         f"<thead><tr>{heads}</tr></thead>{body}</table></div>"
     )
 
@@ -80,7 +94,11 @@ def _row(table: Table, index: int, row: tuple[Cell, ...], name: Name | None) -> 
             cells.append(f'<th scope="row">{text}</th>')
         else:
             cells.append(_cell(column, cell))
-    return f"<tr>{''.join(cells)}</tr>"
+    is_immaterial = any(
+        cell.mark == NOTHING for column, cell in zip(table.columns, row, strict=True) if column.kind == TEXT
+    )
+    kind = ' class="immaterial"' if is_immaterial else ""
+    return f"<tr{kind}>{''.join(cells)}</tr>"
 
 
 def _cell(column: Column, cell: Cell) -> str:
@@ -90,4 +108,5 @@ def _cell(column: Column, cell: Cell) -> str:
         return f'<td class="{"judged" if cell.mark else "words"}" data-name="{label}">{text}</td>'
     value = "" if cell.value is None else f' data-value="{cell.value}"'
     ends = f" <small>{escape(cell.interval)}</small>" if cell.interval else ""
-    return f'<td class="number" data-name="{label}"{value}>{text}{ends}</td>'
+    kind = f"number {cell.mark}" if cell.mark else "number"
+    return f'<td class="{kind}" data-name="{label}"{value}>{text}{ends}</td>'

@@ -3,14 +3,14 @@
 from __future__ import annotations
 
 from base64 import b64encode
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable
 from html import escape
 from importlib.util import find_spec
 from typing import Any
 
-from tiltlens.documents.audit_document import checks_document, comparison_document
+from tiltlens.documents.audit_document import audit_document, checks_document, comparison_document
 from tiltlens.documents.change_document import change_document
-from tiltlens.documents.document import Block, Document, FigureRef
+from tiltlens.documents.document import Document, FigureRef
 from tiltlens.documents.repair_document import alternatives_document, evaluation_document, repair_document
 from tiltlens.documents.rule_document import rule_document
 from tiltlens.formats import label
@@ -25,11 +25,9 @@ def document_html(document: Document) -> str:
     return f"<div>{title}{blocks_html(document.blocks, _picture)}</div>"
 
 
-def audit_html(title: str, comparisons: Sequence[Record], overall: Iterable[Block] = ()) -> str:
-    """Return an audit: a line about it, its comparisons, the first with its figure, and blocks on all groups."""
-    parts = [document_html(comparison_document(c, is_drawn=index == 0)) for index, c in enumerate(comparisons)]
-    parts.append(blocks_html(overall, _picture))
-    return f"<div><p><b>{escape(label(title, 200))}</b></p>{''.join(parts)}</div>"
+def audit_html(summary: Record) -> str:
+    """Return an audit: the first screen with its figure; of several groups a matrix, and each folded."""
+    return document_html(audit_document(summary, is_brief=True))
 
 
 def comparison_html(c: Record) -> str:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import base64
 import hashlib
 import json
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
 from dataclasses import replace
 from html import escape
 from importlib.resources import files
@@ -15,55 +15,74 @@ from typing import Any
 from tiltlens import formats
 from tiltlens.documents import glossary
 from tiltlens.documents import sentences as words
-from tiltlens.documents.audit_tables import group_table
+from tiltlens.documents.audit_document import audit_title
+from tiltlens.documents.audit_tables import MATRIX_NOTE, check_table, group_matrix, group_table
 from tiltlens.documents.display_names import named
 from tiltlens.documents.document import Block, Cell, FigureRef
+from tiltlens.documents.first_screen import first_screen, ratio_words
 from tiltlens.documents.overall import overall_blocks
 from tiltlens.documents.ratios import decision_table_words
-from tiltlens.documents.summary_access import dial_place
+from tiltlens.documents.summary_access import by_gap, checks_of, dial_place, warnings_of
 from tiltlens.documents.unobserved_groups import expected, soft_estimates
 from tiltlens.errors import DataError, MissingExtraError
 from tiltlens.figures.distributions import HIDDEN
 from tiltlens.figures.registry import DOCUMENT_FIGURES
 from tiltlens.figures.theme import altair, vl_convert
 from tiltlens.render import sections
-from tiltlens.render.html import blocks_html, table_html
+from tiltlens.render.html import blocks_html, table_html, unsplit
+from tiltlens.render.pdf import check_pdf, write_pdf
 from tiltlens.results.json_file import Target, check_target, write_text
-from tiltlens.rows.measures import asked, measure_of, subject
+from tiltlens.rows.measures import asked, is_favourable_mean, measure_of
 
-DATA_LIMIT = 1_600_000  # characters of numbers; with the drawing library the page stays below 3 MB
+DATA_LIMIT = 300_000  # characters of numbers; with the drawing library a page of nine groups stays below 1.5 MB
 DIGITS = 10
 CODES = ["gap", "worth", "part"]  # columns that texts beside them repeat
+ENDINGS = (".html", ".htm", ".pdf")
+RUNNING = 50  # letters of the model at the foot of a printed page
 FORMATS = (formats.number, formats.signed, formats.percent, formats.minus, formats.interval_name, formats.count)
-FUNCTIONS = (*FORMATS, formats.label, decision_table_words, expected, soft_estimates)
+FUNCTIONS = (*FORMATS, unsplit, formats.label, decision_table_words, expected, soft_estimates)
 
 
 def write_report(summary: dict[str, Any], target: Target) -> None:
-    """Write the report of an audit's summary, whole or not at all; to an open file, as it is."""
+    """Write the report of an audit's summary as HTML or PDF, whole or not at all; to an open file, as HTML."""
+    write_page(page(summary), target)
+
+
+def write_page(html: str, target: Target) -> None:
+    """Write a page as HTML, or print it where the file is to be a PDF."""
     check_name(target)
-    write_text(target, page(summary))
+    if is_pdf(target):
+        write_pdf(html, Path(str(target)))
+    else:
+        write_text(target, html)
+
+
+def is_pdf(target: Target | None) -> bool:
+    """Return whether a file is to be a PDF, by its name."""
+    return isinstance(target, str | Path) and Path(target).suffix.lower() == ".pdf"
 
 
 def check_report(target: str | None) -> None:
     """Raise where a report could not be made or written: better before an audit than after it."""
     if target is not None:
         check_name(target)
+        if is_pdf(target):
+            check_pdf()
         altair(), vl_convert(), environment()
         check_target(target)
 
 
 def check_name(target: Target | None) -> None:
-    """Raise where a page would not be an HTML file."""
-    if isinstance(target, str | Path) and Path(target).suffix.lower() in (".pdf", ".docx", ".doc", ".pptx"):
-        raise DataError(
-            f"a report must be an HTML file, got {str(target)!r}.",
-            "write audit.html, open it in a browser and print it to PDF.",
-        )
+    """Raise where the name of a report does not end as HTML or PDF does; a device or a pipe may have any name."""
+    if not isinstance(target, str | Path) or str(target) == "-" or Path(target).suffix.lower() in ENDINGS:
+        return
+    if not Path(target).is_dir() and (not Path(target).exists() or Path(target).is_file()):
+        raise DataError(f"a report must be an HTML or PDF file, got {str(target)!r}.", "for example audit.html.")
 
 
 def page(summary: dict[str, Any]) -> str:
     """Return the report as one HTML text, the widest gaps first."""
-    summary = sections.by_gap(named(summary, summary["group"]))
+    summary = by_gap(named(summary, summary["group"]))
     comparisons = [sections.section(summary, place, name) for place, name in enumerate(summary["comparisons"])]
     overview = sections.overview(summary)
     overall, drawn = draw_blocks(overall_blocks(summary))
@@ -80,32 +99,67 @@ def page(summary: dict[str, Any]) -> str:
         data,
         audit=summary,
         words=words,
-        subject=subject(summary),
         measure=measure_of(summary),
         materiality=asked(measure_of(summary), summary["settings"]),
         glossary=glossary.glossary(summary),
         for_statisticians=glossary.for_statisticians(summary),
         pictured=sections.PICTURED,
-        fares_worse=sections.fares_worse,
+        detailed=sections.DETAILED,
+        screen=first_screen(summary),
+        title=audit_title(summary),
+        running=css_text(audit_title(summary)),
+        model=css_text(_model(summary)),
+        created=(summary["provenance"]["created"] or "")[:10],
+        ratio_note=_ratio_note(summary),
+        matrix=markup(table_html(group_matrix(summary), _linked(summary))),
+        matrix_note=MATRIX_NOTE,
+        checks=_checks(summary),
+        warnings_of=warnings_of,
+        checks_of=checks_of,
         dial_place=dial_place,
         dial_rows=sections.DIAL_ROWS,
         overview=overview,
-        group_table=_group_table(summary),
+        group_table=markup(table_html(group_table(summary), _linked(summary))),
         overall=overall,
         simultaneous=words.simultaneous_words(summary, summary["settings"]["confidence"]),
         comparisons=comparisons,
     )
 
 
-def _group_table(summary: dict[str, Any]) -> Any:
-    """Return the table of groups, whose names lead to their sections."""
+def _model(summary: dict[str, Any]) -> str:
+    """Return the model for the foot of each printed page, where it is stated."""
+    model = summary["provenance"]["stated"].get("model")
+    return f"Model: {formats.label(model, RUNNING)} · " if model else ""
+
+
+def _ratio_note(summary: dict[str, Any]) -> str:
+    """Return rates of what a ratio divides, where they are not the means of the gap."""
+    c = next(iter(summary["comparisons"].values()))
+    return "" if is_favourable_mean(c) or c["impact_ratio"] is None else ratio_words(c)
+
+
+def css_text(text: str) -> Any:
+    """Return a text for a CSS string: every letter that could end it or the style is written as its number."""
+    return markup(
+        "".join(letter if letter.isalnum() or letter in " .,:;()·-" else f"\\{ord(letter):x} " for letter in text)
+    )
+
+
+def _checks(summary: dict[str, Any]) -> Any:
+    """Return the checks of all groups; nothing where there are none."""
+    has_checks = any(checks_of(c) is not None for c in summary["comparisons"].values())
+    return markup(table_html(check_table(summary), _linked(summary))) if has_checks else ""
+
+
+def _linked(summary: dict[str, Any]) -> Callable[[int, Cell], str]:
+    """Return a function that writes the name of a group as a link to its section."""
     count = len(summary["comparisons"])
 
     def name(index: int, cell: Cell) -> str:
         text = escape(cell.text)
         return f'<a href="#c{index}">{text}</a>' if index < count else text
 
-    return markup(table_html(group_table(summary), name))
+    return name
 
 
 def draw_blocks(blocks: Iterable[Block], before: int = 0) -> tuple[Any, list[sections.Drawing]]:
@@ -179,7 +233,7 @@ def _data(summary: dict[str, Any], drawings: list[sections.Drawing]) -> str:
     """Return what the page's script needs, as JSON that cannot end its element."""
     specs = {drawing.element: drawing.spec for drawing in drawings}
     pictured = list(summary["comparisons"].values())[: sections.PICTURED]
-    moving = {str(place): sections.moving(c) for place, c in enumerate(pictured)}
+    moving = {str(place): sections.moving(c, place < sections.DETAILED) for place, c in enumerate(pictured)}
     data = {"specs": specs, "comparisons": moving, "withheld": HIDDEN}
     text = as_json(data)
     while len(text) > DATA_LIMIT and sections.shorten(moving):

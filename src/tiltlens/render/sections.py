@@ -13,21 +13,27 @@ from tiltlens.documents import audit_tables
 from tiltlens.documents import sentences as words
 from tiltlens.documents.document import Block, Cell, Table
 from tiltlens.documents.error_rates import error_rate_blocks
+from tiltlens.documents.first_screen import Doubt, reliability
+from tiltlens.documents.headline import named_list, of_kind
 from tiltlens.documents.labels import labels
 from tiltlens.documents.sensitivity import sensitivity_blocks
 from tiltlens.documents.splitting import splitting_blocks
-from tiltlens.documents.summary_access import FULL, dial_place, features
+from tiltlens.documents.summary_access import FULL, checks_of, dial_place, features
+from tiltlens.documents.verdict_texts import NOTHING
 from tiltlens.figures import Figure
 from tiltlens.figures.theme import on_page
 from tiltlens.formats import LONGEST, label
 from tiltlens.render.html import blocks_html, table_html
 from tiltlens.rows.measures import measure_of
 
-FIRST = 5  # features of the first screen
-PICTURED = 8  # groups with pictures, profiles and a dial: the page must stay small
+PICTURED = 8  # groups with pictures and profiles: the page must stay small
+DETAILED = 2  # groups with a dial, all figures and the numbers behind them
+EXPERT_IN_TABLES, EXPERT, CHECKS = ("proxy_map", "correction_shares"), ("paths", "overlap", "calibration"), ("balance",)
 DIAL_ROWS = 25  # features whose shares follow the dial
 SHORT = 40  # letters of a feature beside the dial
 SHOWN = 25  # features of the table that is open
+FOLDED = 10  # features without a material contribution from which on paper lists their names only
+MOST_IMMATERIAL = 100  # of these names
 # Columns that only place marks.
 HELPERS = ["label", "full", "zero", "side", "said", "middle", "far", "next", "start", "end", "height", "withheld"]
 HELPERS += ["reach_low", "reach_high"]
@@ -66,7 +72,7 @@ class Section:
     name: str
     c: dict[str, Any]
     findings: list[str]
-    trust: list[words.Doubt]
+    reliability: list[Doubt]
     tables: dict[str, Any]
     drawings: dict[str, Drawing]
 
@@ -81,8 +87,8 @@ def section(summary: dict[str, Any], place: int, name: str) -> Section:
     c = summary["comparisons"][name]
     c = c | {"contributions": features(c, None, LONGEST)}
     drawings = _drawings(c, place) if place < PICTURED else {}
-    findings, trust = words.findings(summary, c, place == 0), words.trust(summary, c)
-    return Section(place, name, c, findings, trust, _tables(summary, c, bool(drawings)), drawings)
+    findings, doubts = words.findings(summary, c, len(summary["comparisons"]) == 1), list(reliability(summary, c))
+    return Section(place, name, c, findings, doubts, _tables(summary, c, bool(drawings)), drawings)
 
 
 def _tables(summary: dict[str, Any], c: dict[str, Any], is_drawn: bool) -> dict[str, Any]:
@@ -97,7 +103,7 @@ def _tables(summary: dict[str, Any], c: dict[str, Any], is_drawn: bool) -> dict[
         "factors": audit_tables.factor_table(c) if c["contributions"] else None,
         "correction": audit_tables.correction_table(summary, c),
     }
-    shown = {name: Markup(table_html(table) if table else "") for name, table in tables.items()}
+    shown: dict[str, Any] = {name: Markup(table_html(table) if table else "") for name, table in tables.items()}
     errors: list[Block] = error_rate_blocks(c, confidence) if c["error_rates"] is not None else []
     for name, blocks in (("sensitivity", sensitivity_blocks(c)), ("splitting", splitting_blocks(c, confidence))):
         shown[name] = Markup(blocks_html(blocks, lambda reference: ""))
@@ -106,6 +112,8 @@ def _tables(summary: dict[str, Any], c: dict[str, Any], is_drawn: bool) -> dict[
     shown["contributions"] = Markup(
         table_html(contributions, lambda index, cell: _feature_button(index, cell, is_drawn), SHOWN)
     )
+    names = [row["feature"] for row in of_kind(c["contributions"], NOTHING)]
+    shown["immaterial"] = named_list(names, MOST_IMMATERIAL) if len(names) > FOLDED else ""
     return shown
 
 
@@ -119,9 +127,11 @@ def _feature_button(index: int, cell: Cell, is_drawn: bool) -> str:
 
 
 def _drawings(c: dict[str, Any], place: int) -> dict[str, Drawing]:
-    """Return the drawings of a comparison: of its outputs, of its features and of its inputs, as far as it has them."""
-    drawn = {"score_distribution": figures.score_distribution(c)}
-    if c["error_rates"] is not None:
+    """Return the drawings of a comparison: of its features and outputs; for the first groups those of its inputs."""
+    is_detailed = place < DETAILED
+    is_drawn = is_detailed and c["scale"]["score_type"] != "decision"  # decisions are counted in a table, not drawn
+    drawn = {"score_distribution": figures.score_distribution(c)} if is_drawn else {}
+    if c["error_rates"] is not None and is_drawn:
         drawn["score_calibration"] = figures.score_calibration(c)
     if c["gap_parts"]["sensitivity"]:
         drawn["sensitivity"] = figures.sensitivity(c)
@@ -129,21 +139,24 @@ def _drawings(c: dict[str, Any], place: int) -> dict[str, Drawing]:
         drawn["splitting"] = figures.splitting(c)
     if c.get("periods"):
         drawn["periods"] = figures.periods(c)
-    told: dict[str, Figure] = {}
-    if c["contributions"]:  # the numbers of what is told stand in a table beside
-        told |= {"map": figures.proxy_map(c), "correction_shares": figures.correction_shares(c)}
-        drawn["waterfall"] = figures.waterfall(c)
-        if place == 0:
-            told["first"] = figures.features(c, shown=FIRST)
-        if place > 0 or len(c["contributions"]) > FIRST:
-            told["features"] = figures.features(c)
-    if c["correction"]["numbers"] is not None:
-        drawn |= {"paths": figures.paths(c), "overlap": figures.overlap(c), "calibration": figures.calibration(c)}
-    if c["checks"]["balance"] is not None:
-        drawn["balance"] = figures.balance(c)
-    drawings = {key: Drawing.of(f"{key}-{place}", figure) for key, figure in drawn.items()}
-    beside = {key: replace(Drawing.of(f"{key}-{place}", figure), table=None) for key, figure in told.items()}
-    return beside | drawings | ({} if c["correction"]["numbers"] is None else {"correction": _turning(c, place)})
+    in_tables: dict[str, Figure] = {}  # figures whose numbers stand in a table beside them
+    if c["contributions"]:
+        in_tables["features"] = figures.features(c)
+        if any(row["shapley"] is not None for row in c["contributions"]) or c["gap_parts"]["gap_explained_by_exempt"]:
+            drawn["waterfall"] = figures.waterfall(c)
+    if is_detailed:
+        in_tables |= _expert_figures(c, EXPERT_IN_TABLES) if c["contributions"] else {}
+        drawn |= _expert_figures(c, EXPERT) if c["correction"]["numbers"] is not None else {}
+        drawn |= _expert_figures(c, CHECKS) if checks_of(c) is not None else {}
+    drawings = {key: Drawing.of(f"{key}-{place}", figure) for key, figure in (in_tables | drawn).items()}
+    without = in_tables if is_detailed else drawings
+    drawings |= {key: replace(drawings[key], table=None) for key in without}
+    has_dial = c["correction"]["numbers"] is not None and is_detailed
+    return drawings | ({"correction": _turning(c, place)} if has_dial else {})
+
+
+def _expert_figures(c: dict[str, Any], names: tuple[str, ...]) -> dict[str, Figure]:
+    return {name: figures.COMPARISON_FIGURES[name](c) for name in names}
 
 
 def _turning(c: dict[str, Any], place: int) -> Drawing:
@@ -154,28 +167,18 @@ def _turning(c: dict[str, Any], place: int) -> Drawing:
     return replace(drawing, note="", table_note=f"at the dial's first position, {at:.2f}", description=CORRECTION)
 
 
-def by_gap(summary: dict[str, Any]) -> dict[str, Any]:
-    """Return the summary with those first who surely fare worse than the reference; the widest gaps before others."""
-    widest = sorted(summary["comparisons"].items(), key=lambda pair: -abs(pair[1]["gap"]["value"]))
-    return summary | {"comparisons": dict(sorted(widest, key=lambda pair: not fares_worse(pair[1])))}
-
-
-def fares_worse(c: dict[str, Any]) -> bool:
-    """Return whether the audited group surely has less of what a person wants; unobserved groups have no shortfall."""
-    found = c["shortfall"] or {"value": 0.0, "low": None}
-    return bool((found["value"] if found["low"] is None else found["low"]) > 0.0)
-
-
-def moving(c: dict[str, Any]) -> dict[str, Any]:
+def moving(c: dict[str, Any], has_dial: bool = True) -> dict[str, Any]:
     """Return the numbers of a comparison that follow the dial or a click, features as a list: a name is no key."""
-    shares = _shares(c)
+    shares = _shares(c) if has_dial else {}
     return {
         "audited": label(c["audited"], SHORT),
         "reference": label(c["reference"], SHORT),
         "mean": measure_of(c).mean,
-        "dial": c["bins"]["tradeoff"],
-        "correction": c["bins"]["correction"],
-        "features": [_feature(c, row) | {"shares": shares.get(row["feature"])} for row in features(c, None, SHORT)],
+        "dial": c["bins"]["tradeoff"] if has_dial else [],
+        "correction": c["bins"]["correction"] if has_dial else [],
+        "features": [
+            _feature(c, row, has_dial) | {"shares": shares.get(row["feature"])} for row in features(c, None, SHORT)
+        ],
     }
 
 
@@ -189,7 +192,7 @@ def _shares(c: dict[str, Any]) -> dict[str, list[list[float | None]]]:
     return found
 
 
-def _feature(c: dict[str, Any], row: dict[str, Any]) -> dict[str, Any]:
+def _feature(c: dict[str, Any], row: dict[str, Any], has_dial: bool) -> dict[str, Any]:
     profile = c["bins"]["profiles"][row["feature"]]
     unused = {"correction", "scores", "log_odds"}
     values = [{key: entry for key, entry in value.items() if key not in unused} for value in profile["values"]]
@@ -197,6 +200,7 @@ def _feature(c: dict[str, Any], row: dict[str, Any]) -> dict[str, Any]:
     for value, text in zip(values, texts, strict=True):
         value["value"] = text
         value["score_text"] = measure_of(c).level(value.pop("score"))
+        value |= {} if has_dial else {"quantiles": None, "mean_correction": None}
     return {
         "name": label(row["feature"], FULL),
         "label": row["label"],

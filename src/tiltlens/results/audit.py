@@ -23,6 +23,7 @@ from tiltlens.results.provenance import Provenance
 from tiltlens.rows.groups import JOINT
 from tiltlens.rows.measures import ScoreType
 from tiltlens.rows.sampled_rows import SampledRows
+from tiltlens.rows.wording import Wording
 from tiltlens.sources.messages import listed, shown, text_of
 
 SCHEMA = "tiltlens/audit/3"  # of to_dict and to_json; a change that breaks a reader raises the number
@@ -89,6 +90,11 @@ class Audit:
     def schema(self) -> str:
         """The version of the JSON."""
         return SCHEMA
+
+    @property
+    def wording(self) -> Wording:
+        """The user's words for people, the favourable outcome and the unit of amounts."""
+        return next(iter(self.comparisons.values())).scale.wording
 
     def disclosed(self) -> Audit:
         """Return the audit as it may be published: without the sizes of groups too small to be compared."""
@@ -192,7 +198,7 @@ class Audit:
         write_json(self.to_dict(), path)
 
     def report(self, path: str | Path | TextIO) -> None:
-        """Write the report, one HTML page that needs no network, as `to_json` does."""
+        """Write the report as HTML that needs no network, or as PDF if the name ends in .pdf (needs Chromium)."""
         from tiltlens.render.page import write_report
 
         write_report(self.to_dict(), path)
@@ -207,11 +213,9 @@ class Audit:
         write_tables(to_plain(self), target)
 
     def _repr_html_(self) -> str:
-        from tiltlens.documents.overall import overall_blocks
         from tiltlens.render.notebook import audit_html
 
-        summary = to_plain(self)
-        return audit_html(repr(self), [*summary["comparisons"].values()], overall_blocks(summary))
+        return audit_html(to_plain(self))
 
     def __str__(self) -> str:
         from tiltlens.render.terminal import audit_text

@@ -36,7 +36,7 @@ from tiltlens.results.change import (
     Origin,
 )
 from tiltlens.results.comparison import Comparison
-from tiltlens.rows.measures import MEASURES
+from tiltlens.rows.measures import measure_for
 from tiltlens.sources.messages import shown
 
 CHANGE_VERDICTS = {
@@ -378,7 +378,7 @@ def _verdict(before: Row, after: Row, changes: dict[Key, Band], new: Comparison)
     rows = sum(new.rows.values())
     if alone is None or not math.isfinite(alone.reach):
         return {"verdict": ChangeVerdict.NOT_ASSESSED, "reason": "there are no intervals to judge by"}
-    measure = MEASURES[new.scale.score_type, new.scale.metric]
+    measure = measure_for(new.scale.score_type, new.scale.metric, new.scale.wording)
     visible = 1.0 if new.unobserved_group is None else new.unobserved_group.visible
     counts = new.scale.materiality
     judged = verdict(alone, beyond_others, counts, rows, visible=visible, size=measure.size, unit=measure.unit)

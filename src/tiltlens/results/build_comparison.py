@@ -133,6 +133,7 @@ def _scale(evidence: Evidence, settings: Settings) -> Scale:
         evidence.question.metric,
         output_scale(evidence, settings).materiality,
         settings.confidence,
+        evidence.question.wording,
     )
 
 

@@ -10,6 +10,7 @@ import polars as pl
 from tiltlens.analysis.sensitivity import Sensitivity
 from tiltlens.estimators.estimate import Estimate
 from tiltlens.rows.measures import ScoreType
+from tiltlens.rows.wording import Wording
 
 BEYOND = ("audited", "reference", "difference")
 DECILE_SCHEMA: dict[str, Any] = {"amount": pl.Float64} | {
@@ -45,12 +46,15 @@ class Scale:
         The materiality threshold, in points of a score or units of the amount.
     confidence
         The confidence of intervals.
+    wording
+        The user's words for people, the favourable outcome and the unit of amounts.
     """
 
     score_type: ScoreType
     metric: str | None
     materiality: float
     confidence: float
+    wording: Wording
 
 
 @dataclass(frozen=True, slots=True, eq=False)

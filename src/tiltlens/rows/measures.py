@@ -10,9 +10,11 @@ import math
 from collections.abc import Callable
 from dataclasses import dataclass, replace
 from enum import StrEnum
+from functools import cache
 from typing import Any
 
-from tiltlens.formats import NOTHING, Shown, minus, percent, points, size, whole
+from tiltlens.formats import MINUS, NOTHING, Shown, minus, percent, points, size, whole
+from tiltlens.rows.wording import WORDING, Wording, is_symbol
 
 
 class ScoreType(StrEnum):
@@ -34,7 +36,8 @@ class Measure:
     factor
         Of a difference, as axes have it.
     unit, long_unit, abbreviation
-        What differences are counted in; in full, and where there is little room.
+        What stands behind a difference, nothing where a sign such as € stands before it; the unit in full, and where
+        there is little room.
     each, output, mean, rate, predicted
         What the model gives a person; what the gap is of, and its mean; the mean that is shown for a group, and the
         same where it is not a decision.
@@ -46,6 +49,10 @@ class Measure:
         A signed difference, one without its sign, a mean, and what is missing over a whole group, as texts.
     affected_words
         What that total means.
+    is_amount
+        Whether outputs are amounts.
+    people, favoured
+        What people are called; what happens to those with the favourable outcome, "" where nobody said.
     """
 
     factor: float
@@ -65,11 +72,22 @@ class Measure:
     total: Shown
     affected_words: str
     among: str = ""
+    is_amount: bool = False
+    people: str = "people"
+    favoured: str = ""
+
+    def with_unit(self, text: str) -> str:
+        """Return a written difference, or several, with the unit: "12.9 points", "€1,383"."""
+        return f"{text} {self.unit}".rstrip()
+
+    def headed(self, text: str) -> str:
+        """Return a heading with the unit of the numbers below it."""
+        return f"{text} ({self.unit})" if self.unit else text
 
     def counted(self, c: dict[str, Any], settings: dict[str, Any]) -> str:
-        """Return the smallest difference that counts in a comparison, in words."""
-        text = f"{self.size(c['scale']['materiality'])} {self.unit}"
-        return f"{text} ({asked(self, settings)})" if self is UNITS else text
+        """Return the materiality threshold of a comparison, in words."""
+        text = self.with_unit(self.size(c["scale"]["materiality"]))
+        return f"{text} ({asked(self, settings)})" if self.is_amount else text
 
 
 LARGE = ((1e12, 1e12, "tn"), (1e9, 1e9, "bn"), (1e7, 1e6, "M"))  # from which on, in which unit, called what
@@ -126,7 +144,7 @@ POINTS = Measure(
 UNITS = Measure(
     factor=1.0,
     unit="units",
-    long_unit="units of the amount",
+    long_unit="units",
     abbreviation="",
     each="amount",
     output="amount",
@@ -140,10 +158,12 @@ UNITS = Measure(
     level=amount,
     total=amount,
     affected_words="total amount missing compared with the reference's mean",
+    is_amount=True,
 )
 
 
 DECISIONS = replace(POINTS, each="decision", output="decision rate", mean="decision rate")
+SAME = 1e-9  # between a mean and a rate that are the same number
 METRICS = {
     "fpr": "false positive rate",
     "fnr": "false negative rate",
@@ -177,11 +197,54 @@ MEASURES |= {
 }
 
 
+@cache
+def measure_for(score_type: str, metric: str | None = None, wording: Wording = WORDING) -> Measure:
+    """Return how outputs are written, in the user's words."""
+    measure = MEASURES[ScoreType(score_type), metric]
+    if wording == WORDING:
+        return measure
+    people, favoured = wording.people, wording.favourable
+    in_words = replace(
+        measure,
+        people=people,
+        favoured=favoured,
+        among=measure.among.replace("people", people),
+        affected_words=measure.affected_words.replace("people", people),
+    )
+    if favoured:
+        share = f"share {favoured}"
+        missing = f"additional {people} {favoured} at the reference's rate{in_words.among}"
+        in_words = replace(in_words, rate=share, predicted=f"predicted {share}", affected_words=missing)
+    return _in_unit(in_words, wording.unit) if wording.unit else in_words
+
+
+def _in_unit(measure: Measure, unit: str) -> Measure:
+    """Return a measure of amounts in a unit: before the number if it is a sign, else behind it."""
+
+    def behind(write: Shown) -> Shown:
+        return lambda value: NOTHING if value is None else f"{write(value)} {unit}"
+
+    def before(write: Callable[[Any], str]) -> Callable[[Any], str]:
+        return lambda value: NOTHING if value is None else _with_sign(write(value), unit)
+
+    if is_symbol(unit):
+        names = ("difference", "size", "level", "total")
+        signed: dict[str, Any] = {name: before(getattr(measure, name)) for name in names}
+        return replace(measure, unit="", long_unit=unit, abbreviation=unit, **signed)
+    level, total = behind(measure.level), behind(measure.total)
+    return replace(measure, unit=unit, long_unit=unit, abbreviation=unit, level=level, total=total)
+
+
+def _with_sign(text: str, sign: str) -> str:
+    """Return a number with the sign of a currency, behind its minus."""
+    return f"{MINUS}{sign}{text[1:]}" if text.startswith(MINUS) else f"{sign}{text}"
+
+
 def asked(measure: Measure, settings: dict[str, Any]) -> str:
-    """Return the smallest difference that counts as it was asked for: in points, or in standard deviations."""
-    if measure is UNITS:
+    """Return the materiality threshold as it was asked for: in points, or in standard deviations."""
+    if measure.is_amount:
         return f"{settings['materiality']:g} standard deviations of the amount"
-    return f"{measure.size(settings['materiality'])} {measure.unit}"
+    return measure.with_unit(measure.size(settings["materiality"]))
 
 
 def score_type_of(is_decisions: bool, is_amount: bool) -> ScoreType:
@@ -193,15 +256,43 @@ def score_type_of(is_decisions: bool, is_amount: bool) -> ScoreType:
 
 def metric_of(summary: dict[str, Any]) -> Any:
     """Return the error rate whose difference was audited, if one was: of an audit, a change or a comparison."""
-    scale = summary.get("scale", summary)
-    if "metric" in scale or not summary.get("comparisons"):
-        return scale.get("metric")
-    return metric_of(next(iter(summary["comparisons"].values())))
+    return _of_scale(summary, "metric")
+
+
+def wording_of(summary: dict[str, Any]) -> Wording:
+    """Return the user's words."""
+    return Wording(**(_of_scale(summary, "wording") or {}))
+
+
+def _of_scale(summary: dict[str, Any], key: str) -> Any:
+    """Return an entry of the scale of a comparison, or of the first of an audit or a change."""
+    return _of_comparison(summary, "scale").get(key)
+
+
+def _of_comparison(summary: dict[str, Any], key: str) -> Any:
+    """Return a part of a comparison, or of the first of an audit or a change."""
+    if key in summary or not summary.get("comparisons"):
+        return summary.get(key, {})
+    return next(iter(summary["comparisons"].values())).get(key, {})
 
 
 def measure_of(summary: dict[str, Any]) -> Measure:
     """Return how the numbers of an audit, of a change or of a comparison are written."""
-    return MEASURES[summary.get("scale", summary).get("score_type", ScoreType.PROBABILITY), metric_of(summary)]
+    score_type = _of_scale(summary, "score_type") or summary.get("score_type", ScoreType.PROBABILITY)
+    measure = measure_for(score_type, metric_of(summary), wording_of(summary))
+    is_rate = measure.each == "decision" and measure.favoured and not measure.among
+    return replace(measure, mean=measure.rate) if is_rate and is_favourable_mean(summary) else measure
+
+
+def is_favourable_mean(summary: dict[str, Any]) -> bool:
+    """Return whether the means whose difference is the gap are favourable rates, or amounts of which more is better."""
+    outputs = _of_comparison(summary, "outputs")
+    if not outputs:
+        return False
+    means, rates = outputs["means"], outputs["rates"]
+    if not isinstance(means["audited"], int | float):
+        return True  # of several classes the gap is that of the favourable one
+    return all(abs(means[group] - rates[group]["value"]) < SAME for group in ("audited", "reference"))
 
 
 def subject(summary: dict[str, Any]) -> str:

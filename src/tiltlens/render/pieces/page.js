@@ -4,6 +4,7 @@
 (() => {
   const data = JSON.parse(document.getElementById("data").textContent);
   const views = {};
+  if (location.hash === "#paper") document.documentElement.classList.add("paper");
 
   const make = (tag, attributes = {}, ...children) => {
     const element = document.createElement(tag);
@@ -30,7 +31,7 @@
       element.dataset.drawn = "done";
       if (element.closest(".dial")) turns[element.closest("section.comparison").dataset.place]();
     } catch (error) {
-      element.textContent = "This picture could not be drawn; its numbers are below.";
+      element.textContent = "This figure could not be drawn; its numbers are below.";
       console.error(error);
     }
   };
@@ -137,7 +138,7 @@
       make("tbody", {}, ...rows));
     const direction = make("p"); direction.textContent = `${feature.direction}; ${feature.reason}${feature.notes ? ` (${feature.notes})` : ""}`;
     panel.replaceChildren(make("header", {}, heading, close), direction,
-      make("div", { class: "scroll", tabindex: "0", role: "region", "aria-label": "Profile" }, table));
+      make("div", { class: "scroll", tabindex: "0", role: "group", "aria-label": "Profile" }, table));
     panel.hidden = false;
   };
 
@@ -166,7 +167,7 @@
 
   // Paper has no click: what is closed is open there, and closed again on the screen.
   const onPaper = (isPrinted) => {
-    for (const one of document.querySelectorAll(isPrinted ? "details:not([open])" : "details.printed")) {
+    for (const one of document.querySelectorAll(isPrinted ? "details:not([open], .numbers)" : "details.printed")) {
       one.open = isPrinted; one.classList.toggle("printed", isPrinted);
     }
   };

@@ -1,0 +1,193 @@
+"""The first screen: who is disadvantaged, one direction, three states, what remains, and what to do next."""
+
+import re
+from copy import deepcopy
+
+import pytest
+from tests.render.summaries import amounts_audit, cross_fitted_audit, decisions_audit, plug_in_audit
+
+from tiltlens.documents.audit_document import audit_document, comparison_document
+from tiltlens.documents.audit_tables import estimate_table, group_matrix, group_table
+from tiltlens.documents.document import HEADLINE, Details, Paragraph, Table
+from tiltlens.documents.first_screen import first_screen, reliability
+from tiltlens.documents.next_steps import WHO_DECIDES
+from tiltlens.documents.verdict_texts import EVIDENCE
+from tiltlens.figures import waterfall
+from tiltlens.render.notebook import audit_html
+from tiltlens.render.page import page
+
+
+def only(audit):
+    return next(iter(audit["comparisons"].values()))
+
+
+def with_gap(audit, value, low, high):
+    only(audit)["gap"] = {"value": value, "low": low, "high": high}
+    return audit
+
+
+def several(count=8):
+    """Return an audit of many groups, every second one at an advantage, the last inconclusive."""
+    audit, c = cross_fitted_audit(), only(cross_fitted_audit())
+    audit["comparisons"] = {}
+    for index in range(count):
+        sign = -1 if index % 2 else 1
+        group = deepcopy(c) | {"audited": f"group {index}"}
+        for key in ("gap", "shortfall"):
+            value, half = sign * (count - index) * c[key]["value"] / count, abs(c[key]["value"]) / 20
+            group[key] = {"value": value, "low": value - half, "high": value + half}
+        audit["comparisons"][group["audited"]] = group
+    last = audit["comparisons"][f"group {count - 1}"]
+    last["gap"] |= {"low": -0.1, "high": 0.1}
+    return audit
+
+
+def headline(document):
+    return next(block.text for block in document.blocks if isinstance(block, Paragraph) and block.tone == HEADLINE)
+
+
+def test_page_terminal_and_notebook_say_the_same():
+    audit = cross_fitted_audit()
+    screen = first_screen(audit)
+    html = page(audit).replace("\u00a0", " ")
+    document = audit_document(audit)
+    assert headline(document).replace("95% CI", "CI") == headline(comparison_document(only(audit)))
+    assert headline(document) == screen.headline
+    paragraphs = {block.text for block in document.blocks if isinstance(block, Paragraph)}
+    for line in screen.findings:
+        assert line in paragraphs
+        assert line in html
+        assert line in audit_html(audit).replace("\u00a0", " ")
+    assert f'<h1 class="answer">{screen.headline}</h1>' in html
+    assert all(f"<li>{step}</li>" in html for step in screen.next_steps)
+
+
+def test_scores_where_low_is_wanted_have_one_direction():
+    """D3: the headline had 54.3 and 43.8%, the tables 45.7 and 56.2% of the same people."""
+    audit = cross_fitted_audit()
+    c = only(audit)
+    assert "54.3% vs 43.8%" in first_screen(audit).headline
+    for table in (estimate_table(audit, c), group_table(audit)):
+        texts = [cell.text for row in table.rows for cell in row]
+        assert {"54.3%", "43.8%"} <= set(texts)
+        assert not {"45.7%", "56.2%"} & set(texts)
+    (ratio,) = [tile for tile in first_screen(audit).tiles if tile.name == "impact ratio"]
+    assert "100% minus the score: 45.7% ÷ 56.2%, African-American ÷ Caucasian" in ratio.note
+
+
+def test_an_adjusted_gap_that_is_material_is_in_the_headline_the_tiles_and_the_next_steps():
+    """D4: it was on no first screen."""
+    audit = cross_fitted_audit()
+    only(audit)["adjusted_gap"] = {"value": 0.055, "low": 0.045, "high": 0.065}
+    screen = first_screen(audit)
+    assert "account for 5.0 of the 10.5 points. The adjusted gap" in screen.findings[0]
+    assert "is 5.5 points (95% CI 4.5 to 6.5)" in screen.findings[0]
+    assert screen.tiles[1].value == "5.5 points"
+    assert "Look for factors missing from the data: the listed features leave 5.5 points" in screen.next_steps[0]
+
+
+@pytest.mark.parametrize(
+    ("gap", "words"),
+    [
+        ((0.1, 0.09, 0.11), "have a higher mean score than"),
+        ((0.001, -0.003, 0.004), "No material gap between African-American defendants and Caucasian defendants"),
+        ((0.001, -0.03, 0.04), "The data neither show nor rule out a material gap between"),
+        ((0.01, 0.001, 0.02), "possibly by less than the materiality threshold of 0.50 points"),
+    ],
+)
+def test_the_gap_has_the_states_of_features(gap, words):
+    """D5: an interval within the threshold read "these data cannot tell"."""
+    assert words in first_screen(with_gap(cross_fitted_audit(), *gap)).headline
+
+
+def test_a_gap_that_is_not_material_is_no_warning():
+    """D5: "may be chance (p = 0.980)" was an amber warning beside a gap within the threshold."""
+    audit = with_gap(cross_fitted_audit(), 0.0, -0.003, 0.003)
+    only(audit)["gap_test"]["p_value"] = 0.98
+    lines = {doubt.text: doubt.is_warning for doubt in reliability(audit, only(audit))}
+    assert lines["gap not statistically significant (p = 0.98)"] is False
+    with_gap(audit, 0.0, -0.03, 0.03)
+    lines = {doubt.text: doubt.is_warning for doubt in reliability(audit, only(audit))}
+    assert lines["gap not statistically significant (p = 0.98)"] is True
+
+
+def test_a_ratio_says_whose_rates_it_divides():
+    """D7: "adverse impact ratio 0.85" was against the reference, that of the rule against the highest group."""
+    (ratio,) = [tile for tile in first_screen(decisions_audit()).tiles if "ratio" in tile.name]
+    assert ratio.note.endswith("African-American ÷ Caucasian")
+
+
+def test_decisions_are_counted_and_not_drawn_as_scores():
+    """D9: decisions had a histogram from 0 to 100%, and a calibration plot of two dots."""
+    audit = decisions_audit()
+    html = page(audit)
+    assert 'id="score_distribution-0"' not in html
+    assert 'id="score_distribution-0"' in page(cross_fitted_audit())
+
+
+def test_next_steps_end_with_who_decides_and_name_what_to_review():
+    steps = first_screen(cross_fitted_audit()).next_steps
+    assert steps[-1] == WHO_DECIDES
+    assert any(step.startswith("Review PriorCounts, Age and ChargeDegree (potential proxies)") for step in steps)
+    assert any(step.startswith("Audit more rows to settle Sex and LengthOfStay") for step in steps)
+    assert "Repeat the audit with intervals" in first_screen(plug_in_audit()).next_steps[0]
+    audit = cross_fitted_audit()
+    only(audit)["balance"]["is_adequate"] = False
+    assert first_screen(audit).next_steps[0].startswith("Do not rely on the adjusted gap yet")
+
+
+def test_amounts_ask_for_no_alternative_rule():
+    assert not any("less discriminatory" in step for step in first_screen(amounts_audit()).next_steps)
+
+
+def test_several_groups_are_a_matrix_with_one_mark_a_verdict():
+    audit = several()
+    table = group_matrix(audit)
+    assert [column.label for column in table.columns[:3]] == ["group", "gap (points)", "adjusted gap (points)"]
+    marks = {column.label: cell for column, cell in zip(table.columns, table.rows[0], strict=True)}
+    assert marks["PriorCounts"].mark == EVIDENCE
+    assert marks["PriorCounts"].text.endswith(" ●")
+    assert marks["Sex"].text.endswith(" ?")
+    screen = first_screen(audit)
+    assert screen.lead == "Largest disadvantage among 8 groups"
+    assert screen.headline.startswith("Group 0 defendants have a higher mean score than Caucasian defendants")
+    assert "4 with a material gap to their disadvantage (group 0, group 2, group 4 and group 6)" in screen.findings[0]
+    assert "1 with an inconclusive gap (group 7)" in screen.findings[0]
+    html = page(audit)
+    assert html.index('table class="matrix') < html.index('id="groups"') < html.index('id="c0"')
+    assert len(html) < 1_500_000
+
+
+def test_a_notebook_folds_several_groups():
+    """Nine groups were eight full comparisons, 6,000 pixels."""
+    audit = several()
+    blocks = audit_document(audit, is_brief=True).blocks
+    assert sum(isinstance(block, Details) for block in blocks) == 8
+    assert [block.name for block in blocks if isinstance(block, Table)] == ["matrix"]
+    assert audit_html(audit).count("<details>") >= 8
+
+
+def test_the_waterfall_has_what_remains_with_its_interval():
+    audit = cross_fitted_audit()
+    c = only(audit)
+    c["adjusted_gap"] = {"value": c["shapley_remainder"] + 0.0004, "low": -0.01, "high": 0.01}
+    steps = waterfall(c).table.to_dicts()
+    remains = next(step for step in steps if step["role"] == "remainder")
+    assert (remains["kind"], remains["low"], remains["high"]) == ("remains", -0.01, 0.01)
+    assert remains["text"] == first_screen(audit).tiles[1].value.removesuffix(" points")
+    assert [step["text"] for step in steps if step["role"] == "mean"] == ["43.8%", "54.3%"]
+
+
+def test_no_number_is_a_signed_zero():
+    """D15: "▼ +0.00" and "+0.00 to +0.00"."""
+    for make in (cross_fitted_audit, amounts_audit):
+        html = re.sub(r"<script.*?</script>|<style.*?</style>", "", page(make()), flags=re.DOTALL)
+        assert not re.search(r"[+]0\.00|[▲▼] *[+−]?0(\.0+)?\b|\d %", html)
+
+
+def test_the_title_and_the_heading_say_what_was_found():
+    """D17: the title was "tiltlens audit by race", the heading a slogan."""
+    html = page(cross_fitted_audit())
+    assert "<title>Audit of scores by race: African-American vs Caucasian · tiltlens</title>" in html
+    assert html.count("<h1") == 1
+    assert 'role="region"' not in html
