@@ -15,18 +15,23 @@ extensions = [
     "myst_parser",
     "sphinx.ext.autodoc",
     "sphinx.ext.autosummary",
+    "sphinx.ext.viewcode",
     "numpydoc",
     "sphinx_copybutton",
     "sphinx_design",
+    "command_help",
+    "json_fields",
     "llms",
+    "local_mathjax",
     "report_words",
 ]
 default_role = "py:obj"  # `name` in a docstring is a link where that is a public name
 exclude_patterns = ["_build"]
 templates_path = ["_templates"]
 
-myst_enable_extensions = ["colon_fence"]
+myst_enable_extensions = ["amsmath", "colon_fence", "deflist", "dollarmath"]
 myst_heading_anchors = 3
+mathjax3_config = {"tex": {"macros": {"Var": r"\operatorname{Var}", "Cov": r"\operatorname{Cov}", "logit": r"\operatorname{logit}"}}}
 
 autodoc_typehints = "none"  # the numpydoc sections say the types in words
 autodoc_default_options = {"exclude-members": "set_fit_request, set_score_request, set_partial_fit_request"}
@@ -45,18 +50,20 @@ html_static_path = ["_static"]
 html_css_files = ["site.css"]
 html_copy_source = False
 html_show_sourcelink = False
+viewcode_line_numbers = True
 html_show_copyright = False
 html_theme_options = {
     "show_prev_next": True,
     "navigation_with_keys": False,
     "show_toc_level": 2,
     "header_links_before_dropdown": 8,
+    "logo": {"text": "tiltlens"},
     "navbar_end": ["theme-switcher"],
     "secondary_sidebar_items": ["page-toc"],
     "footer_start": ["sphinx-version"],
     "footer_end": [],
 }
-html_sidebars = {"index": [], "start": [], "faq": [], "cite": []}
+html_sidebars = {"index": [], "changelog": [], "cite": []}
 
 RESULTS = ("Audit", "Change", "Comparison", "CorrectionFunction", "RuleTables", "ScoreTilt")
 
