@@ -40,7 +40,7 @@ def test_every_page_is_built_and_fetches_nothing(site):
     built = {path.relative_to(site).with_suffix("") for path in site.rglob("*.html")}
     written = {path.relative_to(DOCS).with_suffix("") for path in DOCS.rglob("*.md") if "_build" not in path.parts}
     assert not written - built
-    assert "(cases/lending.html)" in (site / "llms.txt").read_text()
+    assert "(tutorials/lending.html)" in (site / "llms.txt").read_text()
     for path in site.rglob("*.html"):
         page = path.read_text()
         for tag in re.findall(r"<(?:script|link|img|iframe)\b[^>]*>", page):

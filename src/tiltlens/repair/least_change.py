@@ -1,7 +1,7 @@
 """The least change of the scores under linear constraints: a tilt W'_y ∝ W_y·exp(−Σ_c t_c·a_c(x)·[y = y_c]).
 
 It has the least E[KL(W'‖W)] of all W' whose gaps are within a limit (Csiszár 1975; Alghamdi et al. 2022). See
-docs/repair.md; `multipliers` finds t.
+docs/howto/mitigation.md; `multipliers` finds t.
 """
 
 from __future__ import annotations
