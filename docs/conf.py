@@ -48,6 +48,7 @@ html_theme = "pydata_sphinx_theme"
 html_title = "tiltlens"
 html_static_path = ["_static"]
 html_css_files = ["site.css"]
+html_favicon = "_static/logo.svg"
 html_copy_source = False
 html_show_sourcelink = False
 viewcode_line_numbers = True
@@ -57,7 +58,7 @@ html_theme_options = {
     "navigation_with_keys": False,
     "show_toc_level": 2,
     "header_links_before_dropdown": 8,
-    "logo": {"text": "tiltlens"},
+    "logo": {"text": "tiltlens", "image_light": "_static/logo.svg", "image_dark": "_static/logo.svg"},
     "navbar_end": ["theme-switcher"],
     "secondary_sidebar_items": ["page-toc"],
     "footer_start": ["sphinx-version"],
