@@ -31,7 +31,7 @@ templates_path = ["_templates"]
 
 myst_enable_extensions = ["amsmath", "colon_fence", "deflist", "dollarmath"]
 myst_heading_anchors = 3
-mathjax3_config = {"tex": {"macros": {"Var": r"\operatorname{Var}", "Cov": r"\operatorname{Cov}", "logit": r"\operatorname{logit}"}}}
+mathjax3_config = {"tex": {"macros": {name: rf"\operatorname{{{name}}}" for name in ("Var", "Cov", "logit")}}}
 
 autodoc_typehints = "none"  # the numpydoc sections say the types in words
 autodoc_default_options = {"exclude-members": "set_fit_request, set_score_request, set_partial_fit_request"}

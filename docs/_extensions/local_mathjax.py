@@ -1,4 +1,4 @@
-"""MathJax on the site without a network: one file of the package sphinx-mathjax-offline, copied when the site is built."""
+"""MathJax without a network: one file of the package sphinx-mathjax-offline, copied when the site is built."""
 
 from importlib.util import find_spec
 from pathlib import Path
