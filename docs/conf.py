@@ -19,6 +19,7 @@ extensions = [
     "numpydoc",
     "sphinx_copybutton",
     "sphinx_design",
+    "annotated_types",
     "command_help",
     "json_fields",
     "llms",
@@ -34,7 +35,13 @@ myst_heading_anchors = 3
 mathjax3_config = {"tex": {"macros": {name: rf"\operatorname{{{name}}}" for name in ("Var", "Cov", "logit")}}}
 
 autodoc_typehints = "none"  # the numpydoc sections say the types in words
-autodoc_default_options = {"exclude-members": "set_fit_request, set_score_request, set_partial_fit_request"}
+INTERNAL = (  # methods between modules of the package
+    *("bins", "check_group_given", "disclosed", "exempt_columns", "in_units", "parts", "repair_batch", "shift"),
+    *("undated", "unseen_levels", "without_rows", "JSON_KEYS"),
+)
+autodoc_default_options = {
+    "exclude-members": ", ".join(("set_fit_request", "set_score_request", "set_partial_fit_request", *INTERNAL))
+}
 autosummary_generate = True
 autosummary_filename_map = {"tiltlens.audit": "tiltlens.audit_function"}  # beside Audit on any file system
 numpydoc_show_class_members = False  # the templates list them

@@ -26,8 +26,14 @@ def _type_of(schema):
     return kind if isinstance(kind, str) else " or ".join(kind)
 
 
-def _row(cells):
-    return nodes.row("", *(nodes.entry("", nodes.paragraph("", "", cell)) for cell in cells))
+def _inline(text):
+    """Return a text with what stands between backticks as code."""
+    parts = enumerate(text.split("`"))
+    return [nodes.literal("", part) if index % 2 else nodes.Text(part) for index, part in parts]
+
+
+def _row(*cells):
+    return nodes.row("", *(nodes.entry("", nodes.paragraph("", "", *_inline(cell))) for cell in cells))
 
 
 class JsonFields(Directive):
@@ -43,14 +49,10 @@ class JsonFields(Directive):
         properties = (schema["$defs"][name] if name else schema)["properties"]
         group = nodes.tgroup("", cols=len(HEAD))
         group += [nodes.colspec(colwidth=width) for width in (25, 25, 50)]
-        group += nodes.thead("", _row(nodes.Text(text) for text in HEAD))
-        group += nodes.tbody(
-            "",
-            *(
-                _row((nodes.literal("", field), nodes.Text(_type_of(value)), nodes.Text(value.get("description", ""))))
-                for field, value in properties.items()
-            ),
-        )
+        rows = [
+            _row(f"`{field}`", _type_of(value), value.get("description", "")) for field, value in properties.items()
+        ]
+        group += [nodes.thead("", _row(*HEAD)), nodes.tbody("", *rows)]
         return [nodes.table("", group)]
 
 
