@@ -6,10 +6,10 @@ import re
 SECTION = re.compile(r"^-{3,}$")
 WORDS = {
     " | ": " or ",
-    "pl.DataFrame": "polars DataFrame",
-    "NDArray": "array",
     "Floats": "array of float",
+    "NDArray": "array",
     "Record": "dict",
+    "pl.DataFrame": "polars DataFrame",
 }
 
 
