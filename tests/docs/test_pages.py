@@ -32,3 +32,37 @@ def test_no_code_is_left_out(page):
             assert body.startswith(">>> "), f"code that is not run: {body}"
         if kind == "sh":
             assert not re.search(r"^\s*tiltlens\b", body, re.MULTILINE), f"a command that is not run: {body}"
+
+
+OPENING = re.compile(r"^# [^\n]+\n\n(?P<text>.+?)\n\n", re.MULTILINE | re.DOTALL)
+
+
+@pytest.mark.parametrize("page", WRITTEN, ids=lambda path: path.relative_to(DOCS).as_posix())
+def test_a_page_opens_with_its_purpose_and_its_readers(page):
+    if page.name == "index.md":
+        return
+    opening = OPENING.search(page.read_text())["text"].replace("\n", " ")
+    assert len(re.split(r"[.;] ", opening)) >= 2, opening
+    assert " for " in opening, f"the first paragraph says for whom the page is: {opening}"
+
+
+CODE = re.compile(r"^(?:```.*?^```$|<!--.*?-->$)|`[^`\n]*`", re.MULTILINE | re.DOTALL)
+DIALECT = re.compile(
+    r"\b(?:beside|alike|lean(?:s|ing)?|told by|(?:is|are) told|what counts|go(?:es)? through|withheld|less reference)\b"
+    r"|\d %|[+−-]0\.00\b",
+    re.IGNORECASE,
+)
+
+
+def dialect_of(page):
+    prose = CODE.sub("", re.sub(r"^<!-- printed: .*?^<!-- end -->$", "", page, flags=re.MULTILINE | re.DOTALL))
+    return DIALECT.findall(prose)
+
+
+@pytest.mark.parametrize("page", WRITTEN, ids=lambda path: path.relative_to(DOCS).as_posix())
+def test_pages_use_the_words_of_the_field(page):
+    assert dialect_of(page.read_text()) == []
+
+
+def test_words_that_are_not_of_the_field_are_found():
+    assert dialect_of("The gap beside it is 5 % of what is told by `what counts`.") == ["beside", "5 %", "is told"]

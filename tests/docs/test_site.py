@@ -1,14 +1,18 @@
 """The site builds without a warning and without a network, and holds together."""
 
 import contextlib
+import functools
+import json
 import re
 import subprocess
 import sys
 from pathlib import Path
 
 import pytest
+from sphinx.search.en import SearchEnglish
 
 import tiltlens
+import tiltlens.figures
 
 ROOT = Path(__file__).parent.parent.parent
 DOCS = ROOT / "docs"
@@ -21,6 +25,11 @@ PEERS = {
     "vfairness.validant.ai",
     "www.statsmodels.org",
 }
+TERMS = (  # of the field, for what tiltlens computes or reports under a name of its own
+    *("BISG", "LDA", "less discriminatory alternative", "disparate impact", "disparate treatment"),
+    *("statistical parity", "Oaxaca–Blinder", "omitted variable", "p-value", "statistical significance"),
+    *("exposure", "adverse impact ratio", "four-fifths rule"),
+)
 LINK = re.compile(r"\]\(([^)\s#]+)(?:#([^)\s]+))?\)")
 
 
@@ -40,7 +49,7 @@ def test_every_page_is_built_and_fetches_nothing(site):
     built = {path.relative_to(site).with_suffix("") for path in site.rglob("*.html")}
     written = {path.relative_to(DOCS).with_suffix("") for path in DOCS.rglob("*.md") if "_build" not in path.parts}
     assert not written - built
-    assert "(cases/lending.html)" in (site / "llms.txt").read_text()
+    assert "(tutorials/lending.html)" in (site / "llms.txt").read_text()
     for path in site.rglob("*.html"):
         page = path.read_text()
         for tag in re.findall(r"<(?:script|link|img|iframe)\b[^>]*>", page):
@@ -49,9 +58,47 @@ def test_every_page_is_built_and_fetches_nothing(site):
         assert not re.search(r"url\(\s*[\"']?(?:https?:)?//", path.read_text()), path.name
 
 
+@functools.cache
+def search_index(site):
+    text = (site / "searchindex.js").read_text()
+    return json.loads(text.removeprefix("Search.setIndex(").removesuffix(")"))
+
+
+def pages_found(site, query):
+    """Return the pages that have every word of a query, stemmed as the site's search does."""
+    index, english = search_index(site), SearchEnglish({})
+    found = []
+    for word in map(english.stem, english.split(query)):
+        pages = [index[part].get(word, []) for part in ("terms", "titleterms")]
+        found.append({page for some in pages for page in (some if isinstance(some, list) else [some])})
+    return {index["docnames"][page] for page in set.intersection(*found)}
+
+
+@pytest.mark.parametrize("term", TERMS)
+def test_search_finds_the_terms_of_the_field(site, term):
+    assert "reference/glossary" in pages_found(site, term)
+
+
+def test_search_does_not_find_a_term_that_is_nowhere(site):
+    assert pages_found(site, "quincunx") == set()
+
+
+def test_equations_are_drawn_by_a_script_of_the_site(site):
+    for name in ("methods", "concepts/contributions"):
+        page = (site / f"{name}.html").read_text()
+        assert "tex-svg.js" in page
+        assert 'class="math' in page
+    assert (site / "_static" / "tex-svg.js").stat().st_size > 1_000_000
+
+
 def test_the_reference_names_everything_public(site):
-    listed = set(re.findall(r"^   (\w+)$", (DOCS / "api.md").read_text(), re.MULTILINE))
-    assert listed == set(tiltlens.__all__), "docs/api.md and tiltlens.__all__ must name the same"
+    names = set(re.findall(r"^   ([\w.]+)$", (DOCS / "api.md").read_text(), re.MULTILINE))
+    assert {name for name in names if "." not in name} == set(tiltlens.__all__), "api.md and tiltlens.__all__ differ"
+    drawn = {name for name in tiltlens.figures.__all__ if not name.isupper() and name != "comparison_figure"}
+    assert {name.removeprefix("figures.") for name in names if name.startswith("figures.")} == drawn
+    for name in names:
+        page = "tiltlens.audit_function" if name == "audit" else f"tiltlens.{name}"
+        assert "[source]" in (site / "api" / f"{page}.html").read_text(), f"{name} has no link to its source"
 
 
 @pytest.mark.parametrize("name", tiltlens.__all__)
@@ -97,9 +144,18 @@ def test_a_reader_finds_a_case_and_a_name_with_the_network_off(site, browser):
         tab.locator("#search-results a", has_text="Lending").first.click()
         assert "gap -23.3 points" in tab.inner_text("article")
         assert tab.evaluate("[...document.images].every(one => one.naturalWidth > 0)")
-        tab.locator("header a", has_text="API reference").first.click()
+        tab.locator("header a", has_text="Reference").first.click()
+        tab.locator("article a", has_text="API").first.click()
         tab.locator("article a", has_text="Comparison").first.click()
         assert "fpr_difference" in tab.inner_text("article")
-        tab.locator("header a", has_text="Guide").first.click()
-        tab.locator("article a", has_text="glossary").first.click()
+        tab.locator("header a", has_text="Reference").first.click()
+        tab.locator("article a", has_text="Glossary").first.click()
         assert "membership model" in tab.inner_text("article")
+
+
+@pytest.mark.browser
+def test_equations_are_typeset_with_the_network_off(site, browser):
+    with offline_tab(browser, site / "methods.html") as tab:
+        tab.wait_for_selector("mjx-container svg")
+        assert tab.locator("mjx-container").count() > 100
+        assert tab.locator("[data-mml-node=merror]").count() == 0

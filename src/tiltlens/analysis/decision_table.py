@@ -39,7 +39,7 @@ class DecisionTable:
         Of the favourable outcome, audited ÷ reference, with its score interval; None where it is not defined.
     ratio_flips, z_flips
         The fewest changed decisions, in both groups together, after which the lower rate is on the other side of four
-        fifths of the higher; and after which |z| is on the other side of `critical_z`.
+        fifths of the higher; and after which z is on the other side of ±`critical_z`.
     note
         What cannot be told; empty where there is nothing to say.
     """

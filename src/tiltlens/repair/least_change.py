@@ -5,7 +5,7 @@ The multipliers t minimise the dual E[log Σ_y W_y·exp(−Σ_c t_c·a_c·[y = y
 where t_c is above or below 0, and |gap_c| ≤ limit where it is 0. These conditions are solved directly, with the gaps of
 the rows' own groups, because the probabilities in a_c come from models that may be wrong. Decisions, 1 where
 W − τ ≥ Σ_c t_c·a_c, are the limit of tilted scores of log-odds (W − τ)/h as h falls to 0:
-E[max(W − τ − Σ_c t_c·a_c, 0)] + limit·|t|₁. See docs/repair.md.
+E[max(W − τ − Σ_c t_c·a_c, 0)] + limit·|t|₁. See docs/howto/mitigation.md.
 """
 
 from __future__ import annotations
