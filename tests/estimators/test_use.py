@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 
 from tiltlens.estimators.influence import Rows
-from tiltlens.estimators.use import Projection, judge_projections, project_residuals
+from tiltlens.estimators.use import Projection, judge_projections, project_residuals, strongest_projection
 
 ROWS = 800
 
@@ -62,7 +62,7 @@ def test_wide_columns_count_where_they_can_be_resolved_or_exceed_twice_the_thres
     assert fine.expected_high(0.05) < limit < coarse.expected_high(0.05)
 
     def high(*others):
-        return judge_projections(lines, others, 1.0, 0.95, m).high
+        return judge_projections(lines, others, Projection(), 1.0, 0.95, m).high
 
     assert high(fine) == pytest.approx(2 * np.sqrt(fine.high(0.05)))
     assert coarse.high(0.05) < 4 * limit < coarser.high(0.05)
@@ -74,5 +74,30 @@ def test_all_that_is_left_may_be_use_of_a_feature_that_is_used():
     at, other, own = draw(3)
     residuals = 0.3 * own + other
     projection = project_residuals(at, residuals, own[:, None])
-    use = judge_projections(projection, (), 1.5, 0.95, 0.01)
+    use = judge_projections(projection, (), Projection(), 1.5, 0.95, 0.01)
     assert 0.0 < use.low < 0.6 < use.high == pytest.approx(2 * np.sqrt(1.5))
+
+
+def test_the_use_of_a_used_feature_is_that_along_the_whole_of_its_columns():
+    at, other, own = draw(3)
+    residuals = 0.3 * own + 0.2 * (own**2 - 1.0) + 0.1 * other
+    line, whole = (project_residuals(at, residuals, columns) for columns in (own[:, None], columns_of(own)))
+    use = judge_projections(line, (), whole, 1.0, 0.95, 0.01)
+    assert 2 * np.sqrt(line.value) < use.value == pytest.approx(2 * np.sqrt(0.3**2 + 2 * 0.2**2), rel=0.15)
+
+
+def test_use_by_few_people_shows_in_the_strongest_of_many_columns():
+    hits = np.zeros(3)
+    for seed in range(100):
+        at, other, own = draw(seed)
+        parts = np.random.default_rng(seed).random((ROWS, 40)) < 0.2
+        columns = own[:, None] * parts
+        used = other + 0.4 * columns[:, 0]
+        hits += (
+            strongest_projection(at, other, columns).low(0.05) > 0.0,
+            strongest_projection(at, used, columns).low(0.01) > 0.0,
+            project_residuals(at, used, columns).low(0.01) > 0.0,
+        )
+    unused, strongest, together = hits
+    assert unused <= 11  # 5% and chance
+    assert strongest > together + 15

@@ -110,6 +110,8 @@ class Projection:
         θ̂ᵀK⁻¹θ̂, which is χ² with one degree of freedom per direction where the feature is unused.
     directions, least_noise
         The number of columns, and the smallest eigenvalue of K.
+    tried
+        The number of columns of which this is the strongest, where it is one.
     """
 
     square: float = 0.0
@@ -118,6 +120,7 @@ class Projection:
     wald: float = 0.0
     directions: int = 1
     least_noise: float = 0.0
+    tried: int = 1
 
     @property
     def value(self) -> float:
@@ -126,7 +129,7 @@ class Projection:
 
     def low(self, chance: float) -> float:
         """Return the lower bound of |θ|² that is too high with probability `chance`; 0 where it may be 0."""
-        surely = self.least_noise * _noncentrality(self.wald, self.directions, 1.0 - chance)
+        surely = self.least_noise * _noncentrality(self.wald, self.directions, 1.0 - chance / self.tried)
         return max(surely, self._bound(1.0 - chance)) if surely > 0.0 else 0.0
 
     def high(self, chance: float) -> float:
@@ -135,7 +138,7 @@ class Projection:
 
     def expected_high(self, chance: float) -> float:
         """Return what the upper bound of an unused feature exceeds with probability `chance`."""
-        return self.noise * _noncentrality(float(chdtri(self.degrees, chance)), self.degrees, chance)
+        return self.noise * _noncentrality(float(chdtri(self.degrees, chance / self.tried)), self.degrees, chance)
 
     def _bound(self, chance: float) -> float:
         return self.noise * _noncentrality(self.square / self.noise, self.degrees, chance) if self.noise > 0.0 else 0.0
@@ -153,15 +156,7 @@ def project_residuals(at: Rows, residuals: Floats, columns: Floats) -> Projectio
     have mean 0 given the group and the other features. T then has no part in the expected covariances. Directions that
     hardly vary or that rest on few rows are left out.
     """
-    weights = balanced_weights(at)
-    centred = columns - weights @ columns
-    variances, directions = np.linalg.eigh(centred.T @ (weights[:, None] * centred))
-    is_distinct = variances > DISTINCT_VARIANCE
-    orthonormal = centred @ (directions[:, is_distinct] / np.sqrt(variances[is_distinct]))
-    leverage = weights[:, None] * orthonormal**2
-    terms = (weights * residuals)[:, None] * orthonormal[:, (leverage**2).sum(axis=0) < 1.0 / FEWEST_PROJECTED]
-    if at.clusters is not None and terms.size:
-        terms = np.column_stack([sums_by(at.clusters, term) for term in terms.T])
+    terms = _covariance_terms(at, residuals, orthonormalise(balanced_weights(at), columns))
     covariances, gram = terms.sum(axis=0), terms.T @ terms
     noises, axes = np.linalg.eigh(gram)
     if not noises.size or noises[0] <= 0.0:
@@ -173,21 +168,62 @@ def project_residuals(at: Rows, residuals: Floats, columns: Floats) -> Projectio
     return Projection(square, noise, float(noises.sum()) / noise, wald, count, float(noises[0]))
 
 
-def judge_projections(
-    lines: Projection, others: Sequence[Projection], residual_square: float, confidence: float, materiality: float
-) -> Use:
-    """Return the use of a feature from projections onto its lines and onto larger sets of columns.
+def strongest_projection(at: Rows, residuals: Floats, columns: Floats) -> Projection:
+    """Project residuals onto the single column with the most significant covariance.
 
-    A feature is used where one of the projections is significantly above 0. If it may be used more than the threshold,
-    all that the residuals leave may be use of it. Otherwise the upper end is that of the lines, or a larger one of
-    other columns: of those with which an unused feature would stay within the threshold, and of all others where it is
-    beyond twice the threshold.
+    Use that is confined to few people is seen by one of many columns, and lost among as many degrees of freedom.
+    """
+    weights = balanced_weights(at)
+    centred = columns - weights @ columns
+    variances = weights @ centred**2
+    is_distinct = variances > DISTINCT_VARIANCE
+    terms = _covariance_terms(at, residuals, centred[:, is_distinct] / np.sqrt(variances[is_distinct]))
+    squares, noises = terms.sum(axis=0) ** 2, (terms**2).sum(axis=0)
+    if not noises.size or noises.min() <= 0.0:
+        return Projection()
+    best = int((squares / noises).argmax())
+    square, noise = float(squares[best]), float(noises[best])
+    return Projection(square, noise, 1.0, square / noise, 1, noise, noises.size)
+
+
+def orthonormalise(weights: Floats, columns: Floats) -> Floats:
+    """Return the directions of columns that vary, with mean 0, variance 1 and no covariance."""
+    centred = columns - weights @ columns
+    variances, directions = np.linalg.eigh(centred.T @ (weights[:, None] * centred))
+    is_distinct = variances > DISTINCT_VARIANCE
+    return np.asarray(centred @ (directions[:, is_distinct] / np.sqrt(variances[is_distinct])))
+
+
+def _covariance_terms(at: Rows, residuals: Floats, columns: Floats) -> Floats:
+    """Return the parts of rows or clusters in the covariances with columns of variance 1 that rest on enough rows."""
+    weights = balanced_weights(at)
+    leverage = weights[:, None] * columns**2
+    terms = (weights * residuals)[:, None] * columns[:, (leverage**2).sum(axis=0) < 1.0 / FEWEST_PROJECTED]
+    if at.clusters is not None and terms.size:
+        terms = np.column_stack([sums_by(at.clusters, term) for term in terms.T])
+    return np.asarray(terms)
+
+
+def judge_projections(
+    lines: Projection,
+    others: Sequence[Projection],
+    whole: Projection,
+    residual_square: float,
+    confidence: float,
+    materiality: float,
+) -> Use:
+    """Return the use of a feature from projections onto its lines and onto other columns.
+
+    A feature is used where one of the projections is significantly above 0. Its use is then that along the whole of the
+    columns, and if it may exceed the threshold, all that the residuals leave may be use of it. Otherwise the upper end
+    is that of the lines, or a larger one of other columns: of those with which an unused feature would stay within the
+    threshold, and of all others where it is beyond twice the threshold.
     """
     every, limit = (lines, *others), 0.25 * materiality**2
     chance = 0.5 * (1.0 - confidence) / len(every)
     low = max(projection.low(chance) for projection in every)
     if low > 0.0:
-        value, high = (max(sizes) for sizes in zip(*((p.value, p.high(chance)) for p in every), strict=True))
+        value, high = (max(sizes) for sizes in zip(*((p.value, p.high(chance)) for p in (*every, whole)), strict=True))
         return _use(max(low, value), low, max(high, residual_square) if high > limit else high)
     chosen, chance = lines, 1.0 - confidence
     for projection in others:

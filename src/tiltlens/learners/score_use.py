@@ -27,8 +27,10 @@ from tiltlens.estimators.use import (
     estimate_uses,
     judge_projections,
     mean_products,
+    orthonormalise,
     project_residuals,
     squared_uses,
+    strongest_projection,
 )
 from tiltlens.learners.design import Table, code_columns
 from tiltlens.limits import (
@@ -55,15 +57,17 @@ ADDITIVE, LOG_ODDS, SCORE = "additive log-odds", "log-odds", "score"
 
 @dataclass(frozen=True, slots=True)
 class _Fit:
-    """Projections of the residuals of a regression without a set, onto its lines first, and their mean square."""
+    """The residuals of a regression without a set along its lines, curves, strongest column and all, and in all."""
 
-    projections: Sequence[Projection]
+    lines: Projection
+    curves: Projection
+    strongest: Projection
+    whole: Projection
     residual_square: float
 
     def judge(self, confidence: float, materiality: float) -> Use:
-        return judge_projections(
-            self.projections[0], self.projections[1:], self.residual_square, confidence, materiality
-        )
+        others = (self.curves, self.strongest)
+        return judge_projections(self.lines, others, self.whole, self.residual_square, confidence, materiality)
 
 
 @dataclass(frozen=True, eq=False)
@@ -189,7 +193,7 @@ class ScoreUse:
         return self._ridge_fits[key]
 
     def _fit(self, features: Features, residuals: Floats) -> _Fit:
-        return _Fit(self._project(features, residuals), self._mean_square(residuals))
+        return _Fit(*self._project(features, residuals), self._mean_square(residuals))
 
     def _mean_square(self, residuals: Floats) -> float:
         return float(balanced_weights(self.at) @ residuals**2)
@@ -218,25 +222,35 @@ class ScoreUse:
                 groups[fitting].append(feature)
         return groups
 
-    def _project(self, features: Features, residuals: Floats) -> list[Projection]:
-        """Project residuals onto the lines of a set, onto all its own columns, and onto its lines and interactions.
+    def _project(self, features: Features, residuals: Floats) -> tuple[Projection, Projection, Projection, Projection]:
+        """Project residuals onto the lines of a set, its own columns, the strongest of its modified ones, and all.
 
-        Each column has a second one with its sign changed in one group. Interactions are lines times indicators of
-        other features, so that they have mean 0 given the other features as well.
+        Lines and steps are modified by the group and by indicators of other features, so that they still have mean 0
+        given the other features.
         """
         removed = np.flatnonzero(np.isin(self.owners, [*self.ignored, *features]).any(axis=1))
         columns = self._partial_out(removed)
-        is_own = np.isin(self.owners[removed], list(features)).all(axis=1)
+        own = columns[:, np.isin(self.owners[removed], list(features)).all(axis=1)]
         lines = columns[:, np.isin(removed, self._lines(features))]
-        sign = np.where(self.at.audited, 1.0, -1.0)[:, None]
-        by_group = [np.hstack([own, sign * own]) for own in (lines, columns[:, is_own])]
         steepest = lines[:, np.argsort(-lines.var(axis=0), kind="stable")[:MODIFIED_LINES]]
+        weights = balanced_weights(self.at)
+        directions = orthonormalise(weights, own)
+        steps = directions @ (directions.T @ (weights[:, None] * self._steps(features)))
+        bases = np.hstack([steepest, steps])
         modifiers = [self._indicators[k] for k in self._modifiers if k not in (*self.ignored, *features)]
-        interactions = [steepest * indicator[:, None] for pair in modifiers for indicator in pair]
-        return [
-            project_residuals(self.at, residuals, chosen)
-            for chosen in (*by_group, np.hstack([by_group[0], *interactions]))
-        ]
+        indicators = [np.where(self.at.audited, 1.0, -1.0), *(indicator for pair in modifiers for indicator in pair)]
+        modified = np.hstack([bases, *(bases * indicator[:, None] for indicator in indicators)])
+        return (
+            project_residuals(self.at, residuals, lines),
+            project_residuals(self.at, residuals, own),
+            strongest_projection(self.at, residuals, modified),
+            project_residuals(self.at, residuals, np.hstack([own, modified])),
+        )
+
+    def _steps(self, features: Features) -> Floats:
+        """Return whether the numbers of a set are above their medians, (n, numbers)."""
+        numbers = [column for k, column in enumerate(self.table.values()) if k in features and column.dtype.kind == "f"]
+        return np.array([column > np.nanmedian(column) for column in numbers]).reshape(-1, len(self.z)).T * 1.0
 
     def _lines(self, features: Features) -> Integers:
         """Return the columns that are linear in a set: the normal scores of numbers, and the levels of categories."""
