@@ -42,7 +42,7 @@ def example_3(points=400):
     return world(weights / 2, x, np.array([1.5 + x, 0.5 + x])), x
 
 
-def scenario_1(points=2_000):
+def scenario_1(points=300):
     """X1 ~ N(1, 9), X2 on 1..4, P(D = 1 | x) = .05 + .1·X2 + .4·1[X1 > 1], E[Y] = 100 + 4·X1 + 15·D."""
     nodes, weights = np.polynomial.legendre.leggauss(points)
     z = np.concatenate([4.0 * (nodes - 1), 4.0 * (nodes + 1)])  # both sides of the step; ±8 standard deviations

@@ -1,7 +1,7 @@
 """Prices and observed costs: proxy discrimination, unfairness, proxy vulnerability, the discrimination-free price.
 
-A price π(x) is compared with the expected costs μ_d(x) = E[Y | x, D = d] of the two groups. Means are over all rows, with
-their weights (exposure). See docs/methods.md, section 14.
+A price π(x) is compared with the expected costs μ_d(x) = E[Y | x, D = d] of the two groups. Means are over all rows,
+with their weights (exposure). See docs/methods.md, section 14.
 """
 
 from __future__ import annotations
