@@ -1,0 +1,251 @@
+"""Prices and observed costs: proxy discrimination, unfairness, proxy vulnerability, the discrimination-free price.
+
+A price π(x) is compared with the expected costs μ_d(x) = E[Y | x, D = d] of the two groups. Means are over all rows,
+with their weights (exposure). See docs/methods.md, section 14.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from dataclasses import dataclass
+from itertools import combinations
+
+import numpy as np
+
+from tiltlens.estimators.estimate import LogNormal, Ratio, Square
+from tiltlens.estimators.influence import Booleans, InfluenceEstimate, Integers, combined, overall_mean
+from tiltlens.paper.checks import Floats
+
+AUDITED, REFERENCE = 0, 1  # rows of what is given for each group
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class PricedRows:
+    """Rows with a price, an observed cost and what two independent fits expect.
+
+    Attributes
+    ----------
+    price, cost, weights
+        π(x), Y and the exposure of each row.
+    audited
+        Whether the row is of the audited group.
+    costs
+        μ_d(x) by two fits that have not seen the row: (2 fits, 2 groups, n).
+    propensity
+        P(audited | x) by two fits that have not seen the row: (2 fits, n).
+    clusters
+        Rows of one cluster err together.
+    """
+
+    price: Floats
+    cost: Floats
+    weights: Floats
+    audited: Booleans
+    costs: Floats
+    propensity: Floats
+    clusters: Integers | None = None
+
+    @property
+    def share(self) -> float:
+        """The audited group's share q of all rows."""
+        return float(self.weights[self.audited].sum() / self.weights.sum())
+
+    @property
+    def in_group(self) -> Floats:
+        """1[D = d] of each row, (2, n)."""
+        return np.array([self.audited, ~self.audited], dtype=np.float64)
+
+    @property
+    def corrections(self) -> Floats:
+        """1[D = d]/P(d | x)·(Y − μ_d(x)): what makes a mean of μ_d insensitive to errors of its fit, (2, 2, n)."""
+        chance = np.stack([self.propensity, 1.0 - self.propensity], axis=1)
+        return np.asarray(self.in_group * (self.cost - self.costs) / chance)
+
+    @property
+    def effects(self) -> Floats:
+        """τ(x) = μ_audited(x) − μ_reference(x) by each fit, (2, n)."""
+        return np.asarray(self.costs[:, AUDITED] - self.costs[:, REFERENCE])
+
+    @property
+    def free_price(self) -> Floats:
+        """The discrimination-free price h*(x) = Σ_d P(d)·μ_d(x), the mean of both fits."""
+        mixed = self.share * self.costs[:, AUDITED] + (1.0 - self.share) * self.costs[:, REFERENCE]
+        return np.asarray(mixed.mean(axis=0))
+
+    def mean(self, x: Floats) -> InfluenceEstimate:
+        """Return the mean of a column over all rows."""
+        return overall_mean(self.weights, x, self.clusters)
+
+    def centred(self, x: Floats) -> Floats:
+        """Return columns minus their weighted means."""
+        return np.asarray(x - (x @ self.weights / self.weights.sum())[..., None])
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class ProxyDiscrimination:
+    """PD = min over c, v ≥ 0, Σv ≤ 1 of E[(π − c − Σ_d v_d·μ_d)²]/Var(π), with its minimiser.
+
+    It is 0 if and only if the price is a constant plus a fixed mixture of the groups' expected costs.
+    """
+
+    mixture: Floats
+    distance: InfluenceEstimate
+    variance: InfluenceEstimate
+    local: Floats  # Λ(x), the distance of each row's price from the mixture, in money
+
+    @property
+    def law(self) -> Ratio:
+        """The law of PD: Fieller's interval within [0, 1]."""
+        return self.distance.over(self.variance)
+
+
+def proxy_discrimination(rows: PricedRows) -> ProxyDiscrimination:
+    """Return how far the price is from a mixture of the groups' expected costs.
+
+    The minimiser comes from the fits alone: it needs no correction, because the objective is flat there, and the
+    corrections' noise would be fitted too. The distance at it is corrected: every second moment is a product of the two
+    fits, so that only the product of their errors remains.
+    """
+    price, costs, corrections = rows.centred(rows.price), rows.centred(rows.costs), rows.corrections
+    expected, shares = costs.mean(axis=0), rows.weights / rows.weights.sum()
+    v = nearest_mixture(_stable_moments(rows, costs), expected @ (shares * price))
+    with_price = price * (expected + corrections.mean(axis=0))
+    distance = price**2 - 2.0 * v @ with_price + np.einsum("a,b,abn->n", v, v, _products(costs, corrections))
+    return ProxyDiscrimination(v, rows.mean(distance), rows.mean(price**2), price - v @ expected)
+
+
+def _stable_moments(rows: PricedRows, costs: Floats) -> Floats:
+    """Return E[μ_a·μ_b] of centred costs, made larger across mixtures other than the population's own.
+
+    Where the groups' costs differ by little more than the noise of their fits, any mixture would do, and that noise
+    would choose one that resembles the price. The added term is 0 for mixtures in proportion to P(d), and is small
+    compared with the costs where the fits agree.
+    """
+    shares, q = rows.weights / rows.weights.sum(), rows.share
+    expected, apart = costs.mean(axis=0), 0.5 * (costs[0] - costs[1])
+    moments, noise = ((x * shares) @ x.T for x in (expected, apart))
+    across = np.array([1.0 - q, -q])
+    return np.asarray(moments + math.sqrt(np.trace(moments) * np.trace(noise)) * np.outer(across, across))
+
+
+def _products(costs: Floats, corrections: Floats) -> Floats:
+    """Return the rows whose mean is E[μ_a·μ_b], from the first fit of one and the second of the other, (2, 2, n)."""
+    (first, second), (of_first, of_second) = costs, corrections
+    products = first[:, None] * (second + of_second) + of_first[:, None] * second
+    return np.asarray(0.5 * (products + products.swapaxes(0, 1)))
+
+
+def nearest_mixture(quadratic: Floats, linear: Floats) -> Floats:
+    """Return the v ≥ 0 with Σv ≤ 1 that minimises v'Av − 2b'v: the best feasible optimum over all faces."""
+    size = len(linear)
+    corners = [np.zeros(size), *np.eye(size)]
+    candidates: list[Floats] = list(corners)
+    for count in range(2, size + 2):
+        for face in combinations(corners, count):
+            start, edges = face[0], np.array(face[1:]) - face[0]
+            inside = edges @ quadratic @ edges.T
+            steps = np.linalg.lstsq(inside, edges @ (linear - quadratic @ start), rcond=None)[0]
+            if (steps >= 0.0).all() and steps.sum() <= 1.0:
+                candidates.append(start + steps @ edges)
+    return min(candidates, key=lambda v: float(v @ quadratic @ v - 2.0 * linear @ v))
+
+
+def unfairness(rows: PricedRows, price: Floats) -> Square:
+    """Return UF = Var(E[π | D])/Var(π): the squared correlation of the price with the group.
+
+    It is the square of R = gap·√(q(1 − q)/Var(π)), which is normal also where the groups do not differ.
+    """
+    q, centred = rows.share, rows.centred(price)
+    variance = rows.mean(centred**2)
+    gap = group_gap(rows, price)
+    prevalence = rows.mean(rows.in_group[AUDITED])
+    scale = math.sqrt(q * (1.0 - q) / variance.value) if variance.value > 0.0 else 0.0
+    root = gap.value * scale
+    slopes = (scale, root * (1.0 - 2.0 * q) / (2.0 * q * (1.0 - q)), -root / (2.0 * variance.value or 1.0))
+    return Square(root, combined(root, list(zip(slopes, (gap, prevalence, variance), strict=True))).se, is_signed=True)
+
+
+def group_gap(rows: PricedRows, x: Floats) -> InfluenceEstimate:
+    """Return the audited group's mean minus the reference's."""
+    means = [_group_mean(rows, x, group) for group in (AUDITED, REFERENCE)]
+    return combined(means[0].value - means[1].value, [(1.0, means[0]), (-1.0, means[1])])
+
+
+def _group_mean(rows: PricedRows, x: Floats, group: int) -> InfluenceEstimate:
+    mine = rows.in_group[group]
+    size = float(rows.weights @ mine / rows.weights.sum())
+    value = float(rows.weights @ (mine * x) / (rows.weights @ mine))
+    return combined(value, [(1.0 / size, rows.mean(mine * (x - value)))])
+
+
+def free_price_gap(rows: PricedRows) -> InfluenceEstimate:
+    """Return the gap of the discrimination-free price, with the error of the fits and of the groups' shares."""
+    q = rows.share
+    propensity = rows.propensity.mean(axis=0)
+    lean = propensity / q - (1.0 - propensity) / (1.0 - q)
+    correction = lean * np.einsum("d,fdn->n", [q, 1.0 - q], rows.corrections) / len(rows.costs)
+    plain, fitted = group_gap(rows, rows.free_price), rows.mean(correction)
+    of_share = group_gap(rows, rows.effects.mean(axis=0)).value
+    share = rows.mean(rows.in_group[AUDITED])
+    return combined(plain.value + fitted.value, [(1.0, plain), (1.0, fitted), (of_share, share)])
+
+
+def vulnerability(rows: PricedRows) -> Floats:
+    """Return PV(x) = μ_unaware(x) − h*(x) = τ(x)·(P(audited | x) − q): the price moved by what x says of the group."""
+    return np.asarray(rows.effects.mean(axis=0) * (rows.propensity.mean(axis=0) - rows.share))
+
+
+def mean_vulnerability(rows: PricedRows) -> InfluenceEstimate:
+    """Return E|PV|, corrected for the errors of τ and of the propensity."""
+    q, member = rows.share, rows.in_group[AUDITED]
+    sign = np.sign(vulnerability(rows))
+    of_effects = rows.corrections[:, AUDITED] - rows.corrections[:, REFERENCE]
+    terms = [
+        effect * (chance - q) + correction * (chance - q) + effect * (member - chance)
+        for effect, correction, chance in zip(rows.effects, of_effects, rows.propensity[::-1], strict=True)
+    ]
+    total = rows.mean(sign * np.mean(terms, axis=0))
+    of_share = -rows.mean(sign * rows.effects.mean(axis=0)).value
+    return combined(total.value, [(1.0, total), (of_share, rows.mean(member))])
+
+
+def actual_to_expected(rows: PricedRows, price: Floats, chosen: Booleans) -> LogNormal | None:
+    """Return the cost of some rows divided by their price, on the log scale; None where either is not positive."""
+    cost, expected = (rows.mean(chosen * x) for x in (rows.cost, price))
+    if cost.value <= 0.0 or expected.value <= 0.0:
+        return None
+    ratio = combined(0.0, [(1.0 / cost.value, cost), (-1.0 / expected.value, expected)])
+    return LogNormal(math.log(cost.value / expected.value), ratio.se)
+
+
+def deviance(cost: Floats, price: Floats, weights: Floats, power: float) -> float:
+    """Return the mean Tweedie deviance: 0 is squared error, 1 Poisson, 2 gamma, between 1 and 2 compound Poisson."""
+    from scipy.special import xlogy
+
+    if power == 0.0:
+        losses: Floats = (cost - price) ** 2
+    elif power == 1.0:
+        losses = 2.0 * (xlogy(cost, cost / price) - cost + price)
+    elif power == 2.0:
+        losses = 2.0 * (np.log(price / cost) + cost / price - 1.0)
+    else:
+        losses = 2.0 * (
+            np.maximum(cost, 0.0) ** (2 - power) / ((1 - power) * (2 - power))
+            - cost * price ** (1 - power) / (1 - power)
+            + price ** (2 - power) / (2 - power)
+        )
+    return float(np.average(losses, weights=weights))
+
+
+def balanced(price: Floats, cost: Floats, weights: Floats) -> float:
+    """Return the factor k with Σw·k·price = Σw·cost."""
+    return float(weights @ cost / (weights @ price))
+
+
+def deciles(price: Floats, weights: Floats, parts: int = 10) -> Sequence[Booleans]:
+    """Return which rows lie in each tenth of the exposure, by price."""
+    order = np.argsort(price, kind="stable")
+    place = np.empty(len(price))
+    place[order] = np.cumsum(weights[order]) / weights.sum()
+    return [(place > part / parts) & (place <= (part + 1) / parts) for part in range(parts)]

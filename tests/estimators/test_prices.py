@@ -1,0 +1,124 @@
+"""Published worlds of prices with exact values: true nuisances give the published numbers."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+
+from tiltlens.estimators.prices import (
+    PricedRows,
+    free_price_gap,
+    group_gap,
+    mean_vulnerability,
+    nearest_mixture,
+    proxy_discrimination,
+    unfairness,
+    vulnerability,
+)
+
+
+def world(chance, propensity, costs, price=None):
+    """Return atoms of a law of features as rows, one for each group, whose cost is its mean."""
+    weights = np.concatenate([chance * propensity, chance * (1 - propensity)])
+    audited = np.repeat([True, False], len(chance))
+    both = np.tile(costs, 2)
+    e = np.tile(propensity, 2)
+    unaware = e * both[0] + (1 - e) * both[1]
+    cost = np.where(audited, both[0], both[1])
+    return PricedRows(
+        unaware if price is None else np.tile(price, 2),
+        cost,
+        weights,
+        audited,
+        np.array([both, both]),
+        np.array([e, e]),
+    )
+
+
+def example_3(points=400):
+    """X ~ U(0, 1), P(D = 1 | X) = X, μ = ½ + X + D."""
+    nodes, weights = np.polynomial.legendre.leggauss(points)
+    x = (nodes + 1) / 2
+    return world(weights / 2, x, np.array([1.5 + x, 0.5 + x])), x
+
+
+def scenario_1(points=300):
+    """X1 ~ N(1, 9), X2 on 1..4, P(D = 1 | x) = .05 + .1·X2 + .4·1[X1 > 1], E[Y] = 100 + 4·X1 + 15·D."""
+    nodes, weights = np.polynomial.legendre.leggauss(points)
+    z = np.concatenate([4.0 * (nodes - 1), 4.0 * (nodes + 1)])  # both sides of the step; ±8 standard deviations
+    density = np.tile(4.0 * weights, 2) * np.exp(-z * z / 2) / np.sqrt(2 * np.pi)
+    x1, x2 = np.repeat(1 + 3 * z, 4), np.tile(np.arange(1, 5), z.size)
+    e = 0.05 + 0.1 * x2 + 0.4 * (x1 > 1)
+    return world(np.repeat(density, 4) / 4, e, np.array([115 + 4 * x1, 100 + 4 * x1]))
+
+
+def health():
+    """The health insurance of Lindholm, Richman, Tsanakas & Wüthrich (ASTIN Bulletin 2022)."""
+    age = np.arange(15, 81)
+    chance = np.exp(-(((age / 100 - 0.45) / 0.2) ** 2) / 2)
+    chance /= chance.sum()
+    ages, smoker = np.repeat(age, 2), np.tile([0, 1], age.size)
+    woman = np.where(smoker == 1, 0.8, (0.45 - 0.8 * 0.3) / 0.7)
+    atoms = np.repeat(chance, 2) * np.where(smoker == 1, 0.3, 0.7)
+
+    def cost(is_woman):
+        birth = np.exp(-40 + 38.5 * (is_woman & (ages >= 20) & (ages <= 40)))
+        cancer = np.exp(-2 + 0.004 * ages + 0.1 * smoker + 0.2 * is_woman)
+        other = np.exp(-2 + 0.01 * ages)
+        return 0.5 * birth + 0.9 * cancer + 0.1 * other
+
+    return world(atoms, woman, np.array([cost(True), cost(False)]))
+
+
+def test_example_3_against_theory():
+    rows, x = example_3()
+    found = proxy_discrimination(rows)
+    assert found.law.estimate().value == pytest.approx(0.25, abs=1e-6)
+    assert found.local == pytest.approx(np.tile(x - 0.5, 2), abs=1e-6)
+
+
+def test_scenario_1_against_theory():
+    rows = scenario_1()
+    assert group_gap(rows, rows.price).value == pytest.approx(10.8097, abs=5e-5)
+    assert free_price_gap(rows).value == pytest.approx(7.6597, abs=5e-5)
+    assert mean_vulnerability(rows).value == pytest.approx(3.0, abs=1e-6)
+    assert np.abs(vulnerability(rows)).max() == pytest.approx(5.25)
+    assert unfairness(rows, rows.price).estimate().value == pytest.approx(0.136980, abs=1e-6)
+    assert proxy_discrimination(rows).law.estimate().value == pytest.approx(0.055390, abs=1e-6)
+
+
+def test_the_health_world_against_its_published_script():
+    rows = health()
+    assert rows.mean(rows.price).value == pytest.approx(0.205732, abs=1e-6)
+    assert rows.mean(rows.free_price).value == pytest.approx(0.205373, abs=1e-6)
+    assert group_gap(rows, rows.price).value == pytest.approx(0.022752, abs=1e-6)
+    assert free_price_gap(rows).value == pytest.approx(0.007196, abs=1e-6)
+    assert unfairness(rows, rows.price).estimate().value == pytest.approx(0.121417, abs=1e-6)
+    found = proxy_discrimination(rows)
+    assert found.law.estimate().value == pytest.approx(0.399722, abs=1e-6)
+    assert found.mixture == pytest.approx([0.459287, 0.540713], abs=1e-6)  # women, men
+    assert mean_vulnerability(rows).value == pytest.approx(0.015257, abs=1e-6)
+
+
+def test_a_fixed_mixture_has_no_proxy_discrimination():
+    rows = scenario_1(200)
+    mixed = world(
+        rows.weights[: rows.weights.size // 2] / rows.propensity[0, : rows.weights.size // 2],
+        rows.propensity[0, : rows.weights.size // 2],
+        rows.costs[0, :, : rows.weights.size // 2],
+        price=3 + 0.3 * rows.costs[0, 0, : rows.weights.size // 2] + 0.5 * rows.costs[0, 1, : rows.weights.size // 2],
+    )
+    assert proxy_discrimination(mixed).distance.value == pytest.approx(0, abs=1e-9)
+
+
+@pytest.mark.parametrize("seed", range(5))
+def test_the_nearest_mixture_against_a_grid(seed):
+    rng = np.random.default_rng(seed)
+    half = rng.normal(size=(2, 2))
+    quadratic, linear = half @ half.T, rng.normal(size=2)
+    grid = np.array([(a, b) for a in np.linspace(0, 1, 401) for b in np.linspace(0, 1, 401) if a + b <= 1 + 1e-12])
+    values = np.einsum("ka,ab,kb->k", grid, quadratic, grid) - 2 * grid @ linear
+    v = nearest_mixture(quadratic, linear)
+    assert (v >= 0).all()
+    assert v.sum() <= 1 + 1e-12
+    assert v @ quadratic @ v - 2 * linear @ v <= values.min() + 1e-12
