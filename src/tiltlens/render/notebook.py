@@ -3,14 +3,15 @@
 from __future__ import annotations
 
 from base64 import b64encode
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Sequence
 from html import escape
 from importlib.util import find_spec
 from typing import Any
 
 from tiltlens.documents.audit_document import comparison_document
 from tiltlens.documents.change_document import change_document
-from tiltlens.documents.document import Block, Document, FigureRef
+from tiltlens.documents.document import Document, FigureRef
+from tiltlens.documents.overall import overall_blocks
 from tiltlens.documents.repair_document import alternatives_document, evaluation_document, repair_document
 from tiltlens.documents.rule_document import rule_document
 from tiltlens.formats import label
@@ -25,10 +26,10 @@ def document_html(document: Document) -> str:
     return f"<div>{title}{blocks_html(document.blocks, _picture)}</div>"
 
 
-def audit_html(title: str, comparisons: Sequence[Record], overall: Iterable[Block] = ()) -> str:
-    """Return an audit: a line about it, its comparisons, the first with its figure, and blocks on all groups."""
+def audit_html(title: str, comparisons: Sequence[Record], summary: Record | None = None) -> str:
+    """Return an audit: a line about it, its comparisons, the first with its figure, and what `summary` says of all."""
     parts = [document_html(comparison_document(c, is_drawn=index == 0)) for index, c in enumerate(comparisons)]
-    parts.append(blocks_html(overall, _picture))
+    parts.append(blocks_html(overall_blocks(summary) if summary else (), _picture))
     return f"<div><p><b>{escape(label(title, 200))}</b></p>{''.join(parts)}</div>"
 
 

@@ -210,11 +210,10 @@ class Audit:
         write_tables(to_plain(self), target)
 
     def _repr_html_(self) -> str:
-        from tiltlens.documents.overall import overall_blocks
         from tiltlens.render.notebook import audit_html
 
         summary = to_plain(self)
-        return audit_html(repr(self), [*summary["comparisons"].values()], overall_blocks(summary))
+        return audit_html(repr(self), [*summary["comparisons"].values()], summary)
 
     def __str__(self) -> str:
         from tiltlens.render.terminal import audit_text
