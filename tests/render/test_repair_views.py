@@ -153,8 +153,8 @@ def test_names_from_data_stay_text(evaluation, rules):
 def test_pages_open_without_an_error_and_fit_the_window(browser, tmp_path, evaluation, rules, width):
     evaluation.report(tmp_path / "evaluation.html")
     rules.report(tmp_path / "rules.html")
-    for name in ("evaluation.html", "rules.html"):
+    for name, figures in (("evaluation.html", 1), ("rules.html", 2)):
         with opened(browser, tmp_path / name, width=width, scheme="dark") as tab:
             assert tab.evaluate("document.documentElement.scrollWidth") <= width
-            assert tab.locator(".drawing svg").count() == 1
+            assert tab.locator(".drawing svg").count() == figures
             assert tab.seen == []
