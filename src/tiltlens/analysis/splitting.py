@@ -120,7 +120,11 @@ def _predictions(rows: Rows, some: SampledRows, seed: int) -> SplitPredictions:
     omega = 0.5 * (rows.audited_share + rows.reference_share)
     table: Table = normal_scores(design_columns(sorted(some.features, key=lambda feature: feature.name)), omega)
     values = {name: some.value_codes.get(name, column) for name, column in table.items() if column.dtype.kind != "f"}
-    fold, audited, y = row_folds(rows, FOLDS, seed), rows.audited, np.equal(some.y_true, WITH).astype(np.float64)
+    fold, audited, y = (
+        row_folds(rows, FOLDS, seed),
+        rows.audited,
+        np.asarray(some.columns["y_true"] == WITH, dtype=np.float64),
+    )
     targets = ((y, audited), (y, ~audited), (audited.astype(np.float64), np.ones_like(audited)))
     regressors = [Regressor.of(table, values, target, omega * omega.size, seed) for target, _ in targets]
     fitted = np.empty((len(targets), y.size))
