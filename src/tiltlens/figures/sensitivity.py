@@ -16,6 +16,7 @@ TITLE = "Strength of an omitted factor"
 DRAWN = 8  # listed features, the strongest first
 LEFT = (0.75, 0.5, 0.25, 0.0)  # parts of the gap that the curves leave; 0: all is accounted for
 STEPS = 40
+NAMED = 0.08  # part of an axis, below which names would lie on each other
 FEATURE = 18  # letters of a name
 
 
@@ -29,9 +30,12 @@ def sensitivity(comparison: Record, quantity: str = "adjusted_gap") -> Figure:
         return nothing(TITLE, words)
     points = found["yardsticks"][:DRAWN]
     names = labels((row["feature"] for row in points), FEATURE)
-    records = [row | {"label": name} | _texts(row) for row, name in zip(points, names, strict=True)]
     strengths = [max(row[key] for row in points) for key in ("r2_group", "r2_score")] if points else [0.0, 0.0]
     right, top = (min(1.15 * max(most, 2.0 * found["robustness_value"]["value"]), 0.98) for most in strengths)
+    records = [
+        row | _texts(row) | {"label": name if max(row["r2_group"] / right, row["r2_score"] / top) > NAMED else ""}
+        for row, name in zip(points, names, strict=True)
+    ]
     lines = [point for left in LEFT for point in _curve(found, left, right, top, m)]
     note = f"curves: {m.unit} that a factor of this strength would leave of the gap; dots: listed features"
     description = f"{versus(comparison)}. {words} Further right and up, an omitted factor accounts for more."
