@@ -265,13 +265,13 @@ MISTAKES = {
     ),
     "membership of 0": (
         {"propensity": np.r_[0.5, 0.0, np.full(N - 2, 0.5)]},
-        "`propensity` must be between 0 and 1, got 1 rows that do not.",
+        "`propensity` must lie strictly between 0 and 1, got 1 rows that do not.",
         "leave such rows out",
     ),
-    "membership in percent": ({"propensity": "income"}, "`propensity` must be between 0 and 1, got ", ""),
+    "membership in percent": ({"propensity": "income"}, "`propensity` must lie strictly between 0 and 1, got ", ""),
     "missing membership": (
         {"propensity": NAN_FIRST},
-        "`propensity` must be between 0 and 1, got 1 rows that do",
+        "`propensity` must lie strictly between 0 and 1, got 1 rows that do",
         "",
     ),
     "text as membership": (

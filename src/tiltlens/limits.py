@@ -309,7 +309,7 @@ GRAM_WORK = 4e10  # products that Gram matrices may take: rows × columns²
 FEW_COPIES = 1e-4  # of a batch's rows: with more, rows that occur once in it will occur in others too
 LISTED_VALUES = 30  # values of a `where` column that a message may list
 
-# repair.additive
+# repair.membership
 LOOKED_UP = 1 << 15  # rows whose log-odds are made at a time: what they need stays in the cache
 
 # repair.alternatives
@@ -325,23 +325,23 @@ RARE_LEVEL = 0.05  # of the people, below which a level of a coarsened category 
 # repair.evaluation
 EVALUATION_STEPS = 11  # from no repair to the whole of it
 
-# repair.problem and repair.notes
+# repair.solve and repair.notes
 MIN_IDENTICAL_PEOPLE = 10  # with equal features: a membership model of so many hardly depends on one of them
 FEW_DECIDED = 0.01  # share of people: a rule that decides fewer otherwise than the rest hardly decides
 FEW_REPAIRED = 100  # people of a group that a difference is of: of fewer, chance moves it by points
 
-# repair.new_rows
+# repair.row_checks, of new rows
 UNLIKE = 0.5  # of the gap that a repair closed: where so much of it is back, rows are unlike the audited ones
 LOOKED_ROWS = 10_000  # of a Spark table that are looked at before it is repaired: the rest is computed later
 
 # repair.notes
 SURELY_OFF = 0.9999  # confidence of each of ten intervals of outcomes: together 0.999
 
-# repair.duplicates
+# repair.row_checks, of duplicates
 MIXED_DUPLICATES = 0.1  # of the disagreement of different people: with more, rows with equal features are no duplicates
 MORE_ALIKE = 2.0  # times as many matches with audited rows as expected by chance: these people were audited
 
-# repair.multipliers
+# repair.least_change
 LARGEST_MULTIPLIER = 50.0  # of a tilt: beyond it no score is left between 0 and 1
 ONE_JUMP = 1e-9  # relative: multipliers at which people change over together, but for rounding
 REPAIRED = 1e-10  # of a score: a gap no larger is closed
