@@ -120,7 +120,7 @@ def test_a_third_position_is_said_to_be_a_keyword():
     ("call", "message"),
     [
         (lambda: tl.load_model(None), "`path` must be the name of a file, got None"),
-        (lambda: tl.read_repair(None), "Cannot read a repair from 'None'"),
+        (lambda: tl.read_repair(None), "Cannot read an adjustment from 'None'"),
         (
             lambda: audited(scores="score").repair(use_group=True).evaluate(PEOPLE, "score", "sex", compare_with=5),
             "`compare_with`",
