@@ -265,7 +265,6 @@ MISTAKES = {
     ),
     "membership of 0": (
         {"propensity": np.r_[0.5, 0.0, np.full(N - 2, 0.5)]},
-<<<<<<< HEAD
         "between 0 and 1. Rows outside: 1.",
         "leave such rows out",
     ),
@@ -273,15 +272,6 @@ MISTAKES = {
     "missing membership": (
         {"propensity": NAN_FIRST},
         "between 0 and 1. Rows outside: 1",
-=======
-        "`propensity` must lie strictly between 0 and 1, got 1 rows that do not.",
-        "leave such rows out",
-    ),
-    "membership in percent": ({"propensity": "income"}, "`propensity` must lie strictly between 0 and 1, got ", ""),
-    "missing membership": (
-        {"propensity": NAN_FIRST},
-        "`propensity` must lie strictly between 0 and 1, got 1 rows that do",
->>>>>>> compact2
         "",
     ),
     "text as membership": (
