@@ -51,7 +51,7 @@ def test_theta_is_unbiased_with_two_people_per_group():
 
 
 def test_variance_of_theta_equals_that_of_normal_means():
-    """(G2), by simulation of normal people whose groups have one variance."""
+    """(47), by simulation of normal people whose groups have one variance."""
     rng = np.random.default_rng(3)
     people, mu = np.array([2, 3, 5, 8, 40]), np.array([0.0, 0.5, 1.0, 0.3, 0.2])
     share = people / people.sum()

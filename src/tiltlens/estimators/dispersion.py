@@ -1,7 +1,7 @@
 """How far the means of many groups lie apart: quadratic forms of group means, without the bias of their noise.
 
 With A = W − wwᵀ, w the groups' shares, θ = μᵀAμ = Σ w_g(μ_g − μ)² is the variance between groups. Two people of a group
-are enough for an unbiased estimate. See docs/methods.md, many groups.
+are enough for an unbiased estimate. See docs/methods.md, section 21.
 """
 
 from __future__ import annotations
@@ -95,7 +95,7 @@ class Moments(NamedTuple):
 
 
 def form_moments(form: Form, share: Floats, means: GroupMeans) -> Moments:
-    """Return θ̂ = ȳᵀAȳ − ΣA_gg·v_g and its moments (G2); leading axes are several data sets.
+    """Return θ̂ = ȳᵀAȳ − ΣA_gg·v_g and its moments (47); leading axes are several data sets.
 
     Variance: 4Σ(Aμ)_g²V_g + 2Σ_{g≠h}A_gh²V_gV_h + 2ΣA_gg²V_g²·n_g/(n_g − 1). A = W^½ΠW^½ with a projection Π, so
     that the first sum is θ times a mean of w_gV_g with weights w_gD_g², D = W⁻¹Aμ.
@@ -132,7 +132,7 @@ class Dispersion:
     within: float
 
     def ends(self, confidence: float = 0.95) -> tuple[float, float]:
-        """Return the ends of all θ ≥ 0 at which θ̂ is within its quantiles, by Cornish & Fisher's expansion (G3)."""
+        """Return the ends of all θ ≥ 0 at which θ̂ is within its quantiles, by Cornish & Fisher's expansion (48)."""
         z = quantile(confidence)
         low, high = (self._end(side * z) for side in (1.0, -1.0))
         return low, high
@@ -164,7 +164,7 @@ def dispersion(form: Form, share: Floats, means: GroupMeans) -> Dispersion:
 
 
 def equal_means_p_value(share: Floats, means: GroupMeans, is_decisions: bool, seed: int) -> float:
-    """Return the p-value of θ = 0 by the studentised θ̂ of groups whose labels are permuted (G4).
+    """Return the p-value of θ = 0 by the studentised θ̂ of groups whose labels are permuted (49).
 
     Decisions are permuted exactly, by sums alone: how many of each group have 1 is hypergeometric. Other scores have
     the normal limit, means N(0, σ²/n_g) and variances χ², with one σ² as after a permutation.

@@ -1,6 +1,6 @@
 """Confidence sequences: intervals that hold at all looks at growing data at once.
 
-See docs/methods.md, looks at growing data, after Waudby-Smith, Arbour, Sinha, Kennedy & Ramdas (2024).
+See docs/methods.md, section 20, after Waudby-Smith, Arbour, Sinha, Kennedy & Ramdas (2024).
 """
 
 from __future__ import annotations
@@ -13,7 +13,7 @@ from tiltlens.estimators.estimate import Estimate
 
 
 def sequence_factor(time: float, confidence: float) -> float:
-    """Return √((2(c + 1)/c)·log(√(c + 1)/α)), c = nρ² (L1): standard errors that the sequence reaches, tightest at 1.
+    """Return √((2(c + 1)/c)·log(√(c + 1)/α)), c = nρ² (45): standard errors that the sequence reaches, tightest at 1.
 
     `time` is n/n₀, and ρ² = (−2·log α + log(−2·log α) + 1)/n₀.
     """
