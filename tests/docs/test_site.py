@@ -99,7 +99,7 @@ def test_a_reader_finds_a_case_and_a_name_with_the_network_off(site, browser):
         assert tab.evaluate("[...document.images].every(one => one.naturalWidth > 0)")
         tab.locator("header a", has_text="API reference").first.click()
         tab.locator("article a", has_text="Comparison").first.click()
-        assert "fpr_difference" in tab.inner_text("article")
+        assert "contributions_full" in tab.inner_text("article")
         tab.locator("header a", has_text="Guide").first.click()
         tab.locator("article a", has_text="glossary").first.click()
         assert "membership model" in tab.inner_text("article")
