@@ -411,7 +411,7 @@ SAME_OUTPUT = 1e-6  # of a score, within which a model's outputs are equal: sing
 FOUR_FIFTHS = 0.8  # of the higher rate, below which the lower is pointed out: 29 CFR 1607.4(D)
 # analysis.splitting
 MATERIAL_SPLIT = 0.01  # of the Brier score of one model for both groups: a smaller gain by separate models is none
-SMALLEST_CHANCE = 0.005  # of either group at any features, in regressions of the group
+LEAST_CHANCE = 0.005  # of either group at any features, in regressions of the group
 # analysis.adjusted_gap
 CHECK_SURE = 3.0  # standard errors
 

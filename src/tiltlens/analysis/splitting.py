@@ -16,7 +16,7 @@ from tiltlens.estimators.verdicts import Materiality, materiality
 from tiltlens.learners.design import Table, normal_scores
 from tiltlens.learners.propensity import row_folds
 from tiltlens.learners.regressions import Regressor
-from tiltlens.limits import FEWEST_KNOWN, FOLDS, MATERIAL_SPLIT, SMALLEST_CHANCE
+from tiltlens.limits import FEWEST_KNOWN, FOLDS, LEAST_CHANCE, MATERIAL_SPLIT
 from tiltlens.paper.checks import Floats
 from tiltlens.rows.features import design_columns
 from tiltlens.rows.sampled_rows import SampledRows
@@ -136,7 +136,7 @@ def _predictions(rows: Rows, some: SampledRows, seed: int) -> SplitPredictions:
             fitted[place, own] = regressors[place].fitted(target, train, own)
 
     in_threads(predict, range(FOLDS), y.size)
-    chance = np.clip(fitted[2], SMALLEST_CHANCE, 1.0 - SMALLEST_CHANCE)
+    chance = np.clip(fitted[2], LEAST_CHANCE, 1.0 - LEAST_CHANCE)
     own, other = np.clip(fitted[:2], 0.0, 1.0)
     return SplitPredictions(rows, y, own, other, np.asarray(logit(chance)))
 
