@@ -38,7 +38,7 @@ def main() -> None:
         report = Path(place) / "report.html"
         write_report(paper_experiment()["cross_fitted"], report)
         browser = playwright.chromium.launch(executable_path=shutil.which("chromium"), args=FLAGS)
-        tab = browser.new_page(viewport={"width": 1120, "height": 900})
+        tab = browser.new_page(viewport={"width": 1280, "height": 1060})
         tab.goto(report.as_uri())
         tab.wait_for_function(DRAWN)
         taken(tab, folder)

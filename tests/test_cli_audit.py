@@ -89,7 +89,7 @@ def test_csv_and_parquet_give_the_same_gap(folder):
         (("--report", "nowhere/a.html"), "must be a file that can be written, got: No such file or directory."),
         (("--report", "."), "must"),
         (("--report", "/proc/a.html"), "must be a file that can be written"),
-        (("--report", "a.PDF"), "'a.PDF'. Write audit.html, open it in a browser"),
+        (("--report", "a.txt"), "HTML or PDF file"),
     ],
 )
 def test_a_file_that_cannot_be_written_is_found_out_before_the_audit(folder, options, message, monkeypatch):

@@ -202,8 +202,8 @@ def test_a_check_needs_none_of_the_packages_that_draw(folder, package, monkeypat
     assert invoked("run", "--check", "audit.yaml", cwd=folder).returncode == 0
     done = invoked("run", "audit.yaml", cwd=folder)
     assert (done.returncode, "pip install altair" in done.stderr) == (2, True)
-    write(folder, BASE + "outputs: {report: a.pdf}")
-    assert "must be an HTML file" in invoked("run", "--check", "audit.yaml", cwd=folder).stderr
+    write(folder, BASE + "outputs: {report: a.docx}")
+    assert "must be an HTML or PDF file" in invoked("run", "--check", "audit.yaml", cwd=folder).stderr
 
 
 def test_features_that_are_undecided_are_no_pass(folder):

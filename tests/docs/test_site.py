@@ -147,7 +147,7 @@ def test_a_reader_finds_a_case_and_a_name_with_the_network_off(site, browser):
         tab.locator("header a", has_text="Reference").first.click()
         tab.locator("article a", has_text="API").first.click()
         tab.locator("article a", has_text="Comparison").first.click()
-        assert "fpr_difference" in tab.inner_text("article")
+        assert "contributions_full" in tab.inner_text("article")
         tab.locator("header a", has_text="Reference").first.click()
         tab.locator("article a", has_text="Glossary").first.click()
         assert "membership model" in tab.inner_text("article")

@@ -550,7 +550,8 @@ def test_an_estimate_is_its_value_beside_numbers():
     assert np.float64(0.8) > found
     assert found < np.float32(0.8)
     assert np.asarray([found], dtype=float).tolist() == [0.7512]
-    assert f"{found}" == str(found) == "Estimate(value=0.7512, low=0.7, high=0.8)"
+    assert f"{found}" == str(found) == "0.7512 (CI 0.7000 to 0.8000)"
+    assert repr(found) == "Estimate(value=0.7512, low=0.7, high=0.8)"
 
 
 def test_estimates_are_equal_with_their_intervals_and_equal_numbers_by_their_value():

@@ -208,8 +208,8 @@ def in_row(value, row=100):
         (lambda: new_rows(), {"scores": "nobody"}, "nobody"),
         (lambda: new_rows(), {"scores": np.ones(7) / 2}, "`scores` must have one value per row, got 7"),
         (lambda: new_rows().lazy(), {"scores": np.ones(ROWS) / 2}, "`scores` must be the name of a column"),
-        (lambda: new_rows().head(0), {}, "`data` must have rows"),
-        (lambda: new_rows().head(0).lazy(), {}, "`data` must have rows"),
+        (lambda: new_rows().head(0), {}, "`data` has no rows"),
+        (lambda: new_rows().head(0).lazy(), {}, "`data` has no rows"),
         (lambda: new_rows(), {"group": "group"}, "does not use `group`"),
     ],
 )

@@ -98,7 +98,8 @@ def test_a_notebook_shows_rates_notes_and_one_picture():
         assert part in html
     picture = re.search(r'src="data:image/svg\+xml;base64,([^"]+)"', html)
     assert base64.b64decode(picture[1]).startswith(b"<svg")
-    assert of_groups("x", "y")._repr_html_().count("<img") == 1
+    several = of_groups("x", "y")._repr_html_()
+    assert (several.count("<img"), several.count('class="matrix')) == (0, 1)
 
 
 def test_a_notebook_without_altair_shows_the_tables_alone(monkeypatch):

@@ -183,7 +183,9 @@ def test_a_path_follows_the_rows_of_the_table_however_they_were_read(small_batch
         for data in (frame, frame.lazy(), tmp_path / "people.parquet", in_pandas(frame))
     )
     for found in others:
-        np.testing.assert_allclose(found.path([(1, 1, 1, 1)])[0].q, plain.path([(1, 1, 1, 1)])[0].q, atol=1e-9)
+        np.testing.assert_allclose(
+            found.correction.path([(1, 1, 1, 1)])[0].q, plain.correction.path([(1, 1, 1, 1)])[0].q, atol=1e-9
+        )
         np.testing.assert_allclose(found.correction.project().q, plain.correction.project().q, atol=1e-9)
         assert found.correction.project().q @ frame.filter(group="A")["score"].to_numpy() == pytest.approx(
             plain.outputs.means.reference

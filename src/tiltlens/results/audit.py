@@ -23,7 +23,7 @@ from tiltlens.results.provenance import Provenance
 from tiltlens.rows.groups import JOINT
 from tiltlens.rows.measures import ScoreType
 from tiltlens.rows.sampled_rows import SampledRows
-from tiltlens.rows.wording import Wording
+from tiltlens.rows.wording import WORDING, Wording
 from tiltlens.sources.messages import listed, shown, text_of
 
 SCHEMA = "tiltlens/audit/3"  # of to_dict and to_json; a change that breaks a reader raises the number
@@ -94,7 +94,7 @@ class Audit:
     @property
     def wording(self) -> Wording:
         """The user's words for people, the favourable outcome and the unit of amounts."""
-        return next(iter(self.comparisons.values())).scale.wording
+        return next((comparison.scale.wording for comparison in self.comparisons.values()), WORDING)
 
     def disclosed(self) -> Audit:
         """Return the audit as it may be published: without the sizes of groups too small to be compared."""
