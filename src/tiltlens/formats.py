@@ -103,10 +103,15 @@ def interval_name(confidence: float | None) -> str:
 
 
 def brief_points(*values: float | None) -> Shown:
-    """Return a format in points with one decimal where a value is a point or more, else with two."""
+    """Return a format in points with one decimal where a value is a point or more, else with two; 0 is plain."""
     largest = max(abs(100 * value) for value in values if value is not None)
     digits = 1 if largest >= 1 else 2
-    return lambda value: number(None if value is None else 100 * value, digits)
+
+    def write(value: float | None) -> str:
+        text = number(None if value is None else 100 * value, digits)
+        return text if text.strip("0.") else "0"
+
+    return write
 
 
 @dataclass(frozen=True, slots=True)
