@@ -117,7 +117,7 @@ BASE = "data: people.csv\ngroup: sex\nscores: score\n"
         (BASE + "outputs: a.json", "`outputs` in .* must be file names by key, got 'a.json'"),
         (BASE + "threshold: high", "`threshold` in .* must be a number, got 'high'"),
         (BASE + "random_state: 1.5", "`random_state` in .* must be a whole number, got '1.5'"),
-        (BASE + "metric: fpp", "`metric` in .* must be one of fpr, fnr, got 'fpp'"),
+        (BASE + "metric: fpp", "`metric` in .* must be one of fpr, fnr, fdr, for, got 'fpp'"),
         (BASE + "threshold: [1, 2]", "`threshold` in .* must be one value, got a list"),
         (BASE + "reference:", "`reference` in .* has no value"),
         (BASE + "where: repaid", "`where` in .* must be texts by name, got 'repaid'"),

@@ -113,7 +113,7 @@ def test_no_command_writes_over_what_it_reads(line, name, option, folder):
     for path in ways_to(folder, name, ENDINGS.get(option, "")):
         done = invoked(*line, f"--{option}", path, *others, cwd=folder)
         assert done.returncode == 2, done
-        assert f"`--{option}` cannot be written to {path!r} because it is part of the input " in done.stderr
+        assert f"--{option} cannot be written to {path!r} because it is part of the input " in done.stderr
         assert contents(folder) == before
 
 

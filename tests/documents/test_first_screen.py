@@ -132,7 +132,7 @@ def test_next_steps_end_with_who_decides_and_name_what_to_review():
     assert any(step.startswith("Audit more rows to settle Sex and LengthOfStay") for step in steps)
     assert "Repeat the audit with intervals" in first_screen(plug_in_audit()).next_steps[0]
     audit = cross_fitted_audit()
-    only(audit)["balance"]["is_adequate"] = False
+    only(audit)["checks"]["balance"]["is_adequate"] = False
     assert first_screen(audit).next_steps[0].startswith("Do not rely on the adjusted gap yet")
 
 
@@ -170,7 +170,7 @@ def test_a_notebook_folds_several_groups():
 def test_the_waterfall_has_what_remains_with_its_interval():
     audit = cross_fitted_audit()
     c = only(audit)
-    c["adjusted_gap"] = {"value": c["shapley_remainder"] + 0.0004, "low": -0.01, "high": 0.01}
+    c["adjusted_gap"] = {"value": c["gap_parts"]["shapley_remainder"] + 0.0004, "low": -0.01, "high": 0.01}
     steps = waterfall(c).table.to_dicts()
     remains = next(step for step in steps if step["role"] == "remainder")
     assert (remains["kind"], remains["low"], remains["high"]) == ("remains", -0.01, 0.01)

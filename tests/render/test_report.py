@@ -415,7 +415,7 @@ def test_the_command_line_writes_a_report(tmp_path):
     )
     assert found.exit_code == 0, found.output
     assert "m &lt;1&gt;" in (tmp_path / "audit.html").read_text(encoding="utf-8")
-    assert "The report is in" in found.stderr
+    assert "Wrote the report to" in found.stderr
 
 
 @pytest.mark.parametrize("target", ["missing-folder/audit.html", "."])

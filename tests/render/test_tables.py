@@ -212,7 +212,7 @@ def test_the_command_line_writes_tables_and_says_where(tmp_path):
     people().write_csv(tmp_path / "people.csv")
     options = ["--group", "group", "--scores", "score", "--features", "city", "--folds", "0"]
     found = invoked("audit", "people.csv", *options, "--tables", "out", cwd=tmp_path)
-    assert (found.returncode, found.stderr) == (0, "The tables are in out.\n")
+    assert (found.returncode, found.stderr) == (0, "Wrote the tables to out.\n")
     assert len(list((tmp_path / "out").iterdir())) == 6
     refused = invoked("audit", "people.csv", *options, "--tables", "out.csv", cwd=tmp_path)
     assert refused.returncode == 2

@@ -8,9 +8,8 @@ import pytest
 from scipy.special import expit
 
 import tiltlens as tl
-from tiltlens.limits import TOLERANCES
 from tiltlens.repair.alternatives import alternatives_summary
-from tiltlens.repair.rule_choice import EXISTS, INCONCLUSIVE
+from tiltlens.repair.rule_choice import EXISTS, INCONCLUSIVE, TOLERANCES
 
 
 @cache

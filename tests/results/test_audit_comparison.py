@@ -235,7 +235,7 @@ def test_saved_audits_are_compared_as_independent_ones_and_not_where_rows_are_th
 def test_options_beside_saved_audits_are_refused_not_ignored(tmp_path):
     for option in ("--confidence", "--materiality", "--outcome", "--group"):
         done = invoked("compare", "a.json", "b.json", option, "0.9", cwd=tmp_path)
-        assert (done.returncode, f"`{option}` must come with data and --scores" in done.stderr) == (2, True)
+        assert (done.returncode, f"{option} cannot be used" in done.stderr) == (2, True)
     done = invoked(
         "compare", "a.csv", "--scores", "x", "--scores", "y", *("--group-probability", "a=b") * 2, cwd=tmp_path
     )
@@ -270,7 +270,7 @@ def test_the_command_line_compares_two_models_on_the_same_rows(tmp_path):
     assert "Change of contributions (points)" in page
     assert "contributes less than before" in page
     mistake = invoked(*question[:4], "--group", "group", cwd=tmp_path)
-    assert (mistake.returncode, "must have two different --scores" in mistake.stderr) == (2, True)
+    assert (mistake.returncode, "--scores" in mistake.stderr) == (2, True)
 
 
 @pytest.mark.parametrize(

@@ -49,7 +49,7 @@ def test_looks_at_batches_equal_an_audit_of_all_rows(tmp_path, options):
     assert sequences["gap"].low < whole.gap.low
     assert whole.gap.high < sequences["gap"].high
     for key in sequences.keys() - {"gap"}:
-        assert sequences[key].value == pytest.approx(getattr(whole, key).value, abs=1e-12)
+        assert sequences[key].value == pytest.approx(whole.estimate(key).value, abs=1e-12)
     assert monitored.monitor.looks["look"].to_list() == [1, 2, 3]
     fixed = monitored.monitor.looks.row(-1, named=True)
     assert fixed["gap_high"] - fixed["gap_low"] == pytest.approx(whole.gap.high - whole.gap.low, rel=0.03)
@@ -150,7 +150,7 @@ def test_gates_read_the_end_of_the_sequence_that_must_lie_beyond_the_limit(tmp_p
     gap = audit.monitor.sequences["women"]["gap"]
     assert gap.value < -0.05 < gap.high
     statuses = {
-        text: gate(text).judged(audit)[0].status
+        text: gate(text).judge(audit)[0].status
         for text in ("gap<-0.05", f"gap<{gap.high + 0.001}", f"gap.low<{gap.low + 0.001}", "adverse_impact_ratio<0.5")
     }
     assert list(statuses.values()) == ["passed", "fired", "fired", "passed"]

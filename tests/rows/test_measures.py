@@ -40,7 +40,7 @@ def test_the_channel_chooses_the_measure():
     assert measure_of(amounts()) is UNITS
     assert measure_of({"score_type": "probability"}) is POINTS
     assert measure_of({"score_type": "decision"}).output == "decision rate"
-    assert measure_of({"score_type": "probability", "metric": "fpr"}).output == "false positive rate"
+    assert measure_of({"scale": {"score_type": "probability", "metric": "fpr"}}).output == "false positive rate"
 
 
 def test_the_terminal_has_units_where_it_had_points():

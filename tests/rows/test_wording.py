@@ -64,7 +64,7 @@ def test_the_headline_is_in_the_users_words(approved):
 def test_words_are_saved_and_read_again(approved, tmp_path):
     approved.to_json(tmp_path / "audit.json")
     again = tl.read_audit(tmp_path / "audit.json")
-    assert again.wording == again["A"].wording == Wording("applicants", "approved")
+    assert again.wording == again["A"].scale.wording == Wording("applicants", "approved")
     assert again.to_dict() == approved.to_dict()
     assert first_screen(again.to_dict()) == first_screen(approved.to_dict())
 
@@ -109,7 +109,8 @@ def test_signs_of_currencies_stand_before_the_number_and_words_behind(unit, writ
     [("Black", "Black applicants"), ("25 to 45", "applicants (25 to 45)"), ("afam = yes", "applicants (afam = yes)")],
 )
 def test_a_group_and_its_noun(name, written):
-    c = {"audited": name, "score_type": "decision", "wording": {"people": "applicants", "favourable": "", "unit": ""}}
+    words = {"people": "applicants", "favourable": "", "unit": ""}
+    c = {"audited": name, "scale": {"score_type": "decision", "wording": words}}
     assert group_words(c, "audited") == written
 
 

@@ -465,7 +465,7 @@ def test_the_users_data_stay_as_they_are():
         ({"data": HAND.filter(pl.col("sex") == "F")}, r"`group` \('sex'\) must have at least two values, got 'F' only"),
         ({"data": HAND.with_columns(sex=None)}, r"`group` \('sex'\) must have at least two values, got missing values"),
         ({"data": HAND.rename({"sex": "n"}), "group": "n"}, r"The tables have a column 'n'"),
-        ({"data": HAND.clear()}, r"`data` must have rows"),
+        ({"data": HAND.clear()}, r"`data` has no rows"),
         ({"data": 7}, r"`data` must be a pandas or Polars frame"),
     ],
 )

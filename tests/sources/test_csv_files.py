@@ -135,7 +135,7 @@ def test_the_audit_says_what_became_text(tmp_path):
     )
     table.write_csv(tmp_path / "a.csv")
     audit = audited(tmp_path / "a.csv")
-    assert "income is read as text because fewer than 10 of its" in audit["A"].notes[0]
+    assert "income is read as text because fewer than 10 of its" in audit["A"].checks.notes[0]
     assert audited(read(tmp_path / "a.csv", na_values="50k"))["A"].contributions_full["verdict"][0] == "potential proxy"
 
 
@@ -144,7 +144,7 @@ def test_an_index_that_pandas_saved_is_left_out_and_said_to_be(tmp_path):
     pl.concat([pl.DataFrame({"": range(400)}), frame], how="horizontal").write_csv(tmp_path / "a.csv")
     audit = tl.audit(str(tmp_path / "a.csv"), "group", scores="score", reference="B")
     assert sorted(audit["A"].contributions_full["feature"]) == ["city", "income", "owner", "since"]
-    assert "the column without a name (column_1) is a saved index and was left out" in audit["A"].notes
+    assert "the column without a name (column_1) is a saved index and was left out" in audit["A"].checks.notes
 
 
 def test_indices_saved_in_several_files_are_left_out(tmp_path):

@@ -101,11 +101,11 @@ def test_every_format_gives_the_audit_of_the_table_in_memory(tmp_path, in_memory
         expected = audited(frame, folds=None).to_dict()
         assert_same_numbers(found, expected)
         return
-    told = found["comparisons"]["A"]["notes"]
-    assert len([note for note in told if note not in in_memory["comparisons"]["A"]["notes"]]) == (
+    told = found["comparisons"]["A"]["checks"]["notes"]
+    assert len([note for note in told if note not in in_memory["comparisons"]["A"]["checks"]["notes"]]) == (
         {"latin-1": 1, "utf-16, semicolons, zipped": 1}.get(way, 0)
     ), told
-    found["comparisons"]["A"]["notes"] = in_memory["comparisons"]["A"]["notes"]
+    found["comparisons"]["A"]["checks"]["notes"] = in_memory["comparisons"]["A"]["checks"]["notes"]
     assert_same_numbers(found, in_memory)
     assert found["provenance"]["data_sha256"] == in_memory["provenance"]["data_sha256"]
 

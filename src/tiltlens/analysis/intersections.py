@@ -88,7 +88,7 @@ def find_intersections(
     sums = np.array([totals[label].sum(axis=0) for label in labels]).reshape(-1, 6)
     is_many = sums[:, PEOPLE] > 1
     count = int(is_many.sum())
-    if settings.folds is None or count < (4 if columns > 1 else MANY_GROUPS):
+    if settings.folds is None or count < (4 if columns > 1 else MANY_GROUPS) or not np.isfinite(sums).all():
         return None
     sums, names = sums[is_many], [label for label, kept in zip(labels, is_many, strict=True) if kept]
     means, share = GroupMeans.of(sums), sums[:, WEIGHT] / sums[:, WEIGHT].sum()

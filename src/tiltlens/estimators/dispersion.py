@@ -12,7 +12,6 @@ from dataclasses import dataclass, replace
 from typing import NamedTuple
 
 import numpy as np
-from scipy.optimize import brentq
 
 from tiltlens.estimators.estimate import Estimate, quantile
 from tiltlens.estimators.influence import Integers
@@ -150,6 +149,8 @@ class Dispersion:
         most = max(self.square, 0.0) + self.slope + math.sqrt(self.level)
         while missing(most) < 0.0:
             most *= 2.0
+        from scipy.optimize import brentq
+
         return float(brentq(missing, 0.0, most))
 
     def estimate(self, confidence: float = 0.95) -> Estimate:

@@ -17,12 +17,16 @@ GAPS = (
 )
 RANGES = ("unobserved_group.bracket", "unobserved_group.limits")
 LEVELS = tuple(f"outputs.{name}.{group}" for name in ("rates", "metric_rates") for group in BOTH)
-SHARES = tuple(f"error_rates.{name}.{group}" for name in ("fpr", "fnr") for group in BOTH)
+RATES = ("fpr", "fnr", "ppv", "npv", "fdr", "for_")
+SHARES = tuple(f"error_rates.{name}.{group}" for name in RATES for group in BOTH)
 POINTS = (
     *(f"error_rates.calibration.{group}" for group in BOTH),
-    *(f"error_rates.{name}.difference" for name in ("fpr", "fnr", "calibration")),
+    *(f"error_rates.{name}.difference" for name in (*RATES, "calibration")),
 )
-INDICES = ("outputs.standardised_difference", *(f"error_rates.auc.{name}" for name in (*BOTH, "difference")))
+INDICES = (
+    "outputs.standardised_difference",
+    *(f"error_rates.{rate}.{name}" for rate in ("auc", "log_loss") for name in (*BOTH, "difference")),
+)
 
 
 def with_displays(c: Comparison) -> Comparison:

@@ -97,6 +97,8 @@ class Batch:
         if roles.soft or roles.clusters is not None:
             what = "clusters" if roles.clusters is not None else "group probabilities"
             raise DataError(f"`monitor` must be without {what}, got both.", "leave one of them out.")
+        if not all(np.isfinite(sums).all() for sums in survey.totals.values()):
+            raise DataError("The weights or scores are too large to be added up over batches.", "rescale them.")
         asked = {name: str(origin.question.get(name)) for name in ASKED}
         favourable = survey.outcome(roles.favourable)
         own = {"group": roles.name, "reference": reference, "favourable": favourable}

@@ -393,7 +393,8 @@ def _totals(rows: SampledRows, is_weighted: bool) -> dict[str, Floats]:
 
     people, w, score = total(None), rows.weights, rows.score
     if is_weighted:
-        columns = (people, *map(total, (w, w**2, w * score, w**2 * score, (w * score) ** 2)))
+        with np.errstate(over="ignore"):  # weights at the end of the floats: no result is made of such sums
+            columns = (people, *map(total, (w, w**2, w * score, w**2 * score, (w * score) ** 2)))
     else:
         columns = (people, people, people, first := total(score), first, total(score**2))
     sums = np.stack(columns, axis=-1)
