@@ -133,9 +133,9 @@ def _drawings(c: dict[str, Any], place: int) -> dict[str, Drawing]:
     drawn = {"score_distribution": figures.score_distribution(c)} if is_drawn else {}
     if c["error_rates"] is not None and is_drawn:
         drawn["score_calibration"] = figures.score_calibration(c)
-    if c["gap_parts"]["sensitivity"]:
+    if c["gap_parts"]["sensitivity"] and is_detailed:
         drawn["sensitivity"] = figures.sensitivity(c)
-    if c.get("splitting"):
+    if c.get("splitting") and is_detailed:
         drawn["splitting"] = figures.splitting(c)
     if c.get("periods"):
         drawn["periods"] = figures.periods(c)
