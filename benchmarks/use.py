@@ -1,8 +1,7 @@
 """Whether `use` and the verdicts that follow from it are right, on worlds whose truth is known.
 
 Run `python -m benchmarks.use [--draws 200] [--worlds smooth,trees]`. Each world is audited from its scores alone.
-Truths are of 200,000 to a million draws of the
-feature given the others.
+Truths are of 200,000 to a million draws of the feature given the others.
 """
 
 from __future__ import annotations

@@ -88,6 +88,8 @@ LOST_FIT = 4.0  # times what ridges on all features leave: a set is used if ever
 SMALL_RESIDUAL = 3.0  # thresholds: a ridge regression that leaves no more of the score needs no rival
 MODIFIED_LINES = 3  # columns of a feature, those that vary most, whose slopes may differ with other features
 MODIFIERS = 12  # other features, the most used, with which they may differ
+VALUED_COLUMNS = 50  # of these, with the most used features, along which the value of use is measured
+MODIFIER_LEVELS = 5  # of such a feature that is a category, the most frequent
 USE_TREE_ROWS = 8_000  # of four folds, at most, that trees without some features learn from
 USE_TREES = {
     "max_iter": 200,

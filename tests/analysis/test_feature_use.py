@@ -90,6 +90,16 @@ def test_a_step_of_its_own_makes_a_feature_no_stand_in():
     assert rows["district"]["use_low"] < 0.03 < rows["district"]["use_high"]
 
 
+def test_a_step_of_its_own_among_few_people_makes_a_feature_no_stand_in():
+    kind = RNG.choice(["a", "b", "c"], ROWS, p=[0.5, 0.3, 0.2])
+    step = 0.1 * ((PEOPLE["district"].to_numpy() > 0.8) & (kind == "c"))
+    frame = PEOPLE.select("group", "income", "district").with_columns(kind=pl.Series(kind))
+    c = tl.audit(frame, "group", reference="A", scores=stepped(U) + step)["B"]
+    district = c.contributions_full.filter(feature="district").row(0, named=True)
+    assert district["verdict"] == "potential proxy"
+    assert district["use_low"] < 0.03 < district["use_high"]
+
+
 def test_of_two_copies_scores_with_steps_tell_neither():
     rows, _ = audited("income", "dollars", scores=stepped(U))
     assert {row["reason"] for row in rows.values()} == {"one of dollars and income; the data cannot tell which"}

@@ -90,9 +90,9 @@ def test_use_by_few_people_shows_in_the_strongest_of_many_columns():
     hits = np.zeros(3)
     for seed in range(100):
         at, other, own = draw(seed)
-        parts = np.random.default_rng(seed).random((ROWS, 40)) < 0.2
+        parts = np.random.default_rng(seed).random((ROWS, 40)) < 0.3
         columns = own[:, None] * parts
-        used = other + 0.4 * columns[:, 0]
+        used = other + 0.32 * columns[:, 0]
         hits += (
             strongest_projection(at, other, columns).low(0.05) > 0.0,
             strongest_projection(at, used, columns).low(0.01) > 0.0,

@@ -16,7 +16,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import NamedTuple
 
 import numpy as np
@@ -156,7 +156,12 @@ def project_residuals(at: Rows, residuals: Floats, columns: Floats) -> Projectio
     have mean 0 given the group and the other features. T then has no part in the expected covariances. Directions that
     hardly vary or that rest on few rows are left out.
     """
-    terms = _covariance_terms(at, residuals, orthonormalise(balanced_weights(at), columns))
+    weights = balanced_weights(at)
+    orthonormal = orthonormalise(weights, columns)
+    leverage = weights[:, None] * orthonormal**2
+    terms = (weights * residuals)[:, None] * orthonormal[:, (leverage**2).sum(axis=0) < 1.0 / FEWEST_PROJECTED]
+    if at.clusters is not None and terms.size:
+        terms = np.column_stack([sums_by(at.clusters, term) for term in terms.T])
     covariances, gram = terms.sum(axis=0), terms.T @ terms
     noises, axes = np.linalg.eigh(gram)
     if not noises.size or noises[0] <= 0.0:
@@ -169,21 +174,12 @@ def project_residuals(at: Rows, residuals: Floats, columns: Floats) -> Projectio
 
 
 def strongest_projection(at: Rows, residuals: Floats, columns: Floats) -> Projection:
-    """Project residuals onto the single column with the most significant covariance.
+    """Project residuals onto the column with the most significant covariance.
 
     Use that is confined to few people is seen by one of many columns, and lost among as many degrees of freedom.
     """
-    weights = balanced_weights(at)
-    centred = columns - weights @ columns
-    variances = weights @ centred**2
-    is_distinct = variances > DISTINCT_VARIANCE
-    terms = _covariance_terms(at, residuals, centred[:, is_distinct] / np.sqrt(variances[is_distinct]))
-    squares, noises = terms.sum(axis=0) ** 2, (terms**2).sum(axis=0)
-    if not noises.size or noises.min() <= 0.0:
-        return Projection()
-    best = int((squares / noises).argmax())
-    square, noise = float(squares[best]), float(noises[best])
-    return Projection(square, noise, 1.0, square / noise, 1, noise, noises.size)
+    single = [project_residuals(at, residuals, column[:, None]) for column in columns.T]
+    return replace(max(single, key=lambda projection: projection.wald), tried=len(single))
 
 
 def orthonormalise(weights: Floats, columns: Floats) -> Floats:
@@ -192,16 +188,6 @@ def orthonormalise(weights: Floats, columns: Floats) -> Floats:
     variances, directions = np.linalg.eigh(centred.T @ (weights[:, None] * centred))
     is_distinct = variances > DISTINCT_VARIANCE
     return np.asarray(centred @ (directions[:, is_distinct] / np.sqrt(variances[is_distinct])))
-
-
-def _covariance_terms(at: Rows, residuals: Floats, columns: Floats) -> Floats:
-    """Return the parts of rows or clusters in the covariances with columns of variance 1 that rest on enough rows."""
-    weights = balanced_weights(at)
-    leverage = weights[:, None] * columns**2
-    terms = (weights * residuals)[:, None] * columns[:, (leverage**2).sum(axis=0) < 1.0 / FEWEST_PROJECTED]
-    if at.clusters is not None and terms.size:
-        terms = np.column_stack([sums_by(at.clusters, term) for term in terms.T])
-    return np.asarray(terms)
 
 
 def judge_projections(

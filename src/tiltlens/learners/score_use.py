@@ -40,12 +40,14 @@ from tiltlens.limits import (
     LARGEST_LOG_ODDS,
     LOST_FIT,
     MODIFIED_LINES,
+    MODIFIER_LEVELS,
     MODIFIERS,
     MOST_TREE_LEVELS,
     SMALL_RESIDUAL,
     START_PENALTY,
     USE_TREE_ROWS,
     USE_TREES,
+    VALUED_COLUMNS,
     WIDE_USE,
 )
 from tiltlens.paper.checks import Floats
@@ -223,10 +225,10 @@ class ScoreUse:
         return groups
 
     def _project(self, features: Features, residuals: Floats) -> tuple[Projection, Projection, Projection, Projection]:
-        """Project residuals onto the lines of a set, its own columns, the strongest of its modified ones, and all.
+        """Project residuals onto the lines of a set, its own columns, the strongest of its modified ones, and most.
 
         Lines and steps are modified by the group and by indicators of other features, so that they still have mean 0
-        given the other features.
+        given the other features. The other features come in the order of their use.
         """
         removed = np.flatnonzero(np.isin(self.owners, [*self.ignored, *features]).any(axis=1))
         columns = self._partial_out(removed)
@@ -237,14 +239,14 @@ class ScoreUse:
         directions = orthonormalise(weights, own)
         steps = directions @ (directions.T @ (weights[:, None] * self._steps(features)))
         bases = np.hstack([steepest, steps])
-        modifiers = [self._indicators[k] for k in self._modifiers if k not in (*self.ignored, *features)]
-        indicators = [np.where(self.at.audited, 1.0, -1.0), *(indicator for pair in modifiers for indicator in pair)]
-        modified = np.hstack([bases, *(bases * indicator[:, None] for indicator in indicators)])
+        modifiers = [k for k in self._modifiers if k not in (*self.ignored, *features)]
+        factors = [np.where(self.at.audited, 1.0, -1.0), *(factor for k in modifiers for factor in self._indicators[k])]
+        modified = np.hstack([bases, *(bases * factor[:, None] for factor in factors)])
         return (
             project_residuals(self.at, residuals, lines),
             project_residuals(self.at, residuals, own),
             strongest_projection(self.at, residuals, modified),
-            project_residuals(self.at, residuals, np.hstack([own, modified])),
+            project_residuals(self.at, residuals, np.hstack([own, modified[:, :VALUED_COLUMNS]])),
         )
 
     def _steps(self, features: Features) -> Floats:
@@ -268,16 +270,16 @@ class ScoreUse:
         return [int(k) for k in np.argsort(-np.array(losses), kind="stable")[:MODIFIERS]]
 
     @cached_property
-    def _indicators(self) -> list[tuple[Floats, Floats]]:
-        """Whether a number is in its first or last quarter, or a category is one of its two most frequent levels."""
+    def _indicators(self) -> list[list[Floats]]:
+        """Whether a number is in its first or last quarter, or a category is one of its most frequent levels."""
         indicators = []
         for column in self.table.values():
             if column.dtype.kind == "f":
                 low, high = np.nanquantile(column, (0.25, 0.75))
-                indicators.append(((column <= low) * 1.0, (column > high) * 1.0))
+                indicators.append([(column <= low) * 1.0, (column > high) * 1.0])
             else:
-                first, second = np.append(np.argsort(-np.bincount(column), kind="stable"), -1)[:2]
-                indicators.append(((column == first) * 1.0, (column == second) * 1.0))
+                levels = np.argsort(-np.bincount(column), kind="stable")[:MODIFIER_LEVELS]
+                indicators.append([(column == level) * 1.0 for level in levels])
         return indicators
 
     def _partial_out(self, columns: Integers) -> Floats:
