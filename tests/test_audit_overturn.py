@@ -83,9 +83,9 @@ def test_cents_have_a_hundred_times_the_bounds_of_euros():
 
 
 def test_plug_in_values_and_models_have_no_sensitivity():
-    assert audit_of(loans(), folds=None)["Black"].sensitivities == {}
+    assert audit_of(loans(), folds=None)["Black"].gap_parts.sensitivity == {}
     model = audit_of(loans(), scores=None, model=lambda frame: 0.4 + 0.1 * np.asarray(frame["history"]) / 4)
-    assert model["Black"].sensitivities == {}
+    assert model["Black"].gap_parts.sensitivity == {}
 
 
 def test_unobserved_outcomes_widen_the_gap_of_error_rates():

@@ -9,6 +9,7 @@ import pytest
 from scipy.special import expit, logit
 
 from tiltlens.analysis.adjusted_gap import adjusted_gap
+from tiltlens.analysis.evidence import Question
 from tiltlens.analysis.settings import Settings
 from tiltlens.estimators.influence import Rows
 from tiltlens.estimators.outputs import Scores
@@ -39,7 +40,7 @@ def left(rows, outcome, membership, expected):
         nuisances=SimpleNamespace(sets=SimpleNamespace(pooled=()), propensity=membership, expectations=expected),
         score=Scores.of(rows, np.clip(outcome, 0, 1)),
         score_is_of_features=False,
-        question=SimpleNamespace(is_decisions=False, metric=None),
+        question=Question(audited="a", reference="b"),
     )
     return adjusted_gap(evidence, SETTINGS)
 

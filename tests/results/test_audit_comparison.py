@@ -239,7 +239,7 @@ def test_options_beside_saved_audits_are_refused_not_ignored(tmp_path):
     done = invoked(
         "compare", "a.csv", "--scores", "x", "--scores", "y", *("--group-probability", "a=b") * 2, cwd=tmp_path
     )
-    assert (done.returncode, "must have the name 'a' once" in done.stderr) == (2, True)
+    assert (done.returncode, "names 'a' twice" in done.stderr) == (2, True)
 
 
 def test_the_command_line_compares_two_models_on_the_same_rows(tmp_path):

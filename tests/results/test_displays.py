@@ -66,4 +66,4 @@ def test_a_change_and_a_saved_audit_print_the_same_way(c, tmp_path):
     audit.to_json(tmp_path / "audit.json")
     assert str(tl.read_audit(tmp_path / "audit.json")["women"].gap) == str(audit["women"].gap)
     changes = tl.compare(audit, audit)["women"].changes
-    assert str(changes["gap"]) == str(changes["audited_rate"]) == "0.00 points (95% CI 0.00 to 0.00)"
+    assert str(changes["gap"]) == str(changes["audited_rate"]) == "0 points (95% CI 0 to 0)"
