@@ -308,6 +308,7 @@ def _run_audit(
             comparisons=len(groups.audited),
             metric=source.roles.metric,
             wording=wording,
+            source=stated.get("data", ""),
             is_decisions=survey.is_decisions,
             exempt=source.roles.exempt,
             given={name: text_of(value) for name, value in source.roles.where.items()},
