@@ -281,8 +281,8 @@ def alternatives(
     >>> results["women"].verdict
     'inconclusive'
     """
-    result = audit(data, group, outcome=outcome, folds=None, **options)
-    return {name: c.alternatives(tolerance, threshold) for name, c in result.items()}
+    audits = audit(data, group, outcome=outcome, folds=None, **options).items()
+    return {name: c.alternatives(tolerance, threshold) for name, c in audits}
 
 
 def _run_audit(
@@ -295,7 +295,6 @@ def _run_audit(
         survey: Survey = source.batches.fold(source.columns, step)
         favourable = survey.outcome(request.favourable)
         groups = select_groups(source.roles, survey, request.reference, request.audited)
-        origin = _provenance(source, survey, request, stated)
         look = None if file is None else file.look(Batch.of(source.roles, survey, origin, groups.reference), settings)
         sample = select_rows(source.roles, survey, groups)
     with stage(SURVEY, SUMS, "summing all rows"):
@@ -324,7 +323,7 @@ def _run_audit(
         favourable=favourable,
         too_small=dict(groups.too_small),
         settings=settings,
-        provenance=origin,
+        provenance=_provenance(source, survey, request, stated),
         intersections=find_intersections(survey.totals, len(source.roles.group), survey.is_decisions, settings),
         monitor=None if look is None else look.monitor,
         _rows=sample.rows,

@@ -129,7 +129,7 @@ def _mirrored(comparison: Record, records: list[Record], x: Any, marked: list[Re
     bars = bars.encode(x=x, x2=alt.X2(field="to"), y=y, y2=alt.Y2(datum=0), color=colour, tooltip=tips)
     crosses = [
         alt.Chart()
-        .transform_filter(f"datum.withheld && datum.side == {side}")
+        .transform_filter(f"datum.withheld&&datum.side=={side}")
         .mark_text(text="✕", fontSize=9, dy=dy, color=QUIET)
         .encode(x=alt.X("middle:Q"), y=alt.Y(datum=0))
         for side, dy in ((1, -7), (-1, 8))
