@@ -12,9 +12,9 @@ from tiltlens.documents.quantities import FEATURES, QUANTITIES
 SRC = Path(tiltlens.__file__).parent
 WORDS = (
     r"beside|alike|lean(?:s|ing)?|tell(?:s|ing)?|told|said|withheld|less (?:reference|the reference|old|that of)",
-    r"stands?(?!-)|stood|pulls?|knows|go(?:es)? through|gone through|left over|left between|adding up|by themselves",
+    r"stands?(?!-)|stood|pulls|knows|go(?:es)? through|gone through|left over|left between|adding up|by themselves",
     r"(?:another|a) way in|more than chance|may be chance|people affected|soft groups?|lawful reasons?|held to be",
-    r"what (?:counts?|carries|goes|came|is (?:told|said|left|known|made|shown|wanted)|are left)|depends on the group",
+    r"what (?:counts?|carries|goes|came|is (?:told|said|left|known|made|shown|wanted)|are left)",
     r"one (?:row|line|dot|bar|point|step|column|thread) an? \w+|no interval holds|hold the (?:truth|true)",
     r"(?<!there )(?<!There )(?:is|are) no (?!longer\b|more\b|less\b|such\b)\w+",
 )

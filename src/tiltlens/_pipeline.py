@@ -159,7 +159,8 @@ def audit(
         Words for sentences and figures: "people" (plural noun), "favourable" (what happens to a person with the
         favourable outcome) and "unit" (of amounts), such as ``{"people": "applicants", "favourable": "approved"}``.
     provenance : dict of str to str, default=None
-        Facts about data and model for readers, such as ``{"model": "credit 3.1", "data window": "2024"}``.
+        Facts about data and model for readers, such as ``{"model": "credit 3.1", "data": "applications of 2024"}``;
+        figures name "data" as their source.
     progress : callable, default=None
         Function that is called with the current stage and the fraction done, from 0 to 1.
 
@@ -198,9 +199,7 @@ def audit(
             "`scores` and all others are keywords: tl.audit(data, group, scores=…).",
         )
     if progress is not None and not callable(progress):
-        raise DataError(
-            f"`progress` must be a function of a stage and a fraction, got {shown(progress)}.", "for example print."
-        )
+        raise DataError(f"`progress` must be a function, got {shown(progress)}.", "for example print.")
     stated = check_provenance(provenance)
     check_score_type(score_type, threshold)
     words = check_wording(wording, score_type)
@@ -295,6 +294,7 @@ def _run_audit(
         survey: Survey = source.batches.fold(source.columns, step)
         favourable = survey.outcome(request.favourable)
         groups = select_groups(source.roles, survey, request.reference, request.audited)
+        origin = _provenance(source, survey, request, stated)
         look = None if file is None else file.look(Batch.of(source.roles, survey, origin, groups.reference), settings)
         sample = select_rows(source.roles, survey, groups)
     with stage(SURVEY, SUMS, "summing all rows"):
@@ -323,7 +323,7 @@ def _run_audit(
         favourable=favourable,
         too_small=dict(groups.too_small),
         settings=settings,
-        provenance=_provenance(source, survey, request, stated),
+        provenance=origin,
         intersections=find_intersections(survey.totals, len(source.roles.group), survey.is_decisions, settings),
         monitor=None if look is None else look.monitor,
         _rows=sample.rows,
