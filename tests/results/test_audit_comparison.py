@@ -170,7 +170,7 @@ def test_rows_that_differ_by_their_scores_alone_need_a_name_where_their_order_is
     old, new = (audited(table, score, **options) for score in ("old", "new"))
     assert se(tl.compare(old, new)["a"].changes["gap"]) == pytest.approx(se(tl.compare(*both())["a"].changes["gap"]))
     turned = audited(table.reverse(), "new", **options)
-    with pytest.raises(DataError, match=r"`paired` must be of rows that can be told apart.*\n.*`clusters`"):
+    with pytest.raises(DataError, match=r"`paired` requires rows that can be matched.*\n.*`clusters`"):
         tl.compare(old, turned)
     named = [audited(one, score, **options, clusters="id") for one, score in ((table, "old"), (table.reverse(), "new"))]
     assert_same_numbers(tl.compare(*named).to_dict()["comparisons"], tl.compare(old, new).to_dict()["comparisons"])
@@ -189,8 +189,8 @@ def test_models_of_other_features_are_paired_by_row_numbers_where_a_feature_is_t
         tl.compare(old, audited(models().reverse(), "new", features=["x"]), paired=True)
     for unknown in (models().reverse(), models(700, 1)):  # the same people, in another order; and other people
         change = tl.compare(old, audited(unknown, "new", features=["x"]))
-        assert change.pairing.startswith("nothing shows that both audits hold the same people")
-    assert tl.compare(old, new, paired=False).pairing == "the two audits are taken as independent samples, as asked"
+        assert change.pairing.startswith("the audits are treated as independent samples, because nothing shows")
+    assert tl.compare(old, new, paired=False).pairing == "the two audits are treated as independent samples, as requested"
 
 
 def test_a_panel_of_one_row_for_each_id_is_paired_by_its_ids():

@@ -17,7 +17,7 @@ from tiltlens.results.note_texts import SENTENCES, Note
 
 def test_a_note_is_its_sentence_and_keeps_what_it_is_made_of():
     note = Note("few people behind weights", group="women", people=1.25)
-    assert note == "the weights make women worth 1.2 people: no interval can be relied on"
+    assert note == "the effective sample size of women is 1.2: intervals are unreliable"
     for again in (pickle.loads(pickle.dumps(note)), copy.deepcopy(note)):
         assert (again, again.code, again.values) == (note, note.code, note.values)
     assert type(to_plain(note)) is str

@@ -39,7 +39,7 @@ class FeatureUses:
         By feature, where the model was asked: the number of rows in which other values left its output unchanged; None
         where an output changed.
     copies
-        By feature: the other features of a set of which at least one is used, but the data cannot tell which.
+        By feature: the other features of a set of which at least one is used, but the data do not show which.
     sure
         The features that are used, but with so many values joined that the size is unknown.
     unused
