@@ -49,6 +49,7 @@ def test_a_page_opens_with_its_purpose_and_its_readers(page):
 
 CODE = re.compile(r"^(?:```.*?^```$|<!--.*?-->$)|`[^`\n]*`", re.MULTILINE | re.DOTALL)
 
+
 def prose_of(page):
     return CODE.sub("", re.sub(r"^<!-- printed: .*?^<!-- end -->$", "", page, flags=re.MULTILINE | re.DOTALL))
 

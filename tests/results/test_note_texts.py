@@ -24,7 +24,7 @@ def test_a_note_is_its_sentence_and_keeps_what_it_is_made_of():
 
 
 def test_names_from_data_are_not_read_as_templates():
-    assert Note("constant amounts", groups="{x} and of {0}").startswith("every amount of {x} and of {0} is")
+    assert Note("constant amounts", groups="{x} and of {0}").startswith("all amounts of {x} and of {0} are")
 
 
 @pytest.mark.parametrize("code", SENTENCES)

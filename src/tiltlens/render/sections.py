@@ -60,7 +60,7 @@ class Drawing:
         """Return a figure that fills its column."""
         spec = on_page(figure.spec(width="container") | {"background": "transparent"})
         del spec["title"]
-        table = figure.table.select(figure.reading).rename(dict(figure.reading))
+        table = figure.table.select(*figure.reading).rename(dict(figure.reading))
         return cls(element, figure.title, joined(figure.subtitle, figure.note), figure.description, spec, table)
 
 
