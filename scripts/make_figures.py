@@ -18,6 +18,8 @@ from tiltlens.paper.figure1 import simplex_paths
 
 WORLD = tl.World([0.70, 0.21, 0.09], [0.24, 0.34, 0.42], channel=[0.85, 0.55, 0.15])
 
+OF_OTHERS = ("sensitivity", "periods")  # drawn from other audits, which have something to show
+
 
 def gallery() -> dict[str, figures.Figure]:
     """Return every figure by the name of its file."""
@@ -29,7 +31,7 @@ def gallery() -> dict[str, figures.Figure]:
     )  # fmt: skip
     summary = found.to_dict()
     c = summary["comparisons"][AUDITED]
-    drawn = {name: draw(c) for name, draw in figures.COMPARISON_FIGURES.items()}
+    drawn = {name: draw(c) for name, draw in figures.COMPARISON_FIGURES.items() if name not in OF_OTHERS}
     others = [name for name in COMPAS_FEATURES if name != "PriorCounts"]
     parts = [f"part {1 + 6 * row // len(data)}" for row in range(len(data))]  # stand for months
     without = audit(

@@ -387,7 +387,7 @@ def test_identifiers_are_flagged_and_tell_nobody_apart(options):
     found = audited(keys, features=["person_id", "ticket", "income"], **options)
     for feature in ("person_id", "ticket"):
         assert "looks like an identifier" in row_of(found, feature)["notes"]
-        assert row_of(found, feature)["direction"] == "has no direction: every row has another value"
+        assert row_of(found, feature)["direction"] == "has no direction: every value occurs once"
         assert "potential proxy" not in row_of(found, feature)["verdict"]
     alone = audited(keys, features=["income"], **options)
     assert found["A"].correction.function.descent_rate == pytest.approx(alone["A"].correction.function.descent_rate)

@@ -137,7 +137,7 @@ def test_clusters_are_sampled_whole():
     table = customers(2_000, size=3)
     c = audited(table, clusters="customer", sample_rows=1_200)
     assert c.gap.value == pytest.approx(audited(table, clusters="customer").gap.value)
-    note = next(note for note in c.checks.notes if note.startswith("errors are those of clusters"))
+    note = next(note for note in c.checks.notes if note.startswith("standard errors are clustered"))
     rows, count = (int(word.replace(",", "")) for word in note.split() if word.replace(",", "").isdigit())
     assert rows == 3 * count
     assert 1_000 < rows <= 1_200
@@ -188,7 +188,7 @@ def test_the_command_line_takes_clusters(tmp_path):
         "customer",
         cwd=tmp_path,
     )
-    assert "errors are those of clusters (customer): 400 rows in 200 clusters" in " ".join(result.stdout.split())
+    assert "standard errors are clustered by customer: 400 rows in 200 clusters" in " ".join(result.stdout.split())
 
 
 def test_clusters_that_all_have_one_decision_are_as_many_people_as_there_are_clusters():

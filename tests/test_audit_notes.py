@@ -30,12 +30,12 @@ def test_groups_that_are_probably_one_are_noted():
 def test_the_order_of_columns_given_to_a_model_without_names_is_noted_in_every_view(tmp_path):
     model = LogisticRegression().fit(NUMBERS.select("weight", "income").to_numpy(), NUMBERS["is_rich"].to_numpy())
     audit = audited(NUMBERS, scores=None, model=model, features=["weight", "income"], folds=None)
-    note = "the model knows no column names: it was given 'weight', 'income' in this order"
+    note = "the model has no column names; it was given 'weight', 'income' in this order"
     assert note in audit["A"].checks.notes
     assert note in audit.to_dict()["comparisons"]["A"]["checks"]["notes"]
     assert note in printed(audit)
     audit.report(tmp_path / "a.html")
-    assert "the model knows no column names" in (tmp_path / "a.html").read_text()
+    assert "the model has no column names" in (tmp_path / "a.html").read_text()
 
 
 @pytest.mark.parametrize("kind", ["names", "function"])

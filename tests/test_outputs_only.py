@@ -13,7 +13,7 @@ import tiltlens as tl
 from tiltlens.documents.headline import NO_FEATURES as SAID
 from tiltlens.errors import DataError
 
-NO_FEATURES = "no features were listed: what carries the difference is not looked at"
+NO_FEATURES = "no features were listed, so contributions were not estimated"
 OF_OUTPUTS = [("", name) for name in ("rows", "gap", "impact_ratio", "adverse_impact_ratio", "shortfall", "gap_test")]
 OF_OUTPUTS += [("outputs", name) for name in ("means", "rates", "standardised_difference")]
 OF_OUTPUTS += [("correction", name) for name in ("output_divergence", "detection_sample_size")]
@@ -60,7 +60,7 @@ def test_nothing_is_said_of_inputs_without_features(folds):
     assert any("input_divergence and descent_rate need features" in note for note in c.checks.notes)
     assert c.correction.prototypes() == {}
     assert c.correction.project().cost > 0  # of the scores alone
-    with pytest.raises(DataError, match="`features` must name at least one column for what is said of inputs"):
+    with pytest.raises(DataError, match="`features` must name at least one column for results about inputs"):
         c.correction.path([(1, 0, 0, 1)])
     with pytest.raises(DataError, match="`feature` must be one of the audit's features"):
         c.correction.profile("income")

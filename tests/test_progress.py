@@ -96,7 +96,7 @@ def test_other_threads_are_told_nothing():
 
 
 def test_a_listener_that_is_none_is_an_error():
-    with pytest.raises(tl.TiltlensError, match="`progress` must be a function of a stage and a fraction, got 3"):
+    with pytest.raises(tl.TiltlensError, match="`progress` must be a function, got 3"):
         audited(people(), progress=3)
 
 

@@ -159,7 +159,8 @@ def audit(
         Words for sentences and figures: "people" (plural noun), "favourable" (what happens to a person with the
         favourable outcome) and "unit" (of amounts), such as ``{"people": "applicants", "favourable": "approved"}``.
     provenance : dict of str to str, default=None
-        Facts about data and model for readers, such as ``{"model": "credit 3.1", "data window": "2024"}``.
+        Facts about data and model for readers, such as ``{"model": "credit 3.1", "data": "applications of 2024"}``;
+        figures name "data" as their source.
     progress : callable, default=None
         Function that is called with the current stage and the fraction done, from 0 to 1.
 
@@ -198,9 +199,7 @@ def audit(
             "`scores` and all others are keywords: tl.audit(data, group, scores=…).",
         )
     if progress is not None and not callable(progress):
-        raise DataError(
-            f"`progress` must be a function of a stage and a fraction, got {shown(progress)}.", "for example print."
-        )
+        raise DataError(f"`progress` must be a function, got {shown(progress)}.", "for example print.")
     stated = check_provenance(provenance)
     check_score_type(score_type, threshold)
     words = check_wording(wording, score_type)
@@ -281,8 +280,8 @@ def alternatives(
     >>> results["women"].verdict
     'inconclusive'
     """
-    result = audit(data, group, outcome=outcome, folds=None, **options)
-    return {name: c.alternatives(tolerance, threshold) for name, c in result.items()}
+    audits = audit(data, group, outcome=outcome, folds=None, **options).items()
+    return {name: c.alternatives(tolerance, threshold) for name, c in audits}
 
 
 def _run_audit(
@@ -308,6 +307,7 @@ def _run_audit(
             comparisons=len(groups.audited),
             metric=source.roles.metric,
             wording=wording,
+            source=stated.get("data", ""),
             is_decisions=survey.is_decisions,
             exempt=source.roles.exempt,
             given={name: text_of(value) for name, value in source.roles.where.items()},

@@ -51,6 +51,10 @@ class DataError(TiltlensError):
     """Rows, columns or files are not what the analysis needs."""
 
 
+class NothingToDrawError(DataError):
+    """A result has none of the numbers that a figure shows."""
+
+
 class MissingExtraError(TiltlensError, ImportError):
     """A feature needs packages that a plain installation leaves out."""
 

@@ -102,14 +102,14 @@ def test_a_step_of_its_own_among_few_people_makes_a_feature_no_stand_in():
 
 def test_of_two_copies_scores_with_steps_tell_neither():
     rows, _ = audited("income", "dollars", scores=stepped(U))
-    assert {row["reason"] for row in rows.values()} == {"one of dollars and income; the data cannot tell which"}
+    assert {row["reason"] for row in rows.values()} == {"one of dollars and income; the data do not show which"}
 
 
 def test_of_two_copies_the_scores_tell_neither():
     rows, _ = audited("income", "dollars")
     for name in ("income", "dollars"):
         assert rows[name]["verdict"] == "potential proxy or stand-in"
-        assert rows[name]["reason"] == "one of dollars and income; the data cannot tell which"
+        assert rows[name]["reason"] == "one of dollars and income; the data do not show which"
         assert abs(rows[name]["shapley"]) > 0.05
 
 
@@ -118,7 +118,7 @@ def test_a_model_that_is_asked_settles_copies(asked):
     assert rows["income"]["verdict"] == "potential proxy"
     for name in ("dollars", "district"):
         assert rows[name]["verdict"] == "stand-in"
-        assert rows[name]["reason"].startswith("the model's output never changed with it (600 rows asked")
+        assert rows[name]["reason"].startswith("the model's output never changed with it (600 rows tried")
         assert (rows[name]["use"], rows[name]["shapley"]) == (0.0, 0.0)
 
 

@@ -98,7 +98,7 @@ def test_classes_of_an_onnx_file_keep_their_names(tmp_path):
     assert model.classes_ == ("approved", "denied")
     expected = audit(fitted, features=["income", "weight"], favourable="approved")
     assert found["A"].gap.value == pytest.approx(expected["A"].gap.value, abs=1e-6)
-    assert "the model knows no column names: it was given 'income', 'weight' in this order" in found["A"].checks.notes
+    assert "the model has no column names; it was given 'income', 'weight' in this order" in found["A"].checks.notes
 
 
 def test_words_are_known_where_the_graph_answers_to_known_categories_only(tmp_path):

@@ -435,7 +435,7 @@ def test_notebooks_show_results_as_escaped_html():
 
 def test_plot_returns_a_figure_and_names_the_others():
     c = cross_fitted()["A"]
-    assert c.plot().title == "Proxy map"
+    assert c.plot().title.startswith("Proxy map")
     assert c.plot("features").table["feature"].to_list() == c.contributions_full["feature"].to_list()
     assert "city" in c.plot("profile", "city").title
     assert len(c.plot("shares_along_tradeoff").table) > 0

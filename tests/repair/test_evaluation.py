@@ -249,7 +249,7 @@ def test_a_series_in_another_order_than_a_table_without_an_index_is_refused(tilt
     repaid = new["repaid"].to_pandas()
     tilt.evaluate(new, "score", "group", outcome=repaid)
     mixed = repaid.sample(frac=1.0, random_state=0)
-    with pytest.raises(DataError, match="`outcome` must have an index from 0 on beside a table that has none"):
+    with pytest.raises(DataError, match="`outcome` must have an index from 0 on, because the table has none"):
         tilt.evaluate(new, "score", "group", outcome=mixed)
     assert tilt.evaluate(new, "score", "group", outcome=mixed.to_numpy()).notes == ()
 

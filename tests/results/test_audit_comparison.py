@@ -170,7 +170,7 @@ def test_rows_that_differ_by_their_scores_alone_need_a_name_where_their_order_is
     old, new = (audited(table, score, **options) for score in ("old", "new"))
     assert se(tl.compare(old, new)["a"].changes["gap"]) == pytest.approx(se(tl.compare(*both())["a"].changes["gap"]))
     turned = audited(table.reverse(), "new", **options)
-    with pytest.raises(DataError, match=r"`paired` must be of rows that can be told apart.*\n.*`clusters`"):
+    with pytest.raises(DataError, match=r"`paired` requires rows that can be matched.*\n.*`clusters`"):
         tl.compare(old, turned)
     named = [audited(one, score, **options, clusters="id") for one, score in ((table, "old"), (table.reverse(), "new"))]
     assert_same_numbers(tl.compare(*named).to_dict()["comparisons"], tl.compare(old, new).to_dict()["comparisons"])
@@ -184,13 +184,15 @@ def test_models_of_other_features_are_paired_by_row_numbers_where_a_feature_is_t
     assert dict(found.features.select("feature", "reason").iter_rows())["area"].startswith("only the old audit")
     fewer = models().with_columns(new=pl.when(pl.col("id") < 30).then(None).otherwise("new"))
     partly = tl.compare(old, audited(fewer, "new"), paired=True)["a"]
-    assert partly.notes == ("30 rows are in one of the two audits only: they count as independent",)
+    assert partly.notes == ("30 rows are in one of the two audits only and count as independent",)
     with pytest.raises(DataError, match="rows are known in each other"):
         tl.compare(old, audited(models().reverse(), "new", features=["x"]), paired=True)
     for unknown in (models().reverse(), models(700, 1)):  # the same people, in another order; and other people
         change = tl.compare(old, audited(unknown, "new", features=["x"]))
-        assert change.pairing.startswith("nothing shows that both audits hold the same people")
-    assert tl.compare(old, new, paired=False).pairing == "the two audits are taken as independent samples, as asked"
+        assert change.pairing.startswith("the audits are treated as independent samples, because nothing shows")
+    assert (
+        tl.compare(old, new, paired=False).pairing == "the two audits are treated as independent samples, as requested"
+    )
 
 
 def test_a_panel_of_one_row_for_each_id_is_paired_by_its_ids():
@@ -209,7 +211,7 @@ def test_a_panel_of_one_row_for_each_id_is_paired_by_its_ids():
     assert float(change["a"].changes["gap"]) == pytest.approx(by_hand[0].mean() - by_hand[1].mean())
     se = np.sqrt(sum(part.var() / part.size for part in by_hand))
     assert change["a"].changes["gap"].high - change["a"].changes["gap"].low == pytest.approx(2 * 1.96 * se, rel=0.02)
-    assert joined["a"].notes == ("150 rows are in one of the two audits only: they count as independent",)
+    assert joined["a"].notes == ("150 rows are in one of the two audits only and count as independent",)
     with pytest.raises(DataError, match="both name `clusters`"):
         tl.compare(old, tl.audit(later, **asked | {"clusters": None}, features=[]), paired=True)
 

@@ -17,14 +17,14 @@ from tiltlens.results.note_texts import SENTENCES, Note
 
 def test_a_note_is_its_sentence_and_keeps_what_it_is_made_of():
     note = Note("few people behind weights", group="women", people=1.25)
-    assert note == "the weights make women worth 1.2 people: no interval can be relied on"
+    assert note == "the effective sample size of women is 1.2: intervals are unreliable"
     for again in (pickle.loads(pickle.dumps(note)), copy.deepcopy(note)):
         assert (again, again.code, again.values) == (note, note.code, note.values)
     assert type(to_plain(note)) is str
 
 
 def test_names_from_data_are_not_read_as_templates():
-    assert Note("constant amounts", groups="{x} and of {0}").startswith("every amount of {x} and of {0} is")
+    assert Note("constant amounts", groups="{x} and of {0}").startswith("all amounts of {x} and of {0} are")
 
 
 @pytest.mark.parametrize("code", SENTENCES)

@@ -40,7 +40,7 @@ def paid():
         ({"people": ""}, "probability", "1 to 40 printable characters"),
         ({"people": "a\nb"}, "probability", "1 to 40 printable characters"),
         ({"people": 3}, "probability", "1 to 40 printable characters"),
-        ({"unit": "€"}, "probability", "the scores are no amounts"),
+        ({"unit": "€"}, "probability", "the scores are not amounts"),
         ({"favourable": "paid"}, "amount", "amounts do not have"),
     ],
 )

@@ -59,7 +59,7 @@ def adjusted_gap(evidence: Evidence, settings: Settings) -> tuple[AdjustedGap, t
     coefficients = _coefficients(evidence)
     if not coefficients:
         return AdjustedGap(None, None), (
-            "the adjusted gap is not defined: the features tell the groups apart completely",
+            "the adjusted gap is not defined: the features identify the groups completely",
         )
     measured = _averaged([c.estimate(evidence.sample) for c in coefficients])
     scale = _averaged([bias_scale(evidence.sample, c) for c in coefficients])
@@ -69,7 +69,7 @@ def adjusted_gap(evidence: Evidence, settings: Settings) -> tuple[AdjustedGap, t
         )
     seen = _seen(evidence)
     if seen is not None and seen < LEAST_SEEN:
-        return AdjustedGap(None, measured), (f"the adjusted gap is not determined: {_TOLD}",)
+        return AdjustedGap(None, measured), (f"the adjusted gap is not determined: {_TOO_CLOSE}",)
     estimate = measured.normal().estimate(settings.confidence)
     value, *ends = [0.0 if end is None else without_noise(end) for end in (estimate.value, estimate.low, estimate.high)]
     words, missed = output_scale(evidence, settings), _missed(evidence)
@@ -91,7 +91,7 @@ def _missed(evidence: Evidence) -> float:
     return max((part.value for part in hidden if part.is_sure), key=abs, default=0.0)
 
 
-_TOLD = "between people alike in all features the probabilities of the groups differ too little to see it"
+_TOO_CLOSE = "group probabilities vary too little among people equal on all features"
 MOST_FITTED = 2  # features that share a column of the regressions on sets
 _PART = (
     "the adjusted gap is that of the weighted gap, and shows about {:.0%} of a gap among people equal on all features"
@@ -167,9 +167,8 @@ def _check(estimate: InfluenceEstimate, words: OutputScale) -> tuple[str, ...]:
     if abs(estimate.value) - CHECK_SURE * estimate.se <= words.materiality:
         return ()
     return (
-        f"the regressions on all features leave {words.signed_words(estimate.value)} of "
-        f"the {words.measure.output}, which is made from them: "
-        "what they say of features together is to be doubted",
+        f"the regressions on all features leave {words.signed_words(estimate.value)} of the {words.measure.output} "
+        "unexplained, although it is computed from them, so contributions beyond the others may be wrong",
     )
 
 

@@ -28,7 +28,7 @@ from tiltlens.rows.features import joined_feature
 MOST_CROSSED = 40  # features whose pairs are all looked at
 PARTNER_ROWS = 20_000  # from which partners are found
 Records = list[dict[str, Any]]
-NO_FEATURES = "no features were listed: what carries the difference is not looked at"
+NO_FEATURES = "no features were listed, so contributions were not estimated"
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -84,7 +84,7 @@ def _partners(
     """
     usable = [feature for feature in evidence.rows.features if feature.in_membership]
     if len(usable) > MOST_CROSSED:
-        return {}, [f"partners are not looked for among more than {MOST_CROSSED} features"]
+        return {}, [f"partners are not searched for among more than {MOST_CROSSED} features"]
     at = np.arange(0, evidence.sample.audited.size, -(-evidence.sample.audited.size // PARTNER_ROWS))
     rows = Rows.of(evidence.sample.audited[at], evidence.sample.weights[at])
     ell = evidence.nuisances.log_odds[at] - prior_log_odds(evidence.population)

@@ -89,12 +89,12 @@ def _share_columns(
         columns[feature.name] = {}
         for name, ratio in ratios.items():
             if is_told[name] and not ratio.is_determined(settings.confidence):
-                notes.append(f"{name} is not determined: what it is a share of cannot be told from 0")
+                notes.append(f"{name} is not reported: the total is indistinguishable from 0")
             columns[feature.name] |= estimated(name, ratio if is_told[name] and not is_pooled else None, settings)
     if pooled:
         notes.append(
-            f"share is left out for {listed(pooled)}: more than {POOLED_AUDITED:.0%} of the audited people have values "
-            "that too few people have, and that were joined with others"
+            f"share is not reported for {listed(pooled)}: more than {POOLED_AUDITED:.0%} of the audited people have "
+            "rare values, which were pooled"
         )
     return columns, notes
 

@@ -17,8 +17,8 @@ from tiltlens.limits import FOUR_FIFTHS, SMALLEST_EXPECTED
 
 OUTCOMES = ("favourable", "unfavourable")
 OF_PEOPLE = (
-    "decision_table (z, Fisher's exact test, odds ratio, flips) counts independent people: there is none with weights, "
-    "clusters or probabilities of groups"
+    "decision_table (z, Fisher's exact test, odds ratio, flips) requires independent people, so there is "
+    "none with weights, clusters or group probabilities"
 )
 
 
@@ -97,6 +97,6 @@ def _told(group: Count) -> dict[str, int | None]:
 def untold(group: Count, other: Count) -> Iterator[str]:
     """Yield what a 2×2 table cannot tell."""
     if z_score(group, other) is None:
-        yield "everyone has the same outcome: there is nothing to test"
+        yield "everyone has the same outcome, so there is nothing to test"
     elif is_sparse(group, other):
-        yield f"fewer than {SMALLEST_EXPECTED} people are expected in a cell: look at Fisher's test, not at z"
+        yield f"fewer than {SMALLEST_EXPECTED} people are expected in a cell: use Fisher's test, not z"

@@ -139,7 +139,7 @@ def _unless_hidden(
         return found
     words, z = output_scale(evidence, settings), quantile(settings.confidence)
     if left.estimate is not None and is_material(left.estimate, words.materiality):
-        rest = f"the adjusted gap of {words.size_words(left.value)} may go through several together"
+        rest = f"the adjusted gap of {words.size_words(left.value)} may be due to several features together"
         return Judgement(Verdict.INCONCLUSIVE, f"{found.reason}, but {rest}")
     missed = every.values[0] - left.value
     if abs(missed) + z * difference_se(every, left) > words.materiality:
@@ -306,10 +306,10 @@ def _verdict(
         and evidence.nuisances.sets is not None
         and feature.name in evidence.nuisances.sets.pooled
     ):
-        return Judgement(Verdict.NOT_ASSESSED, "it has too many values to be looked at with the others: group them")
+        return Judgement(Verdict.NOT_ASSESSED, "it has too many values to be assessed with the others: group them")
     cells = evidence.cells.get(feature.name)
     if cells is not None and hidden_share(cells.sums) > HIDDEN:
-        return Judgement(Verdict.NOT_ASSESSED, "it has too many values for the rows: group them, or bring more rows")
+        return Judgement(Verdict.NOT_ASSESSED, "it has too many values for the rows: group them, or add rows")
     return found
 
 

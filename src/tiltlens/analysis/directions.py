@@ -24,7 +24,7 @@ def direction(evidence: Evidence, feature: Feature, part: float | None = None) -
     means = np.divide(first, p0 + p1, out=np.zeros_like(first), where=used)
     audited, score = evidence.question.audited, output_measure(evidence).output
     if feature.kind == "identifier":
-        return "has no direction: every row has another value"
+        return "has no direction: every value occurs once"
     if used.sum() < 2:
         return "does not vary"
     if np.ptp(means[used]) < NOISE:
@@ -43,11 +43,11 @@ def direction(evidence: Evidence, feature: Feature, part: float | None = None) -
     people = rows.counts(codes, len(feature.labels))
     told = used & ~np.any([(n > 0) & (n < SUPPRESSED_BELOW) for n in people], axis=0)
     if not told.any():
-        return "too few people have each of its levels to describe one"
+        return "each of its values is too rare to describe"
     pull = (p0 - p1) * (means - 0.5 * float((p0 + p1) @ means))
     told &= (pull * part > 0.0) if part else told
     if not told.any():
-        return "no level that enough people have goes the way of its part in the gap"
+        return "no common value has the direction of its contribution"
     top = int(np.argmax(np.where(told, np.abs(pull), -1.0)))
     is_higher = means[top] > 0.5 * float((p0 + p1) @ means)
     return (

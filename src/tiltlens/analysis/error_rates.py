@@ -156,7 +156,7 @@ def _too_few(name: str, evidence: Evidence, y_true: Integers, sums: CellSums) ->
         ]
         return f"fewer than {MINIMUM_ROWS} people of the {few[0]} group have decision {decided}" if few else None
     if name == "log_loss" and (score == np.where(y_true == rates.WITH, 0.0, 1.0))[y_true != rates.UNKNOWN].any():
-        return "a score of 0 or 1 was wrong, so that it is infinite"
+        return "it is infinite, because a score of 0 or 1 was wrong"
     for code in (rates.WITHOUT, rates.WITH):
         whose = NEEDED["fpr" if code == rates.WITHOUT else "fnr"]
         for group, who, people in zip(GROUPS, (rows.audited, ~rows.audited), sums.people[:, code], strict=True):
@@ -228,4 +228,4 @@ def outcome_notes(evidence: Evidence) -> list[str]:
     if not unknown:
         return []
     who = part_of_group(unknown / everybody, unknown, everybody)
-    return [f"the outcome of {who} of the people is not known: error rates are of the others"]
+    return [f"{who} of the people have no outcome, so error rates leave them out"]

@@ -54,6 +54,8 @@ class Question:
         The error rate whose difference is audited; None for the scores themselves.
     wording
         The user's words for people, the favourable outcome and the unit of amounts.
+    source
+        The data, as the provenance states them.
     is_decisions
         Whether scores are decisions, all of them 0 or 1.
     exempt
@@ -69,6 +71,7 @@ class Question:
     comparisons: int = 1
     metric: str | None = None
     wording: Wording = WORDING
+    source: str = ""
     is_decisions: bool = False
     exempt: tuple[str, ...] = ()
     given: Mapping[str, str] = field(default_factory=dict)

@@ -45,8 +45,8 @@ def exempt_parts(evidence: Evidence) -> ExemptParts | None:
     (coefficient,), between = sets.coefficients([exempt_places(evidence)])
     if coefficient.is_separated:
         raise DataError(
-            "`exempt` must leave people of both groups who are equal in it, got features that together tell "
-            f"{shown(evidence.question.audited)} and {shown(evidence.question.reference)} apart completely.",
+            "`exempt` must leave people of both groups who are equal in it, got features that together separate "
+            f"{shown(evidence.question.audited)} and {shown(evidence.question.reference)} completely.",
             "name fewer of them.",
         )
     population, at = evidence.population, sets.at
@@ -88,5 +88,5 @@ def _check_values(evidence: Evidence) -> None:
             raise DataError(
                 "`exempt` must name features with few enough values for people to be equal in them, got "
                 f"{shown(name)}.",
-                "group its values, or bring more rows.",
+                "group its values, or add rows.",
             )

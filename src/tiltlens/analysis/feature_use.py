@@ -39,7 +39,7 @@ class FeatureUses:
         By feature, where the model was asked: the number of rows in which other values left its output unchanged; None
         where an output changed.
     copies
-        By feature: the other features of a set of which at least one is used, but the data cannot tell which.
+        By feature: the other features of a set of which at least one is used, but the data do not show which.
     sure
         The features that are used, but with so many values joined that the size is unknown.
     unused
@@ -212,7 +212,7 @@ def judged_use(evidence: Evidence, settings: Settings, uses: FeatureUses, name: 
     if name in uses.copies and not has_changed:
         return Judgement(
             Verdict.PROXY_OR_STAND_IN,
-            f"one of {_listed(sorted([name, *uses.copies[name]]))}; the data cannot tell which",
+            f"one of {_listed(sorted([name, *uses.copies[name]]))}; the data do not show which",
         )
     rows = uses.unchanged_rows.get(name)
     can_stand_in = (rows is not None or not evidence.question.is_decisions) and name not in uses.copies
@@ -231,9 +231,7 @@ def _unused(unchanged_rows: int | None, use: Use, words: OutputScale) -> str:
     if unchanged_rows == NO_INPUT:
         return "the model does not take it as an input"
     share = 3 / unchanged_rows
-    return (
-        f"the model's output never changed with it ({unchanged_rows:,} rows asked, so in less than {share:.2%} of rows)"
-    )
+    return f"the model's output never changed with it ({unchanged_rows:,} rows tried: fewer than {share:.2%} of rows)"
 
 
 def _user(words: OutputScale) -> str:

@@ -19,7 +19,7 @@ from tiltlens.limits import NOISE, OF_PAIRINGS, SMALLEST_SHARE
 from tiltlens.paper.checks import Floats
 from tiltlens.sources.hashing import Hashes, mixed_hashes, row_hashes
 
-NAME_AN_ID = "name a column that tells rows apart with `clusters` in both audits, or use paired=False."
+NAME_AN_ID = "name a column that identifies rows with `clusters` in both audits, or use paired=False."
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -198,13 +198,12 @@ def paired(old: KnownRows, new: KnownRows, same_rows: bool, scores: tuple[RowErr
             return _side_by_side(old.numbers, new.numbers)
     if not same_rows and (old.audited is not None or new.audited is not None):
         raise DataError(
-            "`paired` must be of audits whose rows are known in each other, got tables that differ in what they hold.",
+            "`paired` requires rows that both audits have, got tables with different contents.",
             NAME_AN_ID,
         )
     if scores is not None and _differ_alike(old, new, scores):
         raise DataError(
-            "`paired` must be of rows that can be told apart, got rows in another order that differ by their scores "
-            "alone.",
+            "`paired` requires rows that can be matched, got rows in another order that differ by their scores alone.",
             NAME_AN_ID,
         )
     return _side_by_side(*(mixed_hashes(one.hashes, _occurrence(one.hashes)) for one in (old, new)))

@@ -58,14 +58,14 @@ def shapley_parts(
     se, words = difference_se(every, left), output_scale(evidence, settings)
     if settings.folds is not None and abs(difference) > SHAPLEY_AGREED * se + 0.1 * words.materiality:
         note = (
-            f"shapley is left out: the features' parts add up to "
+            f"shapley is left out: the contributions sum to "
             f"{words.signed_words(whole - float(every.values[0]))}, where "
-            f"{'what is left at equal exempt factors' if start else 'the gap'} minus the adjusted gap is "
+            f"{'the gap given the exempt factors' if start else 'the gap'} minus the adjusted gap is "
             f"{words.signed(whole - left.value)}"
         )
         return {}, None, [note], None
     z = quantile(settings.confidence)
-    by_orders = f"shapley rests on {gaps.orders} orders of the features; its intervals hold that error too"
+    by_orders = f"shapley rests on {gaps.orders} orders of the features; its intervals include that error"
     notes = [by_orders] if gaps.orders else []
     others = [name for name in order if name not in (*evidence.question.exempt, *unused)]
     notes += _used_remainder(sets, without, words, z)

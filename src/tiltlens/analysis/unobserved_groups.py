@@ -143,7 +143,7 @@ def _estimate_gap(evidence: Evidence, rows: ChanceRows, confidence: float) -> Un
         checked,
         bracket=_bracket(weighted, linear, sides.outside, limits),
         status=Status.CHECKED,
-        reason="calibrated on labelled rows, as far as these stand for all",
+        reason="calibrated on labelled rows, if these represent all rows",
     )
 
 
@@ -215,8 +215,8 @@ def soft_notes(evidence: Evidence) -> tuple[str, ...]:
     if evidence.rows.probabilities is None:
         return ()
     return (
-        "not reported for unobserved groups: ratios, shortfall, standardised difference, output divergence, decisions "
-        "needed and the test of equal outputs; weighted by group probabilities they may understate the disparity",
+        "not reported for unobserved groups: ratios, shortfall, standardised difference, output divergence, "
+        "sample size to detect, test of equal means; weighted by group probabilities they may understate the gap",
     )
 
 
@@ -242,7 +242,7 @@ def _uncalibrated(slopes: Calibration, labelled: int) -> str:
     way = "more" if difference.value > 0 else "less"
     what = (
         f"the slope of the group on its probability is {slope.value:.2f} ({ends}) instead of 1, and the group is "
-        f"{100 * abs(difference.value):.1f} points {way} frequent than they say"
+        f"{100 * abs(difference.value):.1f} points {way} frequent than predicted"
     )
     if slope.low is not None and slope.high is not None and slope.low <= 1.0 <= slope.high:
         rows = f"{labelled:,} labelled rows"

@@ -188,7 +188,7 @@ def _reading(c: Record, settings: Record | None) -> str:
             else ""
         )
         lines.append(f"Shapley: sums to the {whole}{rest}")
-    text = f"Of the {whole}. " * bool(c["gap_parts"]["exempt"]) + "; ".join(lines)
+    text = f"Contributions to the {whole}. " * bool(c["gap_parts"]["exempt"]) + "; ".join(lines)
     text = f"{text[:1].upper()}{text[1:]}."
     if settings and any(row["alone_low"] is not None for row in c["contributions"]):
         level = f"{100 * settings['confidence']:g}%"

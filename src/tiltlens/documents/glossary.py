@@ -102,7 +102,7 @@ FOR_STATISTICIANS = _labelled(
 OF_AMOUNTS: dict[str, tuple[str, str] | None] = {
     "score": ("amount", "The number a model gives a person: money, days or another unit of the data."),
     "points": ("units", "The unit of the amount; M: millions, bn: billions, tn: trillions."),
-    "favourable rate": ("mean amount", "Of the people of a group."),
+    "favourable rate": ("mean amount", "Mean over the people of a group."),
     "gap": ("gap", "Mean amount of the audited group minus that of the reference group, in units."),
     **dict.fromkeys(("observed outcome", "false positive rate", "false negative rate", "AUC")),
     "impact ratio": ("impact ratio", "Mean amount of the audited group divided by that of the reference group."),

@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable
 from typing import Any
 
 from tiltlens.formats import label
-from tiltlens.rows.measures import measure_of
+from tiltlens.rows.measures import is_favourable_mean, measure_of
 from tiltlens.rows.wording import WORDING
 
 SHORT = 40  # letters of a name in a sentence
@@ -55,9 +55,7 @@ def group_words(comparison: dict[str, Any], role: str) -> str:
 
 def versus(comparison: dict[str, Any]) -> str:
     """Return who is compared with whom."""
-    return (
-        f"{label(comparison['audited'], GROUP)} (audited) against {label(comparison['reference'], GROUP)} (reference)"
-    )
+    return f"{label(comparison['audited'], GROUP)} (audited) vs {label(comparison['reference'], GROUP)} (reference)"
 
 
 def strongest(count: int, shown: int, what: str = "features") -> str:
@@ -65,6 +63,17 @@ def strongest(count: int, shown: int, what: str = "features") -> str:
     return f"the {shown} strongest of {count} {what}" if count > shown else ""
 
 
-def joined(parts: Sequence[str]) -> str:
-    """Return the parts that say something, as one line."""
-    return "; ".join(part for part in parts if part)
+def disadvantage_sign(summary: dict[str, Any]) -> int:
+    """Return 1 where a positive gap puts the audited group at a disadvantage, −1 where a negative one does."""
+    if "outputs" in summary or not summary.get("old"):
+        return -1 if is_favourable_mean(summary) else 1
+    old = summary["old"]  # of a change, whose gaps are compared with those of the favourable rates
+    gap, audited, reference = ((old.get(key) or {}).get("value") for key in ("gap", "audited_rate", "reference_rate"))
+    is_known = None not in (gap, audited, reference)
+    return 1 if is_known and gap * (audited - reference) < 0.0 else -1
+
+
+def disadvantage_words(summary: dict[str, Any]) -> tuple[str, str]:
+    """Return what an axis of differences says of its direction, and at which end."""
+    words = f"disadvantage of {group_words(summary, 'audited')}"
+    return (f"{words} →", "end") if disadvantage_sign(summary) > 0 else (f"← {words}", "start")

@@ -108,7 +108,7 @@ def _inconclusive(comparisons: Sequence[Record]) -> Iterator[str]:
         yield f"Audit more rows to settle the gap{_of(comparisons, undecided)}."
     names = _names([row for c in comparisons for row in c["contributions"] if row["verdict"] in UNDECIDED])
     if names:
-        yield f"Audit more rows to settle {names}; the reasons beside the verdicts say how many."
+        yield f"Audit more rows to settle {names}; the reason next to each verdict says how many."
 
 
 def _names(rows: Sequence[Record]) -> str:

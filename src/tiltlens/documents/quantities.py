@@ -175,7 +175,7 @@ _SENSITIVITY = _table(
         "robustness_value",
         "robustness value",
         "share",
-        "share of what is left of both the {output} and the group that an omitted factor needs to account for the gap",
+        "share of the remaining variance of {output} and group that an omitted factor needs to account for the gap",
     ),
     Quantity("r2_score", "of the {output}", "share", "what the other features leave of it, the group held fixed"),
     Quantity("r2_group", "of the group", "share", "what the other features leave of it"),

@@ -176,7 +176,7 @@ def _hardly_seen(both: Sequence[Band], visible: float, written: Callable[[float]
     most = written(max(abs(end) for band in both for end in (band.low, band.high)))
     part = f"about {visible:.0%}" if visible >= 0.005 else "next to nothing"
     is_any = any(band.low > 0.0 or band.high < 0.0 for band in both)
-    reason = f"up to {most}, where probabilities of the groups show {part} of a difference; {counts}"
+    reason = f"up to {most}, where group probabilities show {part} of a gap; {counts}"
     return Judgement(Verdict.SIZE_UNCLEAR if is_any else Verdict.INCONCLUSIVE, reason)
 
 

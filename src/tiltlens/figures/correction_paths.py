@@ -1,4 +1,4 @@
-"""The two ways out of a disparity: on the simplex (the paper's Fig. 1), and for any world as change against result."""
+"""The two paths that close a gap: on the simplex (the paper's Fig. 1), and for any world as change against result."""
 
 from __future__ import annotations
 
@@ -6,23 +6,21 @@ from typing import Any
 
 from tiltlens.documents.labels import versus
 from tiltlens.documents.summary_access import Record
-from tiltlens.figures.figure import Figure, data, figure, nothing
+from tiltlens.figures.figure import Figure, data, figure, in_unit, noted, nothing
+from tiltlens.figures.marks import axis, tooltip
 from tiltlens.figures.theme import AUDITED, FAINT, GREEN, INK, PAPER, QUIET, RED, REFERENCE, WIDTH, altair, halo
-from tiltlens.formats import number, short_number
-from tiltlens.rows.measures import measure_of
+from tiltlens.formats import number, percent, short_number, whole_percent
+from tiltlens.rows.measures import Measure, measure_of
 
-OUTPUTS, BOTH = "align outputs", "align inputs and outputs"
-GREEN_WAY, RED_WAY = f"green: {OUTPUTS}", f"red: {BOTH}"
-AIMS = {GREEN_WAY: OUTPUTS, RED_WAY: BOTH}
+GREEN_WAY, RED_WAY = "align outputs only", "align inputs and outputs"
 DASHES = [[1, 0], [7, 4]]
 BESIDE: Record = {"align": "left", "dx": 9, "dy": -17}
-NOTHING = 5e-5  # nats, which four digits do not show
 COLOURS = {GREEN_WAY: GREEN, RED_WAY: RED, "audited": AUDITED, "reference": REFERENCE}
 
 
 def simplex(summary: Record) -> Figure:
     """Return the paper's Fig. 1 from `simplex_paths(world).to_dict()`: both ways on the triangle of distributions."""
-    title = "Two ways out of a disparity"
+    title = "Two paths that close a gap"
     records = [
         {"way": name, "step": step, "weight": stop["weight"], "x": stop["x"], "y": stop["y"]}
         | {f"q{atom + 1}": part for atom, part in enumerate(stop["q"])}
@@ -30,14 +28,16 @@ def simplex(summary: Record) -> Figure:
         for step, stop in enumerate(summary[way])
     ]
     description = (
-        "The triangle of all distributions over three kinds of people. From the audited group P0, the green way moves "
-        "straight to the line on which the scores of both groups agree; the red way moves to the reference group P1, "
+        "The triangle of all distributions over three kinds of people. From the audited group P0, one path moves "
+        "straight to the line on which the scores of both groups agree; the other moves to the reference group P1, "
         "which lies on that line too."
     )
-    return figure(_triangle(summary, records), records, title, description, "all distributions over three atoms")
+    reading = {"way": "path", "step": "step", "weight": "weight t"}
+    subtitle = "All distributions over three kinds of people"
+    return figure(_triangle(summary, records, tooltip(reading)), records, title, description, reading, subtitle)
 
 
-def _triangle(summary: Record, records: list[Record]) -> Any:
+def _triangle(summary: Record, records: list[Record], tips: list[Any]) -> Any:
     alt = altair()
     corners = [*summary["corners"], summary["corners"][0]]
     outline = [{"x": c["x"], "y": c["y"], "step": step} for step, c in enumerate(corners)]
@@ -50,7 +50,7 @@ def _triangle(summary: Record, records: list[Record]) -> Any:
         level = alt.Chart(data(ends, "level")).mark_line(color=INK, strokeWidth=1.4, strokeDash=[2, 3])
         layers.append(level.encode(x=x, y=y, order=alt.Order("step:Q")))
         layers.append(_level_name(ends, x, y))
-    layers += [_ways(x, y, "step:Q", [("weight", "weight t")]), *_points(_groups(summary), x, y)]
+    layers += [_ways(x, y, tips), *_points(_groups(summary), x, y)]
     layers += _way_names(records, x, y)
     return alt.layer(*layers).properties(width=540, height=470)
 
@@ -100,23 +100,11 @@ def _colour(field: str) -> Any:
     return alt.Color(field, scale=alt.Scale(domain=list(COLOURS), range=list(COLOURS.values())), legend=None)
 
 
-def _ways(x: Any, y: Any, order: str, more: list[tuple[str, str]]) -> Any:
+def _ways(x: Any, y: Any, tips: list[Any]) -> Any:
     alt = altair()
-    names = [GREEN_WAY, RED_WAY]
-    tooltip = [alt.Tooltip("way:N", title="way")]
-    tooltip += [alt.Tooltip(f"{field}:Q", title=title, format=".4g") for field, title in more]
-    return (
-        alt.Chart()
-        .mark_line(strokeWidth=2.8)
-        .encode(
-            x=x,
-            y=y,
-            order=alt.Order(order),
-            color=_colour("way:N"),
-            strokeDash=alt.StrokeDash("way:N", scale=alt.Scale(domain=names, range=DASHES), legend=None),
-            tooltip=tooltip,
-        )
-    )
+    dash = alt.StrokeDash("way:N", scale=alt.Scale(domain=[GREEN_WAY, RED_WAY], range=DASHES), legend=None)
+    lines = alt.Chart().mark_line(strokeWidth=2.8)
+    return lines.encode(x=x, y=y, order=alt.Order("step:Q"), color=_colour("way:N"), strokeDash=dash, tooltip=tips)
 
 
 def _way_names(records: list[Record], x: Any, y: Any) -> list[Any]:
@@ -126,7 +114,7 @@ def _way_names(records: list[Record], x: Any, y: Any) -> list[Any]:
     is_left = middles[0]["x"] <= middles[1]["x"]
     layers = []
     for middle, at_left in zip(middles, (is_left, not is_left), strict=True):
-        name = data([middle | {"text": AIMS[middle["way"]]}], f"name_{'left' if at_left else 'right'}")
+        name = data([middle | {"text": middle["way"]}], f"name_{'left' if at_left else 'right'}")
         base = alt.Chart(name).encode(x=x, y=y, text=alt.Text("text:N"), color=_colour("way:N"))
         side = {"align": "right", "dx": -12} if at_left else {"align": "left", "dx": 12}
         layers += halo(base, fontWeight=600, **side)
@@ -141,111 +129,87 @@ def _middle(stops: list[Record]) -> Record:
 
 
 def paths(comparison: Record) -> Figure:
-    """Return how far the inputs must change, and what is then left of the output divergence, along both ways."""
-    title = "What it takes to remove the disparity"
+    """Return the output divergence that remains as the inputs of the audited group change, along both paths."""
+    title = "Output divergence that remains as inputs change"
     paths, least = comparison["bins"]["path"], comparison["bins"]["least_change"]
     start = comparison["correction"]["output_divergence"]
     if comparison.get("unobserved_group"):
-        return nothing(title, "the output divergence of unobserved groups is not reported")
+        raise nothing(title, "the output divergence of unobserved groups is not reported")
     if start is None or not (paths["green"] or paths["red"]):
-        return nothing(title, "outputs have no finite divergence: there is no way to draw")
+        raise nothing(title, "the output divergence is not finite")
     if start["value"] == 0:
-        return nothing(title, "the outputs of both groups agree: there is nothing to remove")
-    records = _stops(GREEN_WAY, start["value"], paths["green"])
+        raise nothing(title, "the outputs of both groups are equal")
+    stops = [(GREEN_WAY, 0.0, start["value"], None), *_stops(GREEN_WAY, paths["green"])]
     if least is not None:
-        records.append(_stop(GREEN_WAY, len(records), None, least["cost"], 0.0, least["favourable_rate"]))
-    records += _stops(RED_WAY, start["value"], paths["red"])
+        stops.append((GREEN_WAY, least["cost"], 0.0, least["favourable_rate"]))
+    stops += [(RED_WAY, 0.0, start["value"], None), *_stops(RED_WAY, paths["red"])]
+    m = measure_of(comparison)
+    records = [_record(step, stop, start["value"], m) for step, stop in enumerate(stops)]
+    ends = [[record["left"] for record in records if record["way"] == way][-1] for way in (GREEN_WAY, RED_WAY)]
     cost = (
-        "no change of the inputs removes it" if least is None else f"least change: {short_number(least['cost'])} nats"
+        "no change of inputs closes it"
+        if least is None
+        else f"least change of inputs: {short_number(least['cost'])} nats"
     )
-    ends = [_left(records, way) for way in (GREEN_WAY, RED_WAY)]
     description = (
-        f"{versus(comparison)}. Two ways down from the audited group as it is, at the top left: the green one aligns "
-        f"outputs only and leaves {ends[0]} of the output divergence, the red one aligns inputs and outputs and leaves "
-        f"{ends[1]}. {cost[0].upper()}{cost[1:]}."
+        f"{versus(comparison)}. Two paths from the audited group as it is, at the top left. Aligning outputs only "
+        f"leaves {whole_percent(ends[0])} of the output divergence, aligning inputs and outputs leaves "
+        f"{whole_percent(ends[1])}. {cost[0].upper()}{cost[1:]}."
     )
-    rate = measure_of(comparison).rate
-    records = [
-        {name.replace("favourable_rate", _key(rate)): value for name, value in record.items()} for record in records
+    reading = {"way": "path", "change_text": "change of inputs (nats)", "left_text": "divergence left", "rate": m.rate}
+    note = noted(comparison, cost, "divergences are KL, plug-in values", intervals="")
+    subtitle = in_unit(comparison, f"% of today's divergence of {number(start['value'])} nats")
+    chart = _plane(records, least, tooltip(reading))
+    return figure(chart, records, title, description, reading, subtitle, note)
+
+
+def _stops(way: str, path: list[Record]) -> list[tuple[str, float, float, float | None]]:
+    return [
+        (way, point["input_change"], point["output_divergence"], point["favourable_rate"])
+        for point in path
+        if point["input_change"] is not None and point["output_divergence"] is not None
     ]
-    note = "distances are KL divergences, in nats; plug-in values"
-    return figure(_plane(records, start["value"], least, rate), records, title, description, note, cost)
 
 
-def _key(rate: str) -> str:
-    return rate.replace(" ", "_")
+def _record(step: int, stop: tuple[str, float, float, float | None], start: float, m: Measure) -> Record:
+    way, change, divergence, rate = stop
+    left = divergence / start
+    record = {"way": way, "step": step, "input_change": change, "output_divergence": divergence, "left": left}
+    return record | {"change_text": number(change, 3), "left_text": percent(left), "rate": m.level(rate)}
 
 
-def _left(records: list[Record], way: str) -> str:
-    """Return what the last stop of a way leaves."""
-    left = [record["output_divergence"] for record in records if record["way"] == way][-1]
-    return "nothing" if abs(left) < NOTHING else f"{number(left)} nats"
-
-
-def _stops(way: str, start: float, path: list[Record]) -> list[Record]:
-    stops = [_stop(way, 0, 0.0, 0.0, start, None)]
-    for point in path:
-        if point["input_change"] is not None and point["output_divergence"] is not None:
-            numbers = (point["weight"], point["input_change"], point["output_divergence"], point["favourable_rate"])
-            stops.append(_stop(way, len(stops), *numbers))
-    return stops
-
-
-def _stop(way: str, step: int, weight: float | None, change: float, left: float, rate: float | None) -> Record:
-    record = {"way": way, "step": step, "weight": weight, "input_change": change}
-    return record | {"output_divergence": left, "favourable_rate": rate}
-
-
-def _plane(records: list[Record], start: float, least: Record | None, rate: str) -> Any:
+def _plane(records: list[Record], least: Record | None, tips: list[Any]) -> Any:
     alt = altair()
     right = max(record["input_change"] for record in records) or 1e-3
-    top = max(record["output_divergence"] for record in records) or 1e-3
-    x = alt.X(
-        "input_change:Q",
-        title="distance that the audited group's inputs move, KL(Q‖P0) in nats →",
-        scale=alt.Scale(domain=[0, 1.22 * right], nice=False),
-    )
-    y = alt.Y(
-        "output_divergence:Q",
-        title="distance of outcomes left, in nats",
-        scale=alt.Scale(domain=[0, 1.1 * top], nice=False),
-    )
-    fields = [("weight", "weight t"), ("input_change", "input change"), ("output_divergence", "divergence left")]
-    lines = _ways(x, y, "step:Q", [*fields, (_key(rate), rate)])
+    title = "change of the audited group's inputs, KL divergence in nats →"
+    x = axis("x", "input_change", title, [0, 1.22 * right])
+    most = max(record["left"] for record in records)
+    y = axis("y", "left", "output divergence that remains", [0, 1.12 * most], format=".0%", tickCount=5)
     names = [GREEN_WAY, RED_WAY]
-    dots = (
-        alt.Chart()
-        .mark_point(filled=True, size=38, opacity=1)
-        .encode(
-            x=x,
-            y=y,
-            color=_colour("way:N"),
-            shape=alt.Shape("way:N", scale=alt.Scale(domain=names, range=["circle", "square"]), legend=None),
-        )
-    )
-    layers = [lines, dots, *_plane_marks(records, start, least, x, y)]
+    shape = alt.Shape("way:N", scale=alt.Scale(domain=names, range=["circle", "square"]), legend=None)
+    stops = alt.Chart().mark_point(filled=True, size=38, opacity=1)
+    stops = stops.encode(x=x, y=y, color=_colour("way:N"), shape=shape, tooltip=tips)
+    layers = [_ways(x, y, tips), stops, *_plane_marks(records, least, x, y)]
     return alt.layer(*layers).properties(width=WIDTH, height=300)
 
 
-def _plane_marks(records: list[Record], start: float, least: Record | None, x: Any, y: Any) -> list[Any]:
+def _plane_marks(records: list[Record], least: Record | None, x: Any, y: Any) -> list[Any]:
     alt = altair()
-    marks = [{"input_change": 0.0, "output_divergence": start, "text": "P0: the audited group as it is"} | BESIDE]
+    marks = [{"input_change": 0.0, "left": 1.0, "text": "audited group as it is"} | BESIDE]
     if least is not None:
         words = f"least change {short_number(least['cost'])}"
         is_far = least["cost"] > max(record["input_change"] for record in records) / 2
-        # Far to the right a narrow page has no room beyond the mark, and above it the ways have come down.
-        position = {"align": "center", "dx": -8, "dy": -26} if is_far else BESIDE
-        marks.append({"input_change": least["cost"], "output_divergence": 0.0, "text": words} | position)
+        # Far to the right a narrow page has no room beyond the mark, and above it the paths have come down.
+        position = {"align": "center", "dx": -8, "dy": -34} if is_far else BESIDE
+        marks.append({"input_change": least["cost"], "left": 0.0, "text": words} | position)
     base = alt.Chart(data(marks, "marks")).encode(x=x, y=y)
-    dots = base.mark_point(filled=True, size=120, opacity=1, color=INK, shape="diamond")
+    diamonds = base.mark_point(filled=True, size=120, opacity=1, color=INK, shape="diamond")
     at = {name: alt.expr(f"datum.{name}") for name in BESIDE}
     texts = halo(base.encode(text=alt.Text("text:N")), fontWeight=600, **at)
     named = []
-    for way, dx in ((GREEN_WAY, -1), (RED_WAY, 1)):
-        stops = [record for record in records if record["way"] == way and record["step"] > 0]
+    for way, height in ((GREEN_WAY, 0.74), (RED_WAY, 0.5)):
+        stops = [record for record in records if record["way"] == way and record["input_change"] > 0]
         if stops:
-            middle = min(stops, key=lambda stop: abs(stop["output_divergence"] - (0.62 - 0.12 * dx) * start))
-            named.append(middle | {"text": way, "dx": dx})
-    colour = _colour("way:N")
-    labels = alt.Chart(data(named, "way_names")).mark_text(align="left", dx=10, fontWeight=600)
-    return [dots, *texts, labels.encode(x=x, y=y, text=alt.Text("text:N"), color=colour)]
+            named.append(min(stops, key=lambda stop: abs(stop["left"] - height)))
+    words = alt.Chart(data(named, "way_names")).encode(x=x, y=y, text=alt.Text("way:N"), color=_colour("way:N"))
+    return [diamonds, *texts, *halo(words, align="left", dx=10, dy=-4, fontWeight=600)]

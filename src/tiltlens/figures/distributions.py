@@ -1,31 +1,38 @@
-"""Both groups' distributions back to back: of the score, and of the log-ratio."""
+"""Both groups' distributions back to back: of the score, and of the log-ratio; decisions as shares."""
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from typing import Any
 
-from tiltlens.documents.labels import groups, versus
-from tiltlens.documents.summary_access import Record, means
-from tiltlens.figures.figure import Figure, data, figure, nothing
-from tiltlens.figures.theme import AUDITED, INK, PAPER, QUIET, REFERENCE, WIDTH, altair
-from tiltlens.formats import percent
-from tiltlens.rows.measures import measure_of
+from tiltlens.documents.labels import disadvantage_sign, group_words, groups, versus
+from tiltlens.documents.summary_access import Record, mean_estimates, means
+from tiltlens.figures.figure import Figure, data, figure, in_unit, noted, nothing
+from tiltlens.figures.marks import axis, interval, name_axis, tooltip
+from tiltlens.figures.theme import AUDITED, BAND, INK, PAPER, QUIET, REFERENCE, WIDTH, altair
+from tiltlens.formats import number, percent, with_interval
+from tiltlens.rows.measures import Measure, measure_of
 
 HIDDEN = "suppressed: fewer than 10 people, or derivable"  # a bin of any size, if small ones would follow from it
 WITHHELD = f"✕ {HIDDEN}"
 HEAD = 1.3  # of the tallest bar: above it stand a name and a mean
 FAR = 0.7  # of the way to the right
-NO_SHAPE = "every bin has fewer than ten people, or would tell of one that has: nothing can be shown"
+HEIGHT = 280
+NO_SHAPE = "every bin has fewer than ten people, or would reveal one that has"
 
 
 def score_distribution(comparison: Record) -> Figure:
-    """Return the distributions of the score in both groups, audited above and reference below, with their means."""
-    (audited, reference), m = means(comparison), measure_of(comparison)
-    title = f"How the {m.each}s are distributed"
+    """Return the distributions of the score in both groups with their means; of decisions, the share of each group."""
+    m, bins = measure_of(comparison), comparison["bins"]["score"]
+    if comparison["scale"]["score_type"] == "decision":
+        return _decisions(comparison, m)
+    audited, reference = means(comparison)
+    title = f"Distribution of {m.each}s by group"
     word = f"1 − {m.each}" if comparison["scale"]["metric"] == "fnr" else m.each
-    records = _records(comparison["bins"]["score"])
+    write = (lambda end: m.level(end)) if m.is_amount else percent
+    records = _records(bins, write)
     if not any(record["share"] for record in records):
-        return nothing(title, NO_SHAPE)
+        raise nothing(title, NO_SHAPE)
     marked = [
         {"group": group, "mean": mean, "text": f"mean {m.level(mean)}", "side": side}
         for group, mean, side in (("audited", audited, 1), ("reference", reference, -1))
@@ -34,104 +41,113 @@ def score_distribution(comparison: Record) -> Figure:
         f"{versus(comparison)}. Back-to-back histograms of the {word}: the audited group above, the reference group "
         f"below. The means are {m.level(audited)} and {m.level(reference)}."
     )
-    bins = comparison["bins"]["score"]
-    domain = [bins[0]["from"], bins[-1]["to"]]
-    chart = _mirrored(comparison, records, word, domain, marked, m.axis)
-    open_ends = "people beyond either end stand in the last bin" if m.is_amount else ""
-    return figure(chart, records, title, description, open_ends, _note(records))
+    reading = {"group": "group", "bin": word, "shown": "share of the group"}
+    better = "lower" if disadvantage_sign(comparison) > 0 else "higher"
+    x = axis("x", "from", f"{word} ({better} is better)", [bins[0]["from"], bins[-1]["to"]], format=m.axis)
+    chart = _mirrored(comparison, records, x, marked, tooltip(reading))
+    open_ends = "values beyond the axis are in the last bin" if m.is_amount else ""
+    note = noted(comparison, open_ends, _hidden_note(records), intervals="")
+    unit = "% of each group" if not m.is_amount else f"% of each group, {m.each}s in {m.long_unit}"
+    return figure(chart, records, title, description, reading, in_unit(comparison, unit), note)
+
+
+def _decisions(comparison: Record, m: Measure) -> Figure:
+    """Return one bar per group: its rate of the decision that the gap is of, with its interval."""
+    title = f"{m.mean.capitalize()} by group"
+    estimates = mean_estimates(comparison)
+    records = [
+        {"role": role, "label": group_words(comparison, role), "rate": rate["value"], "zero": 0.0, "whole": 1.0}
+        | {"rate_low": rate["low"], "rate_high": rate["high"], "text": with_interval(**rate, shown=percent)}
+        | {"level": percent(rate["value"]), "people": f"{comparison['rows'][role]:,}"}
+        for role, rate in ((role, estimates[role]) for role in ("reference", "audited"))
+    ]
+    alt = altair()
+    reading = {"label": "group", "text": m.mean, "people": m.people}
+    y, what = name_axis(grid=False, limit=270), f"{m.mean}{m.among}"
+    x = axis("x", "rate", what, [0, 1], format=".0%", tickCount=5)
+    colour = alt.Color("role:N", scale=alt.Scale(domain=["audited", "reference"], range=[AUDITED, REFERENCE]))
+    colour.legend = None
+    bar = alt.Chart().mark_bar(height=22)
+    layers = [
+        bar.encode(x=alt.X("zero:Q", title=what), x2=alt.X2(field="whole"), y=y, color=alt.value(BAND)),
+        bar.encode(x=x, x2=alt.X2(field="zero"), y=y, color=colour, tooltip=tooltip(reading)),
+        interval("x", "rate", what, y),
+        alt.Chart()
+        .mark_text(align="left", dx=7, color=PAPER, fontWeight=600)
+        .encode(x=alt.X("zero:Q"), y=y, text="level:N"),
+    ]
+    parts = ", ".join(f"{record['label']} {record['level']}" for record in records)
+    chart = alt.layer(*layers).properties(width=WIDTH, height=alt.Step(40))
+    note = noted(comparison, intervals="CI" if records[0]["rate_low"] is not None else "")
+    subtitle = in_unit(comparison, "% of each group")
+    return figure(chart, records, title, f"{versus(comparison)}. {parts}.", reading, subtitle, note)
 
 
 def overlap(comparison: Record) -> Figure:
     """Return the distributions of the log-ratio in both groups: where one is empty, they cannot be compared."""
-    title = "Do the two groups overlap?"
-    records = _records(comparison["bins"]["overlap"])
+    title = "Overlap of the two groups"
+    records = _records(comparison["bins"]["overlap"], lambda end: number(end, 2))
     if not any(record["share"] for record in records):
-        return nothing(title, NO_SHAPE)
+        raise nothing(title, NO_SHAPE)
     description = (
-        f"{versus(comparison)}. Back-to-back histograms of the log-ratio, which says how much commoner a record is in "
-        "the audited group. Where one side is empty, people of the other group have no equals."
+        f"{versus(comparison)}. Back-to-back histograms of the log-ratio: how much commoner a record is in the "
+        "audited group. Where one side is empty, people of the other group have no counterparts."
     )
-    note = "where both sides have bars, people have equals in the other group"
-    chart = _mirrored(
-        comparison, records, ["log-ratio ℓ: commoner in", "the reference ← 0 → the audited group"], None, []
-    )
-    return figure(chart, records, title, description, note, _note(records))
+    ends = [end for record in records if record["share"] != 0 for end in (record["from"], record["to"])]
+    reading = {"group": "group", "bin": "log-ratio", "shown": "share of the group"}
+    meaning = "log-ratio ℓ:  ← commoner in the reference group | commoner in the audited group →"
+    chart = _mirrored(comparison, records, axis("x", "from", meaning, [min(ends), max(ends)]), [], tooltip(reading))
+    counterparts = "where both sides have bars, people have counterparts"
+    note = noted(comparison, counterparts, _hidden_note(records), intervals="")
+    return figure(chart, records, title, description, reading, in_unit(comparison, "% of each group"), note)
 
 
-def _records(bins: list[Record]) -> list[Record]:
-    records = []
-    for group, side in (("audited", 1), ("reference", -1)):
-        for bar in bins:
-            share = bar[group]
-            text = HIDDEN if share is None else percent(share)
-            records.append(
-                {"group": group, "from": bar["from"], "to": bar["to"], "share": share, "shown": text}
-                | {"height": None if share is None else side * share, "middle": (bar["from"] + bar["to"]) / 2}
-                | {"side": side, "withheld": share is None}
-            )
-    return records
+def _records(bins: list[Record], write: Callable[[float], str]) -> list[Record]:
+    return [
+        {"group": group, "from": bar["from"], "to": bar["to"], "share": bar[group], "side": side}
+        | {"bin": f"{write(bar['from'])} to {write(bar['to'])}", "withheld": bar[group] is None}
+        | {"shown": HIDDEN if bar[group] is None else percent(bar[group])}
+        | {"height": None if bar[group] is None else side * bar[group], "middle": (bar["from"] + bar["to"]) / 2}
+        for group, side in (("audited", 1), ("reference", -1))
+        for bar in bins
+    ]
 
 
-def _note(records: list[Record]) -> str:
+def _hidden_note(records: list[Record]) -> str:
     return WITHHELD if any(record["withheld"] for record in records) else ""
 
 
-def _mirrored(
-    comparison: Record,
-    records: list[Record],
-    axis: str | list[str],
-    domain: list[float] | None,
-    marked: list[Record],
-    written: str | None = None,
-) -> Any:
+def _mirrored(comparison: Record, records: list[Record], x: Any, marked: list[Record], tips: list[Any]) -> Any:
     alt = altair()
     tallest = max(record["share"] or 0.0 for record in records)
-    scale = alt.Scale(domain=[-HEAD * tallest, HEAD * tallest])
-    if domain is None:
-        seen = [end for record in records if record["share"] != 0 for end in (record["from"], record["to"])]
-        domain = [min(seen), max(seen)]
-    x = alt.X("from:Q", title=axis, scale=alt.Scale(domain=domain, nice=False, clamp=True))
-    if written is not None:
-        x.axis = alt.Axis(format=written)
-    ends = ",.4~g" if measure_of(comparison).is_amount and marked else ".2f"
-    percents = alt.Axis(labelExpr="format(abs(datum.value), '.0%')", tickCount=5)
-    colour = alt.Color(
-        "group:N", scale=alt.Scale(domain=["audited", "reference"], range=[AUDITED, REFERENCE]), legend=None
-    )
-    base = alt.Chart().encode(color=colour)
-    bars = base.mark_bar(stroke=PAPER, strokeWidth=0.6, opacity=0.9).encode(
-        x=x,
-        x2=alt.X2(field="to"),
-        y=alt.Y("height:Q", title="share of each group", scale=scale, axis=percents),
-        y2=alt.Y2(datum=0),
-        tooltip=[
-            alt.Tooltip("group:N", title="group"),
-            alt.Tooltip("from:Q", title="from", format=ends),
-            alt.Tooltip("to:Q", title="to", format=ends),
-            alt.Tooltip("shown:N", title="share of the group"),
-        ],
-    )
-    hidden = base.transform_filter("datum.withheld").mark_text(text="✕", fontSize=9)
-    hidden = hidden.encode(x=alt.X("middle:Q"), y=alt.Y(datum=0), yOffset=alt.value(0))
-    above = hidden.transform_filter("datum.side > 0").mark_text(text="✕", fontSize=9, dy=-7)
-    below = hidden.transform_filter("datum.side < 0").mark_text(text="✕", fontSize=9, dy=8)
+    percents: Record = {"labelExpr": "format(abs(datum.value), '.0%')", "tickCount": 5}
+    y = axis("y", "height", "share of each group", [-HEAD * tallest, HEAD * tallest], **percents)
+    x.scale.clamp = True
+    colour = alt.Color("group:N", scale=alt.Scale(domain=["audited", "reference"], range=[AUDITED, REFERENCE]))
+    colour.legend = None
+    bars = alt.Chart().mark_bar(stroke=PAPER, strokeWidth=0.6, opacity=0.9)
+    bars = bars.encode(x=x, x2=alt.X2(field="to"), y=y, y2=alt.Y2(datum=0), color=colour, tooltip=tips)
+    crosses = [
+        alt.Chart()
+        .transform_filter(f"datum.withheld&&datum.side=={side}")
+        .mark_text(text="✕", fontSize=9, dy=dy, color=QUIET)
+        .encode(x=alt.X("middle:Q"), y=alt.Y(datum=0))
+        for side, dy in ((1, -7), (-1, 8))
+    ]
     zero = alt.Chart(data([{"zero": 0}], "baseline")).mark_rule(color=QUIET).encode(y=alt.Y("zero:Q"))
-    layers = [bars, above, below, zero, *_names(comparison), *_means(marked, tallest, domain)]
-    return alt.layer(*layers).properties(width=WIDTH, height=280)
+    layers = [bars, *crosses, zero, *_names(comparison), *_means(marked, tallest, x["scale"]["domain"])]
+    return alt.layer(*layers).properties(width=WIDTH, height=HEIGHT)
 
 
 def _names(comparison: Record) -> list[Any]:
     """Return the groups' names at the two corners."""
     alt = altair()
-    audited, reference = groups(comparison)
+    places = (("▲", AUDITED, 2, "top"), ("▼", REFERENCE, HEIGHT - 2, "bottom"))
     return [
-        alt.Chart(data([{"name": f"{glyph} {text}"}], f"name_{role}"))
+        alt.Chart(data([{"name": f"{glyph} {text}"}], f"name_{baseline}"))
         .mark_text(align="left", baseline=baseline, fontWeight=600, color=colour, limit=300)
         .encode(text=alt.Text("name:N"), x=alt.value(4), y=alt.value(height))
-        for role, glyph, text, colour, height, baseline in (
-            ("audited", "▲", audited, AUDITED, 2, "top"),
-            ("reference", "▼", reference, REFERENCE, 278, "bottom"),
-        )
+        for text, (glyph, colour, height, baseline) in zip(groups(comparison), places, strict=True)
     ]
 
 
@@ -148,9 +164,7 @@ def _means(marked: list[Record], tallest: float, domain: list[float]) -> list[An
         for mark in marked
     ]
     base = alt.Chart(data(ends, "means")).encode(x=alt.X("mean:Q"))
-    rules = base.mark_rule(color=INK, strokeWidth=1.5, strokeDash=[5, 3]).encode(
-        y=alt.Y("zero:Q"), y2=alt.Y2(field="end")
-    )
+    rules = base.mark_rule(color=INK, strokeWidth=1.5, strokeDash=[5, 3])
     at = {name: alt.expr(f"datum.{name}") for name in ("align", "dx")}
     texts = base.mark_text(fontWeight=600, **at).encode(y=alt.Y("end:Q"), text=alt.Text("text:N"))
-    return [rules, texts]
+    return [rules.encode(y=alt.Y("zero:Q"), y2=alt.Y2(field="end")), texts]

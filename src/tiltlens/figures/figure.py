@@ -10,12 +10,16 @@ from typing import Any
 
 import polars as pl
 
-from tiltlens.documents.labels import joined
-from tiltlens.errors import DataError
-from tiltlens.figures.theme import QUIET, altair, config, vl_convert
+from tiltlens.documents.labels import versus
+from tiltlens.errors import DataError, NothingToDrawError
+from tiltlens.figures.theme import config, vl_convert
+from tiltlens.formats import interval_name, label
 from tiltlens.results.json_file import write_bytes
 
+Record = dict[str, Any]
 ENDINGS = (".png", ".svg", ".html")
+BETWEEN = " · "
+LINE = 110  # letters of a line below the title
 # Under other names than +json a notebook file takes texts only, so not under the ".v6.json" that Altair 6 itself has.
 NOTEBOOK = "application/vnd.vegalite.v6+json"
 PAGE = """<!DOCTYPE html>
@@ -45,14 +49,21 @@ class Figure:
         The Altair chart; its main data is the dataset "table".
     table
         The numbers behind the picture, tidy.
-    title, description
-        What it shows, and the same in plain words for those who cannot see it.
+    title, subtitle, note
+        The quantity or finding; its groups and unit; people, intervals and source.
+    description
+        The same in plain words for those who cannot see it.
+    reading
+        The columns of the table that a reader needs, each with its heading; the others place marks.
     """
 
     chart: Any
     table: pl.DataFrame
     title: str
+    subtitle: str
+    note: str
     description: str
+    reading: Mapping[str, str]
 
     def spec(self, width: int | str | None = None) -> dict[str, Any]:
         """Return the Vega-Lite specification; `width` is in pixels, or "container" to fill the page's column.
@@ -109,20 +120,56 @@ def data(values: Sequence[Mapping[str, Any]], name: str = "table") -> dict[str, 
     return {"values": [dict(row) for row in values], "name": name}
 
 
-def figure(chart: Any, records: Sequence[Mapping[str, Any]], title: str, description: str, *notes: str) -> Figure:
-    """Return a finished figure: title, subtitle made of the notes, alt text and the house theme."""
-    subtitle = joined(notes)
-    heading: dict[str, Any] = {"text": title} | ({"subtitle": subtitle} if subtitle else {})
+def figure(
+    chart: Any,
+    records: Sequence[Mapping[str, Any]],
+    title: str,
+    description: str,
+    reading: Mapping[str, str],
+    subtitle: str = "",
+    note: str = "",
+) -> Figure:
+    """Return a finished figure: title, subtitle, note, alt text and the house theme."""
+    lines = [line for text in (subtitle, note) for line in _wrapped(text)]
+    heading: dict[str, Any] = {"text": title} | ({"subtitle": lines} if lines else {})
     # Set, not added by methods: each of those copies the whole chart with all of its data.
     chart.title, chart.description = heading, f"{title}. {description}"
     chart.config, chart.data = config(), data(records)
-    return Figure(chart, pl.DataFrame(list(records), infer_schema_length=None), title, description)
+    table = pl.DataFrame(list(records), infer_schema_length=None)
+    return Figure(chart, table, title, subtitle, note, description, reading)
 
 
-def nothing(title: str, reason: str) -> Figure:
-    """Return a figure that says why there is nothing to see."""
-    alt = altair()
-    records = [{"reason": reason}]
-    chart = alt.Chart().mark_text(align="left", fontSize=13, color=QUIET, limit=600)
-    chart = chart.encode(text=alt.Text("reason:N"), x=alt.value(0), y=alt.value(20)).properties(width=620, height=40)
-    return figure(chart, records, title, reason)
+def _wrapped(text: str) -> list[str]:
+    """Return the parts of a text as lines that a figure has room for."""
+    lines = [""]
+    for part in text.split(BETWEEN):
+        longer = f"{lines[-1]}{BETWEEN}{part}" if lines[-1] else part
+        lines = [*lines[:-1], longer] if len(longer) <= LINE or not lines[-1] else [*lines, part]
+    return [line for line in lines if line]
+
+
+def joined(*parts: str) -> str:
+    """Return the parts that say something, as one text."""
+    return BETWEEN.join(part for part in parts if part)
+
+
+def in_unit(comparison: Record, unit: str = "") -> str:
+    """Return the subtitle: who is compared, and the unit."""
+    return f"{versus(comparison)}{unit and f', in {unit}'}"
+
+
+def noted(comparison: Record, *parts: str, intervals: str = "CI") -> str:
+    """Return the note: people of both groups, intervals, what else there is to say, and the source of the data.
+
+    `intervals` is their name, nothing where none are drawn.
+    """
+    rows, scale = comparison["rows"], comparison.get("scale", {})
+    people = f"n = {rows['audited']:,} / {rows['reference']:,}" if "audited" in rows else ""
+    level = interval_name(scale.get("confidence")).replace("CI", intervals) if intervals else ""
+    source = label(scale.get("source") or "")
+    return joined(people, level, *parts, source and f"Source: {source}")
+
+
+def nothing(title: str, reason: str) -> NothingToDrawError:
+    """Return the error of a figure without anything to show."""
+    return NothingToDrawError(f"Figure “{title}” has nothing to show: {reason}.")

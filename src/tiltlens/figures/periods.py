@@ -1,14 +1,15 @@
-"""The gap along time."""
+"""The gap over time."""
 
 from __future__ import annotations
 
 from typing import Any
 
 from tiltlens.documents.labels import labels, versus
-from tiltlens.documents.summary_access import Record, span
+from tiltlens.documents.summary_access import Record
 from tiltlens.documents.unobserved_groups import gap_name
-from tiltlens.figures.figure import Figure, data, figure, nothing
-from tiltlens.figures.theme import AUDITED, FAINT, WIDTH, altair
+from tiltlens.figures.figure import Figure, figure, in_unit, noted, nothing
+from tiltlens.figures.marks import directed_axis, dots, interval, lines_at, reach, scaled, tooltip
+from tiltlens.figures.theme import QUIET, WIDTH, altair
 from tiltlens.formats import count, p_value, with_interval
 from tiltlens.rows.measures import Measure, measure_of
 
@@ -17,64 +18,63 @@ LEVEL, SHORT = 6, 8  # periods, and letters of each, whose names stand level
 
 
 def periods(comparison: Record) -> Figure:
-    """Return the gap of each period with its interval, in the order of time."""
+    """Return the gap of each period with its interval, in the order of time, and the gap over all periods."""
     title = f"{gap_name(comparison).capitalize()} over time"
-    table = comparison.get("periods")
+    table, m = comparison.get("periods"), measure_of(comparison)
     if not table or not table["table"]:
-        return nothing(title, "no periods were asked for")
+        raise nothing(title, "the audit has no periods")
     texts = labels((row["period"] for row in table["table"]), PERIOD)
-    records = [_record(row, text, measure_of(comparison)) for row, text in zip(table["table"], texts, strict=True)]
-    if all(record["gap"] is None for record in records):
-        return nothing(title, "every period has fewer than ten people of a group")
+    records = [_record(row, text, m) for row, text in zip(table["table"], texts, strict=True)]
     measured = [record for record in records if record["gap"] is not None]
+    if not measured:
+        raise nothing(title, "every period has fewer than ten people of a group")
     parts = ", ".join(f"{record['label']} {record['gap_text']}" for record in (measured[0], measured[-1]))
-    what = "One point a period: the difference of the groups' means."
-    description = f"{versus(comparison)}. {what} First and last: {parts}."
+    description = f"{versus(comparison)}. One point per period: its gap. First and last: {parts}."
     test = table["equal_gaps"]
-    said = "" if test is None else f"test of equal gaps: {p_value(test['p_value'])}"
-    few = "gaps in the line: too few people" if len(measured) < len(records) else ""
-    lines = "lines: each period's own interval" if measured[0]["gap_low"] is not None else ""
-    return figure(_drawn(records, measure_of(comparison)), records, title, description, lines, said, few)
+    note = noted(
+        comparison,
+        "dashed: all periods",
+        "" if test is None else f"test of equal gaps: {p_value(test['p_value'])}",
+        "periods with too few people are left out" if len(measured) < len(records) else "",
+        intervals="CI per period" if measured[0]["gap_low"] is not None else "",
+    )
+    reading = {
+        "label": "period",
+        "gap_text": m.headed("gap"),
+        "audited_rate": f"{m.rate}, audited",
+        "reference_rate": f"{m.rate}, reference",
+        "n_audited": "people, audited",
+        "n_reference": "people, reference",
+    }
+    chart = _over_time(comparison, records, m, tooltip(reading))
+    return figure(chart, records, title, description, reading, in_unit(comparison, m.long_unit), note)
 
 
-def _record(row: Record, text: str, measure: Measure) -> Record:
-    names = ("gap", "gap_low", "gap_high")
-    numbers = {name: None if row[name] is None else measure.factor * row[name] for name in names}
+def _record(row: Record, text: str, m: Measure) -> Record:
     return {
         "label": text,
-        **numbers,
-        "gap_text": with_interval(row["gap"], row["gap_low"], row["gap_high"], measure.difference),
-        "audited_rate": measure.level(row["audited_rate"]),
-        "reference_rate": measure.level(row["reference_rate"]),
+        **scaled(row, ("gap",), m.factor),
+        "gap_text": with_interval(row["gap"], row["gap_low"], row["gap_high"], m.difference),
+        "audited_rate": m.level(row["audited_rate"]),
+        "reference_rate": m.level(row["reference_rate"]),
         "n_audited": count(row["n_audited"]),
         "n_reference": count(row["n_reference"]),
-        "reason": row["reason"],
     }
 
 
-def _drawn(records: list[Record], measure: Measure) -> Any:
+def _over_time(comparison: Record, records: list[Record], m: Measure, tips: list[Any]) -> Any:
     alt = altair()
-    ends = [record[f"gap{end}"] for record in records for end in ("", "_low", "_high")]
-    scale = alt.Scale(domain=span([*(end for end in ends if end is not None), 0.0], 0.06), nice=False, zero=False)
-    title = f"gap, in {measure.long_unit} (+: audited higher)"
+    pooled = m.factor * comparison["gap"]["value"]
+    domain = reach(records, ("gap",), 0.0, pooled)
+    y, title = directed_axis("y", "gap", f"gap, in {m.long_unit}", domain, comparison)
     order = [record["label"] for record in records]
     angle = -40 if len(order) > LEVEL or any(len(text) > SHORT for text in order) else 0
     x = alt.X("label:N", sort=order, title=None, axis=alt.Axis(labelAngle=angle, labelOverlap=True, grid=False))
-    y = alt.Y("gap:Q", title=title, scale=scale)
-    tooltip = [
-        alt.Tooltip("label:N", title="period"),
-        alt.Tooltip("gap_text:N", title=f"gap, {measure.long_unit}"),
-        alt.Tooltip("audited_rate:N", title=f"{measure.rate}, audited"),
-        alt.Tooltip("reference_rate:N", title=f"{measure.rate}, reference"),
-    ]
-    zero = alt.Chart(data([{"at": 0.0}], "zero")).mark_rule(color=FAINT).encode(y=alt.Y("at:Q", title=title))
-    band = alt.Chart().transform_filter("datum.gap_low != null").mark_rule(strokeWidth=2, color=AUDITED)
-    line = alt.Chart().mark_line(strokeWidth=1.5, color=AUDITED, opacity=0.6, invalid="break-paths-filter-domains")
-    dots = alt.Chart().transform_filter("datum.gap != null").mark_point(filled=True, size=70, color=AUDITED, opacity=1)
-    low = alt.Y("gap_low:Q", title=title, scale=scale)
-    return alt.layer(
-        zero,
+    line = alt.Chart().mark_line(strokeWidth=1.5, color=QUIET, invalid="break-paths-filter-domains")
+    layers = [
+        lines_at("y", dict.fromkeys((0.0, pooled)), title),
         line.encode(x=x, y=y),
-        band.encode(x=x, y=low, y2=alt.Y2(field="gap_high"), tooltip=tooltip),
-        dots.encode(x=x, y=y, tooltip=tooltip),
-    ).properties(width=WIDTH, height=240)
+        interval("y", "gap", title, x, strokeWidth=2),
+        dots("gap").encode(x=x, y=y, tooltip=tips),
+    ]
+    return alt.layer(*layers).properties(width=WIDTH, height=240)

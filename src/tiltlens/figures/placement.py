@@ -9,15 +9,20 @@ LETTER, LINE = 6.8, 14.0  # pixels of a letter and of a line of text
 OFFSETS = ((11, 0, "left"), (-11, 0, "right"), (0, -15, "center"), (0, 16, "center"))
 FURTHER = ((11, -13, "left"), (11, 13, "left"), (-11, -13, "right"), (-11, 13, "right"), (0, -28, "center"))
 LONGEST = 215.0
+MOST_SHARED = 60.0  # square pixels of a name that may lie on a thin line
 
 
 def placed(
-    marks: list[dict[str, Any]], across: float, along: float, width: float, height: float
+    marks: list[dict[str, Any]], across: float, along: float, width: float, height: float, taken: list[Box]
 ) -> list[dict[str, Any]]:
-    """Return, for each mark, its name and where it stands: free of other names, marks and whiskers if it can be."""
-    taken: list[Box] = []
+    """Return, for each mark, its name and where it stands: free of other names, marks, whiskers and what is taken.
+
+    A name without such a place, other than the first, is left out: a reader points at the mark instead.
+    """
+    taken = list(taken)
+    first = marks[0] if marks else None
     for mark in marks:
-        taken += _drawn(mark, across, along, height)
+        taken += _mark_boxes(mark, across, along, height)
     positions = []
     for mark in marks:
         x, y = mark["reveals"] * across, height - mark["height"] * along
@@ -26,14 +31,17 @@ def placed(
         for order, (dx, dy, align) in enumerate(OFFSETS + FURTHER):
             box = _box(x + dx, y + dy, wide, align)
             costs.append((sum(_shared(box, other) for other in taken) + _outside(box, width, height), order, box))
-        _, best, box = min(costs)
+        cost, best, box = min(costs)
+        if cost > MOST_SHARED and mark is not first:
+            positions.append({"name": None, "dx": 0, "dy": 0, "align": "left"})
+            continue
         taken.append(box)
         dx, dy, align = (OFFSETS + FURTHER)[best]
         positions.append({"name": mark["label"], "dx": dx, "dy": dy, "align": align})
     return positions
 
 
-def _drawn(mark: dict[str, Any], across: float, along: float, height: float) -> list[Box]:
+def _mark_boxes(mark: dict[str, Any], across: float, along: float, height: float) -> list[Box]:
     """Return the boxes of a mark and its whiskers."""
     x, y = mark["reveals"] * across, height - mark["height"] * along
     boxes = [(x - 7, y - 7, x + 7, y + 7)]

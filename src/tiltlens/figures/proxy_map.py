@@ -5,11 +5,12 @@ from __future__ import annotations
 import math
 from typing import Any, NamedTuple
 
-from tiltlens.documents.labels import versus
+from tiltlens.documents.labels import disadvantage_sign, versus
 from tiltlens.documents.summary_access import Record, features
-from tiltlens.figures.figure import Figure, data, figure, nothing
-from tiltlens.figures.placement import placed, spread
-from tiltlens.figures.theme import DIVERGING, FAINT, INK, PAPER, QUIET, WIDTH, altair, halo
+from tiltlens.figures.figure import Figure, data, figure, in_unit, joined, noted, nothing
+from tiltlens.figures.marks import axis, interval, lines_at, tooltip
+from tiltlens.figures.placement import LETTER, LINE, Box, placed, spread
+from tiltlens.figures.theme import DISADVANTAGE, FAINT, PAPER, QUIET, WIDTH, altair, halo
 from tiltlens.formats import number, with_interval
 from tiltlens.rows.measures import Measure, measure_of
 
@@ -18,88 +19,100 @@ DECADES = 5  # of levels below the largest
 LABELLED = 10
 MOST = 1.04  # of reveals, which is 1 at most
 HEIGHT = 400
-RAISES, LOWERS, NEITHER = "audited higher", "audited lower", "neither"
 LIMIT = 215
 NARROW = 440  # pixels, in which the names of the corners would lie on each other
-ENDS: dict[str, Any] = {"left": 0, "right": "width"}
 FIELDS = ("reveals", "drives", "use", "alone", "alignment")
 
 
 class Upwards(NamedTuple):
-    """What the map shows upwards, with what its title, its description and its corners say of it."""
+    """What the map shows upwards: its column, its axis, its description, and its right corners."""
 
     name: str
     title: str
     described: str
-    corners: tuple[str, str, str, str]  # upper right, lower right, upper left, lower left
+    corners: tuple[str, str]  # upper right, lower right
 
 
 DRIVES = Upwards(
     "drives",
-    "drives the {output}, the group held fixed →",
-    "drives the {output} more. Curves join places of equal {unit} of the gap",
-    ("reveals the group and drives the {output}", "reveals, unused", "drives, neutral", "neither"),
+    "association with the {output} within groups →",
+    "is associated more with the {output} within groups. Curves join equal {unit} of the gap",
+    ("reveals the group, associated with the {output}", "reveals the group only"),
 )
 USE = Upwards(
     "use",
-    "use: how far the {output} moves with it, all else equal →",
+    "use: change of the {output} with the feature, all else equal →",
     "is used more by the {output}",
-    ("contributes and is used", "stands in", "used, neutral", "neither"),
+    ("contributes and is used", "stand-in: contributes, not used"),
 )
 
 
 def proxy_map(comparison: Record, materiality: float | None = None) -> Figure:
     """Return the proxy map: how far each feature reveals the group, and whether the score uses it.
 
-    Use is known for features with a material contribution. Where it is for none, the map shows `drives` upwards.
+    Use is estimated for features with a material contribution. If none has one, the map shows `drives` upwards.
     """
-    title = "Proxy map"
+    title = "Proxy map: use of each feature against how far it reveals the group"
     rows = [row for row in features(comparison, None) if row["reveals"] is not None]
     up = USE if any(row.get("use") is not None for row in rows) else DRIVES
     drawn = [row for row in rows if row.get(up.name) is not None]
     if not drawn:
-        return nothing(title, "no feature has both numbers of the map")
-    m, counts = measure_of(comparison), comparison["scale"]["materiality"] if materiality is None else materiality
-    records = [_record(row, m, up) for row in drawn]
+        raise nothing(title, "no feature has both numbers of the map")
+    m, threshold = measure_of(comparison), comparison["scale"]["materiality"] if materiality is None else materiality
+    records = [_record(row, m, up, disadvantage_sign(comparison)) for row in drawn]
     right, top = min(_end(records, "reveals", 1.08), MOST), _end(records, "height", 1.15)  # the corners have names
     # Labels are placed for the usual width: on a wider page they only have more room.
-    named = placed(records[:LABELLED], WIDTH / right, HEIGHT / top, WIDTH, HEIGHT)
+    corners = [text.format(output=m.output) for text in up.corners]
+    named = placed(records[:LABELLED], WIDTH / right, HEIGHT / top, WIDTH, HEIGHT, _corner_boxes(corners))
     records = [record | position for record, position in zip(records, named, strict=False)] + records[LABELLED:]
-    first = drawn[0]
+    levels = _levels(right * top, threshold) if up is DRIVES else []
     description = (
         f"{versus(comparison)}. Each mark is a feature: further right it reveals the group more, further up it "
-        f"{up.described.format(output=m.output, unit=m.long_unit)}. Strongest: {first['label']}, "
-        f"{m.with_unit(m.difference(first['alone']))}."
+        f"{up.described.format(output=m.output, unit=m.long_unit)}. Strongest: {drawn[0]['label']}, "
+        f"{m.with_unit(m.difference(drawn[0]['alone']))}."
     )
-    labelled = (
-        f"the {LABELLED} strongest of {len(drawn)} features have names and intervals" if len(drawn) > LABELLED else ""
-    )
-    if up is DRIVES:
-        note, levels = f"curves: {m.long_unit} of the gap where both are fully aligned", _levels(right * top, counts)
-    else:
-        left_out = len(rows) - len(drawn)
-        others = f"; {left_out} without a material contribution not drawn" if left_out else ""
-        note, levels = f"dashed: use of {m.with_unit(m.size(counts))}, the materiality threshold{others}", []
-    chart = _drawn(records, right, top, levels, counts, m, up)
-    return figure(chart, records, title, description, note, labelled)
+    reading = {
+        "full": "feature",
+        "alone_text": m.headed("contribution alone"),
+        "reveals_text": "reveals the group",
+        "height_text": up.name,
+        "alignment_text": "alignment",
+        "verdict": "verdict",
+    }
+    chart = _map(records, (right, top), levels, threshold, m, up, corners, tooltip(reading))
+    note = _note(comparison, len(rows), len(drawn), m.with_unit(m.size(threshold)), up)
+    subtitle = joined(in_unit(comparison), "▲ adds to the disadvantage, ▽ does not")
+    return figure(chart, records, title, description, reading, subtitle, note)
 
 
-def _record(row: Record, m: Measure, up: Upwards) -> Record:
-    gap, alignment = row["alone"], row["alignment"]
-    record = {"feature": row["feature"], "label": row["label"], "full": row["full"], "verdict": row["verdict"]}
+def _note(comparison: Record, count: int, drawn: int, threshold: str, up: Upwards) -> str:
+    left_out = f"{count - drawn} without a material contribution not drawn" if drawn < count else ""
+    dashed = f"dashed: materiality threshold, {threshold}"
+    curves = "curves: contribution to the gap" if up is DRIVES else ""
+    labelled = f"named: at most the {LABELLED} strongest of {drawn}" if drawn > LABELLED else ""
+    has_ends = any(row["reveals_low"] is not None for row in comparison["contributions"])
+    return noted(comparison, curves, dashed, left_out, labelled, intervals="CI" if has_ends else "")
+
+
+def _record(row: Record, m: Measure, up: Upwards, sign: int) -> Record:
+    record = {name: row[name] for name in ("feature", "label", "full", "verdict")}
     for end in ("", "_low", "_high"):
         record |= {f"{name}{end}": row.get(f"{name}{end}") for name in FIELDS}
         record |= {f"height{end}": row.get(f"{up.name}{end}")}
     return record | {
-        "sign": NEITHER if not gap else RAISES if gap > 0 else LOWERS,
-        "alone_text": with_interval(gap, row["alone_low"], row["alone_high"], m.difference),
-        "alignment_text": number(alignment, 2),
+        "is_disadvantage": sign * (row["alone"] or 0.0) > 0.0,
+        "alone_text": with_interval(row["alone"], row["alone_low"], row["alone_high"], m.difference),
+        "alignment_text": number(row["alignment"], 2),
+        "reveals_text": number(row["reveals"], 2),
         "height_text": m.level(row[up.name]) if m.is_amount else number(row[up.name], 3),
-        "name": None,
-        "dx": 0,
-        "dy": 0,
-        "align": "left",
+        **{"name": None, "dx": 0, "dy": 0, "align": "left"},
     }
+
+
+def _corner_boxes(corners: list[str]) -> list[Box]:
+    """Return where the corners' words stand: the upper and the lower right."""
+    tops = (0.0, HEIGHT - LINE - 6)
+    return [(WIDTH - LETTER * len(t) - 6, top, WIDTH, top + LINE + 6) for t, top in zip(corners, tops, strict=True)]
 
 
 def _end(records: list[Record], name: str, room: float) -> float:
@@ -127,114 +140,73 @@ def _curve(level: float, right: float, top: float, materiality: float) -> list[R
     ]
 
 
-def _curve_names(levels: list[float], right: float, top: float, materiality: float, m: Measure) -> list[Record]:
+def _curve_names(levels: list[float], right: float, top: float, m: Measure) -> list[Record]:
     """Return the curves' names at their right ends, moved apart."""
     heights = spread([level / right for level in levels], 13 * top / HEIGHT)
     return [
-        {"reveals": right, "height": height}
-        | {"name": f"{m.factor * level:.3g} {m.abbreviation}".rstrip() + (" (materiality)" * (level == materiality))}
+        {"reveals": right, "height": height} | {"name": m.with_unit(m.size(level))}
         for level, height in zip(levels, heights, strict=True)
     ]
 
 
-def _drawn(
-    records: list[Record], right: float, top: float, levels: list[float], materiality: float, m: Measure, up: Upwards
+def _map(
+    records: list[Record],
+    ends: tuple[float, float],
+    levels: list[float],
+    materiality: float,
+    m: Measure,
+    up: Upwards,
+    corners: list[str],
+    tips: list[Any],
 ) -> Any:
+    right, top = ends
+    x = axis("x", "reveals", "reveals the group (0: not at all, 1: completely) →", [0, right])
+    y = axis("y", "height", up.title.format(output=m.output), [0, top])
+    if m.is_amount:
+        y.axis = altair().Axis(format=m.axis)
+    lines = _curves(levels, right, top, materiality, m) if levels else []
+    lines += [lines_at("y", [materiality], y["title"], "threshold")] if up is USE else []
+    whiskers = [
+        interval("x", "reveals", x["title"], y, color=QUIET, strokeWidth=1.2),
+        interval("y", "height", y["title"], x, color=QUIET, strokeWidth=1.2),
+    ]
+    named = [whisker.transform_filter("datum.name != null") for whisker in whiskers]
+    layers = [*lines, *_corners(corners), *named, _marks(x, y, tips), *_names(x, y)]
+    return altair().layer(*layers).properties(width=WIDTH, height=HEIGHT)
+
+
+def _corners(corners: list[str]) -> list[Any]:
     alt = altair()
-    x = alt.X(
-        "reveals:Q",
-        title="reveals the group (0: not at all, 1: completely) →",
-        scale=alt.Scale(domain=[0, right], nice=False),
-    )
-    y = alt.Y(
-        "height:Q",
-        title=up.title.format(output=m.output),
-        scale=alt.Scale(domain=[0, top], nice=False),
-    )
-    lines = _curves(levels, right, top, materiality, m) if up is DRIVES else [_threshold(materiality)]
-    layers = [*lines, *_regions(m, up), *_whiskers(x, y), _marks(records, x, y, m, up), *_names(x, y)]
-    return alt.layer(*layers).properties(width=WIDTH, height=HEIGHT)
-
-
-def _threshold(materiality: float) -> Any:
-    alt = altair()
-    line = alt.Chart(data([{"height": materiality}], "threshold")).mark_rule(color=FAINT, strokeDash=[6, 3])
-    return line.encode(y=alt.Y("height:Q"))
-
-
-def _regions(m: Measure, up: Upwards) -> list[Any]:
-    alt = altair()
-    ends = (("right", "top"), ("right", "bottom"), ("left", "top"), ("left", "bottom"))
-    corners = [(text.format(output=m.output), *end) for text, end in zip(up.corners, ends, strict=True)]
-    layers, opacity = [], alt.expr(f"width < {NARROW} ? 0 : 1")
-    for corner, (text, side, end) in enumerate(corners):
-        down = 6 if end == "top" else HEIGHT - 6
-        base = alt.Chart(data([{"text": text}], f"region_{corner}"))
-        base = base.encode(text=alt.Text("text:N"), y=alt.value(down), x=alt.value(ENDS[side]))
-        inwards = -6 if side == "right" else 6
-        style = {"color": QUIET, "fontStyle": "italic", "limit": 300, "opacity": opacity}
-        layers += halo(base, align=side, baseline=end, dx=inwards, **style)
+    opacity, layers = alt.expr(f"width < {NARROW} ? 0 : 1"), []
+    for text, end, down in zip(corners, ("top", "bottom"), (6, HEIGHT - 10), strict=True):
+        base = alt.Chart(data([{"text": text}], f"corner_{end}"))
+        base = base.encode(text=alt.Text("text:N"), y=alt.value(down), x=alt.value("width"))
+        style = {"color": QUIET, "fontStyle": "italic", "limit": 320, "opacity": opacity}
+        layers += halo(base, align="right", baseline=end, dx=-6, **style)
     return layers
 
 
 def _curves(levels: list[float], right: float, top: float, materiality: float, m: Measure) -> list[Any]:
     alt = altair()
-    if not levels:
-        return []
     curves = [point for level in levels for point in _curve(level, right, top, materiality)]
     base = alt.Chart(data(curves, "curves")).encode(x=alt.X("reveals:Q"), y=alt.Y("height:Q"))
     lines = base.mark_line(color=FAINT, strokeWidth=1, clip=True).encode(
         detail=alt.Detail("level:N"),
         strokeDash=alt.condition("datum.is_material", alt.value([6, 3]), alt.value([1, 0])),
     )
-    ends = alt.Chart(data(_curve_names(levels, right, top, materiality, m), "curve_names"))
+    ends = alt.Chart(data(_curve_names(levels, right, top, m), "curve_names"))
     ends = ends.mark_text(align="left", dx=4, fontSize=11, color=QUIET)
     return [lines, ends.encode(x=alt.X("reveals:Q"), y=alt.Y("height:Q"), text=alt.Text("name:N"))]
 
 
-def _whiskers(x: Any, y: Any) -> list[Any]:
+def _marks(x: Any, y: Any, tips: list[Any]) -> Any:
     alt = altair()
-    base = alt.Chart().mark_rule(color=QUIET, strokeWidth=1.2, opacity=0.7)
-    across = base.encode(x=alt.X("reveals_low:Q", title=x["title"]), x2=alt.X2(field="reveals_high"), y=y)
-    along = base.encode(x=x, y=alt.Y("height_low:Q", title=y["title"]), y2=alt.Y2(field="height_high"))
-    return [
-        across.transform_filter("datum.name != null && datum.reveals_low != null && datum.reveals_high != null"),
-        along.transform_filter("datum.name != null && datum.height_low != null && datum.height_high != null"),
-    ]
-
-
-def _marks(records: list[Record], x: Any, y: Any, m: Measure, up: Upwards) -> Any:
-    alt = altair()
+    shape = alt.condition("datum.is_disadvantage", alt.value("triangle-up"), alt.value("triangle-down"))
+    fill = alt.condition("datum.is_disadvantage", alt.value(DISADVANTAGE), alt.value(PAPER))
+    stroke = alt.condition("datum.is_disadvantage", alt.value(DISADVANTAGE), alt.value(QUIET))
+    marks = alt.Chart(name="marks").mark_point(size=130, opacity=1, strokeWidth=1.5, invalid=None)
     chosen = alt.selection_point(name="feature", fields=["feature"])
-    scale = alt.Scale(domain=[-1, 1], range=DIVERGING, clamp=True, interpolate="rgb")
-    legend = alt.Legend(gradientLength=130, values=[-1, 0, 1], orient="top", direction="horizontal")
-    colour = alt.Color("alignment:Q", scale=scale, title="alignment, −1 to 1", legend=legend)
-    shapes = alt.Scale(domain=[RAISES, LOWERS, NEITHER], range=["triangle-up", "triangle-down", "circle"])
-    return (
-        alt.Chart(name="marks")
-        .mark_point(filled=True, size=130, opacity=1, stroke=INK, strokeWidth=0.8, invalid=None)
-        .encode(
-            x=x,
-            y=y,
-            color=alt.condition("isValid(datum.alignment)", colour, alt.value(PAPER)),
-            shape=alt.Shape("sign:N", scale=shapes, title=f"sign of its {m.long_unit}", legend=_signs(records)),
-            tooltip=[
-                alt.Tooltip("full:N", title="feature"),
-                alt.Tooltip("alone_text:N", title=f"{m.long_unit} of the gap"),
-                alt.Tooltip("reveals:Q", title="reveals the group", format=".3f"),
-                alt.Tooltip("height_text:N", title="use" if up is USE else f"drives the {m.output}"),
-                alt.Tooltip("alignment_text:N", title="alignment"),
-                alt.Tooltip("verdict:N", title="verdict"),
-            ],
-        )
-        .add_params(chosen)
-    )
-
-
-def _signs(records: list[Record]) -> Any:
-    present = {record["sign"] for record in records}
-    values = [sign for sign in (RAISES, LOWERS, NEITHER) if sign in present]
-    return altair().Legend(orient="top", direction="horizontal", values=values, symbolFillColor=QUIET)
+    return marks.encode(x=x, y=y, fill=fill, stroke=stroke, shape=shape, tooltip=tips).add_params(chosen)
 
 
 def _names(x: Any, y: Any) -> list[Any]:

@@ -9,14 +9,13 @@ from tiltlens.errors import MissingExtraError
 
 AUDITED, REFERENCE = "#B85C00", "#0B5394"  # also apart in grey, and never told by colour alone
 GREEN, RED = "#007A5A", "#A3171F"
-HIGHER, LOWER = "#A63603", "#08519C"
+DISADVANTAGE = "#A63603"  # of the audited group; everything else that is no group is grey or ink
 INK, QUIET, FAINT, GRID, BAND, PAPER = "#1F2328", "#57606A", "#8C959F", "#E6E8EB", "#EEF0F2", "white"
-DIVERGING = ["#084594", "#6BAED6", "#D0D4D9", "#F2A65A", "#8C2D04"]  # −1 … 1, blue to orange
 # What the page calls them: its style sheet has a light and a dark colour of each name.
 VARIABLES = {
     colour: f"var(--{name})"
     for name, colour in {
-        "audited": AUDITED, "reference": REFERENCE, "green": GREEN, "red": RED, "higher": HIGHER, "lower": LOWER,
+        "audited": AUDITED, "reference": REFERENCE, "green": GREEN, "red": RED, "disadvantage": DISADVANTAGE,
         "ink": INK, "quiet": QUIET, "faint": FAINT, "grid": GRID, "band": BAND, "paper": PAPER,
     }.items()
 }  # fmt: skip
@@ -59,6 +58,8 @@ def config() -> dict[str, Any]:
     return {
         "font": FONT,
         "background": PAPER,
+        "padding": {"left": 12, "right": 16, "top": 12, "bottom": 12},
+        "aria": False,  # marks are hidden from screen readers: description and table have their numbers
         "view": {"stroke": None, "continuousWidth": WIDTH, "continuousHeight": 300},
         "axis": text
         | {"titleFontWeight": "normal", "gridColor": GRID, "domainColor": FAINT, "tickColor": FAINT}
@@ -66,7 +67,7 @@ def config() -> dict[str, Any]:
         "axisQuantitative": {"tickCount": 6},
         "legend": text | {"titleFontWeight": "normal", "labelLimit": 320, "titleLimit": 320, "symbolSize": 90},
         "title": {"fontSize": 15, "subtitleFontSize": 12, "color": INK, "subtitleColor": QUIET, "anchor": "start"}
-        | {"frame": "group", "offset": 14, "subtitlePadding": 5, "fontWeight": 600, "limit": 760},
+        | {"frame": "bounds", "offset": 12, "subtitlePadding": 5, "fontWeight": 600, "limit": 760},
         "text": {"fontSize": 11.5, "color": INK, "limit": LABEL_LIMIT},
         "header": text,
         "rule": {"color": FAINT},

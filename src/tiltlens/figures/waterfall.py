@@ -4,22 +4,25 @@ from __future__ import annotations
 
 from typing import Any
 
-from tiltlens.documents.labels import labels, versus
+from tiltlens.documents.labels import disadvantage_sign, group_words, labels, versus
 from tiltlens.documents.quantities import brief, quantity
 from tiltlens.documents.summary_access import FULL, Record, features, means
 from tiltlens.documents.unobserved_groups import gap_name
-from tiltlens.figures.figure import Figure, figure, nothing
-from tiltlens.figures.theme import HIGHER, INK, LOWER, QUIET, WIDTH, altair
-from tiltlens.formats import Shown, interval, label
+from tiltlens.figures.figure import Figure, figure, in_unit, joined, noted, nothing
+from tiltlens.figures.marks import interval, name_axis, tooltip
+from tiltlens.figures.theme import DISADVANTAGE, FAINT, INK, PAPER, QUIET, WIDTH, altair
+from tiltlens.formats import Shown, label
+from tiltlens.formats import interval as interval_text
 from tiltlens.rows.measures import Measure, measure_of
 
 STRONGEST = 12
 ROOM = 66  # pixels right of the last bar, for its text, however narrow the page
-KINDS = {"widens": HIGHER, "narrows": LOWER, "remains": QUIET, "mean": INK}  # of a step, by what it does to the gap
+KINDS = {"disadvantage": DISADVANTAGE, "advantage": FAINT, "mean": INK}  # of a step, by what it does to the audited
+REMAINS = "datum.is_remainder == true"
 NAME = 34  # letters of a step, the role of a group among them
 LEFT = quantity("adjusted_gap").label
 THROUGH, EQUAL = (quantity(key).label for key in ("gap_explained_by_exempt", "gap_given_exempt"))
-NO_PARTS = "there are no Shapley contributions here; see the contribution of each feature alone"
+NO_PARTS = "the audit has no Shapley contributions; see the contribution of each feature alone"
 
 
 def waterfall(comparison: Record) -> Figure:
@@ -28,9 +31,9 @@ def waterfall(comparison: Record) -> Figure:
     gap = comparison["gap"]
     title = f"Decomposition of the {gap_name(comparison)} of {m.with_unit(brief(gap, m)(gap['value']))}"
     if not rows:
-        return nothing(title, "there are no features")
+        raise nothing(title, "the audit has no features")
     if all(row["shapley"] is None for row in rows) and comparison["gap_parts"]["gap_explained_by_exempt"] is None:
-        return nothing(title, NO_PARTS)
+        raise nothing(title, NO_PARTS)
     audited, reference = means(comparison)
     records = _stairs(comparison, rows, reference)
     names = (label(comparison[role], NAME) for role in ("reference", "audited"))
@@ -40,9 +43,13 @@ def waterfall(comparison: Record) -> Figure:
         f"{versus(comparison)}. Steps from the reference group's {m.mean}, {m.level(reference)}, to the audited "
         f"group's, {m.level(audited)}, in {m.long_unit}: {parts}."
     )
-    note = f"Shapley contributions, in {m.long_unit}; orange widens the gap, blue narrows it, grey remains"
-    ends = "lines: confidence intervals" if any(record["low"] is not None for record in records) else ""
-    return figure(_drawn(_labelled(records), m), _labelled(records), title, description, note, ends)
+    has_ends = any(record["reach_low"] is not None for record in records)
+    filled = f"orange: disadvantage of {group_words(comparison, 'audited')}; outlined: not accounted for by features"
+    subtitle = joined(in_unit(comparison, m.long_unit), "Shapley contributions")
+    reading = {"full": "step", "text": m.long_unit, "range": "interval"}
+    note = noted(comparison, filled, intervals="CI" if has_ends else "")
+    drawn = _labelled(records)
+    return figure(_steps(drawn, m, tooltip(reading)), drawn, title, description, reading, subtitle, note)
 
 
 def _stairs(comparison: Record, rows: list[Record], start: float) -> list[Record]:
@@ -63,13 +70,17 @@ def _stairs(comparison: Record, rows: list[Record], start: float) -> list[Record
     elif comparison["gap_parts"]["gap_given_exempt"] is not None:
         steps.append((EQUAL, *_ends(comparison["gap_parts"]["gap_given_exempt"]), "equal"))
     m, records, level = measure_of(comparison), [], start
+    sign = disadvantage_sign(comparison)
     write = brief({"value": max(abs(step[1]) for step in steps)}, m)
     for name, value, low, high, role in steps:
-        is_wider = value * comparison["gap"]["value"] >= 0
-        kind = "remains" if role in ("remainder", "equal") else "widens" if is_wider else "narrows"
+        kind = "disadvantage" if value * sign > 0 else "advantage"
         text = _remainder_text(comparison, write) if role == "remainder" else write(value)
-        ends = interval(low, high, write)
-        records.append(_step(name, level, value, low, high) | {"role": role, "kind": kind, "text": text, "range": ends})
+        ends = interval_text(low, high, write)
+        records.append(
+            _step(name, level, value, low, high)
+            | {"kind": kind, "text": text, "range": ends}
+            | {"role": role, "is_remainder": role in ("remainder", "equal")}
+        )
         level += value
     return records
 
@@ -113,7 +124,7 @@ def _step(name: str, start: float, value: float, low: float | None, high: float 
 def _mean(name: str, value: float, m: Measure) -> Record:
     step: Record = dict.fromkeys(("contribution", "low", "high", "reach_low", "reach_high"))
     return (
-        {"feature": name, "role": "mean", "start": value}
+        {"feature": name, "role": "mean", "is_remainder": False, "start": value}
         | step
         | {"end": value, "far": value, "kind": "mean", "text": m.level(value), "range": ""}
     )
@@ -129,36 +140,34 @@ def _labelled(records: list[Record]) -> list[Record]:
     ]
 
 
-def _drawn(records: list[Record], m: Measure) -> Any:
+def _steps(records: list[Record], m: Measure, tips: list[Any]) -> Any:
     alt = altair()
     names = ("start", "end", "reach_low", "reach_high")
     ends = [record[name] for record in records for name in names if record[name] is not None]
     reach = max(ends) - min(ends) or 0.01 * (abs(ends[0]) or 1.0)
     domain = [min(ends) - 0.06 * reach, max(ends) + 0.02 * reach]
-    axis = alt.Axis(labelLimit=205, ticks=False, domain=False, labelExpr="split(datum.label, '\\n')")
-    y = alt.Y("label:N", sort=None, title=None, axis=axis)
+    y, title = name_axis(limit=205, grid=False), f"{m.mean}, in {m.long_unit if m.is_amount else '%'}"
     x = alt.X(
         "start:Q",
-        title=f"{m.mean}, in {m.long_unit}",
+        title=title,
         scale=alt.Scale(domain=domain, range=[0, {"expr": f"width - {ROOM}"}], zero=False, nice=False),
         axis=alt.Axis(labelExpr=f"format(datum.value * {m.factor}, '{m.difference_axis}')"),
     )
-    colour = alt.Color("kind:N", scale=alt.Scale(domain=list(KINDS), range=list(KINDS.values())), legend=None)
-    tooltip = [
-        alt.Tooltip("full:N", title="step"),
-        alt.Tooltip("text:N", title=m.long_unit),
-        alt.Tooltip("range:N", title="interval"),
-    ]
+    scale = alt.Scale(domain=list(KINDS), range=list(KINDS.values()))
+    colour, stroke = alt.Color("kind:N", scale=scale, legend=None), alt.Stroke("kind:N", scale=scale, legend=None)
     joins = alt.Chart().mark_rule(color=QUIET, strokeWidth=1).encode(x=alt.X("end:Q"), y=y, y2=alt.Y2(field="next"))
-    bars = alt.Chart().transform_filter("datum.kind != 'mean'").mark_bar(height={"band": 0.62}, opacity=0.75)
-    marks = alt.Chart().transform_filter("datum.kind == 'mean'").mark_tick(thickness=4, size=22, opacity=1)
-    whiskers = alt.Chart().transform_filter("datum.reach_low != null").mark_rule(color=INK, strokeWidth=1.8)
+    steps = alt.Chart().transform_filter("datum.kind != 'mean'").transform_filter(REMAINS.replace("==", "!="))
+    rest = alt.Chart().transform_filter(REMAINS).mark_bar(height={"band": 0.58}, fill=PAPER, strokeWidth=2)
+    means = alt.Chart().transform_filter("datum.kind == 'mean'").mark_tick(thickness=4, size=22, opacity=1)
     texts = alt.Chart().mark_text(align="left", dx=7, fontWeight=600)
     layers = [
         joins,
-        bars.encode(x=x, x2=alt.X2(field="end"), y=y, color=colour, tooltip=tooltip),
-        whiskers.encode(x=alt.X("reach_low:Q", title=x["title"]), x2=alt.X2(field="reach_high"), y=y, tooltip=tooltip),
-        marks.encode(x=x, y=y, color=colour, tooltip=tooltip),
-        texts.encode(x=alt.X("far:Q", title=x["title"]), y=y, text=alt.Text("text:N")),
+        steps.mark_bar(height={"band": 0.62}, opacity=0.75).encode(
+            x=x, x2=alt.X2(field="end"), y=y, color=colour, tooltip=tips
+        ),
+        rest.encode(x=x, x2=alt.X2(field="end"), y=y, stroke=stroke, tooltip=tips),
+        interval("x", "reach", title, y),
+        means.encode(x=x, y=y, color=colour, tooltip=tips),
+        texts.encode(x=alt.X("far:Q", title=title), y=y, text=alt.Text("text:N")),
     ]
     return alt.layer(*layers).properties(width=WIDTH, height=30 * len(records))

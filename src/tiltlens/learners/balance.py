@@ -180,7 +180,7 @@ def _unbalanced(mismatches: tuple[Mismatch, ...]) -> Iterator[str]:
     worst = sorted((m for m in mismatches if m.is_material), key=lambda m: (-round(abs(m.difference), 6), m.name))
     for mismatch in worst[:3]:
         yield (
-            f"reference rows weighted to look like the audited group miss its mean of {mismatch.name} "
+            f"the reweighted reference group misses the audited mean of {mismatch.name} "
             f"by {mismatch.difference:+.2f} standard deviations"
         )
 

@@ -288,7 +288,7 @@ def encoding(
         else:
             levels += [_level_columns(name, values, most_levels)]
     if not numeric and not any(column.count for column in levels):
-        raise DataError("`features` must vary, got constant columns only.", "a group cannot be told from constants.")
+        raise DataError("`features` must vary, got constant columns only.", "constants do not differ between groups.")
     movable = [column.name for column in numeric] + [column.name for column in levels if column.count == 1]
     squared = [number for number, column in enumerate(numeric) if smooth is None or column.name in smooth]
     products = _products(squared, movable, multiplied)

@@ -33,7 +33,7 @@ def logistic_design(features: Sequence[Feature]) -> Floats:
         if feature.in_membership:
             columns += _columns(feature)
     if not columns:
-        raise DataError("`features` must hold a column that varies and is no identifier, got none.", "add one.")
+        raise DataError("`features` must include a column that varies and is not an identifier, got none.", "add one.")
     return np.column_stack(columns)
 
 

@@ -138,7 +138,7 @@ class TestPair:
         both = (self.null > 0) & (self.alternative > 0)
         if not both.any():
             raise SupportError(
-                "the exponent is infinite: the groups share no value.", "one observation tells them apart."
+                "the exponent is infinite: the groups share no value.", "one observation identifies the group."
             )
         logs = order * np.log(self.null[both]) + (1 - order) * np.log(self.alternative[both])
         return float(logsumexp(logs))

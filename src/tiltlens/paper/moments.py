@@ -20,7 +20,7 @@ class GroupMoments:
 
     Two of them are added with `+`; the sum is what one pass over all the rows would have given. The mean is
     kept as an unevaluated sum `pivot + offset`, so that merging loses no digits where the spread is tiny
-    beside the mean.
+    next to the mean.
 
     Attributes
     ----------

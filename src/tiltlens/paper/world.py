@@ -206,7 +206,7 @@ class World:
         return Projection(q, check_divergence("kl").between(q, self.p0), t)
 
     def exponents(self) -> Exponents:
-        """Return the error exponents of telling the groups apart by inputs and by outputs."""
+        """Return the error exponents of distinguishing the groups by inputs and by outputs."""
         return Exponents(TestPair(self.p0, self.p1), TestPair(self.y0, self.y1))
 
     @property

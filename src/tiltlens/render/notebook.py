@@ -13,6 +13,7 @@ from tiltlens.documents.change_document import change_document
 from tiltlens.documents.document import Document, FigureRef
 from tiltlens.documents.repair_document import alternatives_document, evaluation_document, repair_document
 from tiltlens.documents.rule_document import rule_document
+from tiltlens.errors import NothingToDrawError
 from tiltlens.formats import label
 from tiltlens.render.html import blocks_html
 
@@ -51,6 +52,9 @@ def _picture(reference: FigureRef) -> str:
         return ""
     from tiltlens.figures.registry import DOCUMENT_FIGURES
 
-    figure = DOCUMENT_FIGURES[reference.name](reference.summary)
+    try:
+        figure = DOCUMENT_FIGURES[reference.name](reference.summary)
+    except NothingToDrawError:
+        return ""
     content = b64encode(figure._repr_mimebundle_()["image/svg+xml"].encode()).decode()
     return f'<img alt="{escape(figure.description)}" src="data:image/svg+xml;base64,{content}">'

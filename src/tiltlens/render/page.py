@@ -6,7 +6,6 @@ import base64
 import hashlib
 import json
 from collections.abc import Callable, Iterable
-from dataclasses import replace
 from html import escape
 from importlib.resources import files
 from pathlib import Path
@@ -24,7 +23,7 @@ from tiltlens.documents.overall import overall_blocks
 from tiltlens.documents.ratios import decision_table_words
 from tiltlens.documents.summary_access import by_gap, checks_of, dial_place, warnings_of
 from tiltlens.documents.unobserved_groups import expected, soft_estimates
-from tiltlens.errors import DataError, MissingExtraError
+from tiltlens.errors import DataError, MissingExtraError, NothingToDrawError
 from tiltlens.figures.distributions import HIDDEN
 from tiltlens.figures.registry import DOCUMENT_FIGURES
 from tiltlens.figures.theme import altair, vl_convert
@@ -36,7 +35,6 @@ from tiltlens.rows.measures import asked, is_favourable_mean, measure_of
 
 DATA_LIMIT = 300_000  # characters of numbers; with the drawing library a page of nine groups stays below 1.5 MB
 DIGITS = 10
-CODES = ["gap", "worth", "part"]  # columns that texts beside them repeat
 ENDINGS = (".html", ".htm", ".pdf")
 RUNNING = 50  # letters of the model at the foot of a printed page
 FORMATS = (formats.number, formats.signed, formats.percent, formats.minus, formats.interval_name, formats.count)
@@ -169,9 +167,11 @@ def draw_blocks(blocks: Iterable[Block], before: int = 0) -> tuple[Any, list[sec
     def draw(reference: FigureRef) -> str:
         if (number := before + len(drawings)) >= sections.PICTURED:
             return ""
-        drawing = sections.Drawing.of(f"{reference.name}-{number}", DOCUMENT_FIGURES[reference.name](reference.summary))
-        table = None if drawing.table is None else drawing.table.drop(CODES, strict=False)
-        drawings.append(replace(drawing, table=table))
+        try:
+            figure = DOCUMENT_FIGURES[reference.name](reference.summary)
+        except NothingToDrawError:
+            return ""
+        drawings.append(sections.Drawing.of(f"{reference.name}-{number}", figure))
         return str(environment().get_template("macros.html").module.figure(drawings[-1]))
 
     return markup(blocks_html(blocks, draw)), drawings

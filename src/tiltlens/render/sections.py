@@ -18,9 +18,11 @@ from tiltlens.documents.headline import named_list, of_kind
 from tiltlens.documents.labels import labels
 from tiltlens.documents.sensitivity import sensitivity_blocks
 from tiltlens.documents.splitting import splitting_blocks
-from tiltlens.documents.summary_access import FULL, checks_of, dial_place, features
+from tiltlens.documents.summary_access import FULL, dial_place, features
 from tiltlens.documents.verdict_texts import NOTHING
+from tiltlens.errors import NothingToDrawError
 from tiltlens.figures import Figure
+from tiltlens.figures.figure import joined
 from tiltlens.figures.theme import on_page
 from tiltlens.formats import LONGEST, label
 from tiltlens.render.html import blocks_html, table_html
@@ -28,15 +30,13 @@ from tiltlens.rows.measures import measure_of
 
 PICTURED = 8  # groups with pictures and profiles: the page must stay small
 DETAILED = 2  # groups with a dial, all figures and the numbers behind them
-EXPERT_IN_TABLES, EXPERT, CHECKS = ("proxy_map", "correction_shares"), ("paths", "overlap", "calibration"), ("balance",)
+OF_SCORES, OF_GAP = ("score_distribution", "score_calibration"), ("periods", "waterfall")
+EXPERT_IN_TABLES, EXPERT, CHECKS = ("proxy_map", "correction_shares"), ("paths", "overlap", "calibration"), ("balance", "sensitivity", "splitting")
 DIAL_ROWS = 25  # features whose shares follow the dial
 SHORT = 40  # letters of a feature beside the dial
 SHOWN = 25  # features of the table that is open
 FOLDED = 10  # features without a material contribution from which on paper lists their names only
 MOST_IMMATERIAL = 100  # of these names
-# Columns that only place marks.
-HELPERS = ["label", "full", "zero", "side", "said", "middle", "far", "next", "start", "end", "height", "withheld"]
-HELPERS += ["reach_low", "reach_high"]
 CORRECTION = (
     "Histogram of the correction function over the audited group, at the position of the dial. Profiles right of 0 are "
     "under-represented among them, those left of 0 over-represented."
@@ -59,9 +59,9 @@ class Drawing:
     def of(cls, element: str, figure: Figure) -> Drawing:
         """Return a figure that fills its column."""
         spec = on_page(figure.spec(width="container") | {"background": "transparent"})
-        heading = spec.pop("title")
-        table = figure.table.drop(HELPERS, strict=False)
-        return cls(element, figure.title, heading.get("subtitle", ""), figure.description, spec, table)
+        del spec["title"]
+        table = figure.table.select(*figure.reading).rename(dict(figure.reading))
+        return cls(element, figure.title, joined(figure.subtitle, figure.note), figure.description, spec, table)
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -129,41 +129,39 @@ def _feature_button(index: int, cell: Cell, is_drawn: bool) -> str:
 def _drawings(c: dict[str, Any], place: int) -> dict[str, Drawing]:
     """Return the drawings of a comparison: of its features and outputs; for the first groups those of its inputs."""
     is_detailed = place < DETAILED
-    is_drawn = is_detailed and c["scale"]["score_type"] != "decision"  # decisions are counted in a table, not drawn
-    drawn = {"score_distribution": figures.score_distribution(c)} if is_drawn else {}
-    if c["error_rates"] is not None and is_drawn:
-        drawn["score_calibration"] = figures.score_calibration(c)
-    if c["gap_parts"]["sensitivity"] and is_detailed:
-        drawn["sensitivity"] = figures.sensitivity(c)
-    if c.get("splitting") and is_detailed:
-        drawn["splitting"] = figures.splitting(c)
-    if c.get("periods"):
-        drawn["periods"] = figures.periods(c)
-    in_tables: dict[str, Figure] = {}  # figures whose numbers stand in a table beside them
-    if c["contributions"]:
-        in_tables["features"] = figures.features(c)
-        if any(row["shapley"] is not None for row in c["contributions"]) or c["gap_parts"]["gap_explained_by_exempt"]:
-            drawn["waterfall"] = figures.waterfall(c)
-    if is_detailed:
-        in_tables |= _expert_figures(c, EXPERT_IN_TABLES) if c["contributions"] else {}
-        drawn |= _expert_figures(c, EXPERT) if c["correction"]["numbers"] is not None else {}
-        drawn |= _expert_figures(c, CHECKS) if checks_of(c) is not None else {}
-    drawings = {key: Drawing.of(f"{key}-{place}", figure) for key, figure in (in_tables | drawn).items()}
-    without = in_tables if is_detailed else drawings
-    drawings |= {key: replace(drawings[key], table=None) for key in without}
-    has_dial = c["correction"]["numbers"] is not None and is_detailed
-    return drawings | ({"correction": _turning(c, place)} if has_dial else {})
+    # Decisions are counted in a table, not drawn; the correction is drawn for the first groups only.
+    is_drawn = is_detailed and c["scale"]["score_type"] != "decision"
+    names = [*(OF_SCORES if is_drawn else ()), *OF_GAP]
+    names += EXPERT if is_detailed and c["correction"]["numbers"] is not None else ()
+    names += CHECKS if is_detailed else ()
+    in_tables = ["features", *(EXPERT_IN_TABLES if is_detailed else ())]
+    drawings = {
+        name: Drawing.of(f"{name}-{place}", figure)
+        for name in (*in_tables, *names)
+        if (figure := _draw(c, name)) is not None
+    }
+    without = in_tables if is_detailed else [*drawings]
+    drawings |= {name: replace(drawings[name], table=None) for name in without if name in drawings}
+    turning = _turning(c, place) if is_detailed and c["correction"]["numbers"] is not None else None
+    return drawings | ({"correction": turning} if turning else {})
 
 
-def _expert_figures(c: dict[str, Any], names: tuple[str, ...]) -> dict[str, Figure]:
-    return {name: figures.COMPARISON_FIGURES[name](c) for name in names}
+def _draw(c: dict[str, Any], name: str) -> Figure | None:
+    """Return a figure, nothing where the comparison has nothing to show in it."""
+    try:
+        return figures.COMPARISON_FIGURES[name](c)
+    except NothingToDrawError:
+        return None
 
 
-def _turning(c: dict[str, Any], place: int) -> Drawing:
-    """Return the drawing that follows the dial."""
+def _turning(c: dict[str, Any], place: int) -> Drawing | None:
+    """Return the drawing that follows the dial, if there is one."""
     position = dial_place(c)
     at = c["bins"]["tradeoff"][position]["position"]
-    drawing = Drawing.of(f"correction-{place}", figures.correction_distribution(c, position))
+    try:
+        drawing = Drawing.of(f"correction-{place}", figures.correction_distribution(c, position))
+    except NothingToDrawError:
+        return None
     return replace(drawing, note="", table_note=f"at the dial's first position, {at:.2f}", description=CORRECTION)
 
 

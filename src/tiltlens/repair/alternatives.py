@@ -242,7 +242,7 @@ def _rows_with_outcome(audited: AuditedRows) -> Integers:
         raise DataError(
             f"Alternatives need outcomes of at least {FEWEST_KNOWN} people of each group, got {sizes[0]} and "
             f"{sizes[1]}.",
-            "bring more rows.",
+            "add rows.",
         )
     if not any(feature.in_membership for feature in audited.features):
         raise DataError("Alternatives need features, but the audit has none to make rules of.", "list features.")

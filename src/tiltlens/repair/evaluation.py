@@ -328,7 +328,7 @@ def _check_sizes(audited: int, reference: int, audited_name: str, reference_name
     if min(audited, reference) < MINIMUM_ROWS:
         raise DataError(
             f"`held_out` must have {MINIMUM_ROWS} rows of each group at least, got {audited} and {reference}.",
-            f"the groups are {shown(audited_name)} and {shown(reference_name)}: bring more rows of them.",
+            f"the groups are {shown(audited_name)} and {shown(reference_name)}: add rows of them.",
         )
 
 

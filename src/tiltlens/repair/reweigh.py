@@ -89,7 +89,7 @@ def independent_weights(weights: Floats, audited: Booleans, outcome: Integers) -
     if not mass.all():
         raise DataError(
             "`outcome` must be 0 for some people and 1 for others in each group, got a group with one of them only.",
-            "no weights make it independent of the group; bring more rows.",
+            "no weights make it independent of the group; add rows.",
         )
     ratio = np.outer(mass.sum(axis=1), mass.sum(axis=0)) / mass
     return weights * ratio.ravel()[cell], float((mass * ratio * np.log(ratio)).sum())

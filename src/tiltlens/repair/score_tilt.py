@@ -150,7 +150,7 @@ class ScoreTilt:
 
     @property
     def features(self) -> tuple[str, ...]:
-        """The columns that it needs beside the scores."""
+        """The columns that it needs in addition to the scores."""
         names = dict.fromkeys(name for model in self.models for name in model.model.features if self._changes_scores)
         return tuple(self.declared.sources(list(names)))
 
@@ -258,7 +258,7 @@ class ScoreTilt:
     ) -> Floats:
         """Return the repaired scores of a clean frame of rows; `group` holds its groups where `use_group`.
 
-        Sums that tell whether the rows resemble the audited ones are added to `sums`.
+        Sums that show whether the rows resemble the audited ones are added to `sums`.
         """
         self._check_labels(group)
         if not self._changes_scores:

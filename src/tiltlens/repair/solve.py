@@ -172,7 +172,7 @@ def constraints_for(rows: AuditedRows, metric: str, limit: float) -> list[Constr
                 raise DataError(
                     f"The metric {metric!r} needs at least {MINIMUM_ROWS} people of each group, got {sizes[0]} of "
                     f"{shown(group)} and {sizes[1]} of {shown(rows.reference)}.",
-                    "merge groups, or bring more rows.",
+                    "merge groups, or add rows.",
                 )
             which = EQUAL if event == ALL and rows.exempt else event
             classes = constrained_classes(rows.outcomes, limit)

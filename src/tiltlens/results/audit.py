@@ -46,11 +46,11 @@ class Audit:
     favourable
         The outcome a person wants.
     too_small
-        Groups nothing is said about, with their sizes.
+        Groups that are too small to be audited, with their sizes.
     settings
         The numbers the audit was asked for with.
     provenance
-        When, by which versions, from which data, and what the user said of them.
+        When, by which versions, from which data, and the user's provenance.
     intersections
         How far the means of many groups, or of intersections of several columns, lie apart; None of few groups, with
         clusters, and for plug-in values.
@@ -185,7 +185,7 @@ class Audit:
             self._look.file.replace(self._look.state)
 
     def to_dict(self) -> dict[str, Any]:
-        """Return every number of the audit, keyed by attribute name; the sizes of groups too small are withheld."""
+        """Return every number of the audit, keyed by attribute name; the sizes of groups too small are suppressed."""
         summary: dict[str, Any] = to_plain(self)
         for name, comparison in self.comparisons.items():
             summary["comparisons"][name] = comparison.to_dict()
@@ -204,7 +204,7 @@ class Audit:
         write_report(self.to_dict(), path)
 
     def to_tables(self, target: str | Path) -> None:
-        """Write the groups' rates and the proxy evidence as tables to hand on, small counts withheld.
+        """Write the groups' rates and the contributions as tables, with small counts suppressed.
 
         A file that ends in .xlsx, .md or .tex holds all of them; a folder gets each as CSV, Markdown and LaTeX.
         """

@@ -45,8 +45,8 @@ CHANGE_VERDICTS = {
     Verdict.INCONCLUSIVE: ChangeVerdict.INCONCLUSIVE,
 }
 UNKNOWN_PEOPLE = (
-    "nothing shows that both audits hold the same people, so they are taken as independent samples: if they share "
-    "people, name an id with `clusters` in both"
+    "the audits are treated as independent samples, because nothing shows that they have the same people. If they "
+    "do, name an identifier with `clusters` in both"
 )
 AT_ONCE = (
     "gap",
@@ -128,10 +128,10 @@ def _pairing(is_paired: bool, same_rows: bool, are_ids: bool) -> str:
     if is_paired and are_ids:
         return "`clusters` of both audits are paired: intervals are those of each one's difference"
     if is_paired:
-        return "the same rows in both audits: intervals are those of each row's difference"
+        return "the same rows in both audits, so intervals are those of each row's difference"
     if same_rows:
-        return "the same rows in both audits, taken as independent as asked: intervals are too wide"
-    return "the two audits are taken as independent samples, as asked"
+        return "the same rows in both audits, treated as independent as requested, so intervals are too wide"
+    return "the two audits are treated as independent samples, as requested"
 
 
 def _origin(audit: Audit) -> Origin:
@@ -157,7 +157,7 @@ def _check_equal(name: str, old: Any, new: Any) -> None:
     if old != new:
         raise DataError(
             f"`old` and `new` must be audits with the same `{name}`, got {shown(old)} and {shown(new)}.",
-            "a difference of the two would answer no question: audit them alike.",
+            "the two gaps are not comparable: repeat one audit with the other's.",
         )
 
 
@@ -377,7 +377,7 @@ def _verdict(before: Row, after: Row, changes: dict[Key, Band], new: Comparison)
     alone, beyond_others = (changes.get((name, after["feature"])) for name in BANDED)
     rows = sum(new.rows.values())
     if alone is None or not math.isfinite(alone.reach):
-        return {"verdict": ChangeVerdict.NOT_ASSESSED, "reason": "there are no intervals to judge by"}
+        return {"verdict": ChangeVerdict.NOT_ASSESSED, "reason": "there are no intervals"}
     measure = measure_for(new.scale.score_type, new.scale.metric, new.scale.wording)
     visible = 1.0 if new.unobserved_group is None else new.unobserved_group.visible
     counts = new.scale.materiality
@@ -401,7 +401,7 @@ def _unobserved_notes(old: Comparison, new: Comparison) -> tuple[str, ...]:
     if not both:
         return ()
     statuses = "; ".join(f"{when}: {soft.status}, {soft.reason}" for when, soft in both)
-    text = "groups are known by probabilities: changes are of weighted differences, not of the true ones"
+    text = "groups are unobserved, so changes are those of weighted gaps, not of the true gaps"
     return (f"{text} ({statuses})",)
 
 
@@ -409,10 +409,10 @@ def _notes(pairs: _Paired | None) -> tuple[str, ...]:
     """Return what to know of the change: rows that only one audit has, or shows."""
     notes = []
     if pairs is not None and pairs.sample.alone:
-        notes.append(f"{pairs.sample.alone:,} rows are in one of the two audits only: they count as independent")
+        notes.append(f"{pairs.sample.alone:,} rows are in one of the two audits only and count as independent")
     elif pairs is not None and pairs.shown.alone:
         notes.append(
-            f"{pairs.shown.alone:,} of the rows that tell the errors of features are shown by one audit only: they "
+            f"{pairs.shown.alone:,} of the rows behind the standard errors of contributions are in one audit only and "
             "count as independent"
         )
     return tuple(notes)

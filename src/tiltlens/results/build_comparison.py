@@ -134,6 +134,7 @@ def _scale(evidence: Evidence, settings: Settings) -> Scale:
         output_scale(evidence, settings).materiality,
         settings.confidence,
         evidence.question.wording,
+        evidence.question.source,
     )
 
 

@@ -69,7 +69,7 @@ CONTRIBUTION_COLUMNS = {
     "use_low": Annotated[float | None, "0 where the score may not use the feature."],
     "use_high": Annotated[float | None, "One-sided where use_low is 0."],
     "verdict": Verdict,
-    "reason": Annotated[str, "The sentence beside the verdict."],
+    "reason": Annotated[str, "The reason for the verdict."],
     "direction": str,
     "notes": Annotated[str, "What was done to the feature: pooled, binned, left out."],
 }  # of the contributions; other columns are numbers or texts that may be missing

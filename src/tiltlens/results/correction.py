@@ -71,7 +71,7 @@ class Correction:
     def profile(self, feature: str) -> pl.DataFrame:
         """Return, per value of a feature, how many people, their mean f~ and score, and the spread of f~.
 
-        Nothing is said of values held by fewer than ten audited people, nor counts below ten shown; a quantile needs
+        Values of fewer than ten audited people and counts below ten are suppressed; a quantile needs
         ten people who have it, or ten below and ten above.
         """
         return self._profiles.profile(feature)
@@ -79,7 +79,7 @@ class Correction:
     def distribution(self, feature: str, bins: int = DISTRIBUTION_BINS) -> pl.DataFrame:
         """Return the distribution of f~ per value of a feature (the paper's Fig. 2), as counts in equal bins.
 
-        Bins with fewer than ten people have no count, nor has any bin of a value whose people are withheld.
+        Bins with fewer than ten people have no count, nor has any bin of a value whose people are suppressed.
         """
         return self._profiles.distribution(feature, bins)
 
@@ -97,7 +97,7 @@ class Correction:
     def prototypes(self, suppress: bool = True) -> dict[str, Prototype]:
         """Return the feature values where f~ is largest, smallest and nearest to 0 (the paper's Table 1).
 
-        Cells with fewer than ten audited people are withheld unless `suppress` is False, as it may be for public
+        Cells with fewer than ten audited people are suppressed unless `suppress` is False, as it may be for public
         data.
         """
         return self._profiles.prototypes(suppress)

@@ -6,33 +6,37 @@ from functools import partial
 from typing import Any
 
 SENTENCES = {
-    "inadequate membership model": "the membership model is inadequate: {reason}",
+    "inadequate membership model": "the group-membership model failed its checks: {reason}",
     "off support": (
-        "{people} of the audited group have values that nobody in the reference group has ({features}): what is said "
-        "of the correction there is extrapolated"
+        "{people} of the audited group have values that nobody in the reference group has ({features}), so the "
+        "correction is extrapolated there"
     ),
-    "few people behind weights": "the weights make {group} worth {people:.1f} people: no interval can be relied on",
-    "constant amounts": "every amount of {groups} is the same: the intervals know nothing of its error",
+    "few people behind weights": "the effective sample size of {group} is {people:.1f}: intervals are unreliable",
+    "constant amounts": "all amounts of {groups} are equal, so the intervals leave out the error of their means",
     "exempt factors of unobserved groups": (
-        "gap_explained_by_exempt and gap_given_exempt are of the weighted gap: where exempt factors tell the "
-        "probabilities of groups, little of a difference between people equal in them shows"
+        "gap_explained_by_exempt and gap_given_exempt decompose the weighted gap, which understates gaps among people "
+        "equal on exempt factors that predict the group probabilities"
     ),
-    "repeated row": ("1 row repeats another in everything: every interval takes such rows for people of their own"),
+    "repeated row": (
+        "1 row is an exact duplicate and counts as a separate person. If it is not, pass clusters=; otherwise "
+        "intervals are too narrow"
+    ),
     "repeated rows": (
-        "{rows:,} rows repeat another in everything: every interval takes such rows for people of their own"
+        "{rows:,} rows are exact duplicates and count as separate people. If they are not, pass clusters=; otherwise "
+        "intervals are too narrow"
     ),
     "sampled": (
-        "rates, gap, ratios and the gaps of features with countable values come from all {rows:,} rows; models, what "
-        "is made of them, and every standard error from a sample of {sample:,}"
+        "rates, gap, ratios and contributions alone of features with few values come from all {rows:,} rows; models, "
+        "estimates based on them, and all standard errors come from a sample of {sample:,}"
     ),
-    "no inputs": "correction, input_divergence and descent_rate need features, or a column of membership",
+    "no inputs": "correction, input_divergence and descent_rate require features or a propensity column",
     "open-ended": (
-        "input_divergence and descent_rate have one end: an inadequate membership model misses part of them"
+        "input_divergence and descent_rate have one-sided bounds, because the group-membership model fits poorly"
     ),
     "too many values": "{quantity} is not determined: {features} has too many values for the rows",
     "undefined": "{reason}",
     "inputs only": "{reason} The correction aligns the inputs only.",
-    "outputs too close": "the groups' outputs are too close for decisions to tell them apart",
+    "outputs too close": "the groups' outputs are too close to be distinguished by decisions",
 }
 
 

@@ -82,7 +82,7 @@ def _constant_amounts(evidence: Evidence) -> list[str]:
     names = [name for name, mean, square in groups if is_rounding(float(mean[0]), math.sqrt(max(square[0, 0], 0.0)))]
     if not names:
         return []
-    return [Note("constant amounts", groups=" and of ".join(names))]
+    return [Note("constant amounts", groups=" and ".join(names))]
 
 
 def _soft_exempt(evidence: Evidence) -> list[str]:

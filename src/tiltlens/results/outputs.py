@@ -48,6 +48,8 @@ class Scale:
         The confidence of intervals.
     wording
         The user's words for people, the favourable outcome and the unit of amounts.
+    source
+        The data, as the provenance states them; "" if it does not.
     """
 
     score_type: ScoreType
@@ -55,6 +57,7 @@ class Scale:
     materiality: float
     confidence: float
     wording: Wording
+    source: str = ""
 
 
 @dataclass(frozen=True, slots=True, eq=False)

@@ -211,7 +211,7 @@ class Profiles:
     def _known_correction(self) -> CorrectionFunction:
         if self.correction is None:
             raise DataError(
-                "`features` must name at least one column for what is said of inputs, got none.",
+                "`features` must name at least one column for results about inputs, got none.",
                 "list features, or give a column of P(audited|x) as `propensity`.",
             )
         return self.correction
@@ -254,7 +254,7 @@ class Profiles:
 def prototype(
     features: Sequence[Feature], codes: Sequence[int], count: int, correction: float, suppress: bool
 ) -> Prototype:
-    """Return a row of feature values with how many audited people share it; both are withheld where few do."""
+    """Return a row of feature values with how many audited people share it; both are suppressed where few do."""
     is_shown = not suppress or count >= SUPPRESSED_BELOW
     labels = {
         feature.name: feature.labels[code] if is_shown else None for feature, code in zip(features, codes, strict=True)

@@ -120,7 +120,7 @@ def cluster_note(name: str, clusters: Hashes, group: Integers) -> str:
     several = len(pairs) - count
     count_text = f"{several:,}" if several >= SUPPRESSED_BELOW else f"fewer than {SUPPRESSED_BELOW}"
     mixed = f", {count_text} of them with rows of several groups" if several else ""
-    return f"errors are those of clusters ({name}): {len(group):,} rows in {count:,} clusters{mixed}"
+    return f"standard errors are clustered by {name}: {len(group):,} rows in {count:,} clusters{mixed}"
 
 
 def repeated_ids(table: pl.DataFrame) -> Iterator[str]:
@@ -129,6 +129,6 @@ def repeated_ids(table: pl.DataFrame) -> Iterator[str]:
         distinct = table[name].n_unique() if IDENTIFIER.search(name) else table.height
         if FEWEST_APART <= distinct <= REPEATED_IDS * table.height:
             yield (
-                f"values of {name} repeat: if equal ones are one person, name it with `clusters` (--clusters); without "
-                "it, every interval takes its rows for people of their own"
+                f"values of {name} repeat. If equal values are one person, pass it as `clusters` (--clusters); "
+                "otherwise intervals are too narrow"
             )

@@ -156,7 +156,7 @@ def _flag_group_copies(levels: Levels, codes: Integers, group: Integers) -> Leve
     if table.sum() < 2 or levels_per_group.max(initial=0) > 1 or (levels_per_group > 0).sum() < 2:
         return levels
     if groups_per_level.max(initial=0) == 1:
-        note = "is the group itself, or a one-to-one recoding of it; not used to tell the groups apart"
+        note = "is the group itself, or a one-to-one recoding of it; not used in the group-membership model"
         return replace(levels, is_group=True, notes=(note, *levels.notes))
     if (groups_per_level > 0).sum() > 1:
         return replace(levels, notes=("follows from the group: it is the same for everyone in one", *levels.notes))
@@ -224,7 +224,7 @@ def _binned(
     is_long = people_in_all >= MANY_NUMBERS and not is_sampled  # a sample of amounts may be distinct by accident
     has_key_name = any(IDENTIFIER_NAME.search(spelling) for spelling in (name, name.lower()))
     if is_distinct and (is_gapless or is_long or has_key_name):
-        note = "looks like an identifier: whole numbers, every row another; not used to tell the groups apart"
+        note = "looks like an identifier: whole numbers, every row another; not used in the group-membership model"
         return replace(levels, kind="identifier", notes=(note, *notes))
     return levels
 
@@ -241,7 +241,7 @@ def _categorical(name: str, values: pl.DataFrame, ranges: pl.DataFrame, is_sampl
     seen = int(values.filter(pl.col(name).is_not_null())[PEOPLE].sum()) if is_sampled else people
     if column.dtype != pl.Enum and seen >= FEWEST_TEXTS and distinct >= IDENTIFIER_SHARE * seen:
         count = f"{'at least ' if is_sampled else ''}{distinct} distinct texts{_numbers_remark(text)}"
-        note = f"looks like an identifier: {count}; not used to tell the groups apart"
+        note = f"looks like an identifier: {count}; not used in the group-membership model"
         return Levels(name, "identifier", ("(all different)",), (note,))
     kept = _kept_levels(text.fill_null(MISSING), values[WEIGHT])
     labels = _ordered(kept, column.dtype)

@@ -35,9 +35,8 @@ class Measure:
     ----------
     factor
         Of a difference, as axes have it.
-    unit, long_unit, abbreviation
-        What stands behind a difference, nothing where a sign such as € stands before it; the unit in full, and where
-        there is little room.
+    unit, long_unit
+        What stands behind a difference, nothing where a sign such as € stands before it; the unit in full.
     each, output, mean, rate, predicted
         What the model gives a person; what the gap is of, and its mean; the mean that is shown for a group, and the
         same where it is not a decision.
@@ -58,7 +57,6 @@ class Measure:
     factor: float
     unit: str
     long_unit: str
-    abbreviation: str
     each: str
     output: str
     mean: str
@@ -127,7 +125,6 @@ POINTS = Measure(
     factor=100.0,
     unit="points",
     long_unit="percentage points",
-    abbreviation="pt",
     each="score",
     output="score",
     mean="mean score",
@@ -145,7 +142,6 @@ UNITS = Measure(
     factor=1.0,
     unit="units",
     long_unit="units",
-    abbreviation="",
     each="amount",
     output="amount",
     mean="mean amount",
@@ -230,9 +226,9 @@ def _in_unit(measure: Measure, unit: str) -> Measure:
     if is_symbol(unit):
         names = ("difference", "size", "level", "total")
         signed: dict[str, Any] = {name: before(getattr(measure, name)) for name in names}
-        return replace(measure, unit="", long_unit=unit, abbreviation=unit, **signed)
+        return replace(measure, unit="", long_unit=unit, **signed)
     level, total = behind(measure.level), behind(measure.total)
-    return replace(measure, unit=unit, long_unit=unit, abbreviation=unit, level=level, total=total)
+    return replace(measure, unit=unit, long_unit=unit, level=level, total=total)
 
 
 def _with_sign(text: str, sign: str) -> str:

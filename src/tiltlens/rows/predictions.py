@@ -106,7 +106,7 @@ def model_notes(model: Any, features: Sequence[str]) -> list[str]:
     """Return a note on the order of columns where a model knows them by their place alone."""
     if not any(hasattr(model, method) for method in METHODS.values()) or fitted_names(model):
         return []
-    return [f"the model knows no column names: it was given {listed(features)} in this order"]
+    return [f"the model has no column names; it was given {listed(features)} in this order"]
 
 
 def _model_inputs(model: Any, data: Any, table: pl.DataFrame, features: Sequence[str], method: str) -> Any:

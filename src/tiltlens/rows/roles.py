@@ -332,7 +332,7 @@ def check_some(features: Sequence[str], names: Sequence[str], needed_by: str) ->
     if not features:
         raise DataError(
             f"`features` must name at least one column for `{needed_by}`, got none.",
-            f"the columns are {listed(names)}; those used as group, score or weight are no features.",
+            f"the columns are {listed(names)}; those used as group, score or weight are not features.",
         )
 
 

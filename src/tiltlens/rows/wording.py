@@ -75,7 +75,7 @@ def _check_applies(words: dict[str, str], score_type: str) -> None:
         )
     if not is_amount and "unit" in words:
         raise DataError(
-            f"`wording` has the unit {words['unit']!r}, but the scores are no amounts.",
+            f"`wording` has the unit {words['unit']!r}, but the scores are not amounts.",
             "leave it out, or pass score_type='amount'.",
         )
 

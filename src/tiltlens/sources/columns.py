@@ -61,7 +61,7 @@ def check_index(argument: str, values: Any, data: Any, of: str = "data") -> None
     if theirs is None:
         if not np.array_equal(np.asarray(mine), np.arange(len(mine))):
             raise DataError(
-                f"`{argument}` must have an index from 0 on beside a table that has none, got one in another order, "
+                f"`{argument}` must have an index from 0 on, because the table has none, got one in another order, "
                 f"{shown(mine[0])} first.",
                 "pass .to_numpy() where its rows are in the order of the data, or the name of a column.",
             )

@@ -141,7 +141,7 @@ def read_options(
     texts = tuple(texts_of("na_values", na_values))
     strangers = [text for text in texts if not isinstance(text, str)]
     if strangers:
-        raise DataError(f"`na_values` must be texts, got {shown(strangers[0])}.", "as they stand in the file: '-9'.")
+        raise DataError(f"`na_values` must be texts, got {shown(strangers[0])}.", "as written in the file: '-9'.")
     for name, value in (("sheet", sheet), ("query", query)):
         if value is not None and not (isinstance(value, str) and value.strip()):
             raise DataError(f"`{name}` must be a text, got {shown(value)}.", f"it is for {WHERE[name]}.")

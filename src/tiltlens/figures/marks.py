@@ -1,0 +1,83 @@
+"""Axes, intervals, reference lines and tooltips, which all figures share."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from typing import Any
+
+from tiltlens.documents.labels import disadvantage_words
+from tiltlens.documents.summary_access import Record, span
+from tiltlens.figures.figure import data
+from tiltlens.figures.theme import FAINT, INK, altair
+
+ENDS = ("", "_low", "_high")
+
+
+def tooltip(reading: Mapping[str, str]) -> list[Any]:
+    """Return the tooltip of a mark: columns of texts, each with its heading."""
+    alt = altair()
+    return [alt.Tooltip(f"{field}:N", title=title) for field, title in reading.items()]
+
+
+def axis(channel: str, field: str, title: Any, domain: list[float] | None = None, **options: Any) -> Any:
+    """Return an axis of numbers, "x" or "y"; `options` are those of `altair.Axis`."""
+    alt = altair()
+    drawn = getattr(alt, channel.upper())(f"{field}:Q", title=title)
+    if domain is not None:
+        drawn.scale = alt.Scale(domain=domain, nice=False, zero=False)
+    if options:
+        drawn.axis = alt.Axis(**options)
+    return drawn
+
+
+def directed_axis(
+    channel: str, field: str, what: str, domain: list[float], summary: Record, **options: Any
+) -> tuple[Any, Any]:
+    """Return an axis of differences that says at which end the audited group is at a disadvantage, and its title."""
+    words, anchor = disadvantage_words(summary)
+    title = [what, words]
+    return axis(channel, field, title, domain, titleAnchor=anchor, **options), title
+
+
+def name_axis(has_labels: bool = True, limit: int = 215, **options: Any) -> Any:
+    """Return the rows of a figure by the names in the column `label`."""
+    alt = altair()
+    drawn = alt.Axis(ticks=False, domain=False, labels=has_labels, labelLimit=limit, **({"grid": True} | options))
+    return alt.Y("label:N", sort=None, title=None, axis=drawn)
+
+
+def interval(channel: str, name: str, title: Any, other: Any, **style: Any) -> Any:
+    """Return a line from `name`_low to `name`_high of each row that has both; `other` is the other channel."""
+    alt = altair()
+    base = alt.Chart().transform_filter(f"datum.{name}_low != null && datum.{name}_high != null")
+    rule = base.mark_rule(**({"strokeWidth": 1.8, "color": INK} | style))
+    second = {"x": alt.X2, "y": alt.Y2}[channel](field=f"{name}_high")
+    across = {"y" if channel == "x" else "x": other}
+    return rule.encode(**{channel: axis(channel, f"{name}_low", title), f"{channel}2": second}, **across)
+
+
+def dots(name: str, **style: Any) -> Any:
+    """Return filled points of the rows that have a number."""
+    base = altair().Chart().transform_filter(f"datum.{name} != null")
+    return base.mark_point(**({"filled": True, "size": 80, "opacity": 1, "color": INK} | style))
+
+
+def lines_at(channel: str, values: Iterable[float], title: Any, name: str = "lines", solid: float = 0.0) -> Any:
+    """Return lines across the figure, dashed except where there is no difference."""
+    alt = altair()
+    dash = alt.condition(f"datum.at == {solid}", alt.value([1, 0]), alt.value([5, 3]))
+    base = alt.Chart(data([{"at": value} for value in values], name)).mark_rule(color=FAINT)
+    return base.encode(**{channel: axis(channel, "at", title)}, strokeDash=dash)
+
+
+def scaled(row: Mapping[str, Any], names: Iterable[str], factor: float) -> Record:
+    """Return numbers with the ends of their intervals as an axis has them."""
+    keys = [f"{name}{end}" for name in names for end in ENDS if f"{name}{end}" in row]
+    return {key: None if row[key] is None else factor * row[key] for key in keys}
+
+
+def reach(records: Iterable[Record], names: Iterable[str], *more: float, room: float = 0.06) -> list[float]:
+    """Return a domain that holds the numbers, their intervals and more."""
+    keys = [f"{name}{end}" for name in names for end in ENDS]
+    ends = [record[key] for record in records for key in keys if record.get(key) is not None]
+    return span([*ends, *more], room)
