@@ -7,13 +7,12 @@ with their weights (exposure). See docs/methods.md, section 14.
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
 from dataclasses import dataclass
 from itertools import combinations
 
 import numpy as np
 
-from tiltlens.estimators.estimate import LogNormal, Ratio, Square
+from tiltlens.estimators.estimate import Ratio, Square
 from tiltlens.estimators.influence import Booleans, InfluenceEstimate, Integers, combined, overall_mean
 from tiltlens.paper.checks import Floats
 
@@ -179,6 +178,16 @@ def _group_mean(rows: PricedRows, x: Floats, group: int) -> InfluenceEstimate:
     return combined(value, [(1.0 / size, rows.mean(mine * (x - value)))])
 
 
+def unaware_price_gap(rows: PricedRows) -> InfluenceEstimate:
+    """Return the gap of the unaware price E[Y | x], whose errors matter only times those of the propensity."""
+    q, propensity = rows.share, rows.propensity.mean(axis=0)
+    expected = rows.costs.mean(axis=0)
+    unaware = propensity * expected[AUDITED] + (1.0 - propensity) * expected[REFERENCE]
+    lean = propensity / q - (1.0 - propensity) / (1.0 - q)
+    plain, fitted = group_gap(rows, unaware), rows.mean(lean * (rows.cost - unaware))
+    return combined(plain.value + fitted.value, [(1.0, plain), (1.0, fitted)])
+
+
 def free_price_gap(rows: PricedRows) -> InfluenceEstimate:
     """Return the gap of the discrimination-free price, with the error of the fits and of the groups' shares."""
     q = rows.share
@@ -198,25 +207,44 @@ def vulnerability(rows: PricedRows) -> Floats:
 
 def mean_vulnerability(rows: PricedRows) -> InfluenceEstimate:
     """Return E|PV|, corrected for the errors of τ and of the propensity."""
-    q, member = rows.share, rows.in_group[AUDITED]
     sign = np.sign(vulnerability(rows))
+    return _of_terms(rows, rows.mean(sign * vulnerability_terms(rows)), sign)
+
+
+def segment_vulnerability(rows: PricedRows, chosen: Booleans) -> InfluenceEstimate:
+    """Return E[PV] of some rows, corrected for the errors of τ and of the propensity."""
+    size = float(rows.weights @ chosen / rows.weights.sum())
+    terms = vulnerability_terms(rows)
+    value = float(rows.weights @ (chosen * terms) / (rows.weights @ chosen))
+    inside = chosen / size
+    return _of_terms(rows, combined(value, [(1.0, rows.mean(inside * (terms - value)))]), inside)
+
+
+def _of_terms(rows: PricedRows, total: InfluenceEstimate, factor: Floats) -> InfluenceEstimate:
+    """Return a mean of PV, with the error of the audited group's share."""
+    of_share = -rows.mean(factor * rows.effects.mean(axis=0)).value
+    return combined(total.value, [(1.0, total), (of_share, rows.mean(rows.in_group[AUDITED]))])
+
+
+def vulnerability_terms(rows: PricedRows) -> Floats:
+    """Return PV of each row with its corrections, each fit's τ with the other's propensity."""
+    q, member = rows.share, rows.in_group[AUDITED]
     of_effects = rows.corrections[:, AUDITED] - rows.corrections[:, REFERENCE]
     terms = [
         effect * (chance - q) + correction * (chance - q) + effect * (member - chance)
         for effect, correction, chance in zip(rows.effects, of_effects, rows.propensity[::-1], strict=True)
     ]
-    total = rows.mean(sign * np.mean(terms, axis=0))
-    of_share = -rows.mean(sign * rows.effects.mean(axis=0)).value
-    return combined(total.value, [(1.0, total), (of_share, rows.mean(member))])
+    return np.asarray(np.mean(terms, axis=0))
 
 
-def actual_to_expected(rows: PricedRows, price: Floats, chosen: Booleans) -> LogNormal | None:
-    """Return the cost of some rows divided by their price, on the log scale; None where either is not positive."""
+def actual_to_expected(rows: PricedRows, price: Floats, chosen: Booleans) -> InfluenceEstimate | None:
+    """Return the log of the cost of some rows divided by their price; None where either is not positive."""
     cost, expected = (rows.mean(chosen * x) for x in (rows.cost, price))
     if cost.value <= 0.0 or expected.value <= 0.0:
         return None
-    ratio = combined(0.0, [(1.0 / cost.value, cost), (-1.0 / expected.value, expected)])
-    return LogNormal(math.log(cost.value / expected.value), ratio.se)
+    return combined(
+        math.log(cost.value / expected.value), [(1.0 / cost.value, cost), (-1.0 / expected.value, expected)]
+    )
 
 
 def deviance(cost: Floats, price: Floats, weights: Floats, power: float) -> float:
@@ -241,11 +269,3 @@ def deviance(cost: Floats, price: Floats, weights: Floats, power: float) -> floa
 def balanced(price: Floats, cost: Floats, weights: Floats) -> float:
     """Return the factor k with Σw·k·price = Σw·cost."""
     return float(weights @ cost / (weights @ price))
-
-
-def deciles(price: Floats, weights: Floats, parts: int = 10) -> Sequence[Booleans]:
-    """Return which rows lie in each tenth of the exposure, by price."""
-    order = np.argsort(price, kind="stable")
-    place = np.empty(len(price))
-    place[order] = np.cumsum(weights[order]) / weights.sum()
-    return [(place > part / parts) & (place <= (part + 1) / parts) for part in range(parts)]
