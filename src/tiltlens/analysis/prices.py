@@ -110,7 +110,9 @@ def prices(evidence: Evidence, seed: int, confidence: float) -> Prices | None:
 
 def _prices(evidence: Evidence, rows: PricedRows, index: Integers, confidence: float) -> Prices:
     scale = evidence.rows.unit.scale
-    ratios = {name: estimators.actual_to_expected(rows, rows.price, rows.in_group[at] > 0) for name, at in GROUPS.items()}
+    ratios = {
+        name: estimators.actual_to_expected(rows, rows.price, rows.in_group[at] > 0) for name, at in GROUPS.items()
+    }
     distance = estimators.proxy_discrimination(rows)
     proxy = _from_zero(distance.law, confidence)
     status = materiality(proxy.low, proxy.high, MATERIAL_PROXY)

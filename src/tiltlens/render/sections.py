@@ -16,6 +16,7 @@ from tiltlens.documents.error_rates import error_rate_blocks
 from tiltlens.documents.first_screen import Doubt, reliability
 from tiltlens.documents.headline import named_list, of_kind
 from tiltlens.documents.labels import labels
+from tiltlens.documents.prices import price_blocks
 from tiltlens.documents.sensitivity import sensitivity_blocks
 from tiltlens.documents.splitting import splitting_blocks
 from tiltlens.documents.summary_access import FULL, checks_of, dial_place, features
@@ -105,7 +106,8 @@ def _tables(summary: dict[str, Any], c: dict[str, Any], is_drawn: bool) -> dict[
     }
     shown: dict[str, Any] = {name: Markup(table_html(table) if table else "") for name, table in tables.items()}
     errors: list[Block] = error_rate_blocks(c, confidence) if c["error_rates"] is not None else []
-    for name, blocks in (("sensitivity", sensitivity_blocks(c)), ("splitting", splitting_blocks(c, confidence))):
+    parts = {"splitting": splitting_blocks(c, confidence), "prices": price_blocks(c, confidence)}
+    for name, blocks in ({"sensitivity": sensitivity_blocks(c)} | parts).items():
         shown[name] = Markup(blocks_html(blocks, lambda reference: ""))
     shown["error_rates"] = Markup(blocks_html(errors, lambda reference: ""))
     contributions = audit_tables.contribution_table(c, has_reasons=True)
@@ -137,6 +139,8 @@ def _drawings(c: dict[str, Any], place: int) -> dict[str, Drawing]:
         drawn["sensitivity"] = figures.sensitivity(c)
     if c.get("splitting"):
         drawn["splitting"] = figures.splitting(c)
+    if c.get("prices"):
+        drawn["prices"] = figures.prices(c)
     if c.get("periods"):
         drawn["periods"] = figures.periods(c)
     in_tables: dict[str, Figure] = {}  # figures whose numbers stand in a table beside them
