@@ -114,7 +114,7 @@ def _prices(evidence: Evidence, rows: PricedRows, index: Integers, confidence: f
         name: estimators.actual_to_expected(rows, rows.price, rows.in_group[at] > 0) for name, at in GROUPS.items()
     }
     distance = estimators.proxy_discrimination(rows)
-    proxy = _from_zero(distance.law, confidence)
+    proxy = _from_zero(distance, confidence)
     status = materiality(proxy.low, proxy.high, MATERIAL_PROXY)
 
     def amount(measured: InfluenceEstimate, least: float = -np.inf) -> Estimate:
@@ -174,17 +174,31 @@ def _expected_costs(evidence: Evidence, index: Integers, cost: Floats, fold: Int
 
     def fit(part: tuple[int, ...]) -> Floats:
         is_own = np.isin(fold, part)
-        others, fitted = np.flatnonzero(~is_own), np.zeros((len(GROUPS), fold.size))
+        others, fitted = np.flatnonzero(~is_own), np.zeros((2, len(GROUPS), fold.size))
         for member in GROUPS.values():
-            fitted[member, others] = regressor.fitted(cost, np.flatnonzero(is_own & (group == member)), others)
+            fitted[:, member, others] = regressor.stages(cost, np.flatnonzero(is_own & (group == member)), others)
         return fitted
 
     every = dict(zip(parts, steps_in_threads(fit, parts, fold.size), strict=True))
-    costs = np.empty((2, len(GROUPS), fold.size))
+    stages = np.empty((2, 2, len(GROUPS), fold.size))
     for number, halves in enumerate(plan):
         own = fold == number
-        costs[:, :, own] = [every[half][:, own] for half in halves]
-    return costs
+        stages[..., own] = [every[half][..., own] for half in halves]
+    members = [(half, member) for half in range(2) for member in GROUPS.values()]
+    costs = [_stacked(stages[half, :, member], cost, weights * (group == member)) for half, member in members]
+    return np.reshape(costs, (2, len(GROUPS), fold.size))
+
+
+def _stacked(stages: Floats, cost: Floats, weights: Floats) -> Floats:
+    """Return the sum of both terms, each shrunk to what it says of costs that it has not seen.
+
+    Costs are mostly noise: what a flexible fit learns of it would be taken for a difference between people.
+    """
+    level, *centres = (float(np.average(x, weights=weights)) for x in (cost, *stages))
+    terms = stages - np.array(centres)[:, None]
+    gram, with_cost = (terms * weights) @ terms.T, (terms * weights) @ (cost - level)
+    shrinkage = np.clip(np.linalg.lstsq(gram, with_cost, rcond=None)[0], 0.0, 1.0)
+    return np.asarray(level + shrinkage @ terms)
 
 
 def _from_zero(law: HasInterval, confidence: float) -> Estimate:

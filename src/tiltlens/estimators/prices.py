@@ -12,7 +12,7 @@ from itertools import combinations
 
 import numpy as np
 
-from tiltlens.estimators.estimate import Ratio, Square
+from tiltlens.estimators.estimate import Estimate, Square
 from tiltlens.estimators.influence import Booleans, InfluenceEstimate, Integers, combined, overall_mean
 from tiltlens.paper.checks import Floats
 
@@ -90,32 +90,44 @@ class ProxyDiscrimination:
 
     mixture: Floats
     distance: InfluenceEstimate
+    nearest: InfluenceEstimate  # the same at the minimiser of the corrected moments
     variance: InfluenceEstimate
     local: Floats  # Λ(x), the distance of each row's price from the mixture, in money
 
-    @property
-    def law(self) -> Ratio:
-        """The law of PD: Fieller's interval within [0, 1]."""
-        return self.distance.over(self.variance)
+    def estimate(self, confidence: float = 0.95) -> Estimate:
+        """Return PD between the two distances, within both of Fieller's intervals in [0, 1].
+
+        Noise in the fits moves their minimiser away from the best one, so that its distance is too large; the minimiser
+        of corrected moments fits their noise, so that its distance is too small. Both vanish where rows are many.
+        """
+        laws = [distance.over(self.variance).estimate(confidence) for distance in (self.distance, self.nearest)]
+        value = 0.5 * (laws[0].value + laws[1].value)
+        return Estimate(value, min(law.low or 0.0 for law in laws), max(law.high or 0.0 for law in laws))
 
 
 def proxy_discrimination(rows: PricedRows) -> ProxyDiscrimination:
     """Return how far the price is from a mixture of the groups' expected costs.
 
-    The minimiser comes from the fits alone: it needs no correction, because the objective is flat there, and the
-    corrections' noise would be fitted too. The distance at it is corrected: every second moment is a product of the two
-    fits, so that only the product of their errors remains.
+    The minimiser comes from the fits alone: it needs no correction where these are good, because the objective is flat
+    there. The distance at it is corrected: every second moment is a product of the two fits, so that only the product
+    of their errors remains.
     """
     price, costs, corrections = rows.centred(rows.price), rows.centred(rows.costs), rows.corrections
     expected, shares = costs.mean(axis=0), rows.weights / rows.weights.sum()
-    v = nearest_mixture(_stable_moments(rows, costs), expected @ (shares * price))
-    with_price = price * (expected + corrections.mean(axis=0))
-    distance = price**2 - 2.0 * v @ with_price + np.einsum("a,b,abn->n", v, v, _products(costs, corrections))
-    return ProxyDiscrimination(v, rows.mean(distance), rows.mean(price**2), price - v @ expected)
+    with_price, products = price * (expected + corrections.mean(axis=0)), _products(costs, corrections)
+    moments, steadied = _moments(rows, costs)
+    v = nearest_mixture(moments + steadied, expected @ (shares * price))
+    other = nearest_mixture(products @ shares + steadied, with_price @ shares)
+
+    def distance(mixture: Floats) -> InfluenceEstimate:
+        at = price**2 - 2.0 * mixture @ with_price + np.einsum("a,b,abn->n", mixture, mixture, products)
+        return rows.mean(at)
+
+    return ProxyDiscrimination(v, distance(v), distance(other), rows.mean(price**2), price - v @ expected)
 
 
-def _stable_moments(rows: PricedRows, costs: Floats) -> Floats:
-    """Return E[μ_a·μ_b] of centred costs, made larger across mixtures other than the population's own.
+def _moments(rows: PricedRows, costs: Floats) -> tuple[Floats, Floats]:
+    """Return E[μ_a·μ_b] of centred costs, and what makes it larger across mixtures other than the population's own.
 
     Where the groups' costs differ by little more than the noise of their fits, any mixture would do, and that noise
     would choose one that resembles the price. The added term is 0 for mixtures in proportion to P(d), and is small
@@ -125,7 +137,7 @@ def _stable_moments(rows: PricedRows, costs: Floats) -> Floats:
     expected, apart = costs.mean(axis=0), 0.5 * (costs[0] - costs[1])
     moments, noise = ((x * shares) @ x.T for x in (expected, apart))
     across = np.array([1.0 - q, -q])
-    return np.asarray(moments + math.sqrt(np.trace(moments) * np.trace(noise)) * np.outer(across, across))
+    return moments, np.asarray(math.sqrt(np.trace(moments) * np.trace(noise)) * np.outer(across, across))
 
 
 def _products(costs: Floats, corrections: Floats) -> Floats:
