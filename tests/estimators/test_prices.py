@@ -32,6 +32,7 @@ def world(chance, propensity, costs, price=None):
         audited,
         np.array([both, both]),
         np.array([e, e]),
+        both,
     )
 
 

@@ -147,19 +147,23 @@ def priced_rows(evidence: Evidence, propensity: Propensity, index: Integers, see
     fold = row_folds(sample, FOLDS, seed) if propensity.is_known else propensity.fold[index]
     cost = np.asarray(evidence.rows.cost)[index] / unit.scale
     share = float(weights[sample.audited].sum() / weights.sum())
+    costs, steady = _expected_costs(evidence, index, cost, fold, seed)
     return PricedRows(
         price=unit.level(evidence.score.column[index]) / unit.scale,
         cost=cost,
         weights=weights,
         audited=sample.audited,
-        costs=_expected_costs(evidence, index, cost, fold, seed),
+        costs=costs,
         propensity=expit(propensity.halves[0][:, index] + logit(share)),
+        steady=steady,
         clusters=sample.clusters,
     )
 
 
-def _expected_costs(evidence: Evidence, index: Integers, cost: Floats, fold: Integers, seed: int) -> Floats:
-    """Return E[cost | x, group] by the two halves of the other folds, (2 fits, 2 groups, n)."""
+def _expected_costs(
+    evidence: Evidence, index: Integers, cost: Floats, fold: Integers, seed: int
+) -> tuple[Floats, Floats]:
+    """Return E[cost | x, group] by the two halves of the other folds, (2 fits, 2 groups, n); and shrunk, (2, n)."""
     table = {name: column[index] for name, column in evidence.table.items()}
     values = {
         name: evidence.cells[name].codes[index] if name in evidence.cells else column
@@ -184,13 +188,14 @@ def _expected_costs(evidence: Evidence, index: Integers, cost: Floats, fold: Int
     for number, halves in enumerate(plan):
         own = fold == number
         stages[..., own] = [every[half][..., own] for half in halves]
-    members = [(half, member) for half in range(2) for member in GROUPS.values()]
-    costs = [_stacked(stages[half, :, member], cost, weights * (group == member)) for half, member in members]
-    return np.reshape(costs, (2, len(GROUPS), fold.size))
+    steady = [
+        _shrunk(stages[:, :, member].mean(axis=0), cost, weights * (group == member)) for member in GROUPS.values()
+    ]
+    return np.asarray(stages.sum(axis=1)), np.array(steady)
 
 
-def _stacked(stages: Floats, cost: Floats, weights: Floats) -> Floats:
-    """Return the sum of both terms, each shrunk to what it says of costs that it has not seen.
+def _shrunk(stages: Floats, cost: Floats, weights: Floats) -> Floats:
+    """Return the sum of both terms of a fit, each shrunk to what it says of costs that it has not seen.
 
     Costs are mostly noise: what a flexible fit learns of it would be taken for a difference between people.
     """

@@ -1,7 +1,7 @@
 """Prices and observed costs: proxy discrimination, unfairness, proxy vulnerability, the discrimination-free price.
 
 A price π(x) is compared with the expected costs μ_d(x) = E[Y | x, D = d] of the two groups. Means are over all rows,
-with their weights (exposure). See docs/methods.md, section 14.
+with their weights (exposure). See docs/methods.md, section 20.
 """
 
 from __future__ import annotations
@@ -33,6 +33,9 @@ class PricedRows:
         μ_d(x) by two fits that have not seen the row: (2 fits, 2 groups, n).
     propensity
         P(audited | x) by two fits that have not seen the row: (2 fits, n).
+    steady
+        μ_d(x) by the same fits, shrunk to what they predict, (2 groups, n): less noise, some bias. They tell whose
+        price is raised, and nothing else.
     clusters
         Rows of one cluster err together.
     """
@@ -43,6 +46,7 @@ class PricedRows:
     audited: Booleans
     costs: Floats
     propensity: Floats
+    steady: Floats
     clusters: Integers | None = None
 
     @property
@@ -214,7 +218,8 @@ def free_price_gap(rows: PricedRows) -> InfluenceEstimate:
 
 def vulnerability(rows: PricedRows) -> Floats:
     """Return PV(x) = μ_unaware(x) − h*(x) = τ(x)·(P(audited | x) − q): the price moved by what x says of the group."""
-    return np.asarray(rows.effects.mean(axis=0) * (rows.propensity.mean(axis=0) - rows.share))
+    effect = rows.steady[AUDITED] - rows.steady[REFERENCE]
+    return np.asarray(effect * (rows.propensity.mean(axis=0) - rows.share))
 
 
 def mean_vulnerability(rows: PricedRows) -> InfluenceEstimate:
