@@ -15,7 +15,7 @@ from tiltlens.documents.quantities import (
     row_estimate,
 )
 from tiltlens.estimators.verdicts import Materiality
-from tiltlens.formats import count, interval_name, label, percent, with_interval
+from tiltlens.formats import count, interval_name, label, minus, percent, with_interval
 from tiltlens.rows.measures import measure_of
 
 Record = dict[str, Any]
@@ -46,7 +46,7 @@ def price_blocks(c: Record, confidence: float | None) -> list[Block]:
     numbers = [*((quantity(key), costs[key]) for key in KEYS), *ratios]
     return [
         Heading("Price and observed cost"),
-        Paragraph(" ".join(price_words(costs, confidence))),
+        Paragraph(" ".join(price_words(c, costs, confidence))),
         quantity_table("prices", numbers, measure_of(c), name),
         Paragraph(LIMITS, QUIET),
         *_deciles(c, costs, name),
@@ -54,13 +54,13 @@ def price_blocks(c: Record, confidence: float | None) -> list[Block]:
     ]
 
 
-def price_words(costs: Record, confidence: float | None) -> Iterator[str]:
+def price_words(c: Record, costs: Record, confidence: float | None) -> Iterator[str]:
     """Yield the state, and the nearest mixture of the groups' expected costs."""
     text = with_interval(**costs["proxy_discrimination"], shown=percent, name=interval_name(confidence))
     state, least = STATES[costs["status"]].capitalize(), percent(costs["materiality"])
     yield f"{state}: {text} of the variance of the price, materiality threshold {least}."
-    parts = " and ".join(f"{percent(part)} of the {who}'s" for who, part in costs["mixture"].items())
-    yield f"The nearest mixture of expected costs takes {parts}."
+    parts = " and ".join(f"{percent(part)} of that of {label(c[who])}" for who, part in costs["mixture"].items())
+    yield f"The nearest mixture of expected costs has {parts}."
 
 
 def _deciles(c: Record, costs: Record, name: str) -> Iterator[Block]:
@@ -92,7 +92,7 @@ def _segments(c: Record, costs: Record, name: str) -> Iterator[Block]:
     rows = (
         (
             Cell(label(row["feature"])),
-            Cell(label(row["value"])),
+            Cell(minus(label(row["value"]))),
             Cell(count(row["n"]), value=row["n"]),
             estimate_cell(row_estimate(row, "vulnerability"), format_of(item.scale, m).value),
         )
