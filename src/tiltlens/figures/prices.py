@@ -6,10 +6,11 @@ from typing import Any
 
 from tiltlens.documents.labels import groups, versus
 from tiltlens.documents.prices import STATES
+from tiltlens.documents.quantities import row_estimate
 from tiltlens.documents.summary_access import Record
 from tiltlens.figures.figure import Figure, data, figure, nothing
 from tiltlens.figures.theme import AUDITED, QUIET, REFERENCE, WIDTH, altair
-from tiltlens.formats import with_interval
+from tiltlens.formats import ratio, with_interval
 from tiltlens.rows.measures import measure_of
 
 TITLE = "Price against discrimination-free price"
@@ -35,8 +36,9 @@ def prices(comparison: Record) -> Figure:
 
 
 def _record(row: Record, name: str) -> Record:
-    ratio = with_interval(*(row[f"actual_to_expected{end}"] for end in ("", "_low", "_high")), shown="{:.2f}".format)
-    return {key: row[key] for key in ("decile", "n", "price", "free_price")} | {"group": name, "ratio": ratio}
+    value, low, high = row_estimate(row, "actual_to_expected").values()
+    text = with_interval(value, low, high, shown=ratio)
+    return {key: row[key] for key in ("decile", "n", "price", "free_price")} | {"group": name, "ratio": text}
 
 
 def _chart(records: list[Record], names: dict[str, str], unit: str) -> Any:
