@@ -144,7 +144,7 @@ def test_json_keys_are_attribute_names():
         assert all(hasattr(getattr(c, part), name) for name in c.to_dict()[part].keys() - {"tradeoff_table"}), part
     assert all(hasattr(c.checks.balance, name) for name in c.to_dict()["checks"]["balance"])
     fields = {field.name for field in dataclasses.fields(c) if not field.name.startswith("_")}
-    assert c.to_dict().keys() == fields - {"contributions_full"} | {"contributions", "bins", "splitting"}
+    assert c.to_dict().keys() == fields - {"contributions_full"} | {"contributions", "bins", "splitting", "prices"}
 
 
 def test_records_have_at_most_20_fields():

@@ -9,6 +9,7 @@ LISTS = {
     "scores": glossary.GLOSSARY,
     "amounts": dict(entry for entry in glossary.OF_AMOUNTS.values() if entry is not None),
     "chances": glossary.OF_CHANCES,
+    "costs": glossary.OF_COSTS,
     "statisticians": glossary.FOR_STATISTICIANS,
 }
 

@@ -112,7 +112,7 @@ def audit(
     threshold : float, default=None
         Score from which the decision is 1. None audits the scores themselves.
     outcome : str or array-like, default=None
-        Observed outcome, 0 and 1 or two words, such as whether a loan was repaid. It adds error rates and calibration.
+        Observed outcome, 0 and 1 or two words, such as a loan repaid, for error rates; of amounts, the observed cost.
     metric : {"fpr", "fnr", "fdr", "for"}, default=None
         Error rate whose gap is audited: among people without or with the outcome, or given decision 1 or 0. None audits
         the scores or decisions.

@@ -129,12 +129,13 @@ def run_audit(request: AuditRequest) -> bool:
     with progress_shown(outputs["json"]) as progress:
         audit = request.run(progress)
     judgements = [judgement for gate in request.gates for judgement in gate.judge(audit)]  # before anything is written
+    has_costs = options["score_type"] == "amount" and options["outcome"] is not None
     if options["outcome"] is not None:
-        given = "observed outcomes, for the error rates of the scores"
+        given = "observed costs of the amounts" if has_costs else "observed outcomes, for the error rates of the scores"
         trained = "a logistic model was trained on it and audited; for your model use --scores or --model"
         use = given if options["scores"] or options["model"] else trained
         click.echo(f"--outcome {printable(options['outcome'])}: {use}.", err=True)
-    has_parts = outputs["json"] or outputs["report"]  # which take time to compute
+    has_parts = outputs["json"] or outputs["report"] or has_costs  # which take time to compute
     summary = audit.to_dict() if has_parts else to_plain(audit)
     write_outputs(outputs, summary, report=write_report, tables=write_tables, junit=partial(write_junit, judgements))
     if outputs["json"] != "-":

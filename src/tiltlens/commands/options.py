@@ -148,7 +148,8 @@ AUDIT = {  # the keywords of `tl.audit`, with those of `tl.read` and `tl.load_mo
     "outcome": Spec(
         OUTCOME,
         "COLUMN",
-        "Observed outcome, 0 or 1; adds error rates. Without --scores or --model, a logistic model of it is audited.",
+        "Observed outcome, 0 or 1; adds error rates. Of amounts, the observed cost. Without --scores or --model, a "
+        "logistic model of it is audited.",
     ),
     "metric": Spec(
         OUTCOME,

@@ -38,6 +38,7 @@ from tiltlens.documents.first_screen import first_screen
 from tiltlens.documents.headline import headline
 from tiltlens.documents.labels import SHORT
 from tiltlens.documents.overall import overall_blocks
+from tiltlens.documents.prices import price_blocks
 from tiltlens.documents.quantities import CONTRIBUTIONS, FEATURES, estimate_cell, fill, quantity, row_estimate
 from tiltlens.documents.ratios import decision_table_words, four_fifths_words, is_of_decisions
 from tiltlens.documents.sensitivity import sensitivity_blocks
@@ -135,7 +136,7 @@ def comparison_blocks(summary: Record, c: Record, has_headline: bool = True) -> 
     blocks += sensitivity_blocks(c)
     if c["error_rates"] is not None:
         blocks += [Heading("Error rates by group"), *error_rate_blocks(c, confidence)]
-    blocks += splitting_blocks(c, confidence)
+    blocks += [*splitting_blocks(c, confidence), *price_blocks(c, confidence)]
     if c.get("periods"):
         blocks += [Heading("Gap over time"), *_periods(c, confidence)]
     if c["outputs"]["decile_shares"]:

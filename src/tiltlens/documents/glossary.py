@@ -118,6 +118,20 @@ OF_AMOUNTS: dict[str, tuple[str, str] | None] = {
 }
 OF_OUTCOMES = ("observed outcome", "false positive rate", "false negative rate", "AUC")  # only with an outcome
 DECISION_RATE = "Share of a group with decision 1; for decisions with names, the favourable one."
+OF_COSTS = {
+    "observed cost": "What a person cost, such as claims per unit of exposure (burning cost).",
+    "exposure": "How long, or how much, a row was insured: the weight of the row. Costs and prices are per unit of it.",
+    "expected cost (pure premium)": "Mean cost of people with the same features, by group: the technical price before "
+    "expenses and margins.",
+    "actual to expected (A/E)": "Observed cost divided by price. Above 1, the price is too low.",
+    "proxy discrimination (PD)": "Share of the price's variance that remains after the nearest constant plus mixture "
+    "of the groups' expected costs. It is 0 if the price treats the features equally in all groups.",
+    "variance between the groups (UF)": "Share of the price's variance that lies between the groups' means.",
+    "discrimination-free price": "The groups' expected costs at a person's features, mixed by the groups' shares of "
+    "all people.",
+    "proxy vulnerability": "The best price without the group minus the discrimination-free price: what features say "
+    "about the group, in money.",
+}  # only of amounts with observed costs
 OF_CHANCES = {
     "group probability": "The probability of being in a group that is not observed (e.g. BISG). Each row counts in "
     "every group by its probability, so numbers of people are expected ones.",
@@ -132,9 +146,9 @@ def glossary(summary: Record) -> dict[str, str]:
     unobserved = OF_CHANCES if any(c["unobserved_group"] for c in comparisons) else {}
     if m.is_amount:
         entries = {name: OF_AMOUNTS.get(name, (name, text)) for name, text in GLOSSARY.items()}
-        return {
-            name: text.replace("the score", "the amount") for name, text in filter(None, entries.values())
-        } | unobserved
+        costs = OF_COSTS if any(c.get("prices") for c in comparisons) else {}
+        terms = {name: text.replace("the score", "the amount") for name, text in filter(None, entries.values())}
+        return terms | costs | unobserved
     terms = GLOSSARY | {
         "points": f"Percentage points: hundredths of the {m.output}.",
         "gap": f"{m.mean.capitalize()} of the audited group minus that of the reference group, in points.",

@@ -170,6 +170,37 @@ _ERRORS = _table(
     Quantity("log_loss_difference", "difference in log loss", "index", "audited minus reference"),
     Quantity("sign_gamma", "sign determined up to Γ", "points", "how much event rates of the unobserved may differ"),
 )
+_AMOUNT = (ScoreType.AMOUNT,)
+_PRICES = _table(
+    Quantity(
+        "proxy_discrimination",
+        "proxy discrimination (PD)",
+        "share",
+        "share of the price's variance that no constant plus mixture of the groups' expected costs accounts for",
+        _AMOUNT,
+    ),
+    Quantity(
+        "unfairness", "variance between the groups (UF)", "share", "of the price, as a share of its variance", _AMOUNT
+    ),
+    Quantity(
+        "vulnerability",
+        "mean proxy vulnerability",
+        "size",
+        "distance of the best price without the group from the discrimination-free price",
+        _AMOUNT,
+    ),
+    Quantity("unaware_gap", "gap of the best price without the group", "gap", "of E[cost | features]", _AMOUNT),
+    Quantity(
+        "free_gap",
+        "gap of the discrimination-free price",
+        "gap",
+        "of the groups' expected costs, mixed by their shares of all {people}",
+        _AMOUNT,
+    ),
+    Quantity("actual_to_expected_audited", "A/E, audited", "ratio", "observed cost ÷ price", _AMOUNT),
+    Quantity("actual_to_expected_reference", "A/E, reference", "ratio", "observed cost ÷ price", _AMOUNT),
+    Quantity("actual_to_expected_ratio", "ratio of A/E", "ratio", "audited ÷ reference", _AMOUNT),
+)
 _SENSITIVITY = _table(
     Quantity(
         "robustness_value",
@@ -214,7 +245,7 @@ _INTERSECTIONS = _table(
 )
 QUANTITIES = {
     **{**_HEADLINE, **_RATES, **_CORRECTION, **_ERRORS, **_SENSITIVITY},
-    **{**_EVALUATION, **_SETTINGS, **_INTERSECTIONS},
+    **{**_EVALUATION, **_SETTINGS, **_INTERSECTIONS, **_PRICES},
 }
 ALIASES = {
     "linear_gap": "linear",
@@ -239,6 +270,9 @@ FEATURES = _table(
     Quantity("drives", "drives", "level", "how far the mean {each} varies with the feature"),
     Quantity("alignment", "alignment", "index", "correlation of the two"),
     Quantity("share", "share of the correction", "share", "achieved by shifting this feature alone"),
+    Quantity(
+        "segment_vulnerability", "proxy vulnerability", "gap", "of a value of the feature; positive: priced higher"
+    ),
 )
 CONTRIBUTIONS = ("alone", "beyond_others", "shapley", "use")
 

@@ -1,19 +1,18 @@
 """Prices and observed costs: proxy discrimination, unfairness, proxy vulnerability, the discrimination-free price.
 
 A price π(x) is compared with the expected costs μ_d(x) = E[Y | x, D = d] of the two groups. Means are over all rows,
-with their weights (exposure). See docs/methods.md, section 14.
+with their weights (exposure). See docs/methods.md, section 23.
 """
 
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
 from dataclasses import dataclass
 from itertools import combinations
 
 import numpy as np
 
-from tiltlens.estimators.estimate import LogNormal, Ratio, Square
+from tiltlens.estimators.estimate import Estimate, Square
 from tiltlens.estimators.influence import Booleans, InfluenceEstimate, Integers, combined, overall_mean
 from tiltlens.paper.checks import Floats
 
@@ -34,6 +33,9 @@ class PricedRows:
         μ_d(x) by two fits that have not seen the row: (2 fits, 2 groups, n).
     propensity
         P(audited | x) by two fits that have not seen the row: (2 fits, n).
+    steady
+        μ_d(x) by the same fits, shrunk to what they predict, (2 groups, n): less noise, some bias. They tell whose
+        price is raised, and nothing else.
     clusters
         Rows of one cluster err together.
     """
@@ -44,6 +46,7 @@ class PricedRows:
     audited: Booleans
     costs: Floats
     propensity: Floats
+    steady: Floats
     clusters: Integers | None = None
 
     @property
@@ -91,32 +94,44 @@ class ProxyDiscrimination:
 
     mixture: Floats
     distance: InfluenceEstimate
+    nearest: InfluenceEstimate  # the same at the minimiser of the corrected moments
     variance: InfluenceEstimate
     local: Floats  # Λ(x), the distance of each row's price from the mixture, in money
 
-    @property
-    def law(self) -> Ratio:
-        """The law of PD: Fieller's interval within [0, 1]."""
-        return self.distance.over(self.variance)
+    def estimate(self, confidence: float = 0.95) -> Estimate:
+        """Return PD between the two distances, within both of Fieller's intervals in [0, 1].
+
+        Noise in the fits moves their minimiser away from the best one, so that its distance is too large; the minimiser
+        of corrected moments fits their noise, so that its distance is too small. Both vanish where rows are many.
+        """
+        laws = [distance.over(self.variance).estimate(confidence) for distance in (self.distance, self.nearest)]
+        value = 0.5 * (laws[0].value + laws[1].value)
+        return Estimate(value, min(law.low or 0.0 for law in laws), max(law.high or 0.0 for law in laws))
 
 
 def proxy_discrimination(rows: PricedRows) -> ProxyDiscrimination:
     """Return how far the price is from a mixture of the groups' expected costs.
 
-    The minimiser comes from the fits alone: it needs no correction, because the objective is flat there, and the
-    corrections' noise would be fitted too. The distance at it is corrected: every second moment is a product of the two
-    fits, so that only the product of their errors remains.
+    The minimiser comes from the fits alone: it needs no correction where these are good, because the objective is flat
+    there. The distance at it is corrected: every second moment is a product of the two fits, so that only the product
+    of their errors remains.
     """
     price, costs, corrections = rows.centred(rows.price), rows.centred(rows.costs), rows.corrections
     expected, shares = costs.mean(axis=0), rows.weights / rows.weights.sum()
-    v = nearest_mixture(_stable_moments(rows, costs), expected @ (shares * price))
-    with_price = price * (expected + corrections.mean(axis=0))
-    distance = price**2 - 2.0 * v @ with_price + np.einsum("a,b,abn->n", v, v, _products(costs, corrections))
-    return ProxyDiscrimination(v, rows.mean(distance), rows.mean(price**2), price - v @ expected)
+    with_price, products = price * (expected + corrections.mean(axis=0)), _products(costs, corrections)
+    moments, steadied = _moments(rows, costs)
+    v = nearest_mixture(moments + steadied, expected @ (shares * price))
+    other = nearest_mixture(products @ shares + steadied, with_price @ shares)
+
+    def distance(mixture: Floats) -> InfluenceEstimate:
+        at = price**2 - 2.0 * mixture @ with_price + np.einsum("a,b,abn->n", mixture, mixture, products)
+        return rows.mean(at)
+
+    return ProxyDiscrimination(v, distance(v), distance(other), rows.mean(price**2), price - v @ expected)
 
 
-def _stable_moments(rows: PricedRows, costs: Floats) -> Floats:
-    """Return E[μ_a·μ_b] of centred costs, made larger across mixtures other than the population's own.
+def _moments(rows: PricedRows, costs: Floats) -> tuple[Floats, Floats]:
+    """Return E[μ_a·μ_b] of centred costs, and what makes it larger across mixtures other than the population's own.
 
     Where the groups' costs differ by little more than the noise of their fits, any mixture would do, and that noise
     would choose one that resembles the price. The added term is 0 for mixtures in proportion to P(d), and is small
@@ -126,7 +141,7 @@ def _stable_moments(rows: PricedRows, costs: Floats) -> Floats:
     expected, apart = costs.mean(axis=0), 0.5 * (costs[0] - costs[1])
     moments, noise = ((x * shares) @ x.T for x in (expected, apart))
     across = np.array([1.0 - q, -q])
-    return np.asarray(moments + math.sqrt(np.trace(moments) * np.trace(noise)) * np.outer(across, across))
+    return moments, np.asarray(math.sqrt(np.trace(moments) * np.trace(noise)) * np.outer(across, across))
 
 
 def _products(costs: Floats, corrections: Floats) -> Floats:
@@ -179,6 +194,16 @@ def _group_mean(rows: PricedRows, x: Floats, group: int) -> InfluenceEstimate:
     return combined(value, [(1.0 / size, rows.mean(mine * (x - value)))])
 
 
+def unaware_price_gap(rows: PricedRows) -> InfluenceEstimate:
+    """Return the gap of the unaware price E[Y | x], whose errors matter only times those of the propensity."""
+    q, propensity = rows.share, rows.propensity.mean(axis=0)
+    expected = rows.costs.mean(axis=0)
+    unaware = propensity * expected[AUDITED] + (1.0 - propensity) * expected[REFERENCE]
+    lean = propensity / q - (1.0 - propensity) / (1.0 - q)
+    plain, fitted = group_gap(rows, unaware), rows.mean(lean * (rows.cost - unaware))
+    return combined(plain.value + fitted.value, [(1.0, plain), (1.0, fitted)])
+
+
 def free_price_gap(rows: PricedRows) -> InfluenceEstimate:
     """Return the gap of the discrimination-free price, with the error of the fits and of the groups' shares."""
     q = rows.share
@@ -193,30 +218,50 @@ def free_price_gap(rows: PricedRows) -> InfluenceEstimate:
 
 def vulnerability(rows: PricedRows) -> Floats:
     """Return PV(x) = μ_unaware(x) − h*(x) = τ(x)·(P(audited | x) − q): the price moved by what x says of the group."""
-    return np.asarray(rows.effects.mean(axis=0) * (rows.propensity.mean(axis=0) - rows.share))
+    effect = rows.steady[AUDITED] - rows.steady[REFERENCE]
+    return np.asarray(effect * (rows.propensity.mean(axis=0) - rows.share))
 
 
 def mean_vulnerability(rows: PricedRows) -> InfluenceEstimate:
     """Return E|PV|, corrected for the errors of τ and of the propensity."""
-    q, member = rows.share, rows.in_group[AUDITED]
     sign = np.sign(vulnerability(rows))
+    return _of_terms(rows, rows.mean(sign * vulnerability_terms(rows)), sign)
+
+
+def segment_vulnerability(rows: PricedRows, chosen: Booleans) -> InfluenceEstimate:
+    """Return E[PV] of some rows, corrected for the errors of τ and of the propensity."""
+    size = float(rows.weights @ chosen / rows.weights.sum())
+    terms = vulnerability_terms(rows)
+    value = float(rows.weights @ (chosen * terms) / (rows.weights @ chosen))
+    inside = chosen / size
+    return _of_terms(rows, combined(value, [(1.0, rows.mean(inside * (terms - value)))]), inside)
+
+
+def _of_terms(rows: PricedRows, total: InfluenceEstimate, factor: Floats) -> InfluenceEstimate:
+    """Return a mean of PV, with the error of the audited group's share."""
+    of_share = -rows.mean(factor * rows.effects.mean(axis=0)).value
+    return combined(total.value, [(1.0, total), (of_share, rows.mean(rows.in_group[AUDITED]))])
+
+
+def vulnerability_terms(rows: PricedRows) -> Floats:
+    """Return PV of each row with its corrections, each fit's τ with the other's propensity."""
+    q, member = rows.share, rows.in_group[AUDITED]
     of_effects = rows.corrections[:, AUDITED] - rows.corrections[:, REFERENCE]
     terms = [
         effect * (chance - q) + correction * (chance - q) + effect * (member - chance)
         for effect, correction, chance in zip(rows.effects, of_effects, rows.propensity[::-1], strict=True)
     ]
-    total = rows.mean(sign * np.mean(terms, axis=0))
-    of_share = -rows.mean(sign * rows.effects.mean(axis=0)).value
-    return combined(total.value, [(1.0, total), (of_share, rows.mean(member))])
+    return np.asarray(np.mean(terms, axis=0))
 
 
-def actual_to_expected(rows: PricedRows, price: Floats, chosen: Booleans) -> LogNormal | None:
-    """Return the cost of some rows divided by their price, on the log scale; None where either is not positive."""
+def actual_to_expected(rows: PricedRows, price: Floats, chosen: Booleans) -> InfluenceEstimate | None:
+    """Return the log of the cost of some rows divided by their price; None where either is not positive."""
     cost, expected = (rows.mean(chosen * x) for x in (rows.cost, price))
     if cost.value <= 0.0 or expected.value <= 0.0:
         return None
-    ratio = combined(0.0, [(1.0 / cost.value, cost), (-1.0 / expected.value, expected)])
-    return LogNormal(math.log(cost.value / expected.value), ratio.se)
+    return combined(
+        math.log(cost.value / expected.value), [(1.0 / cost.value, cost), (-1.0 / expected.value, expected)]
+    )
 
 
 def deviance(cost: Floats, price: Floats, weights: Floats, power: float) -> float:
@@ -241,11 +286,3 @@ def deviance(cost: Floats, price: Floats, weights: Floats, power: float) -> floa
 def balanced(price: Floats, cost: Floats, weights: Floats) -> float:
     """Return the factor k with Σw·k·price = Σw·cost."""
     return float(weights @ cost / (weights @ price))
-
-
-def deciles(price: Floats, weights: Floats, parts: int = 10) -> Sequence[Booleans]:
-    """Return which rows lie in each tenth of the exposure, by price."""
-    order = np.argsort(price, kind="stable")
-    place = np.empty(len(price))
-    place[order] = np.cumsum(weights[order]) / weights.sum()
-    return [(place > part / parts) & (place <= (part + 1) / parts) for part in range(parts)]

@@ -15,6 +15,7 @@ from tiltlens.figures.features import features
 from tiltlens.figures.figure import Figure
 from tiltlens.figures.overall import intersections, looks
 from tiltlens.figures.periods import periods
+from tiltlens.figures.prices import prices
 from tiltlens.figures.profile import profile
 from tiltlens.figures.proxy_map import proxy_map
 from tiltlens.figures.repair import attainable, repair_curve, tolerances
@@ -30,6 +31,7 @@ COMPARISON_FIGURES: dict[str, Callable[[dict[str, Any]], Figure]] = {
     "features": features,
     "sensitivity": sensitivity,
     "splitting": splitting,
+    "prices": prices,
     "periods": periods,
     "waterfall": waterfall,
     "proxy_map": proxy_map,

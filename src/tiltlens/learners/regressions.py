@@ -97,6 +97,10 @@ class Regressor:
 
     def fitted(self, target: Floats, train: Integers, wanted: Integers) -> Floats:
         """Return the mean of `target` given the features at the rows `wanted`, learnt from the rows `train`."""
+        return np.asarray(self.stages(target, train, wanted).sum(axis=0))
+
+    def stages(self, target: Floats, train: Integers, wanted: Integers) -> Floats:
+        """Return the same as two terms, (2, rows): the ridge regression, and what the flexible parts add."""
         if train.size > REGRESSED_ROWS:
             train = np.sort(np.random.default_rng(self.seed).choice(train, REGRESSED_ROWS, replace=False))
         w = self.weights[train] / self.weights[train].mean()
@@ -106,11 +110,11 @@ class Regressor:
         for codes in self.values:
             flexible.append(cell_means(codes, train, left, w))
             left = left - flexible[-1](train)
-        means = np.empty(wanted.size)
+        means = np.empty((2, wanted.size))
         for start in range(0, wanted.size, MODEL_CHUNK):
             chunk = wanted[start : start + MODEL_CHUNK]
             added = sum(part(chunk) for part in flexible)
-            means[start : start + MODEL_CHUNK] = linear.means(self.table, chunk) + added
+            means[:, start : start + MODEL_CHUNK] = linear.means(self.table, chunk), added
         return means
 
     def _trees(self, train: Integers, left: Floats, w: Floats) -> Predictor:

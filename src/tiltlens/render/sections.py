@@ -16,6 +16,7 @@ from tiltlens.documents.error_rates import error_rate_blocks
 from tiltlens.documents.first_screen import Doubt, reliability
 from tiltlens.documents.headline import named_list, of_kind
 from tiltlens.documents.labels import labels
+from tiltlens.documents.prices import price_blocks
 from tiltlens.documents.sensitivity import sensitivity_blocks
 from tiltlens.documents.splitting import splitting_blocks
 from tiltlens.documents.summary_access import FULL, dial_place, features
@@ -31,7 +32,7 @@ from tiltlens.rows.measures import measure_of
 PICTURED = 8  # groups with pictures and profiles: the page must stay small
 DETAILED = 2  # groups with a dial, all figures and the numbers behind them
 OF_SCORES, OF_GAP = ("score_distribution", "score_calibration"), ("periods", "waterfall")
-EXPERT_IN_TABLES, EXPERT, CHECKS = ("proxy_map", "correction_shares"), ("paths", "overlap", "calibration"), ("balance", "sensitivity", "splitting")
+EXPERT_IN_TABLES, EXPERT, CHECKS = ("proxy_map", "correction_shares"), ("paths", "overlap", "calibration"), ("balance", "sensitivity", "splitting", "prices")
 DIAL_ROWS = 25  # features whose shares follow the dial
 SHORT = 40  # letters of a feature beside the dial
 SHOWN = 25  # features of the table that is open
@@ -105,7 +106,8 @@ def _tables(summary: dict[str, Any], c: dict[str, Any], is_drawn: bool) -> dict[
     }
     shown: dict[str, Any] = {name: Markup(table_html(table) if table else "") for name, table in tables.items()}
     errors: list[Block] = error_rate_blocks(c, confidence) if c["error_rates"] is not None else []
-    for name, blocks in (("sensitivity", sensitivity_blocks(c)), ("splitting", splitting_blocks(c, confidence))):
+    parts = {"splitting": splitting_blocks(c, confidence), "prices": price_blocks(c, confidence)}
+    for name, blocks in ({"sensitivity": sensitivity_blocks(c)} | parts).items():
         shown[name] = Markup(blocks_html(blocks, lambda reference: ""))
     shown["error_rates"] = Markup(blocks_html(errors, lambda reference: ""))
     contributions = audit_tables.contribution_table(c, has_reasons=True)

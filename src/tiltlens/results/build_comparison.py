@@ -25,6 +25,7 @@ from tiltlens.analysis.influence_matching import (
 )
 from tiltlens.analysis.periods import period_table
 from tiltlens.analysis.presentation import levels, output_scale
+from tiltlens.analysis.prices import prices
 from tiltlens.analysis.sensitivity import sensitivities
 from tiltlens.analysis.settings import Settings
 from tiltlens.analysis.unobserved_groups import unobserved_group, unobserved_group_of
@@ -365,6 +366,7 @@ def _profiles(evidence: Evidence, correction: CorrectionFunction | None, setting
         soft=None
         if evidence.rows.probabilities is None
         else partial(_plain_unobserved_group, _without_fits(evidence), settings),
+        priced=None if evidence.rows.cost is None else partial(prices, evidence, settings.random_state),
     )
 
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Annotated, Any, Literal, cast
 
@@ -18,6 +19,7 @@ from tiltlens.analysis.decision_table import DecisionTable
 from tiltlens.analysis.error_rates import ErrorRates
 from tiltlens.analysis.influence_matching import ComparisonErrors
 from tiltlens.analysis.periods import PeriodTable
+from tiltlens.analysis.prices import Prices
 from tiltlens.analysis.sensitivity import Sensitivity
 from tiltlens.analysis.splitting import Splitting
 from tiltlens.analysis.unobserved_groups import UnobservedGroup
@@ -57,6 +59,8 @@ ESTIMATES = {
     "log_loss_difference": "error_rates.log_loss.difference",
     "robustness_value": "gap_parts.sensitivity.adjusted_gap.robustness_value",
     "detection_sample_size": "correction.detection_sample_size",
+    "proxy_discrimination": "prices.proxy_discrimination",
+    "actual_to_expected_ratio": "prices.actual_to_expected_ratio",
 }  # name in gates, tables and changes: path of JSON keys
 CONTRIBUTION_COLUMNS = {
     "feature": str,
@@ -205,6 +209,11 @@ class Comparison:
         """What separate models for the two groups would gain; computed when asked for. None without outcomes."""
         return None if self.scale.metric is not None else self._profiles.splitting(self.scale.confidence)
 
+    @property
+    def prices(self) -> Prices | None:
+        """What observed costs say of a price; computed when asked for. None unless amounts come with `outcome`."""
+        return self._profiles.prices(self.scale.confidence)
+
     def bins(self) -> Bins:
         """Return what figures and the report are made of: distributions, profiles and the path, as plain numbers."""
         return self._profiles.bins(self.contributions_full["feature"].to_list())
@@ -284,19 +293,21 @@ class Comparison:
 
     def to_dict(self) -> dict[str, Any]:
         """Return every number of the comparison, keyed by attribute name."""
-        return self._summary(self.splitting)
+        return self._summary(("splitting", "prices"))
 
-    def _summary(self, splitting: Splitting | None) -> dict[str, Any]:
+    def _summary(self, names: Sequence[str]) -> dict[str, Any]:
+        """Return every number, of the parts that are fitted anew only the named ones."""
         summary: dict[str, Any] = to_plain(self)
         summary["correction"] |= to_plain(self.correction.parts())
-        summary |= to_plain(ComparisonParts(self.bins(), splitting))
+        fitted = {name: getattr(self, name) if name in names else None for name in ("splitting", "prices")}
+        summary |= to_plain(ComparisonParts(self.bins(), **fitted))
         return summary
 
     def plot(self, name: str = "proxy_map", feature: str | None = None) -> Figure:
         """Return one of the comparison's figures: its chart, the numbers behind it, and words for both."""
         from tiltlens.figures import comparison_figure
 
-        return comparison_figure(self._summary(self.splitting if name == "splitting" else None), name, feature)
+        return comparison_figure(self._summary((name,)), name, feature)
 
     def _repr_html_(self) -> str:
         from tiltlens.render.notebook import comparison_html

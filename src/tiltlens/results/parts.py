@@ -9,6 +9,7 @@ from typing import Annotated, Any, NoReturn, TypedDict
 
 import polars as pl
 
+from tiltlens.analysis.prices import Prices
 from tiltlens.analysis.splitting import Splitting
 from tiltlens.errors import NeedsRowsError
 from tiltlens.estimators.dial import ShareForm
@@ -158,7 +159,7 @@ class CorrectionParts:
 
 @dataclass(frozen=True, slots=True, eq=False)
 class ComparisonParts:
-    """The part of a comparison that takes time.
+    """The parts of a comparison that take time.
 
     Attributes
     ----------
@@ -166,10 +167,13 @@ class ComparisonParts:
         Histograms, profiles and paths for figures.
     splitting
         What separate models for the two groups would gain; None without observed outcomes.
+    prices
+        What observed costs say of a price; None of probabilities and decisions, and without costs.
     """
 
     bins: Bins
     splitting: Splitting | None
+    prices: Prices | None
 
 
 def needs_rows(name: str) -> NeedsRowsError:
@@ -210,6 +214,10 @@ class SavedParts(NoRows):
     def splitting(self, confidence: float) -> Splitting | None:
         """Return what was saved."""
         return self.comparison.splitting
+
+    def prices(self, confidence: float) -> Prices | None:
+        """Return what was saved."""
+        return self.comparison.prices
 
     def bins(self, order: list[str]) -> Bins:
         """Return the saved bins."""

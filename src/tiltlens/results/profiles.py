@@ -12,6 +12,7 @@ from numpy.typing import NDArray
 
 from tiltlens.analysis.bins import QUANTILES, binned, of_scores_alone
 from tiltlens.analysis.histograms import Binned, score_span
+from tiltlens.analysis.prices import Prices
 from tiltlens.analysis.splitting import Splitting, splitting
 from tiltlens.analysis.suppression import may_show, withheld
 from tiltlens.errors import DataError, SupportError, WeightsError
@@ -53,6 +54,8 @@ class Profiles:
         The conditions that all rows meet, as texts by column.
     soft
         Takes other scores of the rows, and returns the estimates of the gap, where groups have probabilities.
+    priced
+        Takes a confidence, and returns what observed costs say of the amounts, where costs were given.
     """
 
     sampled: SampledRows
@@ -65,6 +68,7 @@ class Profiles:
     model: AskedModel | None = None
     given: Mapping[str, str] = field(default_factory=dict)
     soft: SoftScores | None = None
+    priced: Callable[[float], Prices | None] | None = None
 
     @property
     def groups(self) -> tuple[str, ...]:
@@ -158,6 +162,10 @@ class Profiles:
     def splitting(self, confidence: float) -> Splitting | None:
         """As of `Comparison`."""
         return splitting(self.sampled, confidence)
+
+    def prices(self, confidence: float) -> Prices | None:
+        """As of `Comparison`."""
+        return None if self.priced is None else self.priced(confidence)
 
     def prototypes(self, suppress: bool = True) -> dict[str, Prototype]:
         """As of `Comparison`."""

@@ -127,9 +127,9 @@ def _read_groups(roles: ColumnRoles, table: pl.DataFrame) -> tuple[NDArray[np.in
 
 
 def _read_outcomes(roles: ColumnRoles, table: pl.DataFrame, channel: Channel) -> tuple[Integers | None, Meant | None]:
-    if roles.outcome is None:
+    if roles.label is None:
         return None, None
-    return outcome_codes(table[roles.outcome], outcome_names(channel, roles.favourable))
+    return outcome_codes(table[roles.label], outcome_names(channel, roles.favourable))
 
 
 def _is_other(roles: ColumnRoles, channel: Channel, y_true: Integers | None) -> dict[str, Booleans]:

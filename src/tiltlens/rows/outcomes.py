@@ -1,4 +1,4 @@
-"""The observed outcome of each row: a column of two values; the score is the probability of one of them."""
+"""The observed outcome of each row: a column of two values, the score being the probability of one; or a cost."""
 
 from __future__ import annotations
 
@@ -13,7 +13,9 @@ from tiltlens.errors import DataError
 from tiltlens.estimators.error_rates import UNKNOWN, WITH, WITHOUT
 from tiltlens.estimators.influence import Integers
 from tiltlens.limits import LISTED_VALUES
+from tiltlens.paper.checks import Floats
 from tiltlens.rows.scores import Channel
+from tiltlens.rows.weights import numbers_of
 from tiltlens.sources.messages import listed, shown, text_of
 
 FEW_LISTED = 6  # values of an outcome in a message: more tell nothing more
@@ -25,7 +27,7 @@ PLAIN = {"0": WITHOUT, "1": WITH, "false": WITHOUT, "true": WITH}
 
 
 def check_metric(metric: Any, outcome: Any, score_type: str) -> None:
-    """Raise unless the metric is known, and there is an outcome of probabilities or decisions to judge by."""
+    """Raise unless the metric is known, is of probabilities or decisions, and there is an outcome to judge by."""
     if metric is not None and metric not in METRICS:
         raise DataError(
             f"`metric` must be one of {', '.join(map(repr, METRICS))}, got {shown(metric)}.",
@@ -36,9 +38,9 @@ def check_metric(metric: Any, outcome: Any, score_type: str) -> None:
             f"`metric` must come with `outcome`, got {shown(metric)} alone.",
             "name the column of true outcomes, for example outcome='repaid'.",
         )
-    if outcome is not None and score_type != "probability":
+    if metric is not None and score_type != "probability":
         raise DataError(
-            f"`outcome` must be left out for score_type={shown(score_type)}, got {shown(outcome)}.",
+            f"`metric` must be left out for score_type={shown(score_type)}, got {shown(metric)}.",
             "an error rate is of probabilities or decisions.",
         )
 
@@ -74,6 +76,17 @@ def outcome_codes(column: pl.Series, names: dict[str, int]) -> tuple[Integers, M
     has_it = observed.is_in(having).fill_null(value=False).to_numpy()
     codes = np.where(observed.is_null().to_numpy(), UNKNOWN, np.where(has_it, WITH, WITHOUT))
     return codes, {text_of(value): names.get(text_of(value).casefold()) for value in values[:LISTED_VALUES]}
+
+
+def observed_costs(column: pl.Series) -> Floats:
+    """Return the observed cost of each row, NaN where it is missing."""
+    costs = numbers_of("outcome", column)
+    if np.isinf(costs).any():
+        raise DataError(
+            f"`outcome` must be finite costs, got {costs[np.isinf(costs)][0]} in column {shown(column.name)}.",
+            "leave unknown costs empty.",
+        )
+    return costs
 
 
 def _is_number(value: str) -> bool:

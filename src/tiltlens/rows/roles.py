@@ -104,7 +104,7 @@ class ColumnRoles:
     propensity
         The column of P(audited|x); None where a model is to be fitted.
     outcome, metric
-        The column of true outcomes, and the error rate whose difference is audited.
+        The column of true outcomes, of amounts their observed cost; and the error rate whose difference is audited.
     soft
         The groups that are known by their probabilities, which are the columns `group`; none where one column has them.
     known_groups
@@ -138,6 +138,16 @@ class ColumnRoles:
     def name(self) -> str:
         """The name of the group."""
         return "group" if self.soft or self.group == (GROUP,) else JOINT.join(self.group)
+
+    @property
+    def label(self) -> str | None:
+        """The column of outcomes with two values."""
+        return None if self.score_type == "amount" else self.outcome
+
+    @property
+    def cost(self) -> str | None:
+        """The column of observed costs, of amounts."""
+        return self.outcome if self.score_type == "amount" else None
 
     @property
     def sources(self) -> list[str]:

@@ -20,6 +20,7 @@ from tiltlens.paper.checks import Floats
 from tiltlens.rows.amounts import PROBABILITY, Unit
 from tiltlens.rows.features import Feature
 from tiltlens.rows.groups import NO_GROUP, encode_periods, factorize_groups, read_periods, sort_periods
+from tiltlens.rows.outcomes import observed_costs
 from tiltlens.rows.roles import CLUSTER, ColumnRoles
 from tiltlens.rows.weights import numbers_of
 from tiltlens.sources.hashing import Hashes, row_hashes
@@ -105,6 +106,11 @@ class SampledRows:
     def y_true(self) -> Integers | None:
         """The code of the observed outcome: 0, 1 or `OUTCOME_MISSING`."""
         return self.columns.get("y_true")
+
+    @property
+    def cost(self) -> Floats | None:
+        """Of amounts, the observed cost, NaN where it is missing; None where none is given."""
+        return self.columns.get("cost")
 
     @property
     def period(self) -> Integers | None:
@@ -364,7 +370,8 @@ def _recode_groups(group: Integers, codes: list[int]) -> Integers:
 
 ROW_COLUMNS = (
     RowColumn("log_odds", pl.Float64, "propensity", _read_log_odds, is_summed=True),
-    RowColumn("y_true", pl.Int64, "outcome", is_summed=True, count_codes=lambda labels: OUTCOME_MISSING + 1),
+    RowColumn("cost", pl.Float64, "cost", lambda roles, table: observed_costs(table[str(roles.cost)])),
+    RowColumn("y_true", pl.Int64, "label", is_summed=True, count_codes=lambda labels: OUTCOME_MISSING + 1),
     RowColumn(
         "period",
         pl.String,

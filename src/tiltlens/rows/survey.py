@@ -22,14 +22,14 @@ from tiltlens.paper.moments import GroupMoments
 from tiltlens.rows.batch_rows import BatchRows, read_batch
 from tiltlens.rows.declared import INPUT
 from tiltlens.rows.outcomes import Meant
-from tiltlens.rows.roles import CONTENT, GROUP, HASH, LOG_ODDS, SCORE, WEIGHT, ColumnRoles
+from tiltlens.rows.roles import CONTENT, GROUP, HASH, LOG_ODDS, OUTCOME, SCORE, WEIGHT, ColumnRoles
 from tiltlens.rows.sampled_rows import Labels, SampledRows, collect_labels, join_labels, store_columns, take_values
 from tiltlens.rows.scores import favourable_word
 from tiltlens.rows.value_counts import ValueCounts, value_counts
 from tiltlens.sources.arrays import chunked_moments
 from tiltlens.sources.batches import ROW
 from tiltlens.sources.factorize import Factorized, factorize
-from tiltlens.sources.hashing import Hashes, mixed_hashes, nested_hashes
+from tiltlens.sources.hashing import Hashes, mixed_hashes, nested_hashes, row_hashes
 
 FEW_COPIES = 1e-4  # of a batch's rows: with more, rows that occur once in it will occur in others too
 ALL_HASHES = np.uint64(2**64 - 1)
@@ -298,6 +298,8 @@ def _fingerprint(rows: SampledRows, hashes: Hashes) -> int:
     """Return the sum of the hashes of rows with their outcomes; rows are drawn without looking at these."""
     if not hashes.size:
         return 0
+    if rows.cost is not None:
+        return int(mixed_hashes(hashes, row_hashes({OUTCOME: rows.cost})).sum())
     return int((hashes if rows.y_true is None else mixed_hashes(hashes, rows.y_true)).sum())
 
 

@@ -1,0 +1,265 @@
+"""Prices with observed costs: how near a price is to a mixture of the groups' expected costs, and who is moved."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+from typing import Annotated, Any
+
+import numpy as np
+import polars as pl
+from scipy.special import expit, logit
+
+from tiltlens.analysis.evidence import Evidence
+from tiltlens.analysis.suppression import withheld
+from tiltlens.estimators import prices as estimators
+from tiltlens.estimators.estimate import Estimate, HasInterval, LogNormal
+from tiltlens.estimators.influence import Booleans, InfluenceEstimate, Integers, combined
+from tiltlens.estimators.prices import AUDITED, REFERENCE, PricedRows
+from tiltlens.estimators.verdicts import Materiality, materiality
+from tiltlens.learners.propensity import Propensity, fold_pairings, row_folds
+from tiltlens.learners.regressions import Regressor
+from tiltlens.limits import FEWEST_KNOWN, FOLDS, SCORE_TENTHS
+from tiltlens.paper.checks import Floats
+from tiltlens.rows.binning import quantile_edges
+from tiltlens.threads import one_thread, steps_in_threads
+
+MATERIAL_PROXY = 0.01  # of the variance of the price: proxy discrimination below is none
+MOST_SEGMENTS = 12  # in the table of those that are moved most
+GROUPS = {"audited": AUDITED, "reference": REFERENCE}
+DECILE_SCHEMA = {
+    "group": pl.String,
+    "decile": pl.Int64,
+    "n": pl.Int64,
+    "price": pl.Float64,
+    "free_price": pl.Float64,
+    "actual_to_expected": pl.Float64,
+    "actual_to_expected_low": pl.Float64,
+    "actual_to_expected_high": pl.Float64,
+}
+SEGMENT_SCHEMA = {
+    "feature": pl.String,
+    "value": pl.String,
+    "n": pl.Int64,
+    "vulnerability": pl.Float64,
+    "vulnerability_low": pl.Float64,
+    "vulnerability_high": pl.Float64,
+}
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Prices:
+    """A price beside the observed cost of people in two groups.
+
+    Attributes
+    ----------
+    rows
+        How many people of each group have an observed cost.
+    actual_to_expected
+        Observed cost divided by price (A/E), of each group; None where either is not positive.
+    actual_to_expected_ratio
+        That of the audited group divided by that of the reference.
+    proxy_discrimination, mixture
+        PD, the least share of the price's variance that no constant plus mixture of the groups' expected costs
+        accounts for; and that mixture. Where PD may be 0, the lower end is 0 and the upper end one-sided.
+    materiality, status
+        The least PD that matters; and what the interval of PD says about it.
+    unfairness
+        UF, the share of the price's variance that lies between the groups.
+    vulnerability
+        Mean proxy vulnerability: how far the best price without the group is from the discrimination-free price.
+    unaware_gap, free_gap
+        The gap of the best price without the group, E[cost | features], and that of the discrimination-free price.
+    by_decile
+        For each group and decile of the price: people, mean price, mean discrimination-free price, A/E.
+    segments
+        The values of features with the largest mean proxy vulnerability; a positive one raises the price.
+    """
+
+    rows: dict[str, int]
+    actual_to_expected: dict[str, Estimate | None]
+    actual_to_expected_ratio: Estimate | None
+    proxy_discrimination: Estimate
+    mixture: dict[str, float]
+    materiality: float
+    status: Materiality
+    unfairness: Estimate
+    vulnerability: Estimate
+    unaware_gap: Estimate
+    free_gap: Estimate
+    by_decile: Annotated[pl.DataFrame, DECILE_SCHEMA]
+    segments: Annotated[pl.DataFrame, SEGMENT_SCHEMA]
+
+
+def prices(evidence: Evidence, seed: int, confidence: float) -> Prices | None:
+    """Return what observed costs say of the price; None without them, without features, and for plug-in values.
+
+    Groups must be observed. Expected costs are by regressions within each group that have not seen the row.
+    """
+    propensity, cost = evidence.nuisances.propensity, evidence.rows.cost
+    if cost is None or propensity is None or evidence.rows.probabilities is not None or not evidence.table:
+        return None
+    index = np.flatnonzero(np.isfinite(cost))
+    people = np.bincount(evidence.rows.group[index], minlength=2)
+    if people.min() < FEWEST_KNOWN:
+        return None
+    with one_thread():
+        rows = priced_rows(evidence, propensity, index, seed)
+    return _prices(evidence, rows, index, confidence)
+
+
+def _prices(evidence: Evidence, rows: PricedRows, index: Integers, confidence: float) -> Prices:
+    scale = evidence.rows.unit.scale
+    ratios = {
+        name: estimators.actual_to_expected(rows, rows.price, rows.in_group[at] > 0) for name, at in GROUPS.items()
+    }
+    distance = estimators.proxy_discrimination(rows)
+    proxy = _from_zero(distance, confidence)
+    status = materiality(proxy.low, proxy.high, MATERIAL_PROXY)
+
+    def amount(measured: InfluenceEstimate, least: float = -np.inf) -> Estimate:
+        return measured.normal(least).estimate(confidence).mapped(lambda seen: scale * seen)
+
+    return Prices(
+        rows={name: int(rows.in_group[at].sum()) for name, at in GROUPS.items()},
+        actual_to_expected={name: _ratio(ratio, confidence) for name, ratio in ratios.items()},
+        actual_to_expected_ratio=_ratio(_difference(*ratios.values()), confidence),
+        proxy_discrimination=proxy,
+        mixture={name: float(distance.mixture[at]) for name, at in GROUPS.items()},
+        materiality=MATERIAL_PROXY,
+        status=Materiality.INCONCLUSIVE if status is None else status,
+        unfairness=estimators.unfairness(rows, rows.price).estimate(confidence),
+        vulnerability=amount(estimators.mean_vulnerability(rows), 0.0),
+        unaware_gap=amount(estimators.unaware_price_gap(rows)),
+        free_gap=amount(estimators.free_price_gap(rows)),
+        by_decile=pl.DataFrame(list(_deciles(rows, scale, confidence)), schema=DECILE_SCHEMA),
+        segments=_segments(evidence, rows, index, confidence),
+    )
+
+
+def priced_rows(evidence: Evidence, propensity: Propensity, index: Integers, seed: int) -> PricedRows:
+    """Return the rows with an observed cost, with what two fits that have not seen a row expect of it.
+
+    Money is in the unit's scale. The groups' shares are those of all rows, whatever part of each group was sampled.
+    """
+    unit, weights = evidence.rows.unit, evidence.rows.sampling_weight[index]
+    sample = evidence.sample.taken(index)
+    fold = row_folds(sample, FOLDS, seed) if propensity.is_known else propensity.fold[index]
+    cost = np.asarray(evidence.rows.cost)[index] / unit.scale
+    share = float(weights[sample.audited].sum() / weights.sum())
+    costs, steady = _expected_costs(evidence, index, cost, fold, seed)
+    return PricedRows(
+        price=unit.level(evidence.score.column[index]) / unit.scale,
+        cost=cost,
+        weights=weights,
+        audited=sample.audited,
+        costs=costs,
+        propensity=expit(propensity.halves[0][:, index] + logit(share)),
+        steady=steady,
+        clusters=sample.clusters,
+    )
+
+
+def _expected_costs(
+    evidence: Evidence, index: Integers, cost: Floats, fold: Integers, seed: int
+) -> tuple[Floats, Floats]:
+    """Return E[cost | x, group] by the two halves of the other folds, (2 fits, 2 groups, n); and shrunk, (2, n)."""
+    table = {name: column[index] for name, column in evidence.table.items()}
+    values = {
+        name: evidence.cells[name].codes[index] if name in evidence.cells else column
+        for name, column in table.items()
+        if column.dtype.kind != "f"
+    }
+    weights = evidence.rows.sampling_weight[index]
+    regressor = Regressor.of(table, values, cost, weights / weights.mean(), seed)
+    plan = fold_pairings(int(fold.max()) + 1, several=False)[0]
+    parts = sorted({half for halves in plan for half in halves})
+    group = evidence.rows.group[index]
+
+    def fit(part: tuple[int, ...]) -> Floats:
+        is_own = np.isin(fold, part)
+        others, fitted = np.flatnonzero(~is_own), np.zeros((2, len(GROUPS), fold.size))
+        for member in GROUPS.values():
+            fitted[:, member, others] = regressor.stages(cost, np.flatnonzero(is_own & (group == member)), others)
+        return fitted
+
+    every = dict(zip(parts, steps_in_threads(fit, parts, fold.size), strict=True))
+    stages = np.empty((2, 2, len(GROUPS), fold.size))
+    for number, halves in enumerate(plan):
+        own = fold == number
+        stages[..., own] = [every[half][..., own] for half in halves]
+    steady = [
+        _shrunk(stages[:, :, member].mean(axis=0), cost, weights * (group == member)) for member in GROUPS.values()
+    ]
+    return np.asarray(stages.sum(axis=1)), np.array(steady)
+
+
+def _shrunk(stages: Floats, cost: Floats, weights: Floats) -> Floats:
+    """Return the sum of both terms of a fit, each shrunk to what it says of costs that it has not seen.
+
+    Costs are mostly noise: what a flexible fit learns of it would be taken for a difference between people.
+    """
+    level, *centres = (float(np.average(x, weights=weights)) for x in (cost, *stages))
+    terms = stages - np.array(centres)[:, None]
+    gram, with_cost = (terms * weights) @ terms.T, (terms * weights) @ (cost - level)
+    shrinkage = np.clip(np.linalg.lstsq(gram, with_cost, rcond=None)[0], 0.0, 1.0)
+    return np.asarray(level + shrinkage @ terms)
+
+
+def _from_zero(law: HasInterval, confidence: float) -> Estimate:
+    """Return an estimate of what is not negative: where it may be 0, with a one-sided upper end."""
+    both = law.estimate(confidence)
+    if both.low or confidence <= 0.5:
+        return both
+    return Estimate(both.value, 0.0, law.estimate(2.0 * confidence - 1.0).high)
+
+
+def _ratio(log_ratio: InfluenceEstimate | None, confidence: float) -> Estimate | None:
+    return None if log_ratio is None else LogNormal(log_ratio.value, log_ratio.se).estimate(confidence)
+
+
+def _difference(first: InfluenceEstimate | None, other: InfluenceEstimate | None) -> InfluenceEstimate | None:
+    if first is None or other is None:
+        return None
+    return combined(first.value - other.value, [(1.0, first), (-1.0, other)])
+
+
+def _deciles(rows: PricedRows, scale: float, confidence: float) -> Iterator[dict[str, Any]]:
+    """Yield each group's cells by decile of the price, without numbers where they could tell of few people."""
+    is_constant = rows.price.min() == rows.price.max()
+    edges = np.zeros(0) if is_constant else quantile_edges(rows.price, rows.weights, SCORE_TENTHS)
+    decile, free = np.searchsorted(edges, rows.price, side="left"), rows.free_price
+    for group, at in GROUPS.items():
+        mine = rows.in_group[at] > 0
+        counts = np.bincount(decile[mine], minlength=edges.size + 1)
+        for number, (people, is_hidden) in enumerate(zip(counts.tolist(), withheld(counts).tolist(), strict=True)):
+            record: dict[str, Any] = {"group": group, "decile": number + 1}
+            if people and not is_hidden:
+                cell: Booleans = mine & (decile == number)
+                means = [float(np.average(x[cell], weights=rows.weights[cell])) for x in (rows.price, free)]
+                record |= {"n": people, "price": scale * means[0], "free_price": scale * means[1]}
+                ratio = _ratio(estimators.actual_to_expected(rows, rows.price, cell), confidence)
+                record |= {} if ratio is None else _ends("actual_to_expected", ratio)
+            yield record | ({} if people else {"n": 0})
+
+
+def _segments(evidence: Evidence, rows: PricedRows, index: Integers, confidence: float) -> pl.DataFrame:
+    """Return the values of features with the largest mean proxy vulnerability; none of fewer than ten people."""
+    mass, scale, cells = rows.weights * estimators.vulnerability_terms(rows), evidence.rows.unit.scale, []
+    for feature in evidence.rows.features:
+        codes, size = feature.codes[index], len(feature.labels)
+        counts = np.bincount(codes, minlength=size)
+        means = np.bincount(codes, mass, size) / np.maximum(np.bincount(codes, rows.weights, size), 1e-300)
+        shown = np.flatnonzero((counts > 0) & ~withheld(counts)).tolist()
+        cells += [(abs(float(means[code])), feature, code, int(counts[code])) for code in shown]
+    records = []
+    for _, feature, code, people in sorted(cells, key=lambda cell: -cell[0])[:MOST_SEGMENTS]:
+        measured = estimators.segment_vulnerability(rows, feature.codes[index] == code).normal().estimate(confidence)
+        money = measured.mapped(lambda seen: scale * seen)
+        record = {"feature": feature.name, "value": feature.labels[code], "n": people}
+        records.append(record | _ends("vulnerability", money))
+    return pl.DataFrame(records, schema=SEGMENT_SCHEMA)
+
+
+def _ends(name: str, estimate: Estimate) -> dict[str, float | None]:
+    return {name: estimate.value, f"{name}_low": estimate.low, f"{name}_high": estimate.high}

@@ -1,0 +1,103 @@
+"""Prices beside observed costs: the state, its numbers, and the segments that are moved most."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import Any
+
+from tiltlens.documents.document import NAME, QUIET, Block, Cell, Column, Heading, Paragraph, Table
+from tiltlens.documents.quantities import (
+    FEATURES,
+    estimate_cell,
+    format_of,
+    quantity,
+    quantity_table,
+    row_estimate,
+)
+from tiltlens.estimators.verdicts import Materiality
+from tiltlens.formats import count, interval_name, label, minus, percent, with_interval
+from tiltlens.rows.measures import measure_of
+
+Record = dict[str, Any]
+KEYS = ("proxy_discrimination", "unfairness", "vulnerability", "unaware_gap", "free_gap")
+STATES = {
+    Materiality.MATERIAL: "material proxy discrimination",
+    Materiality.DETECTED: "proxy discrimination, perhaps not material",
+    Materiality.NOT_MATERIAL: "no material proxy discrimination",
+    Materiality.INCONCLUSIVE: "inconclusive whether there is material proxy discrimination",
+}
+LIMITS = (
+    "Expected costs are regressions of the observed cost within each group, on people that they have not seen. A "
+    "factor that is not listed may account for cost and group."
+)
+OF_SEGMENTS = (
+    "Segments are shown because their values are the largest, so these may be too large; those of fewer than ten "
+    "people are suppressed."
+)
+
+
+def price_blocks(c: Record, confidence: float | None) -> list[Block]:
+    """Return what observed costs say of the price; nothing where it was not computed."""
+    costs, name = c.get("prices"), interval_name(confidence)
+    if not costs:
+        return []
+    ratios = [(quantity(f"actual_to_expected_{who}"), ratio) for who, ratio in costs["actual_to_expected"].items()]
+    ratios.append((quantity("actual_to_expected_ratio"), costs["actual_to_expected_ratio"]))
+    numbers = [*((quantity(key), costs[key]) for key in KEYS), *ratios]
+    return [
+        Heading("Price and observed cost"),
+        Paragraph(" ".join(price_words(c, costs, confidence))),
+        quantity_table("prices", numbers, measure_of(c), name),
+        Paragraph(LIMITS, QUIET),
+        *_deciles(c, costs, name),
+        *_segments(c, costs, name),
+    ]
+
+
+def price_words(c: Record, costs: Record, confidence: float | None) -> Iterator[str]:
+    """Yield the state, and the nearest mixture of the groups' expected costs."""
+    text = with_interval(**costs["proxy_discrimination"], shown=percent, name=interval_name(confidence))
+    state, least = STATES[costs["status"]].capitalize(), percent(costs["materiality"])
+    yield f"{state}: {text} of the variance of the price, materiality threshold {least}."
+    parts = " and ".join(f"{percent(part)} of that of {label(c[who])}" for who, part in costs["mixture"].items())
+    yield f"The nearest mixture of expected costs has {parts}."
+
+
+def _deciles(c: Record, costs: Record, name: str) -> Iterator[Block]:
+    """Yield A/E by group and decile of the price."""
+    numbers = sorted({row["decile"] for row in costs["by_decile"]})
+    at = {(row["group"], row["decile"]): row for row in costs["by_decile"]}
+    shown = format_of(quantity("actual_to_expected_ratio").scale, measure_of(c)).value
+    columns = (Column("decile of the price", NAME), *(Column(label(c[who])) for who in ("audited", "reference")))
+    rows = (
+        (
+            Cell(str(number)),
+            *(
+                estimate_cell(row_estimate(at[who, number], "actual_to_expected"), shown)
+                for who in ("audited", "reference")
+            ),
+        )
+        for number in numbers
+    )
+    yield Heading("Actual to expected by decile of the price")
+    yield Table("actual-to-expected", columns, tuple(rows), name)
+
+
+def _segments(c: Record, costs: Record, name: str) -> Iterator[Block]:
+    """Yield the values of features whose best price without the group is furthest from the discrimination-free one."""
+    if not costs["segments"]:
+        return
+    m, item = measure_of(c), FEATURES["segment_vulnerability"]
+    columns = (Column("feature", NAME), Column("value", NAME), Column(m.people), Column(item.name(m)))
+    rows = (
+        (
+            Cell(label(row["feature"])),
+            Cell(minus(label(row["value"]))),
+            Cell(count(row["n"]), value=row["n"]),
+            estimate_cell(row_estimate(row, "vulnerability"), format_of(item.scale, m).value),
+        )
+        for row in costs["segments"]
+    )
+    yield Heading("Segments with the largest proxy vulnerability")
+    yield Table("segments", columns, tuple(rows), name)
+    yield Paragraph(OF_SEGMENTS, QUIET)

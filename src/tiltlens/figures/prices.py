@@ -1,0 +1,69 @@
+"""The price against the discrimination-free price, by group and decile of the price."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from tiltlens.documents.labels import groups, versus
+from tiltlens.documents.prices import STATES
+from tiltlens.documents.quantities import row_estimate
+from tiltlens.documents.summary_access import Record
+from tiltlens.figures.figure import Figure, data, figure, nothing
+from tiltlens.figures.theme import AUDITED, QUIET, REFERENCE, WIDTH, altair
+from tiltlens.formats import ratio, with_interval
+from tiltlens.rows.measures import measure_of
+
+TITLE = "Price against discrimination-free price"
+
+
+def prices(comparison: Record) -> Figure:
+    """Return the mean price against the mean discrimination-free price, one dot per group and decile of the price."""
+    costs = comparison.get("prices")
+    if not costs:
+        return nothing(TITLE, "no observed costs were given, or too few people have one")
+    names = dict(zip(("audited", "reference"), groups(comparison), strict=True))
+    records = [_record(row, names[row["group"]]) for row in costs["by_decile"] if row["price"] is not None]
+    if not records:
+        return nothing(TITLE, "each decile has fewer than ten people of a group")
+    m = measure_of(comparison)
+    description = (
+        f"{versus(comparison)}. {STATES[costs['status']].capitalize()}. One dot per group and decile of the price: "
+        "across, the mean discrimination-free price, up, the mean price. On the diagonal the two agree."
+    )
+    hidden = any(row["n"] is None for row in costs["by_decile"])
+    note = "deciles with fewer than ten people of a group are left out" if hidden else ""
+    return figure(_chart(records, names, m.unit), records, TITLE, description, "on the diagonal the two agree", note)
+
+
+def _record(row: Record, name: str) -> Record:
+    value, low, high = row_estimate(row, "actual_to_expected").values()
+    text = with_interval(value, low, high, shown=ratio)
+    return {key: row[key] for key in ("decile", "n", "price", "free_price")} | {"group": name, "ratio": text}
+
+
+def _chart(records: list[Record], names: dict[str, str], unit: str) -> Any:
+    alt = altair()
+    every = [row[key] for row in records for key in ("price", "free_price")]
+    ends = [{"free_price": end, "price": end} for end in (min(every), max(every))]
+    scale = alt.Scale(zero=False, nice=True)
+    behind = f" ({unit})" if unit else ""
+    x = alt.X("free_price:Q", title=f"mean discrimination-free price{behind}", scale=scale)
+    y = alt.Y("price:Q", title=f"mean price{behind}", scale=scale)
+    domain = list(names.values())
+    colour = alt.Color("group:N", scale=alt.Scale(domain=domain, range=[AUDITED, REFERENCE]))
+    shape = alt.Shape("group:N", scale=alt.Scale(domain=domain, range=["circle", "square"]))
+    for channel in (colour, shape):
+        channel.legend = alt.Legend(title=None, orient="top-left", offset=4)
+    line = alt.Chart(data(ends, "diagonal")).mark_line(color=QUIET, strokeDash=[5, 3]).encode(x=x, y=y)
+    tooltip = [
+        alt.Tooltip("group:N", title="group"),
+        alt.Tooltip("decile:O", title="decile"),
+        alt.Tooltip("price:Q", title="mean price", format=",.4~g"),
+        alt.Tooltip("free_price:Q", title="mean discrimination-free price", format=",.4~g"),
+        alt.Tooltip("ratio:N", title="actual to expected"),
+        alt.Tooltip("n:Q", title="people", format=","),
+    ]
+    dots = alt.Chart().mark_point(filled=True, size=80, opacity=1)
+    return alt.layer(line, dots.encode(x=x, y=y, color=colour, shape=shape, tooltip=tooltip)).properties(
+        width=WIDTH - 120, height=340
+    )

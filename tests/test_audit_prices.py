@@ -1,0 +1,149 @@
+"""Prices beside observed costs, asked of whole audits."""
+
+import math
+from functools import cache
+
+import numpy as np
+import polars as pl
+import pytest
+from tests.command import invoked
+
+import tiltlens as tl
+from tiltlens.documents.prices import STATES
+from tiltlens.errors import DataError
+from tiltlens.estimators.verdicts import Materiality
+from tiltlens.gates import gate
+from tiltlens.render.terminal import audit_text
+
+
+@cache
+def policies(rows=600, price="unaware", noise=6.0, seed=1):
+    """Return policies of scenario 1, whose price is E[cost | x], or a constant plus a fixed mixture."""
+    random = np.random.default_rng(seed)
+    x1, x2 = random.normal(1, 3, rows), random.integers(1, 5, rows)
+    chance = 0.05 + 0.1 * x2 + 0.4 * (x1 > 1)
+    audited = random.random(rows) < chance
+    costs = 115 + 4 * x1, 100 + 4 * x1
+    unaware = chance * costs[0] + (1 - chance) * costs[1]
+    return pl.DataFrame(
+        {
+            "sex": np.where(audited, "women", "men"),
+            "x1": x1,
+            "x2": x2,
+            "chance": chance,
+            "price": unaware if price == "unaware" else 3 + 0.3 * costs[0] + 0.5 * costs[1],
+            "cost": np.where(audited, *costs) + random.normal(0, noise, rows),
+        }
+    )
+
+
+def audited(data, **options):
+    given = {"group": "sex", "reference": "men", "scores": "price", "score_type": "amount", "favourable": "low"}
+    given |= {"outcome": "cost", "features": ["x1", "x2"], "propensity": "chance"}
+    return tl.audit(data, **given | options)
+
+
+TRUTHS = {
+    "proxy_discrimination": 0.055390,
+    "unfairness": 0.136980,
+    "vulnerability": 3.0,
+    "unaware_gap": 10.8097,
+    "free_gap": 7.6597,
+}
+
+
+@pytest.mark.parametrize("options", [{}, {"propensity": None}])
+def test_scenario_1_lies_within_its_intervals(options):
+    costs = audited(policies(1_500), **options)["women"].prices
+    for name, truth in TRUTHS.items():
+        estimate = getattr(costs, name)
+        assert estimate.low <= truth <= estimate.high, name
+    assert costs.status == Materiality.MATERIAL
+    assert sum(costs.mixture.values()) == pytest.approx(1.0)
+    assert costs.actual_to_expected_ratio.value == pytest.approx(
+        costs.actual_to_expected["audited"] / costs.actual_to_expected["reference"]
+    )
+
+
+def test_a_fixed_mixture_has_no_material_proxy_discrimination():
+    costs = audited(policies(4_000, price="mixture"))["women"].prices
+    assert costs.proxy_discrimination.low == 0.0
+    assert costs.proxy_discrimination.high < 0.01
+    assert costs.status == Materiality.NOT_MATERIAL
+    assert STATES[costs.status] == "no material proxy discrimination"
+
+
+def test_actual_to_expected_is_the_ratio_of_weighted_sums():
+    frame = policies().with_columns(years=pl.Series(np.random.default_rng(0).uniform(0.2, 1.0, 600)))
+    costs = audited(frame, sample_weight="years")["women"].prices
+    for role, name in (("audited", "women"), ("reference", "men")):
+        mine = frame.filter(sex=name)
+        ratio = (mine["years"] * mine["cost"]).sum() / (mine["years"] * mine["price"]).sum()
+        assert costs.actual_to_expected[role].value == pytest.approx(ratio)
+    assert costs.by_decile.filter(group="audited")["n"].drop_nulls().min() >= 10
+
+
+def test_cents_give_the_same_as_euros_times_a_hundred():
+    cents = policies().with_columns(pl.col("price", "cost") * 100)
+    plain, other = (audited(frame)["women"].prices for frame in (policies(), cents))
+    for name in ("proxy_discrimination", "unfairness"):
+        assert getattr(other, name).value == pytest.approx(getattr(plain, name).value, rel=1e-6)
+    for name in ("vulnerability", "unaware_gap", "free_gap"):
+        assert getattr(other, name).value == pytest.approx(100 * getattr(plain, name).value, rel=1e-6)
+    assert other.segments["vulnerability"].to_list() == pytest.approx((100 * plain.segments["vulnerability"]).to_list())
+
+
+def test_prices_are_kept_in_the_file_drawn_written_and_gated(tmp_path):
+    audit = audited(policies())
+    c = audit["women"]
+    audit.to_json(tmp_path / "audit.json")
+    saved = tl.read_audit(tmp_path / "audit.json")["women"].prices
+    assert saved.proxy_discrimination == c.prices.proxy_discrimination
+    assert saved.segments.equals(c.prices.segments)
+    assert "Price and observed cost" in audit_text(audit.to_dict())
+    assert "Price and observed cost" not in str(audit)
+    audit.report(tmp_path / "report.html")
+    page = (tmp_path / "report.html").read_text(encoding="utf-8")
+    assert "Segments with the largest proxy vulnerability" in page
+    table = c.plot("prices").table
+    assert table["free_price"].len() == saved.by_decile["price"].drop_nulls().len()
+    fires = [judgement.status for judgement in gate("proxy_discrimination>0.01").judge(audit)]
+    assert fires == ["fired"]
+    assert gate("actual_to_expected_ratio<1").judge(audit)[0].status == "passed"
+
+
+def test_missing_costs_are_left_out_and_few_give_nothing():
+    known = pl.when(pl.int_range(pl.len()) < 400).then(pl.col("cost"))
+    costs = audited(policies().with_columns(cost=known))["women"].prices
+    assert sum(costs.rows.values()) == 400
+    few = pl.when(pl.int_range(pl.len()) < 60).then(pl.col("cost"))
+    assert audited(policies().with_columns(cost=few))["women"].prices is None
+    assert audited(policies(), outcome=None)["women"].prices is None
+    assert audited(policies(), features=[], propensity=None)["women"].prices is None
+    assert audited(policies(), folds=None)["women"].prices is None
+
+
+def test_costs_are_finite_numbers_and_have_no_error_rates():
+    with pytest.raises(DataError, match="`outcome` must be finite costs, got inf"):
+        audited(policies().with_columns(cost=pl.lit(math.inf)))
+    with pytest.raises(DataError, match="`metric` must be left out for score_type='amount', got 'fpr'"):
+        audited(policies(), metric="fpr")
+    assert audited(policies())["women"].error_rates is None
+
+
+def test_the_fingerprint_depends_on_costs():
+    one, other = (
+        audited(frame, features=[], propensity=None).provenance
+        for frame in (policies(), policies().with_columns(pl.col("cost") + 1))
+    )
+    assert one.data_sha256 != other.data_sha256
+
+
+def test_the_command_prints_prices(tmp_path):
+    policies().write_csv(tmp_path / "policies.csv")
+    arguments = ["audit", "policies.csv", "--group", "sex", "--reference", "men", "--scores", "price"]
+    arguments += ["--propensity", "chance", "--score-type", "amount", "--favourable", "low", "--outcome", "cost"]
+    result = invoked(*arguments, "--fail-if", "proxy_discrimination.low>0.01", cwd=tmp_path)
+    assert result.returncode == 1
+    assert "--outcome cost: observed costs of the amounts." in result.stderr
+    assert "Actual to expected by decile of the price" in result.stdout
