@@ -69,8 +69,9 @@ def disadvantage_sign(summary: dict[str, Any]) -> int:
         return -1 if is_favourable_mean(summary) else 1
     old = summary["old"]  # of a change, whose gaps are compared with those of the favourable rates
     gap, audited, reference = ((old.get(key) or {}).get("value") for key in ("gap", "audited_rate", "reference_rate"))
-    is_known = None not in (gap, audited, reference)
-    return 1 if is_known and gap * (audited - reference) < 0.0 else -1
+    if gap is None or audited is None or reference is None:
+        return -1
+    return 1 if gap * (audited - reference) < 0.0 else -1
 
 
 def disadvantage_words(summary: dict[str, Any]) -> tuple[str, str]:

@@ -8,23 +8,32 @@ from tiltlens.documents.labels import groups, versus
 from tiltlens.documents.prices import STATES
 from tiltlens.documents.quantities import row_estimate
 from tiltlens.documents.summary_access import Record
-from tiltlens.figures.figure import Figure, data, figure, nothing
+from tiltlens.figures.figure import Figure, data, figure, in_unit, noted, nothing
+from tiltlens.figures.marks import tooltip
 from tiltlens.figures.theme import AUDITED, QUIET, REFERENCE, WIDTH, altair
 from tiltlens.formats import ratio, with_interval
 from tiltlens.rows.measures import measure_of
 
 TITLE = "Price against discrimination-free price"
+READING = {
+    "group": "group",
+    "decile": "decile",
+    "price": "mean price",
+    "free_price": "mean discrimination-free price",
+    "ratio": "actual to expected",
+    "n": "people",
+}
 
 
 def prices(comparison: Record) -> Figure:
     """Return the mean price against the mean discrimination-free price, one dot per group and decile of the price."""
     costs = comparison.get("prices")
     if not costs:
-        return nothing(TITLE, "no observed costs were given, or too few people have one")
+        raise nothing(TITLE, "no observed costs were given, or too few people have one")
     names = dict(zip(("audited", "reference"), groups(comparison), strict=True))
     records = [_record(row, names[row["group"]]) for row in costs["by_decile"] if row["price"] is not None]
     if not records:
-        return nothing(TITLE, "each decile has fewer than ten people of a group")
+        raise nothing(TITLE, "each decile has fewer than ten people of a group")
     m = measure_of(comparison)
     description = (
         f"{versus(comparison)}. {STATES[costs['status']].capitalize()}. One dot per group and decile of the price: "
@@ -32,7 +41,9 @@ def prices(comparison: Record) -> Figure:
     )
     hidden = any(row["n"] is None for row in costs["by_decile"])
     note = "deciles with fewer than ten people of a group are left out" if hidden else ""
-    return figure(_chart(records, names, m.unit), records, TITLE, description, "on the diagonal the two agree", note)
+    chart = _chart(records, names, m.unit)
+    subtitle = in_unit(comparison, "dots on the diagonal: the two agree")
+    return figure(chart, records, TITLE, description, READING, subtitle, noted(comparison, note))
 
 
 def _record(row: Record, name: str) -> Record:
@@ -55,15 +66,7 @@ def _chart(records: list[Record], names: dict[str, str], unit: str) -> Any:
     for channel in (colour, shape):
         channel.legend = alt.Legend(title=None, orient="top-left", offset=4)
     line = alt.Chart(data(ends, "diagonal")).mark_line(color=QUIET, strokeDash=[5, 3]).encode(x=x, y=y)
-    tooltip = [
-        alt.Tooltip("group:N", title="group"),
-        alt.Tooltip("decile:O", title="decile"),
-        alt.Tooltip("price:Q", title="mean price", format=",.4~g"),
-        alt.Tooltip("free_price:Q", title="mean discrimination-free price", format=",.4~g"),
-        alt.Tooltip("ratio:N", title="actual to expected"),
-        alt.Tooltip("n:Q", title="people", format=","),
-    ]
     dots = alt.Chart().mark_point(filled=True, size=80, opacity=1)
-    return alt.layer(line, dots.encode(x=x, y=y, color=colour, shape=shape, tooltip=tooltip)).properties(
+    return alt.layer(line, dots.encode(x=x, y=y, color=colour, shape=shape, tooltip=tooltip(READING))).properties(
         width=WIDTH - 120, height=340
     )

@@ -32,7 +32,8 @@ from tiltlens.rows.measures import measure_of
 PICTURED = 8  # groups with pictures and profiles: the page must stay small
 DETAILED = 2  # groups with a dial, all figures and the numbers behind them
 OF_SCORES, OF_GAP = ("score_distribution", "score_calibration"), ("periods", "waterfall")
-EXPERT_IN_TABLES, EXPERT, CHECKS = ("proxy_map", "correction_shares"), ("paths", "overlap", "calibration"), ("balance", "sensitivity", "splitting", "prices")
+EXPERT_IN_TABLES, EXPERT = ("proxy_map", "correction_shares"), ("paths", "overlap", "calibration")
+CHECKS = ("balance", "sensitivity", "splitting", "prices")
 DIAL_ROWS = 25  # features whose shares follow the dial
 SHORT = 40  # letters of a feature beside the dial
 SHOWN = 25  # features of the table that is open
