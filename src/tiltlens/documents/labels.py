@@ -67,11 +67,13 @@ def disadvantage_sign(summary: dict[str, Any]) -> int:
     """Return 1 where a positive gap puts the audited group at a disadvantage, −1 where a negative one does."""
     if "outputs" in summary or not summary.get("old"):
         return -1 if is_favourable_mean(summary) else 1
-    old = summary["old"]  # of a change, whose gaps are compared with those of the favourable rates
-    gap, audited, reference = ((old.get(key) or {}).get("value") for key in ("gap", "audited_rate", "reference_rate"))
-    if gap is None or audited is None or reference is None:
+    values: list[Any] = [
+        (summary["old"].get(key) or {}).get("value") for key in ("gap", "audited_rate", "reference_rate")
+    ]
+    if None in values:
         return -1
-    return 1 if gap * (audited - reference) < 0.0 else -1
+    gap, audited, reference = values
+    return 1 if gap * (audited - reference) < 0.0 else -1  # rates are favourable ones
 
 
 def disadvantage_words(summary: dict[str, Any]) -> tuple[str, str]:

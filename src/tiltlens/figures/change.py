@@ -7,9 +7,20 @@ from typing import Any
 from tiltlens.documents.labels import labels, strongest, versus
 from tiltlens.documents.summary_access import FULL, SHOWN, Record
 from tiltlens.figures.figure import Figure, figure, in_unit, joined, noted, nothing
-from tiltlens.figures.marks import axis, directed_axis, dots, interval, lines_at, name_axis, reach, scaled, tooltip
+from tiltlens.figures.marks import (
+    axis,
+    directed_axis,
+    dots,
+    interval,
+    lines_at,
+    name_axis,
+    reach,
+    scaled,
+    tooltip,
+    written,
+)
 from tiltlens.figures.theme import PAPER, QUIET, altair
-from tiltlens.formats import label, with_interval
+from tiltlens.formats import label
 from tiltlens.rows.measures import Measure, measure_of
 
 STEP = 34  # pixels of a row
@@ -51,12 +62,11 @@ def change(moved: Record, materiality: float = 0.005, shown: int = SHOWN) -> Fig
 
 
 def _record(row: Record, text: str, m: Measure) -> Record:
-    ends = (row["alone_change"], row["alone_change_low"], row["alone_change_high"])
     return (
         {"feature": row["feature"], "label": text, "full": label(row["feature"], FULL)}
         | scaled(row, NAMES, m.factor)
         | {"old_text": m.difference(row["alone_old"]), "new_text": m.difference(row["alone_new"])}
-        | {"change_text": with_interval(*ends, m.difference), "verdict": row["verdict"]}
+        | {"change_text": written(row, "alone_change", m.difference), "verdict": row["verdict"]}
     )
 
 

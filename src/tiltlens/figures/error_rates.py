@@ -7,9 +7,9 @@ from typing import Any
 from tiltlens.documents.labels import groups, versus
 from tiltlens.documents.summary_access import Record
 from tiltlens.figures.figure import Figure, data, figure, in_unit, noted, nothing
-from tiltlens.figures.marks import axis, dots, interval, tooltip
+from tiltlens.figures.marks import axis, dots, interval, tooltip, written
 from tiltlens.figures.theme import AUDITED, QUIET, REFERENCE, WIDTH, altair
-from tiltlens.formats import count, percent, with_interval
+from tiltlens.formats import count, percent
 from tiltlens.rows.measures import measure_of
 
 
@@ -40,7 +40,7 @@ def score_calibration(comparison: Record) -> Figure:
 
 
 def _record(row: Record, name: str) -> Record:
-    text = with_interval(row["observed"], row["observed_low"], row["observed_high"], percent)
+    text = written(row, "observed", percent)
     texts = {"group": name, "text": text, "mean_text": percent(row["mean_score"]), "people": count(row["n"])}
     return {key: row[key] for key in row if key != "group"} | texts
 

@@ -9,9 +9,8 @@ from tiltlens.documents.quantities import brief
 from tiltlens.documents.summary_access import SHOWN, Record
 from tiltlens.documents.summary_access import features as rows_of
 from tiltlens.figures.figure import Figure, figure, in_unit, joined, noted, nothing
-from tiltlens.figures.marks import directed_axis, dots, interval, lines_at, name_axis, reach, scaled, tooltip
+from tiltlens.figures.marks import directed_axis, dots, interval, lines_at, name_axis, reach, scaled, tooltip, written
 from tiltlens.figures.theme import DISADVANTAGE, FAINT, INK, QUIET, WIDTH, altair
-from tiltlens.formats import with_interval
 from tiltlens.rows.measures import Measure, measure_of
 
 ROW = 44
@@ -54,8 +53,7 @@ def features(comparison: Record, materiality: float | None = None, shown: int = 
 
 
 def _record(row: Record, m: Measure, sign: int) -> Record:
-    texts = {f"{name}_text": with_interval(*(row[f"{name}{end}"] for end in ("", "_low", "_high")), m.difference)
-             for name in NAMES}  # fmt: skip
+    texts = {f"{name}_text": written(row, name, m.difference) for name in NAMES}
     return (
         {key: row[key] for key in ("feature", "label", "full", "verdict", "reason")}
         | scaled(row, NAMES, m.factor)

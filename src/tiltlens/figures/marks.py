@@ -9,6 +9,7 @@ from tiltlens.documents.labels import disadvantage_words
 from tiltlens.documents.summary_access import Record, span
 from tiltlens.figures.figure import data
 from tiltlens.figures.theme import FAINT, INK, altair
+from tiltlens.formats import Shown, with_interval
 
 ENDS = ("", "_low", "_high")
 
@@ -74,6 +75,11 @@ def scaled(row: Mapping[str, Any], names: Iterable[str], factor: float) -> Recor
     """Return numbers with the ends of their intervals as an axis has them."""
     keys = [f"{name}{end}" for name in names for end in ENDS if f"{name}{end}" in row]
     return {key: None if row[key] is None else factor * row[key] for key in keys}
+
+
+def written(row: Mapping[str, Any], name: str, write: Shown) -> str:
+    """Return a number of a row with its interval, as text."""
+    return with_interval(row[name], row[f"{name}_low"], row[f"{name}_high"], write)
 
 
 def reach(records: Iterable[Record], names: Iterable[str], *more: float, room: float = 0.06) -> list[float]:

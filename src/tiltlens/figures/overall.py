@@ -8,7 +8,18 @@ from tiltlens.documents.display_names import group_name
 from tiltlens.documents.labels import GROUP, labels
 from tiltlens.documents.summary_access import Record
 from tiltlens.figures.figure import Figure, figure, joined, nothing
-from tiltlens.figures.marks import axis, directed_axis, dots, interval, lines_at, name_axis, reach, scaled, tooltip
+from tiltlens.figures.marks import (
+    axis,
+    directed_axis,
+    dots,
+    interval,
+    lines_at,
+    name_axis,
+    reach,
+    scaled,
+    tooltip,
+    written,
+)
 from tiltlens.figures.theme import FAINT, QUIET, WIDTH, altair
 from tiltlens.formats import interval_name, label, with_interval
 from tiltlens.rows.measures import measure_of
@@ -25,7 +36,7 @@ def looks(audit: Record, audited: str | None = None) -> Figure:
     records = [
         {"look": row["look"]}
         | scaled(row | {"sequence": row["gap"]}, ("gap", "sequence"), m.factor)
-        | {"gap_text": with_interval(row["gap"], row["gap_low"], row["gap_high"], m.difference)}
+        | {"gap_text": written(row, "gap", m.difference)}
         | {"sequence_text": with_interval(row["gap"], row["sequence_low"], row["sequence_high"], m.difference)}
         for row in rows
     ]
@@ -61,10 +72,8 @@ def intersections(audit: Record) -> Figure:
     half = DRAWN_GROUPS // 2
     shown = rows if len(rows) <= DRAWN_GROUPS else [*rows[:half], *rows[-half:]]
     texts = labels((group_name(audit["group"], row["group"]) for row in shown), GROUP)
-    names = ("deviation", "deviation_low", "deviation_high")
     records = [
-        {"label": text, "text": with_interval(*(row[name] for name in names), m.difference)}
-        | scaled(row, names[:1], m.factor)
+        {"label": text, "text": written(row, "deviation", m.difference)} | scaled(row, ("deviation",), m.factor)
         for text, row in zip(texts, shown, strict=True)
     ]
     ends = f"{texts[0]} {m.difference(rows[0]['deviation'])}, {texts[-1]} {m.difference(rows[-1]['deviation'])}"
@@ -76,7 +85,7 @@ def intersections(audit: Record) -> Figure:
     )
     what = f"deviation of the {m.mean}, in {m.long_unit}"
     reading = {"label": "group", "text": m.headed("deviation")}
-    x, y = axis("x", "deviation", what, reach(records, names[:1], 0.0)), name_axis(limit=270)
+    x, y = axis("x", "deviation", what, reach(records, ("deviation",), 0.0)), name_axis(limit=270)
     chart = altair().layer(
         lines_at("x", [0.0], what, "zero"),
         interval("x", "deviation", what, y),

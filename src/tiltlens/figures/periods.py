@@ -8,9 +8,9 @@ from tiltlens.documents.labels import labels, versus
 from tiltlens.documents.summary_access import Record
 from tiltlens.documents.unobserved_groups import gap_name
 from tiltlens.figures.figure import Figure, figure, in_unit, noted, nothing
-from tiltlens.figures.marks import directed_axis, dots, interval, lines_at, reach, scaled, tooltip
+from tiltlens.figures.marks import directed_axis, dots, interval, lines_at, reach, scaled, tooltip, written
 from tiltlens.figures.theme import QUIET, WIDTH, altair
-from tiltlens.formats import count, p_value, with_interval
+from tiltlens.formats import count, p_value
 from tiltlens.rows.measures import Measure, measure_of
 
 PERIOD = 16  # letters of a period
@@ -54,7 +54,7 @@ def _record(row: Record, text: str, m: Measure) -> Record:
     return {
         "label": text,
         **scaled(row, ("gap",), m.factor),
-        "gap_text": with_interval(row["gap"], row["gap_low"], row["gap_high"], m.difference),
+        "gap_text": written(row, "gap", m.difference),
         "audited_rate": m.level(row["audited_rate"]),
         "reference_rate": m.level(row["reference_rate"]),
         "n_audited": count(row["n_audited"]),

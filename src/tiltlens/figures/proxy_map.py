@@ -8,10 +8,10 @@ from typing import Any, NamedTuple
 from tiltlens.documents.labels import disadvantage_sign, versus
 from tiltlens.documents.summary_access import Record, features
 from tiltlens.figures.figure import Figure, data, figure, in_unit, joined, noted, nothing
-from tiltlens.figures.marks import axis, interval, lines_at, tooltip
+from tiltlens.figures.marks import axis, interval, lines_at, tooltip, written
 from tiltlens.figures.placement import LETTER, LINE, Box, placed, spread
 from tiltlens.figures.theme import DISADVANTAGE, FAINT, PAPER, QUIET, WIDTH, altair, halo
-from tiltlens.formats import number, with_interval
+from tiltlens.formats import number
 from tiltlens.rows.measures import Measure, measure_of
 
 ROUND = (1.0, 2.0, 5.0)  # digits of the levels of curves
@@ -101,7 +101,7 @@ def _record(row: Record, m: Measure, up: Upwards, sign: int) -> Record:
         record |= {f"height{end}": row.get(f"{up.name}{end}")}
     return record | {
         "is_disadvantage": sign * (row["alone"] or 0.0) > 0.0,
-        "alone_text": with_interval(row["alone"], row["alone_low"], row["alone_high"], m.difference),
+        "alone_text": written(row, "alone", m.difference),
         "alignment_text": number(row["alignment"], 2),
         "reveals_text": number(row["reveals"], 2),
         "height_text": m.level(row[up.name]) if m.is_amount else number(row[up.name], 3),

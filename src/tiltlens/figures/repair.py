@@ -8,9 +8,9 @@ from tiltlens.documents.labels import versus
 from tiltlens.documents.repair_sentences import accuracy_name, targets
 from tiltlens.documents.summary_access import Record, span
 from tiltlens.figures.figure import Figure, figure, in_unit, joined, noted, nothing
-from tiltlens.figures.marks import ENDS, axis, dots, interval, lines_at, reach, scaled, tooltip
+from tiltlens.figures.marks import ENDS, axis, dots, interval, lines_at, reach, scaled, tooltip, written
 from tiltlens.figures.theme import FAINT, INK, PAPER, QUIET, WIDTH, altair, halo
-from tiltlens.formats import number, percent, points, whole_percent, with_interval
+from tiltlens.formats import number, percent, points, whole_percent
 
 HEIGHT = 320
 WITHOUT, WITH = "without the group", "with the group"
@@ -76,7 +76,7 @@ def tolerances(summary: Record) -> Figure:
     records = [
         scaled(row, ("tolerance", "gap_reduction"), 100.0)
         | {"verdict": row["verdict"], "tolerance_text": f"{100.0 * row['tolerance']:g}"}
-        | {"text": with_interval(*(row[f"gap_reduction{end}"] for end in ENDS), points)}
+        | {"text": written(row, "gap_reduction", points)}
         for row in summary["tolerances"]
     ]
     ends = ", ".join(f"{row['text']} points at {row['tolerance_text']}" for row in (records[0], records[-1]))
@@ -99,7 +99,7 @@ def _tolerated(records: list[Record], tips: list[Any]) -> Any:
         lines_at("y", [0.0], what, "zero"),
         alt.Chart().mark_area(color=QUIET, opacity=0.2).encode(x=x, y=low, y2=alt.Y2(field="gap_reduction_high")),
         alt.Chart().mark_line(color=INK, strokeWidth=2).encode(x=x, y=y),
-        dots("gap_reduction", filled=False, stroke=INK).encode(x=x, y=y, fill=fill, tooltip=tips),
+        dots("gap_reduction", filled=False).encode(x=x, y=y, fill=fill, tooltip=tips),
     ).properties(width=WIDTH, height=240)
 
 
@@ -142,7 +142,7 @@ def _traded(records: list[Record], what: str, title: str, tips: list[Any]) -> An
 def _rule(row: Record, kind: str) -> Record:
     record = {"rule": kind} | scaled(row, ("gap", "accuracy"), 100.0)
     for name, write in (("gap", points), ("accuracy", percent)):
-        record[f"{name}_text"] = with_interval(*(row[f"{name}{end}"] for end in ENDS), write)
+        record[f"{name}_text"] = written(row, name, write)
     return record
 
 

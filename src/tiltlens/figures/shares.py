@@ -9,7 +9,7 @@ import polars as pl
 from tiltlens.documents.labels import labels, strongest, versus
 from tiltlens.documents.summary_access import Record, features
 from tiltlens.figures.figure import Figure, data, figure, in_unit, noted, nothing
-from tiltlens.figures.marks import axis, dots, interval, name_axis, tooltip
+from tiltlens.figures.marks import axis, dots, interval, name_axis, tooltip, written
 from tiltlens.figures.placement import spread
 from tiltlens.figures.theme import DASHES, LINES, WIDTH, altair
 from tiltlens.formats import number, whole_percent, with_interval
@@ -26,7 +26,7 @@ def correction_shares(comparison: Record) -> Figure:
     names = ("share", "share_low", "share_high")
     records = [
         {name: row[name] for name in ("feature", "label", "full", *names)}
-        | {"text": with_interval(*(row[name] for name in names), whole_percent)}
+        | {"text": written(row, "share", whole_percent)}
         for row in rows
     ]
     if all(record["share"] is None for record in records):
