@@ -459,7 +459,7 @@ def postgres(tmp_path_factory):
 @pytest.mark.postgres
 def test_postgresql_gives_the_audit_of_the_table_in_memory(postgres, in_memory):
     people().write_database("people", postgres, engine="adbc")
-    found = audited(postgres, folds=None, **SELECT).to_dict()
+    found = audited(read(postgres, **SELECT), folds=None).to_dict()
     assert_same_numbers(found, in_memory)
     query = 'SELECT income::numeric(20, 12) AS income, "group" FROM people'
     assert collected(postgres, query=query)["income"].to_list() == pytest.approx(

@@ -14,7 +14,6 @@ from collections.abc import Callable
 from dataclasses import dataclass
 
 import numpy as np
-from scipy.optimize import minimize_scalar
 from scipy.special import expit, logit
 
 from tiltlens.estimators.influence import InfluenceEstimate, Rows, combined
@@ -96,6 +95,8 @@ class SplitPredictions:
 
     def largest_gain(self, loss: str) -> tuple[InfluenceEstimate, float]:
         """Return sup_ω ε(ω), which is concave in ω, and its ω: what a blind model surely costs one of the groups."""
+        from scipy.optimize import minimize_scalar
+
         best = minimize_scalar(
             lambda weight: -self.gain(loss, weight).value,
             bounds=(0.01, 0.99),
