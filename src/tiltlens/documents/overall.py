@@ -44,7 +44,7 @@ def overall_blocks(summary: Record) -> list[Block]:
 
 
 def _state(summary: Record, estimate: Record) -> str:
-    threshold = next(iter(summary["comparisons"].values()))["materiality"]
+    threshold = next(iter(summary["comparisons"].values()))["scale"]["materiality"]
     return STATES[materiality(estimate["low"], estimate["high"], threshold)]
 
 
