@@ -319,7 +319,7 @@ def test_a_proxy_is_not_cleared_where_probabilities_show_little_of_it():
     assert max(abs(club["alone_low"]), abs(club["alone_high"])) < 0.005  # all of its band is below what counts
     assert (club["verdict"], club["reason"].split(" show ")[1]) == (
         "detected, size unclear",
-        "about 5% of a difference; threshold 0.50",
+        "about 5% of a gap; threshold 0.50",
     )
 
 
@@ -332,7 +332,7 @@ def test_features_that_make_the_probabilities_do_not_show_what_is_left_at_equal_
     table = pl.DataFrame({"p a": chance, "p b": 1 - chance, "score": score, "place": place.astype(str)})
     c = audited(table, exclude=[])["a"]
     assert c.adjusted_gap is None
-    assert any(note.startswith("the adjusted gap is not determined: between people alike") for note in c.checks.notes)
+    assert any(note.startswith("the adjusted gap is not determined: group probabilities") for note in c.checks.notes)
     assert c.contributions_full["shapley"].item() == pytest.approx(c.gap.value, abs=1e-3)
 
 
@@ -388,7 +388,7 @@ def test_two_models_are_compared_by_probabilities_of_groups(tmp_path):
     assert c["changes"]["linear_gap"]["value"] == pytest.approx(
         c["new"]["linear_gap"]["value"] - c["old"]["linear_gap"]["value"], abs=1e-12
     )
-    assert any("not of the true ones" in note for note in c["notes"])
+    assert any("not of the true gaps" in note for note in c["notes"])
 
 
 def test_decisions_have_no_ratio_beside_four_fifths_by_probabilities():

@@ -57,7 +57,7 @@ def test_nothing_is_said_of_inputs_without_features(folds):
     for name in ("function", "numbers", "epsilon_max", "descent_rate", "input_divergence", "tradeoff"):
         assert getattr(c.correction, name) is None, name
     assert c.checks.propensity == "none"
-    assert any("input_divergence and descent_rate need features" in note for note in c.checks.notes)
+    assert any("input_divergence and descent_rate require features" in note for note in c.checks.notes)
     assert c.correction.prototypes() == {}
     assert c.correction.project().cost > 0  # of the scores alone
     with pytest.raises(DataError, match="`features` must name at least one column for results about inputs"):

@@ -173,7 +173,7 @@ def test_people_must_be_able_to_be_equal_in_an_exempt_factor():
 def test_exempt_factors_must_not_tell_the_groups_apart_together():
     coin = np.random.default_rng(0).random(600) < 0.5
     data = coded().with_columns(coin=pl.Series(coin), other=pl.Series(coin) ^ (pl.col("group") == "A"))
-    with pytest.raises(DataError, match="features that together tell 'A' and 'B' apart completely"):
+    with pytest.raises(DataError, match="features that together separate 'A' and 'B' completely"):
         audited(data, features=["coin", "other", "city"], exempt=["coin", "other"], propensity="chance")
 
 

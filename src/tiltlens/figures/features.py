@@ -13,8 +13,8 @@ from tiltlens.figures.marks import directed_axis, dots, interval, lines_at, name
 from tiltlens.figures.theme import DISADVANTAGE, FAINT, INK, QUIET, WIDTH, altair
 from tiltlens.rows.measures import Measure, measure_of
 
-ROW = 44
-ABOVE, BELOW = -9, 10  # pixels from the middle of a row: the bar, and the mark below it
+ROW = 38
+ABOVE, BELOW = -8, 9  # pixels from the middle of a row: the bar, and the mark below it
 NAMES = ("alone", "beyond_others")
 
 

@@ -120,7 +120,7 @@ def cluster_note(name: str, clusters: Hashes, group: Integers) -> str:
     several = len(pairs) - count
     count_text = f"{several:,}" if several >= SUPPRESSED_BELOW else f"fewer than {SUPPRESSED_BELOW}"
     mixed = f", {count_text} of them with rows of several groups" if several else ""
-    return f"standard errors are clustered by {name}: {len(group):,} rows in {count:,} clusters{mixed}"
+    return f"standard errors are clustered ({name}): {len(group):,} rows in {count:,} clusters{mixed}"
 
 
 def repeated_ids(table: pl.DataFrame) -> Iterator[str]:
