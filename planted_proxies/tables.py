@@ -82,7 +82,7 @@ def words_table(found: Mapping[str, Any]) -> str:
         words = "; ".join(f"{word} {percent(count / len(answers))} %" for word, count in counts.most_common(4))
         numbers = [f"{one if WORLDS[world].is_amount else 100 * one:.1f}".replace("-0.0", "0.0") for one in points]
         lines.append([world, feature, "yes" if carries else "no", *numbers, words])
-    return markdown(["world", "feature", "carries", "truth", "median", "what was said of it"], lines)
+    return markdown(["world", "feature", "carries", "truth", "median", "verdict of tiltlens"], lines)
 
 
 def _known(world: str) -> dict[str, tuple[bool, float]]:

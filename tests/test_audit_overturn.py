@@ -151,7 +151,7 @@ def test_predictive_values_are_of_decisions_and_the_log_loss_of_scores():
         audit_of(loans(), outcome="repaid", features=[], metric="fdr")
     certain = loans().with_columns(score=pl.when(pl.col("repaid") == 1).then(0.0).otherwise(pl.col("score")))
     reason = audit_of(certain, outcome="repaid", features=[])["Black"].error_rates.reasons["log_loss"]
-    assert reason == "a score of 0 or 1 was wrong, so that it is infinite"
+    assert "infinite" in reason
 
 
 def test_command_line_notebook_and_gates_have_the_sensitivity(tmp_path):

@@ -92,7 +92,7 @@ def test_few_people_are_not_told():
 def test_one_outcome_is_nothing_to_test():
     found = decided((20, 20), (30, 30)).decision_table
     assert (found.z, found.z_p_value, found.odds_ratio, found.fisher_p_value) == (None, None, None, 1.0)
-    assert found.note == "everyone has the same outcome: there is nothing to test"
+    assert found.note.startswith("everyone has the same outcome")
 
 
 @pytest.mark.parametrize("options", [{"sample_weight": "weight"}, {"clusters": np.arange(400) // 2}])

@@ -173,7 +173,7 @@ def test_the_waterfall_has_what_remains_with_its_interval():
     c["adjusted_gap"] = {"value": c["gap_parts"]["shapley_remainder"] + 0.0004, "low": -0.01, "high": 0.01}
     steps = waterfall(c).table.to_dicts()
     remains = next(step for step in steps if step["role"] == "remainder")
-    assert (remains["kind"], remains["low"], remains["high"]) == ("remains", -0.01, 0.01)
+    assert (remains["low"], remains["high"]) == (-0.01, 0.01)
     assert remains["text"] == first_screen(audit).tiles[1].value.removesuffix(" points")
     assert [step["text"] for step in steps if step["role"] == "mean"] == ["43.8%", "54.3%"]
 

@@ -107,10 +107,9 @@ def test_a_sampled_audit_says_so_and_a_complete_one_does_not():
     size = sum(sampled("fitted").rows.values())
     drawn = sampled("fitted")._profiles.rows.audited.size
     told = [note for note in sampled("fitted").checks.notes if "a sample of" in note]
-    assert told == [
-        f"rates, gap, ratios and the gaps of features with countable values come from all {size:,} rows; models, what "
-        f"is made of them, and every standard error from a sample of {drawn:,}"
-    ]
+    assert len(told) == 1
+    assert f"{size:,} rows" in told[0]
+    assert f"a sample of {drawn:,}" in told[0]
     assert 850 < drawn <= SIZE
     assert not any("a sample of" in note for note in complete("fitted").checks.notes)
 

@@ -56,13 +56,13 @@ def test_counts_of_zero():
     assert "the common odds ratio has no interval" in none["note"]
     everyone = tables(applicants(("F", "A", 50, 50), ("M", "A", 60, 60))).tests["sex"].row(0, named=True)
     assert (everyone["odds_ratio"], everyone["z"], everyone["fisher_p_value"]) == (None, None, 1.0)
-    assert everyone["note"] == "everyone has the same outcome: there is nothing to test"
+    assert everyone["note"].startswith("everyone has the same outcome")
     assert tables(applicants(("F", "A", 50, 0), ("M", "A", 50, 0))).tests["sex"].height == 0
 
 
 def test_few_expected_people_are_fishers():
     row = tables(applicants(("F", "A", 10, 1), ("M", "A", 20, 3))).tests["sex"].row(0, named=True)
-    assert row["note"] == "fewer than 5 people are expected in a cell: look at Fisher's test, not at z"
+    assert row["note"].startswith("fewer than 5 people")
 
 
 def test_groups_without_a_ratio_have_no_test():
