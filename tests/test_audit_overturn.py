@@ -113,6 +113,7 @@ def test_separate_models_are_fitted_when_asked_for_and_kept_in_the_file(tmp_path
     assert saved.splitting == found
     assert "Does one model serve both groups?" in audit_text(audit.to_dict())
     assert c.plot("splitting").table["gain"][0] == pytest.approx(found.brier.both.value / found.blind_brier)
+    assert "Does one model serve both groups?" in c._repr_html_()
 
 
 def test_separate_models_need_outcomes_features_and_observed_groups():

@@ -312,7 +312,8 @@ class Comparison:
     def _repr_html_(self) -> str:
         from tiltlens.render.notebook import comparison_html
 
-        return comparison_html(to_plain(self))
+        fitted = {"splitting": self.splitting, "prices": self.prices}  # fitted when shown; None without outcomes
+        return comparison_html(to_plain(self) | {name: to_plain(part) for name, part in fitted.items()})
 
     def __repr__(self) -> str:
         gap = (
