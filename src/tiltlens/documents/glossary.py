@@ -67,8 +67,8 @@ GLOSSARY = _labelled(
         "With the adjusted gap these contributions sum to the gap.",
         "adjusted_gap": "The gap among people equal on all listed features (Oaxaca–Blinder: unexplained part). An "
         "omitted factor or use of the group may account for it.",
-        "robustness_value": "Share of what the features leave of both the score and the group that an omitted factor "
-        "would have to explain to account for the adjusted gap.",
+        "robustness_value": "How strong an omitted factor must be to account for the adjusted gap: the share of the "
+        "remaining variance that it explains, of both the score and the group.",
         "exempt (legitimate) factors": "Features that the auditor declared legitimate. The gap that they explain is "
         "reported separately. tiltlens does not assess that choice.",
         "materiality": "The smallest gap that matters to this audit.",
@@ -80,16 +80,16 @@ FOR_STATISTICIANS = _labelled(
     {
         "reveals": "2·sd of P(audited | feature), both groups weighted equally: 0 if the feature is distributed "
         "equally, 1 if it identifies the group.",
-        "drives": "2·sd of the mean score by value of the feature, the group held fixed.",
-        "use": "2·sd of the score as the feature varies, the group and all other features held fixed: an upper bound "
-        "on the gap that use of the feature can account for.",
-        "alignment": "Correlation of the two: 1 or −1 if what reveals the group is what drives the score. The "
+        "drives": "2·sd of the mean score by value of the feature, within groups.",
+        "use": "2·sd of the score as the feature varies, while the group and all other features stay the same: an "
+        "upper bound on the gap that use of the feature can account for.",
+        "alignment": "Correlation between how a feature's values reveal the group and how they drive the score. The "
         "contribution alone is reveals × drives × alignment.",
         "correction": "The direction in which the audited group's feature distribution would have to shift for the "
         "divergence between the groups to fall fastest: positive for under-represented profiles, negative for "
         "over-represented ones. It is not a plan to change anybody.",
         "share": "The part of the correction achieved by shifting this feature's distribution alone.",
-        "membership model (propensity)": "A model of P(audited | features), needed for the divergence of the inputs.",
+        "group-membership model (propensity)": "A model of P(audited | features), needed for the input divergence.",
         "descent_rate": "How fast a small step along the correction lowers the objective; 0 if there is nothing to "
         "align.",
         "divergence": "Kullback–Leibler divergence between two distributions, in nats (natural logarithm). Small ones "

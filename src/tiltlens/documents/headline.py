@@ -145,7 +145,9 @@ def adjusted_gap(summary: Record, c: Record) -> Iterator[str]:
     if status is Materiality.NOT_MATERIAL:
         is_part = c.get("unobserved_group")
         yield (
-            f"{start} of the weighted gap, which shows part of it only." if is_part else f"{start}, below {threshold}."
+            f"{start}. It is part of the weighted gap, so it may understate the adjusted gap."
+            if is_part
+            else f"{start}, below {threshold}."
         )
     elif checks is not None and not checks["is_adequate"]:
         yield f"{start}. The overlap and calibration checks failed, so this number may be wrong."

@@ -34,7 +34,7 @@ def next_steps(summary: Record, comparisons: Sequence[Record]) -> Iterator[str]:
         )
     if not steps and any(c["contributions"] for c in comparisons):
         steps.append(
-            "These numbers call for no further step. Repeat the audit when the model or the "
+            "These numbers do not suggest further steps. Repeat the audit when the model or the "
             f"{measure_of(summary).people} change."
         )
     if not any(c["contributions"] for c in comparisons):
@@ -96,7 +96,7 @@ def _features(comparisons: Sequence[Record]) -> Iterator[str]:
     if names := _names(of_kind(rows, THE_GROUP)):
         yield f"Remove {names} from the features, or explain why the model may use the group."
     if names := _names(of_kind(rows, EVIDENCE)):
-        yield f"Review {names} (potential proxies): accurate in all groups, and legitimate?"
+        yield f"Check whether {names} (potential proxies) are accurate in all groups and legitimate."
     if names := _names([row for row in rows if row["verdict"] == Verdict.PROXY_OR_STAND_IN]):
         what = ", or the scores behind the decisions" if m.each == "decision" else ""
         yield f"Obtain the model{what}, to see whether it uses {names} (model=)."

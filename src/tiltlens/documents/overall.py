@@ -27,12 +27,12 @@ STATES = {
     Materiality.MATERIAL: " It is material.",
     Materiality.DETECTED: " It is not 0, but may be below the materiality threshold.",
     Materiality.NOT_MATERIAL: " It is not material.",
-    Materiality.INCONCLUSIVE: " That is inconclusive.",
+    Materiality.INCONCLUSIVE: " It is inconclusive.",
 }
-ALWAYS = "A confidence sequence holds at all looks at once; a confidence interval holds at one look that was planned."
+ALWAYS = "A confidence sequence is valid at all looks together; a confidence interval only at one planned look."
 SHRUNKEN = (
-    "Deviations are from the overall mean and shrunk towards 0 by how far they are noise; their intervals cover that "
-    "share of the groups, not each. A rank is given where intervals separate."
+    "Each deviation from the overall mean is shrunk towards 0, more so if it is noisy. Intervals cover the true value "
+    "for that share of the groups on average. Ranks are shown only if intervals separate the groups."
 )
 LAST_LOOKS, LISTED_GROUPS = 12, 20  # rows of tables
 NAMED_GROUPS = 3  # groups whose looks are shown one by one
@@ -94,7 +94,9 @@ def _intersections(summary: Record) -> Iterator[Block]:
     test = f"Test of equal means: {p_value(every['equal_means'])}."
     yield Paragraph(f"Standard deviation of the {m.mean} between groups: {words}.{_state(summary, spread)} {test}")
     bound = f"{m.size(every['tail_bound'])} {m.unit}"
-    yield Paragraph(f"On average, no tenth of the people, in any union of groups, is more than {bound} from the mean.")
+    yield Paragraph(
+        f"In any groups with a tenth of the people, means are within {bound} of the overall mean on average."
+    )
     present = [(quantity(key), every[key]) for key in INTERSECTION_KEYS if every[key]]
     yield quantity_table("intersections", present, m, f"{level} CI")
     listed = sorted(every["table"], key=lambda row: row["deviation"])

@@ -27,8 +27,8 @@ STATES = {
     Materiality.INCONCLUSIVE: "inconclusive whether there is material proxy discrimination",
 }
 LIMITS = (
-    "Expected costs are regressions of the observed cost within each group, on people that they have not seen. A "
-    "factor that is not listed may account for cost and group."
+    "Expected costs are predicted by a regression for each group, fitted on other people. An omitted factor may be "
+    "associated with both cost and group."
 )
 OF_SEGMENTS = (
     "Segments are shown because their values are the largest, so these may be too large; those of fewer than ten "
@@ -59,8 +59,8 @@ def price_words(c: Record, costs: Record, confidence: float | None) -> Iterator[
     text = with_interval(**costs["proxy_discrimination"], shown=percent, name=interval_name(confidence))
     state, least = STATES[costs["status"]].capitalize(), percent(costs["materiality"])
     yield f"{state}: {text} of the variance of the price, materiality threshold {least}."
-    parts = " and ".join(f"{percent(part)} of that of {label(c[who])}" for who, part in costs["mixture"].items())
-    yield f"The nearest mixture of expected costs has {parts}."
+    parts = " and ".join(f"{label(c[who])} {percent(part)}" for who, part in costs["mixture"].items())
+    yield f"Weights of the closest mixture of expected costs: {parts}."
 
 
 def _deciles(c: Record, costs: Record, name: str) -> Iterator[Block]:

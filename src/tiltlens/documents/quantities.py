@@ -208,7 +208,12 @@ _SENSITIVITY = _table(
         "share",
         "share of the remaining variance of {output} and group that an omitted factor needs to account for the gap",
     ),
-    Quantity("r2_score", "of the {output}", "share", "what the other features leave of it, the group held fixed"),
+    Quantity(
+        "r2_score",
+        "of the {output}",
+        "share",
+        "share of the variance that the other features do not explain, within groups",
+    ),
     Quantity("r2_group", "of the group", "share", "what the other features leave of it"),
     Quantity("multiple", "times as strong", "ratio", "multiple of both shares that accounts for the gap"),
 )

@@ -44,9 +44,9 @@ def sensitivity_words(c: Record, key: str) -> Iterator[str]:
         return
     value = found["robustness_value"]
     yield (
-        f"An omitted factor would have to explain {percent(value['value'])} of the remaining variance of both the "
-        f"{m.output} and the group to account for the {name} of {estimate_words(gap, m)}, and "
-        f"{percent(value['low'])} for its interval to include 0."
+        f"To account for the {name} of {estimate_words(gap, m)}, an omitted factor would have to explain "
+        f"{percent(value['value'])} of the remaining variance of both the {m.output} and the group. With "
+        f"{percent(value['low'])}, the interval would include 0."
     )
     first = next((row for row in found["yardsticks"] if row["multiple"] is not None), None)
     if first is None:

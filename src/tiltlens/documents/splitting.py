@@ -22,7 +22,7 @@ STATES = {
     Materiality.INCONCLUSIVE: "inconclusive whether separate models would predict better",
 }
 LIMITS = (
-    "Gains are over the best model of the same features that does not see the group, both fitted here on other rows. "
+    "Gains are relative to the best model without the group. All models use the same features and other rows. "
     "Richer models may gain more. Whether a model may use the group is a policy and legal question."
 )
 
