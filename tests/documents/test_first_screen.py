@@ -128,7 +128,7 @@ def test_decisions_are_counted_and_not_drawn_as_scores():
 def test_next_steps_end_with_who_decides_and_name_what_to_review():
     steps = first_screen(cross_fitted_audit()).next_steps
     assert steps[-1] == WHO_DECIDES
-    assert any(step.startswith("Review PriorCounts, Age and ChargeDegree (potential proxies)") for step in steps)
+    assert any("PriorCounts, Age and ChargeDegree (potential proxies)" in step for step in steps)
     assert any(step.startswith("Audit more rows to settle Sex and LengthOfStay") for step in steps)
     assert "Repeat the audit with intervals" in first_screen(plug_in_audit()).next_steps[0]
     audit = cross_fitted_audit()
