@@ -1,10 +1,10 @@
 """How far apart are many groups? Coverage of θ, size and power of its test, and worlds without an interaction.
 
 Run `python -m benchmarks.intersections --repetitions 1000`. G = 20, 200 and 2,000 groups of 2, 5 and 50 people, whose
-decision rates are 35 % and vary by 0, 5 or 15 points; rates stay the same over repetitions. "Power" is beside that of
+decision rates are 35% and vary by 0, 5 or 15 points; rates stay the same over repetitions. "Power" is next to that of
 Šidák's test of the largest deviation. "Interaction": groups are intersections of two columns whose effects add up, so
-that an interval of the interaction should hold 0. Rows outside 92 to 98 %, or 4 to 6 %, by more than two Monte Carlo
-errors are marked MISS; at θ = 0 the lower end is all that can miss, and 99 % is allowed.
+that an interval of the interaction should include 0. Rows outside 92 to 98%, or 4 to 6%, by more than two Monte Carlo
+errors are marked MISS; at θ = 0 the lower end is all that can miss, and 99% is allowed.
 """
 
 from __future__ import annotations

@@ -4,7 +4,7 @@ Run `python -m benchmarks.looks --repetitions 300`. At each look a batch is adde
 the gap, the impact ratio and the gap in false positive rates are measured over all batches until then. "All looks":
 the share of repetitions in which the confidence sequence holds the truth at all looks; "fixed": the same for the
 interval of a single look. "False alarms": a gate `gap > limit` whose limit is the true gap fires at some look. It exits
-with 1 where a sequence fails in more than 6 %, or a gate fires in more than 5 %, by more than two Monte Carlo errors.
+with 1 if a sequence fails in more than 6%, or a gate fires in more than 5%, by more than two Monte Carlo errors.
 """
 
 from __future__ import annotations

@@ -2,7 +2,7 @@
 
 Run `python -m benchmarks.tolerances --repetitions 300`. Rules are functions of twelve cells, so that the true accuracy,
 gap and impact ratio of those that were chosen, fold by fold, are known. "Band": all rows and all three numbers lie
-within it; "intervals": the same for ordinary intervals. It exits with 1 where the band holds in less than 93 %.
+within it; "intervals": the same for ordinary intervals. It exits with 1 if the band covers everything in less than 93%.
 """
 
 from __future__ import annotations

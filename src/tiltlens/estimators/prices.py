@@ -262,27 +262,3 @@ def actual_to_expected(rows: PricedRows, price: Floats, chosen: Booleans) -> Inf
     return combined(
         math.log(cost.value / expected.value), [(1.0 / cost.value, cost), (-1.0 / expected.value, expected)]
     )
-
-
-def deviance(cost: Floats, price: Floats, weights: Floats, power: float) -> float:
-    """Return the mean Tweedie deviance: 0 is squared error, 1 Poisson, 2 gamma, between 1 and 2 compound Poisson."""
-    from scipy.special import xlogy
-
-    if power == 0.0:
-        losses: Floats = (cost - price) ** 2
-    elif power == 1.0:
-        losses = 2.0 * (xlogy(cost, cost / price) - cost + price)
-    elif power == 2.0:
-        losses = 2.0 * (np.log(price / cost) + cost / price - 1.0)
-    else:
-        losses = 2.0 * (
-            np.maximum(cost, 0.0) ** (2 - power) / ((1 - power) * (2 - power))
-            - cost * price ** (1 - power) / (1 - power)
-            + price ** (2 - power) / (2 - power)
-        )
-    return float(np.average(losses, weights=weights))
-
-
-def balanced(price: Floats, cost: Floats, weights: Floats) -> float:
-    """Return the factor k with Σw·k·price = Σw·cost."""
-    return float(weights @ cost / (weights @ price))
