@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import shutil
 import subprocess
 import sys
 import tempfile
@@ -26,11 +27,11 @@ COPIES = 8  # of the file: more rows than one batch has for each thread
 MOST_PREDICTIONS = 5
 MOST_MEMORY = 1.5  # times: it must not grow with the rows
 SCRIPT = """
-import resource, sys, time
+import glob, resource, sys, time
 import tiltlens as tl
 tilt = tl.read_repair("repair.json")
 start = time.perf_counter()
-tilt.apply(["rows.parquet"] * int(sys.argv[1]), "score", out="repaired.parquet")
+tilt.apply(sorted(glob.glob("rows*.parquet"))[: int(sys.argv[1])], "score", out="repaired.parquet")
 print(time.perf_counter() - start, resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 2**20)
 """
 NUMBERS, TEXTS = ["age", "hours", "income", "debt"], ["school", "job", "region", "family"]
@@ -90,6 +91,8 @@ def measured() -> Iterator[Row]:
 
 def _of_files(folder: str, copies: int, expected: np.ndarray) -> tuple[float, float]:
     """Return the seconds and the peak memory in GiB of a process that repairs some copies of a file."""
+    for number in range(1, copies):
+        shutil.copy(Path(folder, "rows.parquet"), Path(folder, f"rows{number}.parquet"))
     done = subprocess.run(
         [sys.executable, "-c", SCRIPT, str(copies)], cwd=folder, capture_output=True, text=True, check=True
     )
