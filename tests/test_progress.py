@@ -42,6 +42,25 @@ def test_an_audit_tells_its_stages_in_order_and_ends_at_1():
     assert sum(name == "A: group-membership model" for name, _ in told) > 10  # every fit is told
 
 
+def test_no_long_part_of_the_work_stands_still():
+    random = np.random.default_rng(0)
+    data = {f"x{number}": random.normal(size=400) for number in range(9)}
+    data |= {"group": ["A", "B"] * 200, "score": random.random(400)}
+    told = []
+    tl.audit(data, "group", reference="B", scores="score", progress=lambda *what: told.append(what))
+    for name in ("regressions on sets of features", "estimating contributions"):
+        fractions = {fraction for stage_name, fraction in told if stage_name == f"A: {name}"}
+        assert len(fractions) > 6, name
+
+
+def test_the_fraction_never_falls():
+    told = []
+    with report_to(lambda *what: told.append(what)), stage(0.0, 1.0, "fits"):
+        list(each([1, 2]))
+        list(each([1, 2, 3, 4]))  # as steps whose number is not known before
+    assert [fraction for _, fraction in told] == sorted(fraction for _, fraction in told)
+
+
 @pytest.mark.parametrize(
     "options",
     [{"folds": None}, {"propensity": "chance"}, {"propensity": LogisticRegression(), "features": ["owner", "weight"]}],

@@ -37,8 +37,16 @@ _current: ContextVar[_Stage | None] = ContextVar("stage", default=None)
 
 @contextmanager
 def report_to(listener: Listener | None) -> Iterator[None]:
-    """Report every stage of the work inside to `listener`, unless it is None."""
-    token = _current.set(None if listener is None else _Stage(listener, "", 0.0, 1.0))
+    """Report every stage of the work inside to `listener`, unless it is None; the fraction never falls."""
+    highest = 0.0
+
+    def rise(name: str, fraction: float) -> None:  # work of unknown length may begin its steps anew
+        nonlocal highest
+        highest = max(highest, fraction)
+        if listener is not None:
+            listener(name, highest)
+
+    token = _current.set(None if listener is None else _Stage(rise, "", 0.0, 1.0))
     try:
         yield
     finally:

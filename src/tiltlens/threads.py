@@ -20,8 +20,9 @@ from typing import TypeVar
 from threadpoolctl import ThreadpoolController
 
 from tiltlens.errors import TiltlensError
-from tiltlens.progress import each
+from tiltlens.progress import each, stage
 
+LIBRARIES = 0.05  # of the time of the fits, about
 MOST_THREADS = 8  # a hundred cores would hold a hundred batches of rows
 THREADED_ROWS = 20_000  # below which threads wait for the interpreter more than they work
 T = TypeVar("T")
@@ -59,8 +60,9 @@ def one_thread(is_fitting: bool = False) -> Iterator[None]:
     it bins in several threads. Both are put back by whoever leaves last, and what scikit-learn says of a swap is not
     shown.
     """
-    if is_fitting:
-        import sklearn.utils  # noqa: F401
+    if is_fitting and "sklearn.utils" not in sys.modules:
+        with stage(0.0, LIBRARIES, "loading libraries"):  # it takes seconds
+            import sklearn.utils  # noqa: F401
     with LIMIT.lock:
         LIMIT.depth += 1
         if LIMIT.depth == 1:

@@ -34,8 +34,10 @@ from tiltlens.estimators.sets import CellSets, RidgeSets, SetCoefficients, covar
 from tiltlens.estimators.verdicts import EVIDENCE, Band, Judgement, Verdict, bands, simultaneous_factor, verdict
 from tiltlens.limits import HIDDEN, SMALLEST_EXPECTED, SUPPRESSED_BELOW
 from tiltlens.paper.checks import Floats
+from tiltlens.progress import stage
 from tiltlens.rows.features import Feature
 
+BANDS, USES, SHAPLEY = 0.2, 0.5, 0.95  # of the time of the contributions, about
 WIDE_BANDS = 10.0  # times what counts: bands that reach further say nothing
 FACTORS = ("reveals", "drives", "alignment")
 
@@ -91,8 +93,10 @@ def decompose_gap(
     )
     alone_bands, joint_bands, factor = _bands(evidence, settings, own, joint)
     joint_bands = {name: _with_hidden(evidence, name, band) for name, band in joint_bands.items()}
-    known = feature_uses(evidence, settings, alone_bands, joint_bands, pairs) if doubt is None else FeatureUses()
-    shapley, remainder, notes, every_set = shapley_parts(evidence, settings, left, every, known.unused)
+    with stage(BANDS, USES):
+        known = feature_uses(evidence, settings, alone_bands, joint_bands, pairs) if doubt is None else FeatureUses()
+    with stage(USES, SHAPLEY):
+        shapley, remainder, notes, every_set = shapley_parts(evidence, settings, left, every, known.unused)
     errors = _errors("alone", own) | _errors("beyond_others", joint) | _errors("shapley", every_set)
     columns: dict[str, dict[str, Any]] = {}
     whole = whole_gap(evidence)

@@ -18,7 +18,7 @@ from tiltlens.estimators.estimate import quantile, without_noise
 from tiltlens.estimators.outputs import Scores, gap
 from tiltlens.estimators.sets import CellSets, RidgeSets, SetCoefficients, covariance
 from tiltlens.estimators.shapley import shapley_gaps
-from tiltlens.threads import in_threads
+from tiltlens.threads import steps_in_threads
 
 SHAPLEY_AGREED = 3.0  # standard errors within which Shapley values must add up to the gap minus the adjusted gap
 
@@ -52,7 +52,7 @@ def shapley_parts(
     if len(start) == sets.features:
         return {}, without_noise(whole), [], None
     without, order = [number for number, name in enumerate(evidence.table) if name in unused], list(evidence.table)
-    apply = partial(in_threads, rows=evidence.sample.audited.size)
+    apply = partial(steps_in_threads, rows=evidence.sample.audited.size)
     gaps = shapley_gaps(sets, settings.random_state, apply, start, without)
     difference = float(every.values[0]) - left.value
     se, words = difference_se(every, left), output_scale(evidence, settings)

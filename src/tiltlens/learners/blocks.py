@@ -57,6 +57,7 @@ from tiltlens.limits import (
     TRIPLED,
 )
 from tiltlens.paper.checks import Floats
+from tiltlens.progress import each
 from tiltlens.sources.arrays import chunks
 
 Days = Mapping[str, Floats]  # of features that are dates: days since 1970, with the time of day as a fraction
@@ -406,7 +407,8 @@ def widened(
     fit = fitted(blocks)
     screen, residuals = fit.screen, fit.residuals(targets, omega)
     pairs, cells, leaves = screen.pairs, screen.cells, screen.leaves
-    for search in (screen.singles, pairs, pairs, pairs, cells, leaves, cells, leaves, screen.triples, cells, leaves):
+    searches = (screen.singles, pairs, pairs, pairs, cells, leaves, cells, leaves, screen.triples, cells, leaves)
+    for search in each(searches):
         if missed := missed_blocks(search(fit.basis.encoder, residuals), residuals, blocks):
             blocks += [part.block for part in missed]
             learnt += [part.hidden for part in missed if part.is_learnt]

@@ -51,6 +51,7 @@ from tiltlens.limits import (
     WIDE_USE,
 )
 from tiltlens.paper.checks import Floats
+from tiltlens.progress import each
 from tiltlens.threads import in_threads
 
 Features = Sequence[int]
@@ -144,7 +145,7 @@ class ScoreUse:
             return self._compare_losses(sets, confidence, 0.0)
         if 2.0 * np.sqrt(residual_square) <= SMALL_RESIDUAL * self.materiality:
             return self._compare_losses(sets, confidence, residual_square)
-        return [self._judge(features, confidence) for features in sets]
+        return [self._judge(features, confidence) for features in each(sets)]
 
     @property
     def learner(self) -> str:
