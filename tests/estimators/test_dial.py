@@ -8,7 +8,7 @@ from scipy.special import expit
 
 from tiltlens.estimators.crossfit import explained_variance, gradient, gradient_variance, pairing
 from tiltlens.estimators.dial import CORNERS, PAIRS, along, plug_in_form, share_form
-from tiltlens.estimators.influence import Rows, averaged, ratio_tail
+from tiltlens.estimators.influence import Rows, average_estimates, ratio_tail
 from tiltlens.estimators.outputs import Scores
 
 weights = st.floats(0.0, 3.0)
@@ -31,13 +31,13 @@ def world(seed, outcomes=2, size=300):
 
 def form_of(rows, scores, pairs, codes):
     corners = [[gradient(rows, scores, pair, *corner) for pair in pairs] for corner in CORNERS]
-    explained = [averaged([explained_variance(rows, g, codes) for g in found]) for found in corners]
+    explained = [average_estimates([explained_variance(rows, g, codes) for g in found]) for found in corners]
     return share_form(explained, [gradient_variance(rows, found) for found in corners])
 
 
 def tail_of(rows, scores, pairs, codes):
     gradients = [gradient(rows, scores, pair) for pair in pairs]
-    explained = averaged([explained_variance(rows, g, codes) for g in gradients])
+    explained = average_estimates([explained_variance(rows, g, codes) for g in gradients])
     return ratio_tail(explained, gradient_variance(rows, gradients))
 
 
@@ -48,7 +48,7 @@ def test_the_form_equals_the_estimator_at_every_weight(outcomes, input_weight, o
         return
     rows, scores, pairs, codes = world(seed, outcomes)
     gradients = [gradient(rows, scores, pair, input_weight, output_weight) for pair in pairs]
-    explained = averaged([explained_variance(rows, g, codes) for g in gradients])
+    explained = average_estimates([explained_variance(rows, g, codes) for g in gradients])
     found = form_of(rows, scores, pairs, codes).at(input_weight, output_weight)
     whole = gradient_variance(rows, gradients)
     tails = tail_of(rows, scores, pairs, codes) / ratio_tail(explained, whole)  # a form has those of equal weights

@@ -23,7 +23,7 @@ from tiltlens.estimators.crossfit import (
     pairing,
 )
 from tiltlens.estimators.estimate import Estimate, Normal, Ratio, Square, SquareRoot
-from tiltlens.estimators.influence import InfluenceEstimate, Rows, averaged, combined, tail_factor
+from tiltlens.estimators.influence import InfluenceEstimate, Rows, average_estimates, combine, tail_factor
 from tiltlens.estimators.outputs import (
     Scores,
     check_scores,
@@ -359,11 +359,11 @@ def test_average_adds_twice_the_variance_between_its_parts():
     d = sample()
     rows = Rows.of(d["audited"])
     one, other = gap(rows, first(rows, d)), gap(rows, Scores.of(rows, 0.9 * d["scores"]))
-    both = averaged([one, other])
+    both = average_estimates([one, other])
     between = (one.value - other.value) ** 2 / 4
     assert both.value == pytest.approx((one.value + other.value) / 2)
     assert both.variance == pytest.approx((one.variance + other.variance) / 2 + 2 * between)
-    assert averaged([one]) is one
+    assert average_estimates([one]) is one
 
 
 def test_three_pairings_of_four_parts_have_twice_the_variance_seen_between_them():
@@ -387,7 +387,7 @@ def test_heavy_tails_widen_the_interval_of_a_fitted_model_towards_its_coverage(t
         truth = math.exp(2 / tail**2)
         rows = Rows.of(audited)
         found = InfluenceEstimate.of(rows, rows.mean0(x) - rows.mean1(x), x, -x)  # an amount, not a probability
-        wide = averaged([found, found, found])
+        wide = average_estimates([found, found, found])
         hits += [abs(found.value - truth) < 1.96 * found.se, abs(found.value - truth) < 1.96 * wide.se]
         assert wide.variance == pytest.approx(found.variance)
         assert wide.se > found.se
@@ -402,7 +402,7 @@ def test_pairings_that_differ_much_widen_their_interval_since_they_are_few():
         values = rng.standard_normal(3) * np.sqrt(3 / 4)  # so that twice the variance between is that of the mean: 1
         level = rng.standard_normal()
         parts = [InfluenceEstimate.of(rows, value, rows.constant(0.0), rows.constant(0.0)) for value in values]
-        found = averaged(parts)
+        found = average_estimates(parts)
         plain += abs(level) < 1.96 * np.sqrt(found.variance)
         wide += abs(level) < 1.96 * found.se
     assert plain / 2_000 < 0.84
@@ -413,7 +413,7 @@ def test_without_tails_an_interval_is_hardly_widened():
     d = sample()
     rows = Rows.of(d["audited"])
     one = gap(rows, first(rows, d))
-    assert 1.0 < tail_factor(averaged([one, one])) < 1.01
+    assert 1.0 < tail_factor(average_estimates([one, one])) < 1.01
     assert tail_factor(one) == 1.0
 
 
@@ -479,7 +479,7 @@ def test_a_combination_of_estimators_has_their_influence_combined():
     d = sample()
     rows = Rows.of(d["audited"], d["weights"])
     one, other = (group_rate(rows, first(rows, d), is_audited) for is_audited in (True, False))
-    both = combined(one.value - other.value, [(1.0, one), (-1.0, other)])
+    both = combine(one.value - other.value, [(1.0, one), (-1.0, other)])
     np.testing.assert_allclose(both.influence, gap(rows, first(rows, d)).influence, atol=1e-18)
     assert one.covariance(other) == pytest.approx(0.0, abs=1e-18)
 
@@ -505,7 +505,7 @@ def test_a_sample_that_stands_for_all_rows_has_their_standard_error(name, weight
     drawn = np.concatenate([rare, np.flatnonzero(~d["audited"])[:6_000]])
     part = Rows.of(d["audited"][drawn], weights[drawn])
     scores = replace(every, values=every.values[drawn])
-    found = STOOD_FOR[name](part.standing_for(rows.as_population), scores)
+    found = STOOD_FOR[name](part.represent(rows.as_population), scores)
     assert found == pytest.approx(STOOD_FOR[name](rows, every), rel=0.03)
     assert STOOD_FOR[name](part, scores) > 1.4 * found
 
@@ -513,7 +513,7 @@ def test_a_sample_that_stands_for_all_rows_has_their_standard_error(name, weight
 def test_rows_that_stand_for_themselves_change_nothing():
     d = sample()
     rows = Rows.of(d["audited"], d["weights"])
-    same = rows.standing_for(rows.as_population)
+    same = rows.represent(rows.as_population)
     for name, functional in FUNCTIONALS.items():
         assert functional(same, d).se == pytest.approx(functional(rows, d).se, rel=1e-12), name
 

@@ -360,7 +360,7 @@ def test_sums_of_parts_and_of_joined_values_add_up():
         cell_sums_of(replace(rows, audited=audited[half], weights=weights[half]), score[half], codes[half], 4)
         for half in (order, ~order)
     ]
-    joined = whole.merged(np.array([0, 1, 1, 0]))
+    joined = whole.merge(np.array([0, 1, 1, 0]))
     expected = cell_sums_of(rows, score, np.array([0, 1, 1, 0])[codes], 2)
     for name in ("people", "weight", "square", "first", "second"):
         np.testing.assert_allclose(getattr(parts[0] + parts[1], name), getattr(whole, name), rtol=1e-12)
@@ -376,7 +376,7 @@ def test_a_sample_that_stands_for_all_rows_has_their_values_and_standard_errors(
     sums = cell_sums_of(rows, score, codes)
     whole = feature_gap(rows, every, cell_coefficient(rows, score, codes, sums))
     drawn = np.concatenate([np.flatnonzero(audited)[:9_000], np.flatnonzero(~audited)[:8_000]])
-    part = Rows.of(audited[drawn], rows.weights[drawn]).standing_for(rows.as_population)
+    part = Rows.of(audited[drawn], rows.weights[drawn]).represent(rows.as_population)
     scores = replace(every, values=every.values[drawn])
     found = feature_gap(part, scores, cell_coefficient(part, score[drawn], codes[drawn], sums))
     assert found.gap.value == whole.gap.value

@@ -6,7 +6,7 @@ from scipy.optimize import linprog
 
 from tiltlens.estimators.error_rates import UNKNOWN, WITHOUT
 from tiltlens.estimators.influence import Rows
-from tiltlens.estimators.selective_labels import bounded_gap, partly_seen_rate
+from tiltlens.estimators.selective_labels import bound_gap, partly_seen_rate
 
 
 def people(seed=0, size=60):
@@ -53,7 +53,7 @@ def test_the_influence_of_a_bound_is_the_derivative_by_the_row_weight(is_upper):
 def test_bounds_widen_with_gamma_and_cells_without_labels_have_no_limits():
     audited, x, outcome = people()
     pair = [rate(audited, x, outcome, is_audited=group) for group in (True, False)]
-    bounds = [[end.value for end in bounded_gap(*pair, gamma)] for gamma in (0.0, 0.1, 0.5)]
+    bounds = [[end.value for end in bound_gap(*pair, gamma)] for gamma in (0.0, 0.1, 0.5)]
     assert bounds[0][0] == pytest.approx(bounds[0][1])
     assert bounds[0][0] > bounds[1][0] > bounds[2][0]
     assert bounds[0][1] < bounds[1][1] < bounds[2][1]

@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 
 from tiltlens.estimators.feature_gap import coefficient
-from tiltlens.estimators.influence import Rows, combined
+from tiltlens.estimators.influence import Rows, combine
 from tiltlens.estimators.sensitivity import (
     bias_factor,
     bias_scale,
@@ -68,7 +68,7 @@ def test_the_influence_of_a_bound_is_the_derivative_by_the_row_weight():
         rows = Rows.of(d > 0, weights)
         c = made(rows, d, y, e, m)
         scale = bias_scale(rows, c)
-        return combined(c.value + 0.3 * scale.value, [(1.0, c.estimate(rows)), (0.3, scale)])
+        return combine(c.value + 0.3 * scale.value, [(1.0, c.estimate(rows)), (0.3, scale)])
 
     found = bound(np.ones(len(d)))
     for row in (0, 7, 250):

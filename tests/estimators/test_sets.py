@@ -33,14 +33,14 @@ def least_squares(rows, score, cells):
 def cell_sets(rows, score, columns, leaves_one_out=False, shown=slice(None)):
     key, levels = joint_codes(np.column_stack(columns))
     sums = cell_sums_of(rows, score, key, len(levels))
-    at = Rows.of(rows.audited[shown], rows.weights[shown]).standing_for(rows.as_population)
+    at = Rows.of(rows.audited[shown], rows.weights[shown]).represent(rows.as_population)
     return CellSets(sums, levels, key[shown], score[shown], at, leaves_one_out)
 
 
 def joint_values(sets):
     """Return joint(j) = c_{all but j} − c_all."""
     every = sets.left_out()
-    return every.combined(np.vstack([-np.ones((1, sets.features)), np.eye(sets.features)]))
+    return every.combine(np.vstack([-np.ones((1, sets.features)), np.eye(sets.features)]))
 
 
 def alone(sets):

@@ -118,7 +118,7 @@ def planted_sets(seed, direct):
 
 def joint_values(sets):
     weights = np.vstack([-np.ones((1, sets.features)), np.eye(sets.features)])
-    found = sets.left_out().combined(weights)
+    found = sets.left_out().combine(weights)
     return found.values, np.sqrt(np.diag(covariance(found.influence, found.between)))
 
 

@@ -13,7 +13,7 @@ from sklearn.naive_bayes import GaussianNB
 
 from tiltlens.errors import DataError, SupportError
 from tiltlens.estimators.crossfit import explained_variance, gradient, gradient_variance, input_divergence
-from tiltlens.estimators.influence import Rows, averaged
+from tiltlens.estimators.influence import Rows, average_estimates
 from tiltlens.estimators.outputs import Scores
 from tiltlens.learners import propensity as module
 from tiltlens.learners.balance import balance
@@ -66,7 +66,7 @@ def exclusive_or(seed, size=4000):
 
 
 def share_of(rows, gradients, variance, codes):
-    return averaged([explained_variance(rows, g, codes) for g in gradients]).over(variance)
+    return average_estimates([explained_variance(rows, g, codes) for g in gradients]).over(variance)
 
 
 def test_folds_hold_both_groups_equally_and_are_seeded():

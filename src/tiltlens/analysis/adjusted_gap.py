@@ -14,7 +14,7 @@ from tiltlens.analysis.presentation import OutputScale, output_scale
 from tiltlens.analysis.settings import Settings
 from tiltlens.estimators.estimate import Estimate, without_noise
 from tiltlens.estimators.feature_gap import Coefficient, coefficient
-from tiltlens.estimators.influence import InfluenceEstimate, averaged
+from tiltlens.estimators.influence import InfluenceEstimate, average_estimates
 from tiltlens.estimators.sensitivity import bias_scale
 from tiltlens.estimators.sets import CellSets
 
@@ -157,7 +157,7 @@ def _coefficients(evidence: Evidence) -> list[Coefficient]:
 
 
 def _averaged(parts: Sequence[InfluenceEstimate]) -> InfluenceEstimate:
-    mean = averaged(parts)
+    mean = average_estimates(parts)
     # Each part's model serves several folds: the pairings' mean has six times the variance between them, not twice.
     return InfluenceEstimate(mean.value, mean.parts, mean.between * math.sqrt(3.0))
 

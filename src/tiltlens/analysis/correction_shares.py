@@ -13,7 +13,7 @@ from tiltlens.errors import SupportError
 from tiltlens.estimators import crossfit
 from tiltlens.estimators.dial import CORNERS, ShareForm, plug_in_form, share_form
 from tiltlens.estimators.estimate import HasInterval, Ratio, without_noise
-from tiltlens.estimators.influence import InfluenceEstimate, Integers, Rows, averaged, combined, sums_by
+from tiltlens.estimators.influence import InfluenceEstimate, Integers, Rows, average_estimates, combine, sums_by
 from tiltlens.estimators.outputs import output_term
 from tiltlens.learners.propensity import Propensity, fold_pairings, prior_log_odds, row_folds, served_folds
 from tiltlens.learners.regressions import SmoothPart, spline_means
@@ -151,13 +151,13 @@ def _learned_by(
 ) -> InfluenceEstimate:
     """Return Var0(E0[g|X_j]) of g = λ2·ℓ + λ4·T, (λ2, λ4) being `on`; of W itself where both are 0."""
     mix = np.array([*on, 0.0]) if any(on) else np.array([0.0, 0.0, 1.0])
-    return averaged(
+    return average_estimates(
         [crossfit.learned_variance(rows, g, a @ mix, b @ mix) for g, (a, b) in zip(gradients, means, strict=True)]
     )
 
 
 def _explained_by(rows: Rows, gradients: list[crossfit.Gradient], codes: Integers) -> InfluenceEstimate:
-    return averaged([crossfit.explained_variance(rows, g, codes) for g in gradients])
+    return average_estimates([crossfit.explained_variance(rows, g, codes) for g in gradients])
 
 
 def _plug_in_shares(
@@ -205,13 +205,13 @@ def _three(corners: list[InfluenceEstimate]) -> list[InfluenceEstimate]:
     if len(corners) == 3:
         return corners
     inputs = corners[0]
-    return [inputs, combined(0.0, [(0.0, inputs)]), inputs]
+    return [inputs, combine(0.0, [(0.0, inputs)]), inputs]
 
 
 def _score_gradient(rows: Rows, outcome: Floats, pair: crossfit.Pairing) -> crossfit.Gradient:
     """Return W as a gradient: the slope k of T = k·W cancels in every share, and its error with it."""
     varies = float(np.ptp(outcome) > 0)  # 0, not rounding
-    centred = crossfit.fold_centred(rows, outcome, pair.fold) * varies
+    centred = crossfit.centre_by_fold(rows, outcome, pair.fold) * varies
     return crossfit.Gradient(centred, centred, pair, None, 0.0, 0.0, is_known=pair.a is pair.b)
 
 

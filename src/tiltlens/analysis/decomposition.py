@@ -177,12 +177,12 @@ def _errors(name: str, found: Named | None) -> dict[tuple[str, str], RowErrors]:
 def _shown(evidence: Evidence) -> tuple[Rows, Scores]:
     """Return the rows whose influence is worked out, standing for all rows, and their scores."""
     at, rows = evidence.nuisances.influence_rows, evidence.sample
-    shown = rows.taken(at)
+    shown = rows.take(at)
     everyone = evidence.population
     if everyone.population is not None:
-        shown = shown.standing_for(everyone.population)
+        shown = shown.represent(everyone.population)
     elif at.size < rows.audited.size:
-        shown = shown.standing_for(rows.as_population)
+        shown = shown.represent(rows.as_population)
     return shown, replace(evidence.score, values=evidence.score.values[at])
 
 
@@ -222,7 +222,7 @@ def _at_equal_exempt(evidence: Evidence, sets: CellSets | RidgeSets) -> Named:
     found = sets.sets([start, *([*start, place] for place in others)])
     weights = np.vstack([np.ones((1, len(others))), -np.eye(len(others))])
     names = list(evidence.table)
-    return Named([names[place] for place in others], found.combined(weights))
+    return Named([names[place] for place in others], found.combine(weights))
 
 
 def _joint(evidence: Evidence, every: SetCoefficients | None) -> Named | None:
@@ -231,10 +231,10 @@ def _joint(evidence: Evidence, every: SetCoefficients | None) -> Named | None:
         return None
     count = evidence.nuisances.sets.features
     weights = np.vstack([-np.ones((1, count)), np.eye(count)])
-    names, found = list(evidence.table), every.combined(weights)
+    names, found = list(evidence.table), every.combine(weights)
     unsaid = {*evidence.nuisances.sets.pooled, *evidence.question.exempt}
     kept = [place for place, name in enumerate(names) if name not in unsaid]
-    return Named([names[place] for place in kept], found.picked(kept))
+    return Named([names[place] for place in kept], found.select(kept))
 
 
 def _bands(

@@ -153,7 +153,7 @@ def _fit_data(
     return _FitData(
         rows=rows,
         sample=sample,
-        population=sample if rows.facts.is_complete else sample.standing_for(_population(sums, code)),
+        population=sample if rows.facts.is_complete else sample.represent(_population(sums, code)),
         score=score,
         table=table,
         values={name: _all_values(name, column, cells) for name, column in table.items()},
@@ -390,4 +390,4 @@ def _gram_rows(rows: int, columns: int) -> Integers:
 
 def _as_sample_of(sample: Rows, influence_rows: Integers, index: Integers) -> Rows:
     """Return some rows as a sample of those that a regression used."""
-    return sample.taken(influence_rows).standing_for(sample.taken(index).as_population)
+    return sample.take(influence_rows).represent(sample.take(index).as_population)

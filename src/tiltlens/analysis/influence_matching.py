@@ -82,7 +82,7 @@ class ComparisonErrors:
 
 def known_rows(evidence: Evidence, places: Integers) -> KnownRows:
     """Return by what some of the sample's rows are known."""
-    rows, taken = evidence.rows, evidence.sample.taken(places)
+    rows, taken = evidence.rows, evidence.sample.take(places)
     are_ids = rows.facts.has_clusters
     hashes, numbers = rows.row_key[places], rows.row_number[places] if rows.facts.is_numbered and not are_ids else None
     if taken.clusters is not None:

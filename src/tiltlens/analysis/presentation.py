@@ -43,7 +43,7 @@ class OutputScale:
 def levels(evidence: Evidence) -> Scores:
     """Return what a person wants, as users know it: a rate, or the amount in its unit."""
     unit = evidence.rows.unit
-    return evidence.favourable.mixed(np.array([[unit.scale]]), np.array([unit.centre]))
+    return evidence.favourable.mix(np.array([[unit.scale]]), np.array([unit.centre]))
 
 
 def output_measure(evidence: Evidence) -> Measure:

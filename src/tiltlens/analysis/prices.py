@@ -14,7 +14,7 @@ from tiltlens.analysis.evidence import Evidence
 from tiltlens.analysis.suppression import withheld
 from tiltlens.estimators import prices as estimators
 from tiltlens.estimators.estimate import Estimate, HasInterval, LogNormal
-from tiltlens.estimators.influence import Booleans, InfluenceEstimate, Integers, combined
+from tiltlens.estimators.influence import Booleans, InfluenceEstimate, Integers, combine
 from tiltlens.estimators.prices import AUDITED, REFERENCE, PricedRows
 from tiltlens.estimators.verdicts import Materiality, materiality
 from tiltlens.learners.propensity import Propensity, fold_pairings, row_folds
@@ -143,7 +143,7 @@ def priced_rows(evidence: Evidence, propensity: Propensity, index: Integers, see
     Money is in the unit's scale. The groups' shares are those of all rows, whatever part of each group was sampled.
     """
     unit, weights = evidence.rows.unit, evidence.rows.sampling_weight[index]
-    sample = evidence.sample.taken(index)
+    sample = evidence.sample.take(index)
     fold = row_folds(sample, FOLDS, seed) if propensity.is_known else propensity.fold[index]
     cost = np.asarray(evidence.rows.cost)[index] / unit.scale
     share = float(weights[sample.audited].sum() / weights.sum())
@@ -221,7 +221,7 @@ def _ratio(log_ratio: InfluenceEstimate | None, confidence: float) -> Estimate |
 def _difference(first: InfluenceEstimate | None, other: InfluenceEstimate | None) -> InfluenceEstimate | None:
     if first is None or other is None:
         return None
-    return combined(first.value - other.value, [(1.0, first), (-1.0, other)])
+    return combine(first.value - other.value, [(1.0, first), (-1.0, other)])
 
 
 def _deciles(rows: PricedRows, scale: float, confidence: float) -> Iterator[dict[str, Any]]:

@@ -12,7 +12,7 @@ import polars as pl
 from tiltlens.analysis.evidence import Evidence
 from tiltlens.estimators.error_rates import UNKNOWN, WITH, WITHOUT
 from tiltlens.estimators.estimate import Estimate, HasInterval
-from tiltlens.estimators.selective_labels import bounded_gap, partly_seen_rate
+from tiltlens.estimators.selective_labels import bound_gap, partly_seen_rate
 from tiltlens.limits import MINIMUM_ROWS, SCORE_TENTHS
 from tiltlens.rows.binning import quantile_edges
 
@@ -57,7 +57,7 @@ def selective_labels(
         rates = [partly_seen_rate(rows, group, x, outcome, code, cell, MINIMUM_ROWS) for group in (True, False)]
 
         def at(gamma: float) -> Ends:
-            low, high = (reported(bound.normal(-1.0, 1.0)) for bound in bounded_gap(rates[0], rates[1], gamma))
+            low, high = (reported(bound.normal(-1.0, 1.0)) for bound in bound_gap(rates[0], rates[1], gamma))
             return low.value, high.value, low.low, high.high
 
         return at

@@ -86,7 +86,7 @@ def _used_remainder(sets: CellSets | RidgeSets, without: Sequence[int], words: O
         return []
     every = list(range(sets.features))
     both = sets.sets([[number for number in every if number not in without], every])
-    apart = both.combined(np.array([[1.0], [-1.0]]))
+    apart = both.combine(np.array([[1.0], [-1.0]]))
     if abs(apart.values[0]) <= z * float(np.sqrt(covariance(apart.influence, apart.between)[0, 0])):
         return []
     used, equal = (words.signed_words(float(value)) for value in both.values)

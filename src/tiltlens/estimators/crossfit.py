@@ -18,7 +18,7 @@ from tiltlens.estimators.influence import (
     InfluenceEstimate,
     Integers,
     Rows,
-    averaged,
+    average_estimates,
     interaction_codes,
     shifted_exp,
     sums_by,
@@ -203,12 +203,12 @@ def gradient(
     """Return g_a and g_b for these scores, λ2 = `input_weight` and λ4 = `output_weight`."""
     output = output_term(scores) if output_weight > 0.0 else None
     shared = output_weight * output.values() if output is not None else 0.0
-    a = fold_centred(rows, input_weight * pair.a + shared, pair.fold)
-    b = a if pair.a is pair.b else fold_centred(rows, input_weight * pair.b + shared, pair.fold)
+    a = centre_by_fold(rows, input_weight * pair.a + shared, pair.fold)
+    b = a if pair.a is pair.b else centre_by_fold(rows, input_weight * pair.b + shared, pair.fold)
     return Gradient(a, b, pair, output, input_weight, output_weight, pair.is_known)
 
 
-def fold_centred(rows: Rows, values: Floats, fold: Integers) -> Floats:
+def centre_by_fold(rows: Rows, values: Floats, fold: Integers) -> Floats:
     """Return values − E0[values] within each fold."""
     size, total = rows.sums0(fold), rows.sums0(fold, values)
     means = np.divide(total, size, out=np.zeros_like(total), where=size > 0.0)
@@ -224,7 +224,7 @@ def gradient_variance(rows: Rows, gradients: Sequence[Gradient], value: float | 
     λ2(g_a r_b + g_b r_a) + 2λ4 Σ_y E0[ḡW_y]·IF_y. The last term of ψ̂ leaves only products of the two models'
     errors in the remainder.
     """
-    return averaged([_variance(rows, g, value) for g in gradients])
+    return average_estimates([_variance(rows, g, value) for g in gradients])
 
 
 def _variance(rows: Rows, g: Gradient, value: float | None = None) -> InfluenceEstimate:
@@ -335,7 +335,7 @@ def learned_variance(rows: Rows, g: Gradient, m_a: Floats, m_b: Floats) -> Influ
 
     The part of the models' errors that the features explain is not learnt, and taken to be all of them.
     """
-    m_a, m_b = (fold_centred(rows, m, g.pairing.fold) for m in (m_a, m_b))
+    m_a, m_b = (centre_by_fold(rows, m, g.pairing.fold) for m in (m_a, m_b))
     at_audited = g.a * m_b + g.b * m_a - m_a * m_b
     return _debiased(rows, g, rows.mean0(at_audited), at_audited, m_a, m_b)
 
@@ -345,7 +345,7 @@ def input_divergence(rows: Rows, pairs: Sequence[Pairing], value: float | None =
 
     `value` is that of all rows, where ℓ is known and these are a sample of them.
     """
-    return averaged([_input_divergence(rows, pair, value) for pair in pairs])
+    return average_estimates([_input_divergence(rows, pair, value) for pair in pairs])
 
 
 def _input_divergence(rows: Rows, pair: Pairing, given: float | None) -> InfluenceEstimate:

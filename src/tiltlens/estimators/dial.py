@@ -14,7 +14,7 @@ from typing import Any
 import numpy as np
 
 from tiltlens.estimators.estimate import Ratio
-from tiltlens.estimators.influence import InfluenceEstimate, combined, covariances, ratio_tail
+from tiltlens.estimators.influence import InfluenceEstimate, combine, covariances, ratio_tail
 from tiltlens.paper.checks import Floats
 
 CORNERS = ((1.0, 0.0), (0.0, 1.0), (1.0, 1.0))
@@ -97,5 +97,5 @@ def _coefficients(
 ) -> tuple[InfluenceEstimate, InfluenceEstimate, InfluenceEstimate]:
     """Return c1, c2, c3 from the values at (1, 0), (0, 1), (1, 1)."""
     inputs, outputs, both = corners
-    mixed = combined(both.value - inputs.value - outputs.value, [(1.0, both), (-1.0, inputs), (-1.0, outputs)])
+    mixed = combine(both.value - inputs.value - outputs.value, [(1.0, both), (-1.0, inputs), (-1.0, outputs)])
     return inputs, mixed, outputs

@@ -16,7 +16,7 @@ from dataclasses import dataclass
 import numpy as np
 
 from tiltlens.estimators.estimate import Normal, SquareRoot
-from tiltlens.estimators.influence import InfluenceEstimate, Integers, Rows, combined
+from tiltlens.estimators.influence import InfluenceEstimate, Integers, Rows, combine
 from tiltlens.estimators.outputs import Scores, gap
 from tiltlens.limits import SEPARATED, SMALLEST_EXPECTED, SUM_ROUNDING
 from tiltlens.paper.checks import Floats
@@ -43,7 +43,7 @@ class CellSums:
             self.second + other.second,
         )
 
-    def merged(self, number: Integers) -> CellSums:
+    def merge(self, number: Integers) -> CellSums:
         """Return the sums of values that became one: `number` is that of each."""
         size = int(number.max(initial=0)) + 1
         parts = (self.people, self.weight, self.square, self.first, self.second)
@@ -210,7 +210,7 @@ def feature_gap(rows: Rows, outcome: Scores, c: Coefficient) -> FeatureGap:
     Var(m) = Var(W) − E[(W − m)²] and Cov(e, m) = gap/4 − r̄: each is insensitive to small errors of e and m.
     """
     whole, c_a = gap(rows, outcome), c.estimate(rows)
-    through = combined(whole.value - c.value, [(1.0, whole), (-1.0, c_a)])
+    through = combine(whole.value - c.value, [(1.0, whole), (-1.0, c_a)])
     reveals2 = _half(rows, 1.0 - 4.0 * c.mean_residual, -4.0 * c.residual)
     drives2 = _drives_squared(rows, outcome, c, whole, c_a)
     return FeatureGap(through, reveals2.square_root(), drives2.square_root(), _alignment(through, reveals2, drives2))
@@ -231,7 +231,7 @@ def _drives_squared(
     rest = (outcome.column - middle) ** 2 - c.left + 2.0 * c.value * c.product - c.value**2 * c.residual
     slope = 2.0 * (c.value * variance - covariance)
     parts = [(4.0, _half(rows, 0.0, rest)), (-2.0 * c.value, whole), (4.0 * slope, c_a)]
-    return combined(4.0 * value if abs(value) > SUM_ROUNDING else 0.0, parts)
+    return combine(4.0 * value if abs(value) > SUM_ROUNDING else 0.0, parts)
 
 
 def _alignment(through: InfluenceEstimate, reveals2: InfluenceEstimate, drives2: InfluenceEstimate) -> Normal:
@@ -243,5 +243,5 @@ def _alignment(through: InfluenceEstimate, reveals2: InfluenceEstimate, drives2:
     parts = [(1.0 / product, through)]
     parts += [(-value / (2 * square.value), square) for square in (reveals2, drives2)]
     is_determined = all(square.value >= 2.0 * square.se for square in (reveals2, drives2))
-    se = combined(value, parts).se if is_determined else math.inf
+    se = combine(value, parts).se if is_determined else math.inf
     return Normal(value, se, -1.0, 1.0)

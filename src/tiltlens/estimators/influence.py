@@ -62,7 +62,7 @@ class Rows:
         shares = at_audited / at_audited.sum(), at_reference / at_reference.sum()
         return cls(mask, weight, *shares, clusters=cluster_codes(clusters))
 
-    def taken(self, index: Integers) -> Rows:
+    def take(self, index: Integers) -> Rows:
         """Return some of the rows."""
         clusters = None if self.clusters is None else self.clusters[index]
         return Rows.of(self.audited[index], self.weights[index], clusters)
@@ -72,7 +72,7 @@ class Rows:
         """All of these rows, as some of them may stand for."""
         return Population(self.count0, self.count1, self.weight0, self.weight1, self.square0, self.square1)
 
-    def standing_for(self, population: Population) -> Rows:
+    def represent(self, population: Population) -> Rows:
         """Return the rows as a sample that stands for all rows."""
         return replace(self, population=population)
 
@@ -182,7 +182,7 @@ class Rows:
         scale0, scale1 = self._scales
         influence = scale0 * self.audited_share * (at_audited - self.mean0(at_audited))
         influence += scale1 * self.reference_share * (at_reference - self.mean1(at_reference))
-        return summed_by_cluster(self.clusters, influence)
+        return sum_by_cluster(self.clusters, influence)
 
     def influences(self, values: Floats) -> Floats:
         """Return the same for columns of values, (n, k), which are those of either group's rows."""
@@ -190,7 +190,7 @@ class Rows:
         share0, share1 = self.audited_share, self.reference_share
         influence = (scale0 * share0 + scale1 * share1)[:, None] * values
         influence -= np.outer(scale0 * share0, share0 @ values) + np.outer(scale1 * share1, share1 @ values)
-        return summed_by_cluster(self.clusters, influence)
+        return sum_by_cluster(self.clusters, influence)
 
     @property
     def _scales(self) -> tuple[float, float]:
@@ -209,7 +209,7 @@ def cluster_codes(clusters: Integers | None) -> Integers | None:
     return None if distinct.size == codes.size else codes
 
 
-def summed_by_cluster(clusters: Integers | None, influence: Floats) -> Floats:
+def sum_by_cluster(clusters: Integers | None, influence: Floats) -> Floats:
     """Return the sums over each cluster's rows, larger where clusters are few: by √(C/(C−1)) and Student's t."""
     if clusters is None:
         return influence
@@ -324,10 +324,10 @@ class InfluenceEstimate:
 def ratio_tail(numerator: InfluenceEstimate, denominator: InfluenceEstimate) -> float:
     """Return the `tail_factor` of θ − ρψ, at ρ = θ/ψ."""
     ratio = numerator.value / denominator.value if denominator.value > 0.0 else 0.0
-    return tail_factor(combined(0.0, [(1.0, numerator), (-ratio, denominator)]))
+    return tail_factor(combine(0.0, [(1.0, numerator), (-ratio, denominator)]))
 
 
-def combined(value: float, terms: Sequence[tuple[float, InfluenceEstimate]]) -> InfluenceEstimate:
+def combine(value: float, terms: Sequence[tuple[float, InfluenceEstimate]]) -> InfluenceEstimate:
     """Return the estimator `value` = F(θ1, θ2, …) given (∂F/∂θi, θi): the delta method."""
     parts = tuple(
         np.asarray(sum(slope * part for (slope, _), part in zip(terms, same, strict=True)))
@@ -346,10 +346,10 @@ def overall_mean(weights: Floats, x: Floats, clusters: Integers | None = None) -
     """Return the weighted mean of a column over all rows, whatever their group."""
     shares = weights / weights.sum()
     value = float(shares @ x)
-    return InfluenceEstimate(value, (summed_by_cluster(clusters, shares * (x - value)),))
+    return InfluenceEstimate(value, (sum_by_cluster(clusters, shares * (x - value)),))
 
 
-def averaged(terms: Sequence[InfluenceEstimate]) -> InfluenceEstimate:
+def average_estimates(terms: Sequence[InfluenceEstimate]) -> InfluenceEstimate:
     """Return the mean of several estimators of the same quantity, such as the pairings of a cross-fit.
 
     Its variance is the mean of their variances plus twice the variance between them: the rows are the same, but the

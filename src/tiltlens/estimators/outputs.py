@@ -50,7 +50,7 @@ class Scores:
         """The only column."""
         return np.asarray(self.values[:, 0])
 
-    def mixed(self, mix: Floats, level: Floats) -> Scores:
+    def mix(self, mix: Floats, level: Floats) -> Scores:
         """Return the scores level + W @ mix, (m, k): one outcome's, or those that follow from others."""
         return Scores(
             level + self.values @ mix,
@@ -64,7 +64,7 @@ class Scores:
     def outcome(self, y: int) -> Scores:
         """Return the scores of one outcome; with one column, 0 is what it leaves."""
         if self.values.shape[1] == 1 and y == 0:
-            return self.mixed(np.array([[-1.0]]), np.ones(1))
+            return self.mix(np.array([[-1.0]]), np.ones(1))
         at = [0 if self.values.shape[1] == 1 else y]
         return Scores(
             self.values[:, at],
@@ -78,7 +78,7 @@ class Scores:
         """Return the scores with the second outcome of a single column."""
         if self.values.shape[1] > 1:
             return self
-        return self.mixed(np.array([[1.0, -1.0]]), np.array([0.0, 1.0]))
+        return self.mix(np.array([[1.0, -1.0]]), np.array([0.0, 1.0]))
 
 
 def check_scores(scores: ArrayLike, rows: Rows) -> Floats:

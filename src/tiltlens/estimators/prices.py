@@ -13,7 +13,7 @@ from itertools import combinations
 import numpy as np
 
 from tiltlens.estimators.estimate import Estimate, Square
-from tiltlens.estimators.influence import Booleans, InfluenceEstimate, Integers, combined, overall_mean
+from tiltlens.estimators.influence import Booleans, InfluenceEstimate, Integers, combine, overall_mean
 from tiltlens.paper.checks import Floats
 
 AUDITED, REFERENCE = 0, 1  # rows of what is given for each group
@@ -178,20 +178,20 @@ def unfairness(rows: PricedRows, price: Floats) -> Square:
     scale = math.sqrt(q * (1.0 - q) / variance.value) if variance.value > 0.0 else 0.0
     root = gap.value * scale
     slopes = (scale, root * (1.0 - 2.0 * q) / (2.0 * q * (1.0 - q)), -root / (2.0 * variance.value or 1.0))
-    return Square(root, combined(root, list(zip(slopes, (gap, prevalence, variance), strict=True))).se, is_signed=True)
+    return Square(root, combine(root, list(zip(slopes, (gap, prevalence, variance), strict=True))).se, is_signed=True)
 
 
 def group_gap(rows: PricedRows, x: Floats) -> InfluenceEstimate:
     """Return the audited group's mean minus the reference's."""
     means = [_group_mean(rows, x, group) for group in (AUDITED, REFERENCE)]
-    return combined(means[0].value - means[1].value, [(1.0, means[0]), (-1.0, means[1])])
+    return combine(means[0].value - means[1].value, [(1.0, means[0]), (-1.0, means[1])])
 
 
 def _group_mean(rows: PricedRows, x: Floats, group: int) -> InfluenceEstimate:
     mine = rows.in_group[group]
     size = float(rows.weights @ mine / rows.weights.sum())
     value = float(rows.weights @ (mine * x) / (rows.weights @ mine))
-    return combined(value, [(1.0 / size, rows.mean(mine * (x - value)))])
+    return combine(value, [(1.0 / size, rows.mean(mine * (x - value)))])
 
 
 def unaware_price_gap(rows: PricedRows) -> InfluenceEstimate:
@@ -201,7 +201,7 @@ def unaware_price_gap(rows: PricedRows) -> InfluenceEstimate:
     unaware = propensity * expected[AUDITED] + (1.0 - propensity) * expected[REFERENCE]
     lean = propensity / q - (1.0 - propensity) / (1.0 - q)
     plain, fitted = group_gap(rows, unaware), rows.mean(lean * (rows.cost - unaware))
-    return combined(plain.value + fitted.value, [(1.0, plain), (1.0, fitted)])
+    return combine(plain.value + fitted.value, [(1.0, plain), (1.0, fitted)])
 
 
 def free_price_gap(rows: PricedRows) -> InfluenceEstimate:
@@ -213,7 +213,7 @@ def free_price_gap(rows: PricedRows) -> InfluenceEstimate:
     plain, fitted = group_gap(rows, rows.free_price), rows.mean(correction)
     of_share = group_gap(rows, rows.effects.mean(axis=0)).value
     share = rows.mean(rows.in_group[AUDITED])
-    return combined(plain.value + fitted.value, [(1.0, plain), (1.0, fitted), (of_share, share)])
+    return combine(plain.value + fitted.value, [(1.0, plain), (1.0, fitted), (of_share, share)])
 
 
 def vulnerability(rows: PricedRows) -> Floats:
@@ -234,13 +234,13 @@ def segment_vulnerability(rows: PricedRows, chosen: Booleans) -> InfluenceEstima
     terms = vulnerability_terms(rows)
     value = float(rows.weights @ (chosen * terms) / (rows.weights @ chosen))
     inside = chosen / size
-    return _of_terms(rows, combined(value, [(1.0, rows.mean(inside * (terms - value)))]), inside)
+    return _of_terms(rows, combine(value, [(1.0, rows.mean(inside * (terms - value)))]), inside)
 
 
 def _of_terms(rows: PricedRows, total: InfluenceEstimate, factor: Floats) -> InfluenceEstimate:
     """Return a mean of PV, with the error of the audited group's share."""
     of_share = -rows.mean(factor * rows.effects.mean(axis=0)).value
-    return combined(total.value, [(1.0, total), (of_share, rows.mean(rows.in_group[AUDITED]))])
+    return combine(total.value, [(1.0, total), (of_share, rows.mean(rows.in_group[AUDITED]))])
 
 
 def vulnerability_terms(rows: PricedRows) -> Floats:
@@ -259,6 +259,4 @@ def actual_to_expected(rows: PricedRows, price: Floats, chosen: Booleans) -> Inf
     cost, expected = (rows.mean(chosen * x) for x in (rows.cost, price))
     if cost.value <= 0.0 or expected.value <= 0.0:
         return None
-    return combined(
-        math.log(cost.value / expected.value), [(1.0 / cost.value, cost), (-1.0 / expected.value, expected)]
-    )
+    return combine(math.log(cost.value / expected.value), [(1.0 / cost.value, cost), (-1.0 / expected.value, expected)])

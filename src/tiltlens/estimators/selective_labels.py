@@ -11,7 +11,7 @@ from collections.abc import Callable
 import numpy as np
 
 from tiltlens.estimators.error_rates import UNKNOWN
-from tiltlens.estimators.influence import InfluenceEstimate, Integers, Rows, combined, sums_by
+from tiltlens.estimators.influence import InfluenceEstimate, Integers, Rows, combine, sums_by
 from tiltlens.paper.checks import Floats
 
 Bound = Callable[[float, bool], InfluenceEstimate]  # of Γ, and whether it is the upper one
@@ -51,10 +51,10 @@ def partly_seen_rate(
     return bound
 
 
-def bounded_gap(audited: Bound, reference: Bound, gamma: float) -> tuple[InfluenceEstimate, InfluenceEstimate]:
+def bound_gap(audited: Bound, reference: Bound, gamma: float) -> tuple[InfluenceEstimate, InfluenceEstimate]:
     """Return the smallest and the largest gap of a rate for event rates within ±Γ of the observed, in each group."""
     both = []
     for is_upper in (False, True):
         first, second = audited(gamma, is_upper), reference(gamma, not is_upper)
-        both.append(combined(first.value - second.value, [(1.0, first), (-1.0, second)]))
+        both.append(combine(first.value - second.value, [(1.0, first), (-1.0, second)]))
     return both[0], both[1]

@@ -30,12 +30,12 @@ class SetCoefficients:
     influence: Floats
     between: Floats
 
-    def picked(self, index: Sequence[int]) -> SetCoefficients:
+    def select(self, index: Sequence[int]) -> SetCoefficients:
         """Return some of them."""
         kept = list(index)
         return SetCoefficients(self.values[kept], self.influence[:, kept], self.between[:, kept])
 
-    def combined(self, weights: Floats) -> SetCoefficients:
+    def combine(self, weights: Floats) -> SetCoefficients:
         """Return linear combinations of them, `weights` being (sets, combinations)."""
         return SetCoefficients(self.values @ weights, self.influence @ weights, self.between @ weights)
 
@@ -102,7 +102,7 @@ class CellSets:
         cell: Integers = np.zeros(len(self.levels), dtype=np.intp)
         if len(features):
             cell = joint_codes(self.levels[:, list(features)])[0]
-        return cell_coefficient(self.at, self.outcome, cell[self.codes], self.sums.merged(cell), self.leaves_one_out)
+        return cell_coefficient(self.at, self.outcome, cell[self.codes], self.sums.merge(cell), self.leaves_one_out)
 
     def coefficients(self, sets: Sequence[Sequence[int]]) -> tuple[list[Coefficient], Floats]:
         """Return c_A of some sets with what their factors are made of; no pairings, so nothing between them."""
@@ -157,14 +157,14 @@ class RidgeSets:
     pooled: tuple[str, ...] = ()
     hidden: tuple[Hidden, ...] = ()
 
-    def thinned(self, rows: int) -> RidgeSets:
+    def thin(self, rows: int) -> RidgeSets:
         """Return the same with the influence of fewer rows, which still stand for all."""
         if len(self.z) <= rows or self.at.population is None or self.at.clusters is not None:
             return self
         index = np.concatenate(
             [evenly(np.flatnonzero(group), rows // 2) for group in (self.at.audited, ~self.at.audited)]
         )
-        at = self.at.taken(index).standing_for(self.at.population)
+        at = self.at.take(index).represent(self.at.population)
         return replace(self, z=self.z[index], fold=self.fold[index], at=at)
 
     def coefficients(self, sets: Sequence[Sequence[int]]) -> tuple[list[Coefficient], Floats]:

@@ -56,9 +56,9 @@ def shapley_gaps(
     count = len(others)
     if count <= EXACT_SHAPLEY_FEATURES:
         every = sets.sets([[*start, *(j for k, j in enumerate(others) if mask >> k & 1)] for mask in range(2**count)])
-        contributions = every.combined(subset_weights(count))
+        contributions = every.combine(subset_weights(count))
         return ShapleyGaps(contributions.values, _se(contributions), 0, contributions)
-    return _sampled(sets.thinned(SHAPLEY_ROWS) if isinstance(sets, RidgeSets) else sets, seed, apply, start, without)
+    return _sampled(sets.thin(SHAPLEY_ROWS) if isinstance(sets, RidgeSets) else sets, seed, apply, start, without)
 
 
 def subset_weights(count: int) -> Floats:
@@ -111,7 +111,7 @@ def _contributions(
     steps = len(start) + np.arange(len(order))
     weights[steps, order] = 1.0
     weights[steps + 1, order] = -1.0
-    return along.combined(weights)
+    return along.combine(weights)
 
 
 def _values(

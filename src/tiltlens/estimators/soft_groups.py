@@ -16,7 +16,7 @@ from typing import NamedTuple
 import numpy as np
 
 from tiltlens.estimators.estimate import Estimate, Normal
-from tiltlens.estimators.influence import InfluenceEstimate, Integers, combined, overall_mean
+from tiltlens.estimators.influence import InfluenceEstimate, Integers, combine, overall_mean
 from tiltlens.limits import CALIBRATED, SMALLEST_SHARE
 from tiltlens.paper.checks import Floats
 
@@ -106,7 +106,7 @@ def _gap_from(product: InfluenceEstimate, whole: InfluenceEstimate, share: Influ
     t, m, b = product.value, whole.value, share.value
     value = t / b - (m - t) / (1.0 - b)
     on_share = -t / b**2 - (m - t) / (1.0 - b) ** 2
-    return combined(value, [(1.0 / b + 1.0 / (1.0 - b), product), (-1.0 / (1.0 - b), whole), (on_share, share)])
+    return combine(value, [(1.0 / b + 1.0 / (1.0 - b), product), (-1.0 / (1.0 - b), whole), (on_share, share)])
 
 
 class Calibration(NamedTuple):
@@ -181,4 +181,4 @@ def signs(rows: ChanceRows, audited: Floats, confidence: float) -> Signs | None:
 
 def _over_variance(covariance: InfluenceEstimate, variance: InfluenceEstimate) -> InfluenceEstimate:
     ratio = covariance.value / variance.value
-    return combined(ratio, [(1.0 / variance.value, covariance), (-ratio / variance.value, variance)])
+    return combine(ratio, [(1.0 / variance.value, covariance), (-ratio / variance.value, variance)])

@@ -16,7 +16,7 @@ from dataclasses import dataclass
 import numpy as np
 from scipy.special import expit, logit
 
-from tiltlens.estimators.influence import InfluenceEstimate, Rows, combined
+from tiltlens.estimators.influence import InfluenceEstimate, Rows, combine
 from tiltlens.paper.checks import Floats
 
 LEAST_PREDICTED = 1e-3  # and 1 less this is the largest: of the log-loss, one certain error would be all
@@ -91,7 +91,7 @@ class SplitPredictions:
         """Return ε(ω), the gain where the audited group has the weight ω."""
         audited, reference = self.gains(loss, weight)
         value = weight * audited.value + (1.0 - weight) * reference.value
-        return combined(value, [(weight, audited), (1.0 - weight, reference)])
+        return combine(value, [(weight, audited), (1.0 - weight, reference)])
 
     def largest_gain(self, loss: str) -> tuple[InfluenceEstimate, float]:
         """Return sup_ω ε(ω), which is concave in ω, and its ω: what a blind model surely costs one of the groups."""

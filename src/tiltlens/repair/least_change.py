@@ -19,7 +19,7 @@ from scipy.optimize import brentq
 from scipy.special import expit, logit, logsumexp, rel_entr, softmax
 
 from tiltlens.errors import SupportError
-from tiltlens.estimators.influence import Integers, summed_by_cluster
+from tiltlens.estimators.influence import Integers, sum_by_cluster
 from tiltlens.limits import DAMPED_STEPS, REPAIRED, SURELY_BEYOND
 from tiltlens.paper.checks import Floats
 
@@ -133,7 +133,7 @@ class GapProblem:
         for measure, y in zip(self.measures, self.classes.tolist(), strict=True):
             own, first = scores if scores.ndim == 1 else scores[:, y], measure > 0.0
             means = [float(np.abs(measure * group) @ own) for group in (first, ~first)]
-            influence = summed_by_cluster(self.clusters, measure * (own - np.where(first, *means)))
+            influence = sum_by_cluster(self.clusters, measure * (own - np.where(first, *means)))
             errors.append(math.sqrt(influence @ influence))
         return np.array(errors)
 

@@ -19,9 +19,9 @@ from tiltlens.estimators.influence import (
     InfluenceEstimate,
     Integers,
     Rows,
-    combined,
+    combine,
     overall_mean,
-    summed_by_cluster,
+    sum_by_cluster,
     sums_by,
 )
 from tiltlens.limits import MINIMUM_ROWS, SMALLEST_SHARE
@@ -205,7 +205,7 @@ def equal_gap(rows: Rows, factors: Floats, scores: Floats) -> InfluenceEstimate:
     spread = float(residual @ residual)
     value = float(residual @ score) / spread
     influence = residual * (score - value * residual) / spread
-    return InfluenceEstimate(value, (summed_by_cluster(rows.clusters, influence),))
+    return InfluenceEstimate(value, (sum_by_cluster(rows.clusters, influence),))
 
 
 def accuracy_at(threshold: float, rows: Rows, decided: Booleans, outcome: Integers) -> InfluenceEstimate:
@@ -223,12 +223,12 @@ def area(rows: Rows, scores: Floats, outcome: Integers, share: Floats) -> Influe
     """Return the area under the ROC curve, where rows have these shares."""
     _, ranks = np.unique(scores, return_inverse=True)
     value, influence = error_rates.area_under_curve(ranks, share, outcome)
-    return InfluenceEstimate(value, (summed_by_cluster(rows.clusters, share * influence),))
+    return InfluenceEstimate(value, (sum_by_cluster(rows.clusters, share * influence),))
 
 
 def difference(new: InfluenceEstimate, old: InfluenceEstimate) -> Normal:
     """Return new − old of the same rows."""
-    return combined(new.value - old.value, [(1.0, new), (-1.0, old)]).normal()
+    return combine(new.value - old.value, [(1.0, new), (-1.0, old)]).normal()
 
 
 def interval_columns(name: str, quantity: HasInterval | None, confidence: float) -> dict[str, Any]:
@@ -249,4 +249,4 @@ def _impact_ratio(rows: Rows, scores: outputs.Scores) -> Quantities:
         return {}
     ratio = audited.value / reference.value
     parts = [(1.0 / reference.value, audited), (-ratio / reference.value, reference)]
-    return {"impact_ratio": combined(ratio, parts)}
+    return {"impact_ratio": combine(ratio, parts)}

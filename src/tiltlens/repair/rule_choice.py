@@ -12,7 +12,7 @@ import polars as pl
 from tiltlens.errors import DataError
 from tiltlens.estimators.error_rates import WITH
 from tiltlens.estimators.estimate import Estimate, HasInterval, Normal
-from tiltlens.estimators.influence import Booleans, InfluenceEstimate, Integers, Rows, combined, overall_mean
+from tiltlens.estimators.influence import Booleans, InfluenceEstimate, Integers, Rows, combine, overall_mean
 from tiltlens.estimators.outputs import Scores, gap, group_rate, impact_ratio
 from tiltlens.estimators.verdicts import simultaneous_factor
 from tiltlens.learners.propensity import row_folds
@@ -73,7 +73,7 @@ class PairedRows:
             rates = (group_rate(self.rows, favourable, group) for group in (True, False))
             low, high = sorted(rates, key=lambda rate: rate.value)
             top = max(high.value, SMALLEST_SHARE)
-            ratios.append(combined(low.value / top, [(1.0 / top, low), (-low.value / top**2, high)]))
+            ratios.append(combine(low.value / top, [(1.0 / top, low), (-low.value / top**2, high)]))
         return _subtract(ratios[1], ratios[0])
 
     def changes(self, decided: Booleans) -> tuple[InfluenceEstimate, InfluenceEstimate, InfluenceEstimate]:
@@ -117,7 +117,7 @@ def measure_folds(data: PairedRows, rules: Sequence[Booleans]) -> list[_Fold]:
     folds = []
     for k in range(FOLDS):
         others = data.fold != k
-        part, outcome = data.rows.taken(np.flatnonzero(others)), data.outcome[others]
+        part, outcome = data.rows.take(np.flatnonzero(others)), data.outcome[others]
         own, *accuracies = (
             accuracy_at(data.threshold, part, decided[others], outcome) for decided in (data.decided, *rules)
         )
@@ -146,13 +146,13 @@ def choose_rules(
 
 
 def _subtract(new: InfluenceEstimate, old: InfluenceEstimate) -> InfluenceEstimate:
-    return combined(new.value - old.value, [(1.0, new), (-1.0, old)])
+    return combine(new.value - old.value, [(1.0, new), (-1.0, old)])
 
 
 def _reduction(own: InfluenceEstimate, other: InfluenceEstimate) -> InfluenceEstimate:
     """Return |gap of the model| − |gap of the alternative|."""
     signs = [1.0 if estimate.value >= 0.0 else -1.0 for estimate in (own, other)]
-    return combined(abs(own.value) - abs(other.value), [(signs[0], own), (-signs[1], other)])
+    return combine(abs(own.value) - abs(other.value), [(signs[0], own), (-signs[1], other)])
 
 
 def verdict_of(changes: Sequence[Estimate], tolerance: float, is_sure: bool) -> str:

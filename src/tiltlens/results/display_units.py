@@ -47,7 +47,7 @@ def _beyond(deciles: Scores, edge: int) -> Scores:
     bins = deciles.values.shape[1]
     if bins == 1:
         return deciles
-    return deciles.mixed((np.arange(bins) > edge).astype(np.float64)[:, None], np.zeros(1))
+    return deciles.mix((np.arange(bins) > edge).astype(np.float64)[:, None], np.zeros(1))
 
 
 def _disclosed_edges(evidence: Evidence, edges: int) -> list[bool]:
