@@ -13,7 +13,7 @@ from tiltlens.analysis.evidence import Evidence
 from tiltlens.analysis.presentation import OutputScale, output_scale
 from tiltlens.analysis.settings import Settings
 from tiltlens.estimators.estimate import Estimate, without_noise
-from tiltlens.estimators.feature_gap import Coefficient, coefficient
+from tiltlens.estimators.feature_gap import Coefficient, mean_coefficient
 from tiltlens.estimators.influence import InfluenceEstimate, average_estimates
 from tiltlens.estimators.sensitivity import bias_scale
 from tiltlens.estimators.sets import CellSets
@@ -123,7 +123,7 @@ def _seen(evidence: Evidence) -> float | None:
         return None
     audited, reference = probabilities[:, 0] / population.weight0, probabilities[:, 1] / population.weight1
     chance = audited / (audited + reference)
-    omega = 0.5 * (rows.audited_share + rows.reference_share)
+    omega = rows.balanced_weights
     beyond = [float(omega @ ((chance - expit(pair.a)) * (chance - expit(pair.b)))) for pair in propensity.pairings]
     return max(float(np.mean(beyond)), 0.0) / float(omega @ (chance * (1.0 - chance)) + np.mean(beyond))
 
@@ -145,14 +145,12 @@ def _coefficients(evidence: Evidence) -> list[Coefficient]:
     if propensity is None or expected is None:
         return []
     s, w = rows.audited.astype(np.float64), evidence.score.column
-    omega = 0.5 * (rows.audited_share + rows.reference_share)
     coefficients: list[Coefficient] = []
     for (e_a, e_b), (m_a, m_b) in zip(
         expected.groups or tuple(map(expit, propensity.halves)), expected.pairs, strict=True
     ):
         product = 0.5 * ((s - e_a) * (w - m_b) + (s - e_b) * (w - m_a))
-        parts = (product, (s - e_a) * (s - e_b), (w - m_a) * (w - m_b))
-        coefficients.append(coefficient(*parts, *(float(omega @ part) for part in parts)))
+        coefficients.append(mean_coefficient(rows, product, (s - e_a) * (s - e_b), (w - m_a) * (w - m_b)))
     return [] if any(c.is_separated for c in coefficients) else coefficients
 
 

@@ -143,7 +143,7 @@ def _fit_data(
     code = encoded.rows.groups.index(rows.groups[0])
     sample = Rows.of(rows.group == 0, rows.weights, rows.cluster)
     ordered = sorted(rows.features, key=lambda feature: (encoded.feature_order[feature.name], feature.name))
-    table = normal_scores(design_columns(ordered), _even_shares(sample))
+    table = normal_scores(design_columns(ordered), sample.balanced_weights)
     every = {name: FeatureCells(codes, sums.cells[name].of(code, 0)) for name, codes in rows.value_codes.items()}
     cells = {
         feature.name: every[feature.name]
@@ -161,11 +161,6 @@ def _fit_data(
         inputs=None if settings.estimator is None else _estimator_inputs(encoded, rows, settings.native),
         settings=settings,
     )
-
-
-def _even_shares(sample: Rows) -> Floats:
-    """Return weights that give each group one half."""
-    return 0.5 * (sample.audited_share + sample.reference_share)
 
 
 def _estimator_inputs(encoded: EncodedSample, rows: SampledRows, native: Any) -> Any:
@@ -356,7 +351,7 @@ def _ridge_sets(data: _FitData, influence_rows: Integers) -> tuple[RidgeSets, Ba
         for feature in data.rows.features
         if feature.kind == "date" and feature.values is not None
     }
-    audited, omega = sample.audited.astype(np.float64), _even_shares(sample)
+    audited, omega = sample.audited.astype(np.float64), sample.balanced_weights
     fold = row_folds(sample, FOLDS, seed)
     first = basis_of(table, audited, score, omega, seed)
     screen = screen_of(table, days, (audited, score), omega, fold, seed)

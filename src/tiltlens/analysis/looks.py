@@ -7,10 +7,10 @@ from dataclasses import replace
 from typing import NamedTuple
 
 import numpy as np
-from scipy.special import ndtri, stdtrit
 
 from tiltlens.estimators.dispersion import PEOPLE, GroupMeans
 from tiltlens.estimators.error_rates import WITH, WITHOUT
+from tiltlens.estimators.estimate import student_factor
 from tiltlens.estimators.outputs import unseen_mean_se
 from tiltlens.limits import MINIMUM_ROWS, SMALLEST_SHARE
 from tiltlens.paper.checks import Floats
@@ -41,8 +41,9 @@ def track(audited: Floats, reference: Floats, measured: Measured) -> dict[str, T
     quantities = {"gap": _difference(whole, measured.is_amount)}
     rates = 1.0 - whole.mean if measured.favours_low and not measured.is_amount else whole.mean
     if rates.min() > SMALLEST_SHARE and not measured.has_metric:
-        gap, error = quantities["gap"], np.sqrt(whole.variance) / rates
-        quantities["impact_ratio"] = Tracked(math.log(rates[0] / rates[1]), math.hypot(*error), gap.size, is_log=True)
+        errors = np.hypot(np.sqrt(whole.variance), _unseen(whole, measured.is_amount)) / rates
+        size = quantities["gap"].size
+        quantities["impact_ratio"] = Tracked(math.log(rates[0] / rates[1]), math.hypot(*errors), size, is_log=True)
     if not measured.is_amount and not measured.has_metric:
         for name, code, sign in (("fpr_difference", WITHOUT, 1.0), ("fnr_difference", WITH, -1.0)):
             if (means := _means(audited[code], reference[code])) is not None:
@@ -55,13 +56,16 @@ def _means(audited: Floats, reference: Floats) -> GroupMeans | None:
     if min(audited[PEOPLE], reference[PEOPLE]) < MINIMUM_ROWS:
         return None
     means = GroupMeans.of(np.array([audited, reference]))
-    student = stdtrit(means.size - 1.0, 0.975) / ndtri(0.975)  # first looks have few people
-    return replace(means, variance=student**2 * means.variance)
+    # First looks have few people.
+    return replace(means, variance=student_factor(means.size - 1.0) ** 2 * means.variance)
 
 
 def _difference(means: GroupMeans, is_amount: bool) -> Tracked:
-    """Return the difference of two means; decisions that are all the same have the error that they do not show."""
-    both = zip(means.mean.tolist(), means.size.tolist(), strict=True)
-    unseen = [0.0 if is_amount else unseen_mean_se(mean, size) for mean, size in both]
-    se = math.hypot(*np.sqrt(means.variance).tolist(), *unseen)
+    se = math.hypot(*np.sqrt(means.variance).tolist(), *_unseen(means, is_amount))
     return Tracked(float(means.mean[0] - means.mean[1]), se, float(1.0 / (1.0 / means.size).sum()))
+
+
+def _unseen(means: GroupMeans, is_amount: bool) -> list[float]:
+    """Return the error that decisions do not show where all of a group's are the same (9)."""
+    both = zip(means.mean.tolist(), means.size.tolist(), strict=True)
+    return [0.0 if is_amount else unseen_mean_se(mean, size) for mean, size in both]

@@ -9,7 +9,7 @@ from scipy.special import logit
 
 from tiltlens.estimators.error_rates import UNKNOWN, WITH
 from tiltlens.estimators.estimate import Estimate
-from tiltlens.estimators.feature_gap import coefficient
+from tiltlens.estimators.feature_gap import mean_coefficient
 from tiltlens.estimators.influence import InfluenceEstimate, Integers, Rows
 from tiltlens.estimators.splitting import EVEN, LOSSES, SplitPredictions
 from tiltlens.estimators.verdicts import Materiality, materiality
@@ -17,7 +17,6 @@ from tiltlens.learners.design import Table, normal_scores
 from tiltlens.learners.propensity import row_folds
 from tiltlens.learners.regressions import Regressor
 from tiltlens.limits import FEWEST_KNOWN, FOLDS
-from tiltlens.paper.checks import Floats
 from tiltlens.rows.features import design_columns
 from tiltlens.rows.sampled_rows import SampledRows
 from tiltlens.threads import in_threads, one_thread
@@ -94,7 +93,7 @@ def splitting(sampled: SampledRows, confidence: float, seed: int = 0) -> Splitti
         predictions = _predictions(rows, some, seed)
     gains = {loss: _gains(predictions, loss, confidence) for loss in LOSSES}
     blind = predictions.blind(EVEN)[1]
-    brier = float(0.5 * (rows.audited_share + rows.reference_share) @ (predictions.outcome - blind) ** 2)
+    brier = float(rows.balanced_weights @ (predictions.outcome - blind) ** 2)
     least = MATERIAL_SPLIT * brier
     of_brier = {name: getattr(gains["brier"], name) for name in ("both", "audited", "reference")}
     status = {name: materiality(gain.low, gain.high, least) for name, gain in of_brier.items()}
@@ -120,7 +119,7 @@ def _known_rows(sampled: SampledRows) -> Integers | None:
 
 def _predictions(rows: Rows, some: SampledRows, seed: int) -> SplitPredictions:
     """Return y_0, y_1 and ℓ of each row, by regressions on the other folds: of one group each, and of the group."""
-    omega = 0.5 * (rows.audited_share + rows.reference_share)
+    omega = rows.balanced_weights
     table: Table = normal_scores(design_columns(sorted(some.features, key=lambda feature: feature.name)), omega)
     values = {name: some.value_codes.get(name, column) for name, column in table.items() if column.dtype.kind != "f"}
     fold, audited, y = row_folds(rows, FOLDS, seed), rows.audited, (np.asarray(some.y_true) == WITH).astype(np.float64)
@@ -161,9 +160,8 @@ def _outcome_gap(predictions: SplitPredictions, confidence: float) -> tuple[Esti
     """Return c_Y, the adjusted gap of the outcome, and c_Y²·D, which ε is at least."""
     rows, s = predictions.rows, predictions.rows.audited * 1.0
     e, eta = predictions.blind(EVEN)
-    parts = (s - e) * (predictions.outcome - eta), (s - e) ** 2, (predictions.outcome - eta) ** 2
-    omega: Floats = 0.5 * (rows.audited_share + rows.reference_share)
-    c = coefficient(*parts, *(float(omega @ part) for part in parts))
+    left = predictions.outcome - eta
+    c = mean_coefficient(rows, (s - e) * left, (s - e) ** 2, left**2)
     gap = c.estimate(rows).normal(-1.0, 1.0).estimate(confidence)
     ends = sorted((abs(gap.low or 0.0), abs(gap.high or 0.0)))
     near = 0.0 if (gap.low or 0.0) <= 0.0 <= (gap.high or 0.0) else ends[0]

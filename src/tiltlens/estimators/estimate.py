@@ -7,11 +7,13 @@ from collections.abc import Callable
 from dataclasses import dataclass, field, replace
 from typing import Protocol
 
+import numpy as np
 from scipy.special import ndtri, stdtrit
 
 from tiltlens.errors import DataError
 from tiltlens.formats import Display
 from tiltlens.limits import NOISE
+from tiltlens.paper.checks import Floats
 
 ROUNDED_SQUARE = 1e-16  # and of their squares, which are differences of sums
 
@@ -113,6 +115,14 @@ def quantile(confidence: float, degrees: float = math.inf) -> float:
     if not 0.0 < confidence < 1.0:
         raise DataError(f"`confidence` must lie between 0 and 1, got {confidence!r}.", "0.95 is usual.")
     return float(ndtri(0.5 + confidence / 2) if math.isinf(degrees) else stdtrit(degrees, 0.5 + confidence / 2))
+
+
+def student_factor(degrees: float | Floats) -> Floats:
+    """Return Student's 97.5 % quantile over the normal one: by so much a standard error of few people is made larger.
+
+    Intervals of other levels take the same factor: below 95 % they are a little too wide, above it a little too short.
+    """
+    return np.asarray(stdtrit(degrees, 0.975) / ndtri(0.975))
 
 
 @dataclass(frozen=True, slots=True)

@@ -113,6 +113,12 @@ def coefficient(
     return Coefficient(value, product, residual, left, mean_product, mean_residual, mean_left)
 
 
+def mean_coefficient(rows: Rows, product: Floats, residual: Floats, left: Floats) -> Coefficient:
+    """Return c_A from r, q and (W − m)² of rows that are all there are: their means are those over P̄."""
+    omega = rows.balanced_weights
+    return coefficient(product, residual, left, *(float(omega @ part) for part in (product, residual, left)))
+
+
 def cell_coefficient(
     rows: Rows, outcome: Floats, codes: Integers, sums: CellSums, leaves_one_out: bool = True
 ) -> Coefficient:

@@ -13,10 +13,9 @@ from typing import Any
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
-from scipy.special import ndtri, stdtrit
 
 from tiltlens.errors import DataError, WeightsError
-from tiltlens.estimators.estimate import Difference, MeanLaw, Normal, Proportion, Ratio, SquareRoot
+from tiltlens.estimators.estimate import Difference, MeanLaw, Normal, Proportion, Ratio, SquareRoot, student_factor
 from tiltlens.paper.checks import Floats
 
 FEWEST_DEGREES = 4.0  # of freedom that a standard error is taken to have
@@ -121,6 +120,11 @@ class Rows:
         return float(mine.sum()) ** 2 / square / scale**2 if square > 0.0 else 0.0
 
     @property
+    def balanced_weights(self) -> Floats:
+        """The rows' weights ω in P̄, in which each group has one half."""
+        return np.asarray(0.5 * (self.audited_share + self.reference_share))
+
+    @property
     def single_cell(self) -> Integers:
         """The code 0 for every row."""
         return np.zeros(self.audited.size, dtype=np.intp)
@@ -214,7 +218,7 @@ def sum_by_cluster(clusters: Integers | None, influence: Floats) -> Floats:
     if clusters is None:
         return influence
     count = int(clusters.max()) + 1
-    factor = math.sqrt(count / (count - 1)) * float(stdtrit(count - 1, 0.975) / ndtri(0.975))
+    factor = math.sqrt(count / (count - 1)) * float(student_factor(count - 1))
     if influence.ndim == 1:
         return factor * sums_by(clusters, influence)
     return factor * np.column_stack([sums_by(clusters, column) for column in influence.T])
@@ -378,7 +382,11 @@ def tail_factor(estimate: InfluenceEstimate) -> float:
 
 
 def satterthwaite(
-    influence: Floats, variance: Any, between: Any = 0.0, pairings: int = 1, rows: int | None = None
+    influence: Floats,
+    variance: Floats | float,
+    between: Floats | float = 0.0,
+    pairings: int = 1,
+    rows: int | None = None,
 ) -> Floats:
     """Return ν of influences, or columns of them: 2/ν = [Σc⁴ − (Σc²)²/n]/v² + 2/(k − 1)·(b/v)², but at least four.
 

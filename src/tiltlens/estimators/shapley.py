@@ -12,8 +12,8 @@ from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
-from scipy.special import ndtri, stdtrit
 
+from tiltlens.estimators.estimate import student_factor
 from tiltlens.estimators.influence import Integers
 from tiltlens.estimators.sets import CellSets, RidgeSets, SetCoefficients, covariance, degrees_of_freedom
 from tiltlens.paper.checks import Floats
@@ -90,16 +90,8 @@ def _sampled(
 
     halves_of_orders = list(apply(halved, orders[:looked]))
     halves = np.array([*(half.values for half in halves_of_orders), *apply(valued, orders[looked:])])
-    spread = _few(len(halves)) * halves.var(axis=0, ddof=1) / len(halves)
+    spread = float(student_factor(len(halves) - 1)) ** 2 * halves.var(axis=0, ddof=1) / len(halves)
     return ShapleyGaps(halves.mean(axis=0), np.sqrt(_se(_mean(halves_of_orders)) ** 2 + spread), 2 * len(orders), None)
-
-
-def _few(count: int) -> float:
-    """Return by how much a variance of the mean of few numbers, seen between them, is too small for a normal law.
-
-    It is the square of Student's quantile over that of the normal law, at 95 %.
-    """
-    return float(stdtrit(count - 1, 0.975) / ndtri(0.975)) ** 2
 
 
 def _contributions(

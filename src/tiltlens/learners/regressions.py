@@ -228,7 +228,7 @@ def expectations(
 
     Where the membership is given, not fitted, each fold's model is fitted on all others.
     """
-    omega = 0.5 * (rows.audited_share + rows.reference_share)
+    omega = rows.balanced_weights
     regressor = Regressor.of(table, values, outcome, omega * omega.size, seed, blocks)
     if membership is None or membership.is_known:
         fold = row_folds(rows, folds, seed)
@@ -269,7 +269,7 @@ def best_expectations(
     if membership is None or membership.is_known:
         return expected
     part_of = np.array([PARTS.index(part.folds) for part in membership.parts])
-    omega = 0.5 * (rows.audited_share + rows.reference_share)
+    omega = rows.balanced_weights
     every, at, fold = residuals(), np.arange(outcome.size), membership.fold
     best = []
     for target, own, others in ((0, rows.audited * 1.0, expected.groups), (1, outcome, expected.pairs)):
