@@ -7,7 +7,7 @@ from hypothesis import strategies as st
 from scipy.special import expit
 
 from tiltlens.estimators.crossfit import explained_variance, gradient, gradient_variance, pairing
-from tiltlens.estimators.dial import CORNERS, PAIRS, along, plug_in_form, share_form
+from tiltlens.estimators.dial import CORNERS, plug_in_form, share_form, shares_along_dial
 from tiltlens.estimators.influence import Rows, average_estimates, ratio_tail
 from tiltlens.estimators.outputs import Scores
 
@@ -57,17 +57,6 @@ def test_the_form_equals_the_estimator_at_every_weight(outcomes, input_weight, o
         assert getattr(found, name) == pytest.approx(getattr(expected, name), rel=1e-7, abs=1e-12), name
 
 
-def test_a_written_form_has_all_of_its_covariance():
-    rows, scores, pairs, codes = world(1)
-    form = form_of(rows, scores, pairs, codes)
-    written = form.to_dict()
-    back = np.zeros((6, 6))
-    for (i, j), value in zip(PAIRS, written["covariance"], strict=True):
-        back[i, j] = back[j, i] = value
-    np.testing.assert_allclose(back, form.covariance, rtol=1e-12)
-    assert written["numerator"] == pytest.approx(form.numerator)
-
-
 def test_a_plug_in_form_is_the_share_of_the_variance_of_g():
     random = np.random.default_rng(0)
     z, cell, slopes = random.normal(size=(500, 3)), random.integers(0, 4, 500), np.array([0.7, -1.2])
@@ -83,9 +72,7 @@ def test_a_plug_in_form_is_the_share_of_the_variance_of_g():
 def test_shares_along_the_dial_are_the_form_s_at_each_position():
     rows, scores, pairs, codes = world(2)
     form = form_of(rows, scores, pairs, codes)
-    found = along({"x": form}, [0.0, 0.25, 1.0], 0.9)
-    for record in found:
-        t = record["position"]
-        expected = form.at(1 - t, t).estimate(0.9)
-        assert (record["share"], record["low"], record["high"]) == (expected.value, expected.low, expected.high)
-    assert [record["low"] for record in along({"x": form}, [0.5], None)] == [None]
+    for point in shares_along_dial({"x": form}, [0.0, 0.25, 1.0], 0.9):
+        expected = form.at(1 - point.position, point.position).estimate(0.9)
+        assert (point.share, point.low, point.high) == (expected.value, expected.low, expected.high)
+    assert [point.low for point in shares_along_dial({"x": form}, [0.5], None)] == [None]

@@ -117,7 +117,7 @@ def _effects(
         return None, None
     codes: Integers = np.column_stack([np.unique(column, return_inverse=True)[1] for column in np.array(parts).T])
     forms = effect_forms(share, codes)
-    if np.allclose(forms[1].own, 0.0, atol=1e-12):
+    if np.allclose(forms[1].main_diagonal, 0.0, atol=1e-12):
         return None, None
     main, interaction = (dispersion(form, share, means).estimate(confidence) for form in forms)
     return main, interaction

@@ -72,6 +72,7 @@ def pairing(
     `fold` is the fold each row is evaluated in, and `cycle` are the log-ratios of the models of two folds each, each
     sharing a fold with the next and the last one with the first.
     """
+    # (20) holds in every fold; learnt over all folds, the scale would tie the folds together.
     scale_a, scale_b = (_scales(rows, ell, fold, clip)[fold] for ell in (log_ratio_a, log_ratio_b))
     pair = scaled_pairing(rows.audited, (log_ratio_a, log_ratio_b), (scale_a, scale_b), fold, clip)
     return pair if cycle is None else replace(pair, disagreement=_disagreement(rows, cycle, clip))
@@ -86,13 +87,13 @@ class ModelDisagreement:
 
     Attributes
     ----------
-    places, shares
-        Of the rows, and what each counts; they add up to 1.
+    index, shares
+        The rows, and what each counts; the shares add up to 1.
     apart
         The differences in turn, (parts, rows), of mean 0.
     """
 
-    places: Integers
+    index: Integers
     shares: Floats
     apart: Floats
 
@@ -102,7 +103,7 @@ class ModelDisagreement:
 
     def explained(self, cells: Integers) -> Floats:
         """Return the differences' means in the cell of each row."""
-        cell = cells[self.places]
+        cell = cells[self.index]
         size = sums_by(cell, self.shares)
         safe = np.where(size > 0.0, size, 1.0)
         return np.array([(sums_by(cell, self.shares * line) / safe)[cell] for line in self.apart])
@@ -110,9 +111,11 @@ class ModelDisagreement:
 
 def _disagreement(rows: Rows, cycle: Floats, clip: float) -> ModelDisagreement:
     index = np.flatnonzero(rows.audited)
+    # B is a mean over rows: evenly many of them show its size.
     index = index[:: -(-index.size // DISAGREEMENT_ROWS)]
     shares = rows.audited_share[index] / rows.audited_share[index].sum()
     clipped = np.clip(cycle[:, index], -clip, clip)
+    # Centred: a constant in ℓ is taken out by (20), and must not count as disagreement.
     apart = np.roll(clipped, -1, axis=0) - clipped
     return ModelDisagreement(index, shares, apart - (apart @ shares)[:, None])
 
@@ -127,6 +130,7 @@ def scaled_pairing(
     """Return two log-ratios whose normalising factors are known: one for all rows, or one for each."""
     (a, r_a), (b, r_b) = (_scaled(audited, *pair, clip) for pair in zip(log_ratios, scales, strict=True))
     inside = (r_a != 0.0) & (r_b != 0.0)
+    # ω of (34): the squares of both errors cancel in it, their product remains.
     middle = np.exp(0.5 * (a + b))
     kl_weight = np.where(audited, 1.0, 2.0 * middle - 0.5 * (r_a + r_b)) * inside
     return Pairing(a, b, r_a, r_b, np.where(inside, (a - b) ** 2, 0.0), kl_weight, fold)
@@ -148,6 +152,7 @@ def given_pairing(rows: Rows, log_ratio: Floats) -> Pairing:
     """Return a log-ratio that a model made of other rows: neither clipped nor cross-fitted, corrected once."""
     pair = known_pairing(rows, log_ratio)
     ratio, _ = shifted_exp(pair.a)
+    # Divided by its mean, r has mean 0 (21): a constant in the given log-odds has no effect.
     r = np.where(rows.audited, -1.0, ratio / rows.mean1(ratio))
     return replace(pair, r_a=r, r_b=r, is_known=False)
 
@@ -203,6 +208,7 @@ def gradient(
     """Return g_a and g_b for these scores, λ2 = `input_weight` and λ4 = `output_weight`."""
     output = output_term(scores) if output_weight > 0.0 else None
     shared = output_weight * output.values() if output is not None else 0.0
+    # By fold, as each fold has models of its own, whose levels differ.
     a = centre_by_fold(rows, input_weight * pair.a + shared, pair.fold)
     b = a if pair.a is pair.b else centre_by_fold(rows, input_weight * pair.b + shared, pair.fold)
     return Gradient(a, b, pair, output, input_weight, output_weight, pair.is_known)
@@ -229,8 +235,9 @@ def gradient_variance(rows: Rows, gradients: Sequence[Gradient], value: float | 
 
 def _variance(rows: Rows, g: Gradient, value: float | None = None) -> InfluenceEstimate:
     product = g.a * g.b
-    own = rows.mean0(product) if g.is_known else _fold_unbiased(rows, product, g.pairing.fold)
-    estimate = _debiased(rows, g, own, product, g.a, g.b)
+    # A known ℓ has no fit to be independent of, and its value comes from all rows.
+    square = rows.mean0(product) if g.is_known else _fold_unbiased(rows, product, g.pairing.fold)
+    estimate = _debiased(rows, g, square, product, g.a, g.b)
     return estimate if value is None else replace(estimate, value=value)
 
 
@@ -263,11 +270,14 @@ def _debiased(
     middle = m_a if m_a is m_b else 0.5 * (m_a + m_b)
     if not g.is_known and g.input_weight > 0.0:
         pair = g.pairing
+        # Crosswise, each model with the other’s r: (24) then has products of independent errors.
         moved = g.input_weight * (_moved(rows, m_a, pair.r_b) + _moved(rows, m_b, pair.r_a))
         value -= rows.mean0(moved) + rows.mean1(moved)
+        # The third term of (23): δ_a² and δ_b² do not average out, and are measured by (ℓ_a − ℓ_b)².
         value += 0.5 * g.input_weight * rows.mean0(middle * pair.disagreement_sq)
         influence0, influence1 = influence0 - moved, -moved
     if g.output is not None:
+        # The slopes c_y are estimated too: 2λ4·Σ_y E0[mW_y]·IF_y (22).
         slope0, slope1 = g.output.slope_influence(rows, middle)
         influence0 = influence0 + 2 * g.output_weight * slope0
         influence1 = influence1 + 2 * g.output_weight * slope1
@@ -275,10 +285,9 @@ def _debiased(
     disagreement, weight = g.pairing.disagreement, g.input_weight
     if disagreement is None:
         return estimate
+    # (28) with the bilinear form of (25); of a share, with the means of the errors in its cells.
     means = disagreement.apart if cells is None else disagreement.explained(cells)
-    left = weight * disagreement.products(means) + disagreement.products(
-        disagreement.apart, middle[disagreement.places]
-    )
+    left = weight * disagreement.products(means) + disagreement.products(disagreement.apart, middle[disagreement.index])
     return _with_remainder(estimate, weight * left)
 
 
@@ -288,6 +297,7 @@ def _with_remainder(estimate: InfluenceEstimate, left: Floats) -> InfluenceEstim
     `left` is what neighbours' differences leave in place of the errors. Where V is the variance of what ε_i and ε_j
     leave, that of each of `left` is V/4, and that of what is left in the mean of the estimator's five folds V/8.
     """
+    # `covariance` doubles the sum of squares: 2·Σ(B/√20)² of (28).
     return InfluenceEstimate(estimate.value, estimate.parts, left / math.sqrt(4 * len(left)))
 
 
@@ -302,6 +312,7 @@ def explained_variance(rows: Rows, g: Gradient, codes: Integers) -> InfluenceEst
 
     θ̂ = (1/n0)Σ_cells (AB − C)/(n_c − 1) + ĉ/n0 − E[λ2(m_a r_b + m_b r_a)] + λ2/2·E0[m̄(ℓ_a−ℓ_b)²].
     """
+    # Cells within folds: a mean over folds would mix models that know each other’s rows.
     cell = interaction_codes(g.pairing.fold, codes)
     sizes, weights2 = rows.sums0(cell), rows.self_products0(cell)
     sums_a = rows.sums0(cell, g.a)
@@ -311,12 +322,14 @@ def explained_variance(rows: Rows, g: Gradient, codes: Integers) -> InfluenceEst
     safe = np.where(sizes > 0.0, sizes, 1.0)
     m_a = (sums_a / safe)[cell]
     m_b = m_a if g.b is g.a else (sums_b / safe)[cell]
+    # 2g̃m − m² (30): θ is a maximum over m, so the noise of cell means enters in second order only.
     return _debiased(rows, g, value, g.a * m_b + g.b * m_a - m_a * m_b, m_a, m_b, cell)
 
 
 def leave_one_out(sizes: Floats, a: Floats, b: Floats, products: Floats, weights2: Floats) -> float:
     """Return Σ_c N_c·(AB − C)/(N_c² − Σw²): the mean of cell means, products of a row with itself left out."""
     spare = sizes**2 - weights2
+    # A row alone in its cell has no other row to be paired with.
     several = spare > 1e-12 * sizes**2
     terms = sizes[several] * (a * b - products)[several] / spare[several]
     return float(terms.sum())
@@ -326,6 +339,7 @@ def _centring_noise(rows: Rows, g: Gradient) -> float:
     """Return Σ_folds ĉ/n0, what centring by the fold's own mean took away from the leave-one-out sum."""
     fold = g.pairing.fold
     sizes, weights2, sums = rows.sums0(fold), rows.self_products0(fold), rows.sums0(fold, g.a * g.b)
+    # E[ḡ_a·ḡ_b] = Cov0(g_a, g_b)/n0, with weights Σw²/N² in place of 1/n0 (31).
     noise = sums * _unbiased_factor(sizes, weights2) * weights2
     return float(np.divide(noise, sizes**2, out=np.zeros_like(noise), where=sizes > 0.0).sum())
 
@@ -365,6 +379,7 @@ def _known_divergence(rows: Rows, ell: Floats, given: float | None) -> Influence
     """Return E0[ℓ] − log E1[e^ℓ], which no constant added to ℓ can change."""
     ratio, top = shifted_exp(ell)
     mean = rows.mean1(ratio)
+    # E1[e^ℓ] is 1 for the true ℓ; dividing by it makes class weights and priors cancel.
     value = rows.mean0(ell) - top - math.log(mean) if given is None else given
     return InfluenceEstimate.of(rows, value, ell, -ratio / mean)
 

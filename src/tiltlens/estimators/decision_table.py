@@ -34,6 +34,7 @@ def rate_ratio(group: Count, highest: Count, confidence: float) -> Estimate:
     """
     if group.counted == 0:
         return NoneOf(group.size, highest.rate).estimate(confidence)
+    # Var(log p̂) = (1 − p)/(np).
     seen = [math.sqrt((1 - count.rate) / count.counted) for count in (group, highest)]
     unseen = [unseen_mean_se(count.rate, count.size) / count.rate for count in (group, highest)]
     return LogNormal(math.log(group.rate / highest.rate), math.hypot(*seen, *unseen)).estimate(confidence)
@@ -102,6 +103,7 @@ def _score_end(group: Count, highest: Count, side: int, confidence: float) -> fl
 
     def beyond(at: float) -> float:
         cells = _cells(at, group, highest)
+        # V is 0 at the ends of the margins; the angle of (|a − A|, √V) goes on to π/2 there.
         variance = 1 / sum(1 / cell for cell in cells) if min(cells) > 0 else 0.0
         return math.atan2(abs(at - group.counted), math.sqrt(variance)) - math.atan(quantile(confidence))
 
@@ -127,6 +129,7 @@ def stratified(strata: Sequence[tuple[Count, Count]], confidence: float) -> Stra
         -1, 4
     )
     counted, total = counts[:, 0] + counts[:, 2], counts[:, 1] + counts[:, 3]
+    # Given its margins, any other stratum has only one possible table.
     is_used = (counts[:, 1] > 0) & (counts[:, 3] > 0) & (counted > 0) & (counted < total)
     used = int(is_used.sum())
     if not used:
@@ -151,5 +154,6 @@ def _common_odds_ratio(a: Floats, b: Floats, c: Floats, d: Floats, confidence: f
         return None
     if r == 0:
         return Estimate(0.0)
+    # Robins, Breslow & Greenland: consistent for few large strata and for many small ones.
     variance = (P * R).sum() / r**2 + (P * S + Q * R).sum() / (r * s) + (Q * S).sum() / s**2
     return LogNormal(math.log(r / s), math.sqrt(variance / 2)).estimate(confidence)

@@ -8,8 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from itertools import combinations_with_replacement
-from typing import Any
+from typing import NamedTuple
 
 import numpy as np
 
@@ -18,7 +17,6 @@ from tiltlens.estimators.influence import InfluenceEstimate, combine, covariance
 from tiltlens.paper.checks import Floats
 
 CORNERS = ((1.0, 0.0), (0.0, 1.0), (1.0, 1.0))
-PAIRS = tuple(combinations_with_replacement(range(6), 2))  # the order in which a covariance of six is written down
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -45,14 +43,6 @@ class ShareForm:
         c = self.covariance
         return [[c[:3, :3], c[:3, 3:]], [c[3:, :3], c[3:, 3:]]]
 
-    def to_dict(self) -> dict[str, list[float]]:
-        """Return the coefficients, and the upper triangle of their covariance row by row."""
-        return {
-            "numerator": self.numerator.tolist(),
-            "denominator": self.denominator.tolist(),
-            "covariance": [float(self.covariance[i, j]) for i, j in PAIRS],
-        }
-
 
 def share_form(numerators: Sequence[InfluenceEstimate], denominators: Sequence[InfluenceEstimate]) -> ShareForm:
     """Return the share as a form, from numerator and denominator at the three `CORNERS`.
@@ -61,24 +51,36 @@ def share_form(numerators: Sequence[InfluenceEstimate], denominators: Sequence[I
     """
     six = [*_coefficients(numerators), *_coefficients(denominators)]
     values = np.array([estimate.value for estimate in six])
+    # A factor that changed with the position would make the covariance no longer a form.
     tail = ratio_tail(numerators[-1], denominators[-1])
     return ShareForm(values[:3], values[3:], tail**2 * covariances(six))
 
 
-def along(forms: Mapping[str, ShareForm], positions: Sequence[float], confidence: float | None) -> list[dict[str, Any]]:
+class DialShare(NamedTuple):
+    """A feature's share of the correction at a position of the dial."""
+
+    position: float
+    feature: str
+    share: float
+    low: float | None
+    high: float | None
+
+
+def shares_along_dial(
+    forms: Mapping[str, ShareForm], positions: Sequence[float], confidence: float | None
+) -> list[DialShare]:
     """Return each feature's share at each position t of the dial, λ = (1 − t, t), with its interval.
 
     A share that is not determined has the interval [0, 1]; without a `confidence` there are no intervals.
     """
-    records = []
+    shares = []
     for name, form in forms.items():
         for position in positions:
-            share = form.at(1.0 - position, position).estimate(0.95 if confidence is None else confidence)
+            ratio = form.at(1.0 - position, position)
+            share = ratio.estimate(0.95 if confidence is None else confidence)
             ends = (share.low, share.high) if confidence is not None else (None, None)
-            records.append(
-                {"position": float(position), "feature": name, "share": share.value, "low": ends[0], "high": ends[1]}
-            )
-    return records
+            shares.append(DialShare(float(position), name, share.value, *ends))
+    return shares
 
 
 def plug_in_form(between: Floats, covariance: Floats, slopes: Floats) -> ShareForm:
@@ -97,5 +99,6 @@ def _coefficients(
 ) -> tuple[InfluenceEstimate, InfluenceEstimate, InfluenceEstimate]:
     """Return c1, c2, c3 from the values at (1, 0), (0, 1), (1, 1)."""
     inputs, outputs, both = corners
+    # (33) holds for estimates and for their influences, as every term is of degree two.
     mixed = combine(both.value - inputs.value - outputs.value, [(1.0, both), (-1.0, inputs), (-1.0, outputs)])
     return inputs, mixed, outputs

@@ -37,6 +37,7 @@ class GroupMeans:
         """Return the means from sums, (groups, 6); the variance of a single person is not a number."""
         total, square, first = sums[:, WEIGHT], sums[:, SQUARE], sums[:, FIRST]
         mean = first / total
+        # Σw²(W − ȳ)²/((Σw)² − Σw²): without weights s²/n, and unbiased from two people on.
         spread = sums[:, SQUARE_SECOND] - 2.0 * mean * sums[:, SQUARE_FIRST] + mean**2 * square
         with np.errstate(divide="ignore", invalid="ignore"):
             variance = np.where(sums[:, PEOPLE] > 1, np.maximum(spread, 0.0) / (total**2 - square), np.nan)
@@ -52,8 +53,8 @@ class GroupMeans:
     def moderated(self) -> Floats:
         """Variances of means that borrow strength from all groups (Smyth 2004): those of two people are noise."""
         degrees = self.size - 1.0
-        own = degrees * self.size * self.variance
-        return np.asarray((POOLED_DEGREES * self.pooled[..., None] + own) / (POOLED_DEGREES + degrees) / self.size)
+        squares = degrees * self.size * self.variance
+        return np.asarray((POOLED_DEGREES * self.pooled[..., None] + squares) / (POOLED_DEGREES + degrees) / self.size)
 
 
 class Form(NamedTuple):
@@ -64,7 +65,7 @@ class Form(NamedTuple):
     signs: Floats
 
     @property
-    def own(self) -> Floats:
+    def main_diagonal(self) -> Floats:
         """The diagonal of A."""
         return np.asarray(self.diagonal + self.columns**2 @ self.signs)
 
@@ -77,6 +78,7 @@ def total_form(share: Floats) -> Form:
 def effect_forms(share: Floats, codes: Integers) -> tuple[Form, Form]:
     """Return the forms of θ's two parts: its projection on main effects of the columns of `codes`, and the rest."""
     dummies = [np.equal.outer(column, np.unique(column)) for column in codes.T]
+    # Dummies of several columns are collinear: the projection is on what they span.
     left, sizes, _ = np.linalg.svd(np.sqrt(share)[:, None] * np.hstack(dummies), full_matrices=False)
     basis = np.sqrt(share)[:, None] * left[:, sizes > 1e-9 * sizes[0]]
     plus = np.ones(basis.shape[1])
@@ -102,19 +104,23 @@ def form_moments(form: Form, share: Floats, means: GroupMeans) -> Moments:
     d, columns, signs = form
     y = means.mean - means.mean.mean(axis=-1, keepdims=True)  # A·1 = 0, and digits are kept
     along = y @ columns
-    value = y**2 @ d + along**2 @ signs - means.variance @ form.own
+    # (46): only squares of a mean are biased by its own noise, products of two groups are not.
+    value = y**2 @ d + along**2 @ signs - means.variance @ form.main_diagonal
     v, degrees = means.moderated, means.size - 1.0
     gram = (columns.T * v[..., None, :]) @ columns
     # tr(AVAV) = Σ_gh A_gh²·V_g·V_h
-    trace = v**2 @ (d * (2.0 * form.own - d)) + np.einsum("...ij,i,j->...", gram**2, signs, signs)
-    level = 2.0 * (trace + v**2 @ (form.own**2 / degrees))
+    trace = v**2 @ (d * (2.0 * form.main_diagonal - d)) + np.einsum("...ij,i,j->...", gram**2, signs, signs)
+    level = 2.0 * (trace + v**2 @ (form.main_diagonal**2 / degrees))
+    # The first sum of (47) as 4θ times a mean: a plug-in of (Aμ)² would count noise as spread.
     squares = _shrunken_squares((d * y + (along * signs) @ columns.T) / share, v, value)
     slope = 4.0 * (v * squares) @ share**2 / (squares @ share)
-    return Moments(value, slope, level, 8.0 * v**3 @ (form.own**3 * (1.0 - degrees**-2)))
+    # Of the third cumulant only the diagonal: off it A is of the order of w².
+    return Moments(value, slope, level, 8.0 * v**3 @ (form.main_diagonal**3 * (1.0 - degrees**-2)))
 
 
 def _shrunken_squares(deviation: Floats, v: Floats, theta: Floats) -> Floats:
     """Return E[D_g²] given the data where D_g has the variance θ: its own square of large groups, θ of small ones."""
+    # A normal prior of variance θ; just above 0, so that all weights are never 0.
     theta = np.maximum(theta, 1e-6 * v.mean(axis=-1) + 1e-300)[..., None]
     kept = theta / (theta + v)
     return np.asarray((kept * deviation) ** 2 + kept * v + 1e-300)
@@ -144,6 +150,7 @@ class Dispersion:
             skew = (scale**3 * self.third + 1.5 * (scale * self.slope) ** 2 * theta) / spread**3
             return theta + spread * (z + skew * (z**2 - 1.0) / 6.0) - self.square
 
+        # No θ ≥ 0 is small enough: the end is 0.
         if self.within <= 0.0 or missing(0.0) >= 0.0:
             return max(self.square, 0.0) if self.within <= 0.0 else 0.0
         most = max(self.square, 0.0) + self.slope + math.sqrt(self.level)
@@ -176,6 +183,7 @@ def equal_means_p_value(share: Floats, means: GroupMeans, is_decisions: bool, se
     for drawn in _permuted(means, is_decisions, seed):
         difference = _studentised(share, drawn) - observed
         beyond += float((np.sign(difference) * (np.abs(difference) > 1e-9) + 1.0).sum()) / 2.0  # a tie is one half
+    # The groups as observed are one of the permutations, tied with themselves.
     return (0.5 + beyond) / (1 + PERMUTATIONS)
 
 
@@ -196,6 +204,7 @@ def _permuted(means: GroupMeans, is_decisions: bool, seed: int) -> Iterator[Grou
             mean = generator.multivariate_hypergeometric(people, chosen, count, method="marginals") / size
             variance = mean * (1.0 - mean) / (size - 1.0)
         else:
+            # After a permutation each group is a sample of the same people, with one variance.
             each = means.pooled / size
             mean = generator.normal(0.0, np.sqrt(each), (count, size.size))
             variance = each * generator.chisquare(size - 1.0, (count, size.size)) / (size - 1.0)

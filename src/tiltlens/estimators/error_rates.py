@@ -53,6 +53,7 @@ def calibration_in_the_large(rows: Rows, score: Floats, outcome: Integers, sums:
     observed = [WITHOUT, WITH]
     weight = sums.weight[:, observed].sum(axis=1)
     means = (sums.weight[:, WITH] - sums.first[:, observed].sum(axis=1)) / weight
+    # E|Y − W| is 0 only if no decision was wrong: then, as with a rate of 0, rows show no error.
     wrong = (sums.first[:, WITHOUT] + sums.weight[:, WITH] - sums.first[:, WITH]) / weight  # E|Y − W|
     errors = unseen_errors(rows, outcome != UNKNOWN, np.minimum(wrong, 0.5))
     return mean_pair(rows, (outcome == WITH) - score, outcome != UNKNOWN, means, errors, least=-1.0)
@@ -95,17 +96,18 @@ def mean_pair(
 ) -> GroupPair:
     """Return E_g[x | chosen], IF = [chosen]/P_g(chosen)·(x − E_g[x | chosen])."""
     part = chosen.astype(np.float64)
-    own = np.where(rows.audited, means[0], means[1])
+    # The influence of a ratio of means, [chosen]·(x − mean)/P_g(chosen).
+    group_mean = np.where(rows.audited, means[0], means[1])
     share = np.where(rows.audited, rows.mean0(part), rows.mean1(part))
-    both = _means(rows, means, part * (x - own) / share)
+    both = _means(rows, means, part * (x - group_mean) / share)
     is_rate = least == 0.0 and bool(np.isin(x[chosen], (0.0, 1.0)).all())
     laws = [mean_law(rows, both[k], k == 0, is_rate, (least, most), chosen) for k in (0, 1)]
     return _pair(rows, both, laws, errors)
 
 
-def _means(rows: Rows, values: Floats, own: Floats) -> list[InfluenceEstimate]:
+def _means(rows: Rows, values: Floats, influence: Floats) -> list[InfluenceEstimate]:
     """Return both groups' estimators from each row's influence on that of its own group."""
-    columns = ((own, rows.constant(0.0)), (rows.constant(0.0), own))
+    columns = ((influence, rows.constant(0.0)), (rows.constant(0.0), influence))
     return [
         InfluenceEstimate.of(rows, float(value), *influences) for value, influences in zip(values, columns, strict=True)
     ]
@@ -132,6 +134,7 @@ def area_pair(rows: Rows, score: Floats, outcome: Integers) -> GroupPair:
     areas, influences, errors = [], [], []
     for is_audited in (True, False):
         area, influence = area_under_curve(rank, rows.audited_share if is_audited else rows.reference_share, outcome)
+        # With all pairs in order DeLong’s error is 0; disjoint pairs are independent, hence binomial.
         rarer = min(rows.independent(is_audited, outcome == y) for y in (WITHOUT, WITH))
         areas.append(area)
         influences.append(influence)
@@ -147,6 +150,7 @@ def area_under_curve(rank: Integers, share: Floats, outcome: Integers) -> tuple[
     """
     with_it, without = (np.where(outcome == y, share, 0.0) for y in (WITH, WITHOUT))
     part, others = float(with_it.sum()), float(without.sum())
+    # Hájek’s projection of a U-statistic: compare each row with the distribution of the other outcome.
     below = shares_below(np.bincount(rank, without) / others)[rank]
     above = 1.0 - shares_below(np.bincount(rank, with_it) / part)[rank]
     area = float(with_it @ below) / part
@@ -190,5 +194,6 @@ def _calibration_cell(rows: Rows, score: Floats, has_it: Booleans, heads: Floats
     rate = float(shares @ has_it) / whole
     deviation = np.where(mine, has_it - rate, 0.0) / whole
     variance = InfluenceEstimate.of(rows, rate, deviation, deviation).variance
+    # Never more than the people there are: with few events the variance may come out too small.
     size = rate * (1.0 - rate) / variance if variance > 0.0 else whole**2 / float(shares @ shares)
     return CalibrationCell(people, float(shares @ score) / whole, Proportion(rate, min(size, people)))

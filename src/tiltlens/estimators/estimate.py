@@ -114,6 +114,7 @@ def quantile(confidence: float, degrees: float = math.inf) -> float:
     """Return z with P(|N(0, 1)| ≤ z) = `confidence`, or Student's t of so many degrees of freedom."""
     if not 0.0 < confidence < 1.0:
         raise DataError(f"`confidence` must lie between 0 and 1, got {confidence!r}.", "0.95 is usual.")
+    # Student’s t with endless degrees is the normal law, but scipy has no value for it.
     return float(ndtri(0.5 + confidence / 2) if math.isinf(degrees) else stdtrit(degrees, 0.5 + confidence / 2))
 
 
@@ -185,6 +186,7 @@ def difference(first: Estimate, other: Estimate, correlation: float = 0.0) -> Es
     value = first.value - other.value
     if first.low is None or first.high is None or other.low is None or other.high is None:
         return Estimate(value)
+    # Each end moves by the far end of one interval and the near end of the other (section 3, few people).
     below, above = (
         (first.value - first.low, other.high - other.value),
         (first.high - first.value, other.value - other.low),
@@ -222,6 +224,7 @@ class SquareRoot:
     def estimate(self, confidence: float = 0.95) -> Estimate:
         """Return sign·√max(θ ± z·se, 0)."""
         reach = quantile(confidence) * self.se
+        # The ends of θ are mapped, not ±z·se of the root: at θ = 0 the root has no derivative.
         value, low, high = (_root(self.square + step) for step in (0.0, -reach, reach))
         return Estimate(value, low, high) if self.sign > 0 else Estimate(-value, -high, -low)
 
@@ -238,6 +241,7 @@ class Square:
         """Return the image of R ± z·se; for an unsigned R the lower end is R² − 2z·R·se."""
         reach = quantile(confidence) * self.se
         size = abs(self.root)
+        # z·se(R²) = 2z·R·se(R): a norm is bounded below by the interval of R² itself (section 3).
         low = max(size - reach, 0.0) ** 2 if self.is_signed else max(size**2 - 2 * reach * size, 0.0)
         return Estimate(size**2, low, (size + reach) ** 2)
 
@@ -270,6 +274,7 @@ class Ratio:
         return Estimate(value, *(self._fieller(quantile(confidence)) if is_bounded else (0.0, 1.0)))
 
     def _fieller(self, z: float) -> tuple[float, float]:
+        # (32): aρ² − 2bρ + c ≤ 0. a > 0, as ψ̂ is beyond z standard errors; ρ̂ solves it, so that the roots are real.
         a = self.denominator**2 - z**2 * self.denominator_variance
         b = self.numerator * self.denominator - z**2 * self.covariance
         c = self.numerator**2 - z**2 * self.numerator_variance

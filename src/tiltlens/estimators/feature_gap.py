@@ -97,6 +97,7 @@ class Coefficient:
     @property
     def half(self) -> Floats:
         """½ρ/D of each row, ρ = r − c·q."""
+        # (15): u = v = ½ρ/D, as each group has half of the weight.
         return 0.5 * (self.product - self.value * self.residual) / max(self.mean_residual, SEPARATED)
 
     def estimate(self, rows: Rows) -> InfluenceEstimate:
@@ -133,41 +134,46 @@ def cell_coefficient(
     total = mass.sum(axis=0)
     safe = np.where(total > 0.0, total, 1.0)
     e, m = mass[0] / safe, first.sum(axis=0) / safe
-    own = half * np.divide(sums.square, sums.weight, out=np.zeros_like(mass), where=sums.weight > 0.0) / safe
+    # (16) in sums: ω of a row is the weighted mean over its value and group.
+    row_share = half * np.divide(sums.square, sums.weight, out=np.zeros_like(mass), where=sums.weight > 0.0) / safe
+    # With clusters a mean must leave out whole clusters: their products with themselves are added below.
     leaves_row_out = leaves_one_out and rows.clusters is None
-    factor = _own_factor(own, leaves_row_out)
+    factor = _leave_one_out_factor(row_share, leaves_row_out)
+    # Rows alone in their value are compared with nobody: means are over the others.
     compared = float(mass[factor > 0.0].sum()) or 1.0
     factor /= compared
     signs = np.array([1.0 - e, -e])  # S̄ − e of both groups
     scores = first - mass * m
     lefts = second - 2.0 * first * m + mass * m**2
+    # Rounding makes the square of a value’s equal scores negative.
     means = [float((factor * part).sum()) for part in (signs * scores, signs**2 * mass, np.maximum(lefts, 0.0))]
     group = np.where(rows.audited, 0, 1)
     omega = half[group, 0] * rows.weights
-    row_factor = _own_factor(omega / safe[codes], leaves_row_out) / compared
+    # Rows have the factor of their own weight, so that their mean is the value.
+    row_factor = _leave_one_out_factor(omega / safe[codes], leaves_row_out) / compared
     sign, score = signs[group, codes], outcome - m[codes]
     if leaves_one_out and rows.clusters is not None:
-        own_means = _own_clusters(rows.clusters, codes, omega, (sign, score), safe)
-        means = [mean + more for mean, more in zip(means, own_means, strict=True)]
+        extra = _cluster_products(rows.clusters, codes, omega, (sign, score), safe)
+        means = [mean + product for mean, product in zip(means, extra, strict=True)]
     parts = (sign * score * row_factor, sign**2 * row_factor, score**2 * row_factor)
     return coefficient(*parts, *means)
 
 
-def _own_clusters(
+def _cluster_products(
     clusters: Integers, codes: Integers, omega: Floats, parts: tuple[Floats, Floats], total: Floats
 ) -> list[float]:
     """Return what the products of each cluster with itself take from r̄, D and E[(W − m)²], as one mean knows it."""
     both, cell = np.unique(clusters * total.size + codes, return_inverse=True)
     sign, score = (np.bincount(cell, omega * part) for part in parts)
-    own = total[both % total.size] * float(omega.sum())  # some of the rows stand for all
-    return [float((left * other / own).sum()) for left, other in ((sign, score), (sign, sign), (score, score))]
+    mass = total[both % total.size] * float(omega.sum())  # some of the rows stand for all
+    return [float((left * other / mass).sum()) for left, other in ((sign, score), (sign, sign), (score, score))]
 
 
-def _own_factor(own: Floats, leaves_one_out: bool) -> Floats:
+def _leave_one_out_factor(share: Floats, leaves_one_out: bool) -> Floats:
     """Return 1/(1 − ω/T); 0 for a row that is alone in its value, of which nothing can be seen."""
     if not leaves_one_out:
-        return np.ones_like(own)
-    return np.divide(1.0, 1.0 - own, out=np.zeros_like(own), where=own < 1.0 - SUM_ROUNDING)
+        return np.ones_like(share)
+    return np.divide(1.0, 1.0 - share, out=np.zeros_like(share), where=share < 1.0 - SUM_ROUNDING)
 
 
 def hidden_share(sums: CellSums, rows: float = SEEN_ROWS) -> float:
@@ -177,6 +183,7 @@ def hidden_share(sums: CellSums, rows: float = SEEN_ROWS) -> float:
     """
     mass = 0.5 * sums.weight / sums.weight.sum(axis=1, keepdims=True)
     total = mass.sum(axis=0)
+    # T·2·min n_eff is the number of rows that the value is worth in two groups of the smaller one’s size.
     return float(total[total * 2.0 * _fewest(sums) < rows].sum())
 
 
@@ -193,6 +200,7 @@ def rare_part(sums: CellSums) -> float:
     """
     whole, people = sums.weight.sum(axis=1, keepdims=True), _fewest(sums)
     shares, first = sums.weight / whole, (sums.first / whole).sum(axis=0)
+    # By the larger share: a value is also rare if the smaller group merely happens to lack it.
     rare = people * shares.max(axis=0) < SMALLEST_EXPECTED
     if people * float(shares[:, rare].sum(axis=1).max()) >= SMALLEST_EXPECTED:
         return 0.0
@@ -216,6 +224,7 @@ def feature_gap(rows: Rows, outcome: Scores, c: Coefficient) -> FeatureGap:
     Var(m) = Var(W) − E[(W − m)²] and Cov(e, m) = gap/4 − r̄: each is insensitive to small errors of e and m.
     """
     whole, c_a = gap(rows, outcome), c.estimate(rows)
+    # (13): what people equal in A still differ by is taken from the gap, row by row.
     through = combine(whole.value - c.value, [(1.0, whole), (-1.0, c_a)])
     reveals2 = _half(rows, 1.0 - 4.0 * c.mean_residual, -4.0 * c.residual)
     drives2 = _drives_squared(rows, outcome, c, whole, c_a)
@@ -231,10 +240,12 @@ def _drives_squared(
     rows: Rows, outcome: Scores, c: Coefficient, whole: InfluenceEstimate, c_a: InfluenceEstimate
 ) -> InfluenceEstimate:
     middle = 0.5 * float(outcome.mean0[0] + outcome.mean1[0])
+    # Var(W) over P̄: within the groups, and gap²/4 between them.
     spread = 0.5 * float(outcome.covariance0[0, 0] + outcome.covariance1[0, 0]) + 0.25 * whole.value**2
     covariance, variance = whole.value / 4.0 - c.mean_product, 0.25 - c.mean_residual
     value = spread - c.mean_left - 2.0 * c.value * covariance + c.value**2 * variance
     rest = (outcome.column - middle) ** 2 - c.left + 2.0 * c.value * c.product - c.value**2 * c.residual
+    # (14) depends on c only here: errors of e and m enter r̄, D and E[(W − m)²] as products.
     slope = 2.0 * (c.value * variance - covariance)
     parts = [(4.0, _half(rows, 0.0, rest)), (-2.0 * c.value, whole), (4.0 * slope, c_a)]
     return combine(4.0 * value if abs(value) > SUM_ROUNDING else 0.0, parts)
@@ -248,6 +259,7 @@ def _alignment(through: InfluenceEstimate, reveals2: InfluenceEstimate, drives2:
     value = through.value / product
     parts = [(1.0 / product, through)]
     parts += [(-value / (2 * square.value), square) for square in (reveals2, drives2)]
+    # Near 0 a quotient is not normal: no interval at all rather than a wrong one.
     is_determined = all(square.value >= 2.0 * square.se for square in (reveals2, drives2))
     se = combine(value, parts).se if is_determined else math.inf
     return Normal(value, se, -1.0, 1.0)

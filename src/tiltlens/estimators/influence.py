@@ -56,6 +56,7 @@ class Rows:
         """Return the rows of both groups; `weights` are sampling weights, and equal `clusters` are one."""
         mask = check_audited(audited)
         weight = np.ones(mask.size) if weights is None else check_weights(weights, mask)
+        # Shares are of the row’s own group: estimators do not depend on q, however the groups were sampled (1).
         at_audited = np.where(mask, weight, 0.0)
         at_reference = weight - at_audited
         shares = at_audited / at_audited.sum(), at_reference / at_reference.sum()
@@ -114,10 +115,11 @@ class Rows:
         """
         share = self.audited_share if is_audited else self.reference_share
         scale = self._scales[0 if is_audited else 1]
-        mine = share if chosen is None else np.where(chosen, share, 0.0)
-        of_clusters = mine if self.clusters is None else sums_by(self.clusters, mine)
+        share = share if chosen is None else np.where(chosen, share, 0.0)
+        # (3) with the weights of clusters: people of one cluster count as one.
+        of_clusters = share if self.clusters is None else sums_by(self.clusters, share)
         square = float(of_clusters @ of_clusters)
-        return float(mine.sum()) ** 2 / square / scale**2 if square > 0.0 else 0.0
+        return float(share.sum()) ** 2 / square / scale**2 if square > 0.0 else 0.0
 
     @property
     def balanced_weights(self) -> Floats:
@@ -163,6 +165,7 @@ class Rows:
         if self.clusters is None:
             return sums_by(codes, wa * wb)
         width = int(codes.max(initial=0)) + 1
+        # A mean that leaves a row out leaves its cluster out: the rows of one err together.
         both, cell = np.unique(self.clusters * width + codes, return_inverse=True)
         return sums_by(both % width, sums_by(cell, wa) * sums_by(cell, wb))
 
@@ -184,6 +187,7 @@ class Rows:
         made smaller by √(Σ shares² of all / of the sample), √(n/N) without weights.
         """
         scale0, scale1 = self._scales
+        # Centred in each group: a constant in u moves no estimator, but would count as variance (2).
         influence = scale0 * self.audited_share * (at_audited - self.mean0(at_audited))
         influence += scale1 * self.reference_share * (at_reference - self.mean1(at_reference))
         return sum_by_cluster(self.clusters, influence)
@@ -201,6 +205,7 @@ class Rows:
         if self.population is None:
             return 1.0, 1.0
         shares = (self.audited_share, self.square0), (self.reference_share, self.square1)
+        # (36): the spread is the sample’s, Σ of squared shares that of all rows.
         scales = [math.sqrt(square / float(share @ share)) for share, square in shares]
         return scales[0], scales[1]
 
@@ -218,6 +223,7 @@ def sum_by_cluster(clusters: Integers | None, influence: Floats) -> Floats:
     if clusters is None:
         return influence
     count = int(clusters.max()) + 1
+    # In the influence, and not in the quantile, so that all that is linear in influences has it.
     factor = math.sqrt(count / (count - 1)) * float(student_factor(count - 1))
     if influence.ndim == 1:
         return factor * sums_by(clusters, influence)
@@ -297,7 +303,8 @@ class InfluenceEstimate:
 
     def covariance(self, other: InfluenceEstimate) -> float:
         """Return Σ(w·IF)(w·IF')/(Σw)², the mean over parts, and twice the covariance between these."""
-        within = sum(float(own @ others) for own, others in zip(self.parts, other.parts, strict=True))
+        # (27): the mean variance over pairings is an upper bound of that of the mean influence.
+        within = sum(float(first @ second) for first, second in zip(self.parts, other.parts, strict=True))
         return (within + 2.0 * float(self.between @ other.between)) / len(self.parts)
 
     @property
@@ -327,6 +334,7 @@ class InfluenceEstimate:
 
 def ratio_tail(numerator: InfluenceEstimate, denominator: InfluenceEstimate) -> float:
     """Return the `tail_factor` of θ − ρψ, at ρ = θ/ψ."""
+    # Fieller’s interval is that of θ − ρψ, so its tails count, not those of θ and ψ.
     ratio = numerator.value / denominator.value if denominator.value > 0.0 else 0.0
     return tail_factor(combine(0.0, [(1.0, numerator), (-ratio, denominator)]))
 
@@ -335,6 +343,7 @@ def combine(value: float, terms: Sequence[tuple[float, InfluenceEstimate]]) -> I
     """Return the estimator `value` = F(θ1, θ2, …) given (∂F/∂θi, θi): the delta method."""
     parts = tuple(
         np.asarray(sum(slope * part for (slope, _), part in zip(terms, same, strict=True)))
+        # (4) part by part: pairing k of F is made of pairing k of each θ.
         for same in zip(*(term.parts for _, term in terms), strict=True)
     )
     return InfluenceEstimate(value, parts, np.asarray(sum(slope * term.between for slope, term in terms)))
@@ -392,6 +401,7 @@ def satterthwaite(
 
     `between` is b, the part of the variance v that is seen between k pairings; n are as many `rows` as there are.
     """
+    # Without variance there are no tails: the quotients below are then 0.
     positive = np.where(np.asarray(variance) > 0.0, variance, math.inf)
     squares = influence**2 / positive
     spread = (squares**2).sum(axis=0) - squares.sum(axis=0) ** 2 / (rows or len(squares))
@@ -414,17 +424,19 @@ def mean_law(
     """
     people, variance, p = rows.independent(is_audited, chosen), mean.variance, mean.value
     if is_rate:
+        # Clusters are in the variance already, and may also make a rate more certain than (3) says.
         size = p * (1.0 - p) / variance if variance > 0.0 and 0.0 < p < 1.0 else people
         return Proportion(p, size if rows.clusters is not None else min(size, people))
     if rows.clusters is not None:  # whose influences have Student's t already
         return mean.normal(*ends)
-    mine = rows.audited == is_audited if chosen is None else chosen & (rows.audited == is_audited)
-    by_tails = satterthwaite(mean.influence, variance, rows=int(mine.sum()))
+    is_counted = rows.audited == is_audited if chosen is None else chosen & (rows.audited == is_audited)
+    by_tails = satterthwaite(mean.influence, variance, rows=int(is_counted.sum()))
     return replace(mean.normal(*ends), degrees=max(min(people - 1.0, float(by_tails)), FEWEST_DEGREES))
 
 
 def mean_difference(rows: Rows, means: Sequence[InfluenceEstimate], laws: Sequence[MeanLaw]) -> Difference:
     """Return the law of a difference of two groups' means; they err together where clusters have rows of both."""
     spread = math.sqrt(means[0].variance * means[1].variance)
+    # Rows of different groups are independent; a cluster with rows of both is not.
     together = rows.clusters is not None and spread > 0.0
     return Difference(laws[0], laws[1], means[0].covariance(means[1]) / spread if together else 0.0)

@@ -175,6 +175,7 @@ def impact_ratio(rows: Rows, favourable: Scores) -> HasInterval:
         )
     if p <= SMALLEST_SHARE and favourable.is_probability:
         return NoneOf(rows.independent(True), p1)
+    # (5); what equal decisions do not show is divided by the rate too.
     log_ratio = InfluenceEstimate.of(rows, math.log(p / p1), favourable.column / p, -favourable.column / p1)
     unseen, unseen1 = unseen_se(rows, favourable)
     return LogNormal(log_ratio.value, math.hypot(log_ratio.se, unseen / p, unseen1 / p1))
@@ -204,6 +205,7 @@ def standardised_difference(rows: Rows, outcome: Scores) -> InfluenceEstimate:
             "look at the gap.",
         )
     d = (p - p1) / spread
+    # σ² is the mean of both variances, so that ∂σ/∂Var_g = 1/(4σ).
     bend = d / (4 * spread**2)
     return InfluenceEstimate.of(rows, d, w / spread - bend * square0, -w / spread - bend * square1)
 
@@ -234,12 +236,14 @@ def output_term(scores: Scores) -> OutputTerm:
     """Return T for (n, m) scores; outcomes without mass in the audited group drop out of it."""
     y0, y1 = scores.mean0, scores.mean1
     rest0, rest1 = (1.0 - y0, 1.0 - y1) if len(y0) == 1 else (np.ones_like(y0), np.ones_like(y1))
+    # One column stands for two outcomes: c = k, and dk = dp/(p(1 − p)) (8).
     used = (y0 > SMALLEST_SHARE) & (rest0 > SMALLEST_SHARE)
     if (used & ((y1 <= SMALLEST_SHARE) | (rest1 <= SMALLEST_SHARE))).any():
         raise SupportError(
             "The output divergence is infinite: the reference group lacks an outcome of the audited group.",
             "merge rare outcomes, or set `output_weight` to 0.",
         )
+    # Any value that keeps the logarithms finite: `used` takes these outcomes out again.
     y0, y1 = np.where(used, y0, 0.5), np.where(used, y1, 0.5)
     rest0, rest1 = np.where(used, rest0, 0.5), np.where(used, rest1, 0.5)
     slopes = np.where(used, np.log(y0 / y1) - np.log(rest0 / rest1), 0.0)
@@ -257,6 +261,7 @@ def output_divergence(rows: Rows, scores: Scores) -> Square:
     kl = InfluenceEstimate.of(rows, divergence, term.values(), -(every.values @ (y0 * term.inv_variance1)))
     if divergence <= SMALLEST_SHARE**2:
         return Square(0.0, _null_se(rows, every), is_binary)
+    # Delta method, se(R) = se(KL)/(2R): R is nearly normal where KL is a quadratic form.
     root = math.sqrt(divergence)
     return Square(root, kl.se / (2 * root), is_binary)
 
@@ -276,6 +281,7 @@ def output_descent(rows: Rows, scores: Scores) -> Normal | Square:
     variance = max(float(term.slopes @ scores.covariance0 @ term.slopes), 0.0)
     slope0, slope1 = term.slope_influence(rows, values)
     if variance <= SMALLEST_SHARE**2:
+        # Where T is constant Var0(T) has no first derivative, but k·sd0(W) has.
         return Normal(0.0, _flat_se(rows, scores, term)) if term.slopes.size == 1 else Square(0.0, 0.0, False)
     total = InfluenceEstimate.of(rows, variance, values * values + 2 * slope0, 2 * slope1)
     root = math.sqrt(variance)
@@ -295,6 +301,7 @@ class Descent:
         """Return the image of R ± z·se."""
         root = self.root.estimate(confidence)
         low, high = root.low or 0.0, root.high or 0.0
+        # |R| is smallest inside an interval that includes 0: the rate may then be 0.
         near = 0.0 if low <= 0.0 <= high else min(abs(low), abs(high))
         return Estimate(-self.weight * abs(root.value), -self.weight * max(abs(low), abs(high)), -self.weight * near)
 
@@ -308,6 +315,7 @@ def output_descent_rate(rows: Rows, scores: Scores, weight: float) -> HasInterva
 def _flat_se(rows: Rows, scores: Scores, term: OutputTerm) -> float:
     """Return sd0(W)·se(k), the standard error of k·sd0(W) at k = 0."""
     w = scores.column
+    # At k = 0 the error of sd0(W) is multiplied by 0.
     k = InfluenceEstimate.of(rows, 0.0, w * term.inv_variance0[0], -w * term.inv_variance1[0])
     return k.se * math.sqrt(float(scores.covariance0[0, 0]))
 
@@ -327,6 +335,7 @@ def equal_gaps_test(gaps: Sequence[InfluenceEstimate]) -> EqualGapsTest:
     influence = np.column_stack([gap.influence for gap in gaps])
     moved = contrast @ np.array([gap.value for gap in gaps])
     errors = contrast @ (influence.T @ influence) @ contrast.T
+    # Periods in which every decision is the same have no error: the matrix stays invertible.
     errors += (1e-12 * np.trace(errors) + 1e-300) * np.eye(len(moved))
     statistic = float(moved @ np.linalg.solve(errors, moved))
     return EqualGapsTest(statistic, len(moved), float(chdtrc(len(moved), statistic)))
@@ -350,6 +359,7 @@ def equal_outputs_test(rows: Rows, scores: Scores, permutations: int = 999, seed
     if is_clustered or rows.population is not None or rows.audited.size > PERMUTED_ROWS or permutations == 0:
         return equal_outputs_limit(rows, scores)
     outcomes = scores.values if scores.values.shape[1] == 1 else scores.values[:, :-1]
+    # Permutations are drawn by position, so the order of the rows must not decide.
     order = np.lexsort([*outcomes.T, rows.weights, rows.audited])
     outcomes, weights, labels = outcomes[order], rows.weights[order], rows.audited[order]
     observed = _studentised(labels[None, :], outcomes, weights)[0]
@@ -358,8 +368,10 @@ def equal_outputs_test(rows: Rows, scores: Scores, permutations: int = 999, seed
     while done < permutations:
         size = min(100, permutations - done)
         shuffled = generator.permuted(np.broadcast_to(labels, (size, labels.size)), axis=1)
+        # Ties within rounding are beyond: the p-value must not depend on the last digit.
         beyond += int((_studentised(shuffled, outcomes, weights) >= observed * (1 - 1e-12)).sum())
         done += size
+    # The labels as observed are one of the permutations (10).
     return EqualOutputsTest(float(observed), (1 + beyond) / (1 + permutations), permutations)
 
 
@@ -377,6 +389,7 @@ def _studentised(labels: Booleans, outcomes: Floats, weights: Floats) -> Floats:
     """Return the Wald statistic of each row of `labels`, an (m, n) matrix of group labels."""
     count = outcomes.shape[1]
     centred = outcomes - outcomes.mean(axis=0)
+    # Means and covariances of a group are functions of sums, so one product serves all permutations.
     squares = (centred[:, :, None] * centred[:, None, :]).reshape(len(outcomes), -1)
     w = weights[:, None]
     columns = np.hstack([w, w * centred, w**2, w**2 * centred, w**2 * squares])

@@ -36,8 +36,8 @@ def block_penalties(
     in for a feature that is left out. One that matters beside others only has the penalty it has there.
     """
     alone = np.empty(len(cross))
-    for own in blocks:
-        alone[own] = _alone(covariance[np.ix_(own, own)], cross[own], variance, rows)
+    for columns in blocks:
+        alone[columns] = _alone(covariance[np.ix_(columns, columns)], cross[columns], variance, rows)
     together = np.minimum(alone, START_PENALTY / rows)
     for _ in range(TOGETHER_ROUNDS):
         together = np.minimum(alone, _updated(covariance, cross, variance, blocks, rows, together))
@@ -52,6 +52,7 @@ def _alone(covariance: Floats, cross: Floats, variance: float, rows: float) -> f
     for _ in range(ALONE_ROUNDS):
         slopes = turned / (values + penalty)
         freedom = float((values / (values + penalty)).sum())
+        # In the axes of the block’s covariance a ridge regression shrinks each slope by itself.
         left = variance - float(slopes @ (2.0 * turned - values * slopes))
         penalty = _fixed_point(left, freedom, freedom, float(slopes @ slopes), rows)
     return penalty
@@ -63,18 +64,21 @@ def _updated(
     """Return the penalties after one step of MacKay's fixed point, all blocks being regressed on together."""
     inverse = cho_solve(cho_factor(covariance + np.diag(penalties), lower=True), np.eye(len(cross)))
     slopes = inverse @ cross
+    # γ of a column: the trace of (C + Λ)⁻¹C, column by column.
     freedom = 1.0 - penalties * np.diag(inverse)
     left = variance - float(slopes @ (2.0 * cross - covariance @ slopes))
     updated = np.empty_like(penalties)
-    for own in blocks:
-        size = float(slopes[own] @ slopes[own])
-        updated[own] = _fixed_point(left, float(freedom[own].sum()), float(freedom.sum()), size, rows)
+    for columns in blocks:
+        size = float(slopes[columns] @ slopes[columns])
+        updated[columns] = _fixed_point(left, float(freedom[columns].sum()), float(freedom.sum()), size, rows)
     return updated
 
 
 def _fixed_point(left: float, freedom: float, all_freedom: float, size: float, rows: float) -> float:
+    # λ = σ²γ/(n|β|²), with σ² from what is left over n less all degrees of freedom.
     noise = max(left, 0.0) * rows / max(rows - all_freedom, 1.0)
     least, most = LEAST_PENALTY / rows, MOST_PENALTY
+    # Slopes that are all noise have their largest evidence at an endless penalty.
     if size * rows * most <= noise * freedom:
         return most
     return max(noise * freedom / (rows * size), least)

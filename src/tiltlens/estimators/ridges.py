@@ -22,7 +22,7 @@ from tiltlens.limits import FOLDS
 from tiltlens.paper.checks import Floats
 
 PARTS = tuple(combinations(range(FOLDS), 2))  # a regression is fitted on a pair of folds
-# For each fold the three ways to make two pairs of the other four, as places in PARTS.
+# For each fold the three ways to make two pairs of the other four, as indices of PARTS.
 PAIRINGS = tuple(
     tuple((PARTS.index((rest[0], rest[k])), PARTS.index(tuple(x for x in rest[1:] if x != rest[k]))) for k in (1, 2, 3))
     for rest in (tuple(other for other in range(FOLDS) if other != fold) for fold in range(FOLDS))
@@ -61,7 +61,7 @@ class FoldRidges:
     grams
         Σ ω·zzᵀ over the rows of each fold, z = (1, Φ, S̄, W), Σ ω = 1 over all: (folds, p + 3, p + 3).
     owners
-        The places of the one to three features that each column belongs to, (p, 3).
+        The indices of the one to three features that each column belongs to, (p, 3).
     blocks
         The number of the block of columns, with one penalty, that each belongs to.
     effective
@@ -75,7 +75,7 @@ class FoldRidges:
 
     @property
     def columns(self) -> int:
-        """P."""
+        """p, the number of columns."""
         return len(self.owners)
 
     def members(self, features: Sequence[int]) -> Booleans:
@@ -91,6 +91,7 @@ class FoldRidges:
         p = self.columns
         for part in PARTS:
             gram = self.grams[list(part)].sum(axis=0)
+            # Centred by the part’s own means: the intercept has no penalty.
             gram = gram / gram[0, 0]
             mean, level = gram[0, 1 : p + 1], gram[0, p + 1 :]
             covariance = gram[1 : p + 1, 1 : p + 1] - np.outer(mean, mean)
@@ -139,13 +140,12 @@ class FoldRidges:
         vectors = np.empty((2, self.columns + 3, len(masks)))
         for target, penalties in enumerate(self.penalties[part]):
             slopes = np.zeros((len(masks), self.columns))
-            for size in {own.size for own in masks} - {0}:  # sets of one size are solved together
-                indices = [index for index, own in enumerate(masks) if own.size == size]
-                own = np.array([masks[index] for index in indices])
-                blocks = covariance[own[:, :, None], own[:, None, :]] + penalties[own][:, :, None] * np.eye(size)
-                slopes[np.array(indices)[:, None], own] = np.linalg.solve(blocks, cross[own, target][:, :, None])[
-                    ..., 0
-                ]
+            for size in {columns.size for columns in masks} - {0}:  # sets of one size are solved together
+                indices = [index for index, columns in enumerate(masks) if columns.size == size]
+                used = np.array([masks[index] for index in indices])
+                blocks = covariance[used[:, :, None], used[:, None, :]] + penalties[used][:, :, None] * np.eye(size)
+                solved = np.linalg.solve(blocks, cross[used, target][:, :, None])
+                slopes[np.array(indices)[:, None], used] = solved[..., 0]
             for index, slope in enumerate(slopes):
                 vectors[target, :, index] = _residual_vector(slope, mean, level, target)
         return vectors
@@ -160,6 +160,7 @@ class FoldRidges:
         for (_, cross, mean, level, _), inverses in zip(self._moments, self._inverses, strict=True):
             vectors = np.empty((2, self.columns + 3, len(gone)))
             for target, inverse in enumerate(inverses):
+                # Downdated by blocks of the inverse: nothing is fitted again for a feature that is left out.
                 slopes = inverse @ cross[:, target]
                 for index, out in enumerate(gone):
                     kept = slopes
@@ -188,6 +189,7 @@ class FoldRidges:
             sorted_covariance = covariance[np.ix_(by_entry, by_entry)]
             vectors = np.empty((2, self.columns + 3, len(sizes)))
             for target, penalties in enumerate(both):
+                # One factorisation for a whole order: a Shapley value of many features needs hundreds of sets.
                 factor = np.linalg.cholesky(sorted_covariance + np.diag(penalties[by_entry]))
                 inverse = solve_triangular(factor, np.eye(self.columns), lower=True, check_finite=False)
                 # With A = LLᵀ and h = L⁻¹b, a leading block's solution is Σ_k L⁻¹[k,:]·h[k] over its rows k.
@@ -208,6 +210,7 @@ class FoldRidges:
             moved = {part: self.grams[fold] @ vectors[part] for pair in pairings for part in pair}
             for number, (a, b) in enumerate(pairings):
                 ea, ma, eb = vectors[a][0], vectors[a][1], vectors[b][0]
+                # (17): e from one half of a pairing and m from the other, in both roles.
                 product[number] += 0.5 * ((ea * moved[b][1]).sum(axis=0) + (eb * moved[a][1]).sum(axis=0))
                 residual[number] += (ea * moved[b][0]).sum(axis=0)
                 left[number] += (ma * moved[b][1]).sum(axis=0)
@@ -224,6 +227,7 @@ class FoldRidges:
 
     def residuals(self, z: Floats, fold: Integers) -> Floats:
         """Return the same, (2, n), averaged over the models that have not seen the row's fold."""
+        # Each row has six models that have not seen it: two halves in three pairings.
         unseen = np.array([[number not in part for part in PARTS] for number in range(FOLDS)]) / len(PAIRINGS[0]) / 2
         return np.asarray(np.einsum("tpn,np->tn", self.part_residuals(z), unseen[fold]))
 

@@ -28,6 +28,7 @@ def partly_seen_rate(
     mine = rows.audited == is_audited
     is_informed = ~is_seen & (np.bincount(cell, mine & is_seen, seen.size) >= fewest)[cell]
     unseen = np.flatnonzero(mine & ~is_seen)
+    # A ratio linear in the probabilities is largest with the highest x at their upper ends.
     order = unseen[np.argsort(-x[unseen], kind="stable")]
 
     def bound(gamma: float, is_upper: bool) -> InfluenceEstimate:
@@ -43,10 +44,13 @@ def partly_seen_rate(
         raised = int(ratios.argmax() if is_upper else ratios.argmin())
         likely[ranked[:raised]] = high[ranked[:raised]]
         away = (x - ratios[raised]) / mass[raised]
+        # Ends that are cut at 0 or 1 do not move with the observed rate.
         moves = is_informed & (likely > 0.0) & (likely < 1.0)
+        # [observed]·(y − p_k)/P(observed, k)·E[(x − R)·[unobserved, k, 0 < q < 1]]/E[weights], section 18.
         slope = np.divide(sums_by(cell, share * moves * away), seen, out=np.zeros_like(seen), where=seen > 0.0)
-        own, zero = away * likely + is_seen * slope[cell] * (has_it - rate), rows.constant(0.0)
-        return InfluenceEstimate.of(rows, float(ratios[raised]), *((own, zero) if is_audited else (zero, own)))
+        influence, zero = away * likely + is_seen * slope[cell] * (has_it - rate), rows.constant(0.0)
+        columns = (influence, zero) if is_audited else (zero, influence)
+        return InfluenceEstimate.of(rows, float(ratios[raised]), *columns)
 
     return bound
 

@@ -31,6 +31,7 @@ def bias_scale(rows: Rows, c: Coefficient) -> InfluenceEstimate:
         return InfluenceEstimate.of(rows, 0.0, zero, zero)
     scale = math.sqrt(square)
     error = c.left - 2.0 * c.value * c.product + c.value**2 * c.residual
+    # (ε² − 𝒮²q)/D is the influence of the square; 2𝒮 makes it that of the root, ½ that of each group.
     half = 0.5 * (error - square * c.residual) / (2.0 * scale * spread)
     return InfluenceEstimate.of(rows, scale, half, half)
 
@@ -59,6 +60,7 @@ def strength_multiple(gap: float, scale: float, r2_score: float, r2_group: float
         return 0.0
     if r2_group <= 0.0 or scale <= 0.0:
         return None
+    # (43) solved for k: k²R²_W·R²_S = f²(1 − kR²_S).
     f2 = (gap / scale) ** 2
     both = r2_score * r2_group
     if both > 0.0:  # both·k² = f²(1 − R²_S·k)
@@ -79,4 +81,5 @@ def partial_strengths(product: Floats, residual: Floats, left: Floats) -> tuple[
         1.0 - np.divide(part[0], part[1:], out=np.ones(len(part) - 1), where=part[1:] > 0.0)
         for part in (unexplained, residual)
     ]
+    # Estimates of D and D_{−j} are noisy: a share below 0 is none, and R²_S = 1 would divide by 0.
     return np.clip(shares[0], 0.0, 1.0), np.clip(shares[1], 0.0, 1.0 - 1e-12)

@@ -19,6 +19,7 @@ def sequence_factor(time: float, confidence: float) -> float:
     """
     if not 0.0 < confidence < 1.0:
         raise DataError(f"`confidence` must lie between 0 and 1, got {confidence!r}.", "0.95 is usual.")
+    # ρ² makes the sequence tightest about n₀ people; at any other number it is valid too.
     log_alpha = math.log1p(-confidence)
     c = time * (-2.0 * log_alpha + math.log(-2.0 * log_alpha) + 1.0)
     return math.sqrt(2.0 * (c + 1.0) / c * (0.5 * math.log1p(c) - log_alpha))

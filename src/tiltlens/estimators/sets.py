@@ -60,6 +60,7 @@ def covariance(influence: Floats, between: Floats) -> Floats:
     The rows behind pairings are the same, but the models are not. Each pair of folds serves three evaluation folds, so
     that the pairings' mean has 15/4 times the variance that is seen between them (docs/methods.md, section 6).
     """
+    # (27) with the exact 15/4 of `PAIRINGS`; `influence.covariance` has the 2 of group membership.
     pairings = max(len(between), 1)
     return np.asarray(influence.T @ influence + OF_PAIRINGS / pairings * (between.T @ between))
 
@@ -159,6 +160,7 @@ class RidgeSets:
 
     def thin(self, rows: int) -> RidgeSets:
         """Return the same with the influence of fewer rows, which still stand for all."""
+        # Clusters must stay whole, and rows that are all there are have nothing to stand for.
         if len(self.z) <= rows or self.at.population is None or self.at.clusters is not None:
             return self
         index = np.concatenate(
@@ -198,6 +200,7 @@ class RidgeSets:
     def means(self, sets: Sequence[Sequence[int]]) -> tuple[Floats, Floats, Floats]:
         """Return r̄, D and E[(W − m)²] of some sets; of few features, each is solved by itself."""
         gone = [[feature for feature in range(self.features) if feature not in kept] for kept in sets]
+        # The cost is that of the columns to be solved for, or to be taken out of the inverse.
         is_most = sum(map(len, gone)) < sum(map(len, sets))
         vectors = self.ridges.left_out(gone) if is_most else self.ridges.single_sets(sets)
         means = self.ridges.means(vectors)
@@ -215,6 +218,7 @@ class RidgeSets:
         means = self.ridges.means(vectors)
         product, residual, _ = self.ridges.row_values(self.z, self.fold, vectors)
         values, spread = means.value, means.residual.mean(axis=0)
+        # Features that tell the group completely have D = 0 and no c: their parts are 0.
         half = np.divide(0.5 * (product - values * residual), spread, out=np.zeros_like(product), where=spread > 1e-9)
         return SetCoefficients(values, self.at.influences(half), means.between)
 

@@ -9,7 +9,7 @@ from __future__ import annotations
 import math
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
-from typing import Any
+from typing import Protocol, TypeVar
 
 import numpy as np
 
@@ -23,7 +23,16 @@ ORDERS = 24  # of the features, where they are more
 MANY_SHARING = 40  # features, beyond which the influence of rows is worked out along fewer orders
 FEWEST_ORDERS = 8  # of those
 SHAPLEY_ROWS = 4_000  # whose influence is worked out in every order: a standard error is then known to two per cent
-Apply = Callable[[Callable[[Any], Any], Iterable[Any]], Iterable[Any]]  # `map`, and what does the same
+T = TypeVar("T")
+R = TypeVar("R")
+
+
+class Apply(Protocol):
+    """What maps a function over values, as `map` does."""
+
+    def __call__(self, function: Callable[[T], R], values: Sequence[T], /) -> Iterable[R]:
+        """Return the function of each value, in their order."""
+        ...
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -68,6 +77,7 @@ def subset_weights(count: int) -> Floats:
         size = mask.bit_count()
         for j in range(count):
             if mask >> j & 1:
+                # c_A is part of two sorts of terms: of j in A as c_{B∪j}, of other features as c_B.
                 weights[mask, j] = -math.factorial(size - 1) * math.factorial(count - size)
             else:
                 weights[mask, j] = math.factorial(size) * math.factorial(count - size - 1)
@@ -79,6 +89,7 @@ def _sampled(
 ) -> ShapleyGaps:
     generator = np.random.default_rng(seed)
     others = np.setdiff1d(np.arange(sets.features), [*start, *without])
+    # With its reverse, an order gives each feature a late place for an early one.
     orders = [generator.permutation(others.size) for _ in range(ORDERS // 2)]
     looked = len(orders) if others.size <= MANY_SHARING else FEWEST_ORDERS // 2
 
@@ -90,6 +101,7 @@ def _sampled(
 
     halves_of_orders = list(apply(halved, orders[:looked]))
     halves = np.array([*(half.values for half in halves_of_orders), *apply(valued, orders[looked:])])
+    # (18): the variance between 12 pairs of orders is itself known with 11 degrees of freedom only.
     spread = float(student_factor(len(halves) - 1)) ** 2 * halves.var(axis=0, ddof=1) / len(halves)
     return ShapleyGaps(halves.mean(axis=0), np.sqrt(_se(_mean(halves_of_orders)) ** 2 + spread), 2 * len(orders), None)
 
@@ -101,6 +113,7 @@ def _contributions(
     along = sets.along([*start, *others[order].tolist(), *without])
     weights = np.zeros((len(start) + len(order) + len(without) + 1, len(order)))
     steps = len(start) + np.arange(len(order))
+    # Along an order the values are successive differences, so that they add up whatever the c_A.
     weights[steps, order] = 1.0
     weights[steps + 1, order] = -1.0
     return along.combine(weights)

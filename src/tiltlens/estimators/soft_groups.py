@@ -51,6 +51,7 @@ def slope_on_chance(rows: ChanceRows, y: Floats) -> InfluenceEstimate | None:
         return None
     rest = y - rows.mean(y).value
     value = rows.mean(centred * rest).value / spread
+    # The influence of a slope: x·(residual)/Var(x), as in least squares.
     return InfluenceEstimate(value, rows.mean(centred * (rest - value * centred) / spread).parts)
 
 
@@ -79,6 +80,7 @@ def frechet_limits(rows: ChanceRows) -> tuple[Normal, Normal] | None:
     for sign in (-1.0, 1.0):
         most = np.zeros(rows.score.size)
         for members in bins:
+            # (42): at the best q the derivative by q is 0, so that its error needs no term (envelope theorem).
             most[members] = _most(sign * rows.score[members], rows.chance[members], rows.weights[members])
         limits.append(_gap_from(rows.mean(sign * most), whole, share).normal())
     return limits[0], limits[1]
@@ -96,6 +98,7 @@ def _most(score: Floats, chance: Floats, weights: Floats) -> Floats:
 def _chance_bins(rows: ChanceRows) -> list[Integers]:
     """Return the places of rows with about the same chance: by its quantiles, equal chances together."""
     count = int(np.clip(rows.chance.size // CHANCE_BIN_ROWS, 1, CHANCE_BINS))
+    # Chances within a bin count as equal: that makes limits wider, never narrower.
     edges = np.unique(np.quantile(rows.chance, np.linspace(0.0, 1.0, count + 1)[1:-1]))
     number = np.searchsorted(edges, rows.chance, side="left")
     return [np.flatnonzero(number == bin_number) for bin_number in np.unique(number)]
@@ -105,6 +108,7 @@ def _gap_from(product: InfluenceEstimate, whole: InfluenceEstimate, share: Influ
     """Return T/B − (M − T)/(1 − B) from T = E[S̄·W], M = E[W] and B = E[S̄]."""
     t, m, b = product.value, whole.value, share.value
     value = t / b - (m - t) / (1.0 - b)
+    # Delta method (4) of the gap from T, M and B.
     on_share = -t / b**2 - (m - t) / (1.0 - b) ** 2
     return combine(value, [(1.0 / b + 1.0 / (1.0 - b), product), (-1.0 / (1.0 - b), whole), (on_share, share)])
 
@@ -167,6 +171,7 @@ def signs(rows: ChanceRows, audited: Floats, confidence: float) -> Signs | None:
     share = rows.mean(audited).value
     if slope is None or not 0.0 < share < 1.0:
         return None
+    # E[(S̄ − b)·(α + βb)] = 0 where b is calibrated: the regression takes variance out, and no bias in.
     level = rows.mean(rows.score).value - slope.value * rows.mean(rows.chance).value
     beyond = rows.mean((audited - rows.chance) * (rows.score - level - slope.value * rows.chance))
     first = _over_variance(beyond, rows.mean((audited - share) ** 2))

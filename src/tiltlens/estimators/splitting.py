@@ -78,9 +78,11 @@ class SplitPredictions:
         chosen, y = LOSSES[loss], self.outcome
         e, eta = self.blind(weight)
         both = []
-        for own, chance, is_audited in ((self.audited, e, True), (self.reference, 1.0 - e, False)):
-            difference = chosen.of(y, eta) - chosen.of(y, own)
-            missed = -chance * chosen.slope(eta) * (eta - own) * (y - eta)
+        for separate, chance, is_audited in ((self.audited, e, True), (self.reference, 1.0 - e, False)):
+            difference = chosen.of(y, eta) - chosen.of(y, separate)
+            # E_ω[(P_s/P_ω)·h·(Y − η)], h = ∂loss/∂η for P(Y=1|x) = y_s: cancels the first order of an error of η.
+            missed = -chance * chosen.slope(eta) * (eta - separate) * (y - eta)
+            # Rows of the other group have 1 − ω in P_ω where the group’s own have ω.
             other = missed * ((1.0 - weight) / weight if is_audited else weight / (1.0 - weight))
             columns = (difference + missed, other) if is_audited else (other, difference + missed)
             value = self.rows.mean0(columns[0]) + self.rows.mean1(columns[1])
@@ -103,5 +105,7 @@ class SplitPredictions:
             method="bounded",
             options={"xatol": 1e-6},
         )
+        # The bounded search stops within its tolerance: ½ may be as good, and is simpler.
         weight = max(EVEN, float(best.x), key=lambda at: self.gain(loss, at).value)
+        # At a maximum an error of ω is of second order (envelope theorem): its influence is that at ω.
         return self.gain(loss, weight), weight

@@ -97,6 +97,7 @@ def simultaneous_factor(covariance: Floats, confidence: float, seed: int) -> flo
     if used.size <= 1:
         return quantile(confidence)
     correlation = covariance[np.ix_(used, used)] / np.outer(se[used], se[used])
+    # Copies of a feature make the correlation singular: it has a root by its eigenvalues only.
     values, vectors = np.linalg.eigh(correlation)
     root = vectors * np.sqrt(np.maximum(values, 0.0))
     draws = np.random.default_rng(seed).standard_normal((DRAWS, used.size), np.float32) @ root.T.astype(np.float32)
@@ -105,6 +106,7 @@ def simultaneous_factor(covariance: Floats, confidence: float, seed: int) -> flo
 
 def bands(values: Sequence[float], se: Floats, factor: float, degrees: Floats | None = None) -> list[Band]:
     """Return the band of each number; with `degrees` of freedom κ is Student's quantile of the same chance."""
+    # (39): each number has Student’s quantile, by its own ν, at the chance of κ.
     reach = np.asarray(se) * (factor if degrees is None else stdtrit(degrees, ndtr(factor)))
     every = zip(values, reach.tolist(), np.asarray(se).tolist(), strict=True)
     return [Band(*map(without_noise, (v, v - r, v + r, r, e))) for v, r, e in every]

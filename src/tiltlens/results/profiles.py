@@ -16,7 +16,7 @@ from tiltlens.analysis.prices import Prices
 from tiltlens.analysis.splitting import Splitting, splitting
 from tiltlens.analysis.suppression import may_show, withheld
 from tiltlens.errors import DataError, SupportError, WeightsError
-from tiltlens.estimators.dial import ShareForm, along
+from tiltlens.estimators.dial import ShareForm, shares_along_dial
 from tiltlens.estimators.influence import Integers, Rows
 from tiltlens.limits import DISTRIBUTION_BINS, SUPPRESSED_BELOW
 from tiltlens.paper.checks import Floats, check_weights
@@ -156,8 +156,8 @@ class Profiles:
         self, forms: Mapping[str, ShareForm], positions: int, level: float | None
     ) -> pl.DataFrame:
         """As of `Comparison`, of the given features."""
-        records = along(forms, np.linspace(0.0, 1.0, positions).tolist(), level)
-        return pl.DataFrame(records, schema=SHARES_SCHEMA)
+        shares = shares_along_dial(forms, np.linspace(0.0, 1.0, positions).tolist(), level)
+        return pl.DataFrame([share._asdict() for share in shares], schema=SHARES_SCHEMA)
 
     def splitting(self, confidence: float) -> Splitting | None:
         """As of `Comparison`."""
