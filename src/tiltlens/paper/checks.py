@@ -1,10 +1,9 @@
-"""Validation at the edge of `theory`: each check returns clean arrays or says what is wrong and where."""
+"""Validation at the edge of `paper`: each check returns clean arrays or says what is wrong and where."""
 
 from __future__ import annotations
 
 import math
 import numbers
-from typing import Any
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
@@ -42,7 +41,7 @@ def check_array(name: str, values: ArrayLike, dimensions: tuple[int, ...] = (1,)
     if not np.isfinite(array).all():
         index = np.argwhere(~np.isfinite(array))[0]
         raise DistributionError(
-            f"`{name}` must be finite, got {array[tuple(index)]} at position {_place(index)}.",
+            f"`{name}` must be finite, got {array[tuple(index)]} at position {_position(index)}.",
             "remove or fill missing and infinite values first.",
         )
     if np.abs(array).max() > LARGEST:
@@ -100,7 +99,7 @@ def check_channel(name: str, values: ArrayLike) -> Floats:
     if (array < -slack).any() or (array > 1 + slack).any():
         index = np.argwhere((array < -slack) | (array > 1 + slack))[0]
         raise DistributionError(
-            f"`{name}` must lie in [0, 1], got {array[tuple(index)]} at position {_place(index)}.",
+            f"`{name}` must lie in [0, 1], got {array[tuple(index)]} at position {_position(index)}.",
             "pass probabilities, not log-odds, scores out of 100 or labels.",
         )
     array = np.where(array < SMALLEST_PROBABILITY, 0.0, np.minimum(array, 1.0))
@@ -117,7 +116,7 @@ def check_channel(name: str, values: ArrayLike) -> Floats:
     return rows
 
 
-def check_weights(weights: Any) -> Weights:
+def check_weights(weights: ArrayLike) -> Weights:
     """Return λ = (λ1, λ2, λ3, λ4) as floats, not negative, finite, not all zero."""
     try:
         values = np.asarray(weights, dtype=np.float64)
@@ -165,29 +164,29 @@ def check_probability(name: str, value: float) -> float:
     return number
 
 
-def check_share(name: str, value: Any, hint: str) -> float:
+def check_share(name: str, value: object, hint: str) -> float:
     """Return a number from 0 to below 1."""
     if isinstance(value, bool) or not isinstance(value, numbers.Real) or not 0 <= float(value) < 1:
         raise DataError(f"`{name}` must be a number from 0 to below 1, got {value!r}.", hint)
     return float(value)
 
 
-def check_threshold(value: Any, *, below_one: bool = False, name: str = "threshold", hint: str = CUT) -> float:
+def check_threshold(value: object, *, below_one: bool = False, name: str = "threshold", hint: str = CUT) -> float:
     """Return a threshold that is above 0 and at most 1, or below 1."""
-    is_number = isinstance(value, numbers.Real) and not isinstance(value, bool)
-    if not is_number or not 0 < value <= 1 or (below_one and value == 1):
+    number = math.nan if isinstance(value, bool) or not isinstance(value, numbers.Real) else float(value)
+    if not 0 < number <= 1 or (below_one and number == 1):
         raise DataError(
             f"`{name}` must be a number above 0 and {'below' if below_one else 'at most'} 1, got {value!r}.", hint
         )
-    return float(value)
+    return number
 
 
-def check_number(name: str, value: Any) -> float:
+def check_number(name: str, value: object) -> float:
     """Return one finite number as a float."""
     if isinstance(value, bool) or not isinstance(value, numbers.Real) or not math.isfinite(value):
         raise TiltlensError(f"`{name}` must be a finite number, got {value!r}.", "give one plain number.")
     return float(value)
 
 
-def _place(index: NDArray[np.intp]) -> int | tuple[int, ...]:
+def _position(index: NDArray[np.intp]) -> int | tuple[int, ...]:
     return int(index[0]) if len(index) == 1 else tuple(int(i) for i in index)

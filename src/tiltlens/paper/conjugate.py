@@ -28,11 +28,13 @@ class PenaltyPair:
 
     def in_domain(self, s: Floats) -> bool:
         """Whether F* is finite at s: every s below the slope of F at infinity."""
+        # Beyond it s·q − F(q) grows with q without end.
         limit = (self.la + self.lb) * self.divergence.slope_at_infinity
         return bool((s < limit).all())
 
     def conjugate(self, s: Floats) -> tuple[Floats, float, Floats]:
         """Return the maximiser q = F*'(s), the sum of F*(s), and the curvature F*''(s) = 1/F''(q)."""
+        # F*(s) = s·q − F(q) at the q with F’(q) = s, and F*’’ = 1/F’’ (Legendre).
         q = INVERSES[self.divergence.name](self, s)
         positive = q > 0
         value, bend = np.zeros_like(q), np.zeros_like(q)
@@ -58,16 +60,19 @@ def penalty_pair(divergence: Divergence, la: float, pa: Floats, lb: float, pb: F
 
 def _chi2(pair: PenaltyPair, s: Floats) -> Floats:
     weight = sum(w for w, _ in pair._terms())
+    # F’(q) = 2λa(q/pa − 1) + 2λb(q/pb − 1) = s; its slope at q = 0 is finite, so that Q may be 0.
     stiffness = sum((2.0 * w / p for w, p in pair._terms()), np.zeros_like(s))
     return np.maximum(0.0, (s + 2.0 * weight) / stiffness)
 
 
 def _reverse_kl(pair: PenaltyPair, s: Floats) -> Floats:
+    # F’(q) = −(λa·pa + λb·pb)/q = s.
     q: Floats = (pair.la * pair.pa + pair.lb * pair.pb) / -s
     return q
 
 
 def _hellinger(pair: PenaltyPair, s: Floats) -> Floats:
+    # F’(q) = λa(1 − √(pa/q)) + λb(1 − √(pb/q)) = s.
     root = pair.la * np.sqrt(pair.pa) + pair.lb * np.sqrt(pair.pb)
     q: Floats = (root / (pair.la + pair.lb - s)) ** 2
     return q

@@ -106,6 +106,7 @@ class CorrectionFunction:
         """E0[f_l·f_m] (Theorem 1); 0 where the score is constant."""
         self._check_binary("a1")
         sd = self._score_sd
+        # f_l = ℓ − E0[ℓ] and f_m = −(W − p)/sd0(W): f_m falls with W, hence the sign.
         return -float(self.audited.covariance[0, 1]) / sd if sd > 0 else 0.0
 
     @property
@@ -117,6 +118,7 @@ class CorrectionFunction:
     def b1(self) -> float:
         """E0[g_l·g_m] = −sqrt(p(1−p))·k (Theorem 1); an error where the reference group never has an outcome."""
         self._check_binary("b1")
+        # With λ4 = 0 the ratios need not exist, but b1 is asked for all the same.
         output_log_ratios(self.audited.output, self.reference.output, needed=True)
         return -math.sqrt(self.p * (1 - self.p)) * self._k
 
@@ -132,6 +134,7 @@ class CorrectionFunction:
         self._check_binary("n_m")
         if self.nothing_to_correct or self.output_weight == 0:
             return 0.0
+        # n_m = λ4·ρ_m·b1/Δ: Theorem 1 without its division by ρ_m, which may be 0.
         return self.rho_m * self.b1 * (self.output_weight / self.descent_rate)
 
     def f_l(self, log_odds: Any) -> Any:
@@ -226,9 +229,12 @@ def correction_function(
     l4 = check_weight("output_weight", output_weight)
     ratios = output_log_ratios(audited.output, reference.output, needed=l4 > 0)
     unit_l2, unit_l4, total = direction_weights(l2, l4)
+    # (12): g is affine in z = (ℓ, W_1, …); W_0 is what the others leave, hence c_y − c_0.
     slope = np.concatenate([[unit_l2], unit_l4 * (ratios[1:] - ratios[0])])
+    # The paper divides by ρ_m: NaN for a constant score, which here has no part in the direction.
     slope[standard_deviations(audited) == 0] = 0.0
     norm = steepness(slope, audited.covariance)
+    # ‖g̃‖ = 0: every direction is as good, and f̃ ≡ 0 says that there is nothing to correct.
     scale = -1.0 / norm if norm > 0 else 0.0
     on_log_odds, *on_scores = (scale * slope).tolist()
     intercept = -float(scale * slope @ audited.mean)
@@ -256,6 +262,7 @@ def _outcomes(y: ArrayLike, outcomes: int) -> NDArray[np.intp]:
 def steepness(slope: Floats, covariance: Floats) -> float:
     """Return ‖g~‖ = sqrt(slopeᵀ·Cov0·slope), exactly 0 where it is rounding noise."""
     variance = float(slope @ covariance @ slope)
+    # Noise relative to what the columns would have if they did not cancel.
     scale = float(slope**2 @ np.diag(covariance))
     return math.sqrt(variance) if variance > EQUAL * scale else 0.0
 

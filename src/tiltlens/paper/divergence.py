@@ -55,6 +55,7 @@ class Divergence:
         if missed.any():
             value += self.at_zero * float(p[missed].sum())
         if extra.any() and self.slope_at_infinity:
+            # lim P·φ(Q/P) = Q·φ’(∞) as P → 0, and P·φ(0) where Q = 0.
             value += self.slope_at_infinity * float(q[extra].sum())
         return max(value, 0.0)
 
@@ -68,6 +69,7 @@ class Divergence:
             raise infinite(self, support, int(np.flatnonzero(extra)[0]))
         slope = np.zeros_like(q)
         slope[both] = self.slope(q[both], p[both]) - self.slope_at_one
+        # Rounding of equal probabilities would otherwise be all of g, and give f̃ a direction.
         slope[both & (np.abs(q - p) <= EQUAL * np.maximum(q, p))] = 0.0
         slope[extra] = self.slope_at_infinity - self.slope_at_one
         return slope

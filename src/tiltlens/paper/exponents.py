@@ -8,7 +8,6 @@ from __future__ import annotations
 import math
 import numbers
 from dataclasses import dataclass
-from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
@@ -56,11 +55,13 @@ class TestPair:
     @property
     def chernoff_order(self) -> float:
         """The order a that attains the Chernoff exponent; ½ where the groups are equal."""
+        # The affinity is 1 at every order, so that none is the best one.
         if np.allclose(self.null, self.alternative, rtol=1e-12, atol=0):
             return 0.5
         from scipy.optimize import minimize_scalar
 
         solution = minimize_scalar(self._log_affinity, bounds=(0.0, 1.0), method="bounded", options={"xatol": 1e-12})
+        # Convex in the order; where supports differ the best one may be an end, which the search does not reach.
         return float(min((0.0, float(solution.x), 1.0), key=self._log_affinity))
 
     def renyi(self, order: float) -> float:
@@ -126,6 +127,7 @@ class TestPair:
         p0, ell, power = self.null[both], log_ratio(self.null[both], self.alternative[both]), order - 1
         if abs(power) * float(np.abs(ell).max()) < 1e-3:
             missing = float(self.null[~both].sum())
+            # Near order 1 the sum is 1 up to (a − 1)·KL, whose digits its logarithm would lose.
             return math.log1p(float(p0 @ np.expm1(power * ell)) - missing) / power
         if order > 1:
             top = float(ell.max())
@@ -149,6 +151,7 @@ class TestPair:
             self._log_affinity(order)
         logs = order * np.log(self.null[both]) + (1 - order) * np.log(self.alternative[both])
         q = np.zeros_like(self.null)
+        # Q_a minimises a·KL(Q‖P0) + (1 − a)·KL(Q‖P1), the paper’s L with λ3 = λ4 = 0.
         q[both] = np.exp(logs - logsumexp(logs))
         return q
 
@@ -189,7 +192,7 @@ class Exponents:
         return self.outputs.detection_sample_size(alpha, beta)
 
 
-def _is_number(value: Any) -> bool:
+def _is_number(value: object) -> bool:
     return isinstance(value, numbers.Real)
 
 
@@ -206,6 +209,7 @@ def _exact_sample_size(p: float, p1: float, alpha: float, beta: float) -> int:
             f"{approximate:,.0f}.",
             "so small a difference is not seen in decisions; read the output divergence instead.",
         )
+    # The error of the exact test is no monotone function of n (its level jumps), so each n is tried.
     start, block = _first_sample_size(p, p1, alpha, beta), 256
     while True:
         n = np.arange(start, start + block)
@@ -221,6 +225,7 @@ def _first_sample_size(p: float, p1: float, alpha: float, beta: float) -> int:
     No exact test does with fewer. Its type II error never rises with n, since a test may ignore an observation, so
     that bisection finds n.
     """
+    # Doubling finds a sample size that does, bisection the first.
     low = high = _least_sample_size(p, p1, alpha, beta)
     while _randomised_error(high, p, p1, alpha) > beta:
         low, high = high + 1, 2 * high
@@ -269,6 +274,7 @@ def _randomised_error(n: int, p: float, p1: float, alpha: float) -> float:
 # scipy.special in place of scipy.stats.binom: importing the latter takes a third of the time of a small audit.
 def _critical_value(n: NDArray[np.int64], p: float, alpha: float) -> Floats:
     """Return the largest count with P(X ≤ count) ≤ alpha for X ~ Binomial(n, p); −1 if there is none."""
+    # The inverse is off by one where rounding decides; the neighbours are checked.
     near = np.floor(bdtrik(alpha, n, p))
     counts = np.clip(near + np.array([[1.0], [0.0], [-1.0], [-2.0]]), -1.0, n)
     works = np.where(counts < 0, 0.0, bdtr(np.maximum(counts, 0.0), n, p)) <= alpha

@@ -7,7 +7,7 @@ the joint path aligns inputs and outputs, λ = (1, t, 0, t), and ends at P1 (red
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import Any
+from typing import TypedDict
 
 import numpy as np
 
@@ -51,6 +51,7 @@ def figure1_paths(inputs: Inputs) -> Figure1Paths:
 def _path(inputs: Inputs, on_inputs: float) -> tuple[PathPoint, ...]:
     points: list[PathPoint] = []
     for step in STEPS:
+        # λ1 = 1 keeps Q near P0; λ2 and λ4 grow along the path.
         lam = check_weights((1.0, on_inputs * step, 0.0, step))
         try:
             start = points[-1].multipliers if points else None
@@ -62,6 +63,31 @@ def _path(inputs: Inputs, on_inputs: float) -> tuple[PathPoint, ...]:
 
 CORNERS = np.array([[0.0, 0.0], [1.0, 0.0], [0.5, np.sqrt(0.75)]])  # a triangle with sides 1
 WEIGHTS = tuple(float(weight) for weight in np.geomspace(0.02, 2000.0, 60))
+
+
+class Point(TypedDict):
+    """A distribution over three atoms, and its position in the plane."""
+
+    x: float
+    y: float
+    q: list[float]
+
+
+class Stop(Point):
+    """A point of a path, with t; None at an end that no finite t reaches."""
+
+    weight: float | None
+
+
+class SimplexRecord(TypedDict):
+    """Fig. 1 as plain numbers."""
+
+    corners: list[Point]
+    p0: Point
+    p1: Point
+    level: list[Point]
+    green: list[Stop]
+    red: list[Stop]
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -91,8 +117,8 @@ class Simplex:
     green_weights: Floats
     red_weights: Floats
 
-    def to_dict(self) -> dict[str, Any]:
-        """Return every point with its place in the plane; an infinite weight is None."""
+    def to_dict(self) -> SimplexRecord:
+        """Return every point with its position in the plane; an infinite weight is None."""
         return {
             "corners": [_point(row) for row in np.eye(3)],
             "p0": _point(self.p0),
@@ -129,6 +155,7 @@ def level_line(score: Floats, level: float) -> Floats:
     for i, j in ((0, 1), (1, 2), (2, 0)):
         if score[i] == score[j]:
             continue  # its two atoms are met from the other edges, where the whole edge is on the level
+        # A hyperplane meets a triangle in two of its edges, in a corner, or along an edge.
         part = (level - score[i]) / (score[j] - score[i])
         q = np.zeros(3)
         q[i], q[j] = 1.0 - part, part
@@ -159,12 +186,12 @@ def _columns(green: list[tuple[float, Floats]], red: list[tuple[float, Floats]])
     return np.array([q for _, q in green]), np.array([q for _, q in red]), *weights
 
 
-def _point(q: Floats) -> dict[str, Any]:
+def _point(q: Floats) -> Point:
     x, y = (q @ CORNERS).tolist()
     return {"x": x, "y": y, "q": q.tolist()}
 
 
-def _stops(points: Floats, weights: Floats) -> list[dict[str, Any]]:
+def _stops(points: Floats, weights: Floats) -> list[Stop]:
     return [
         {"weight": weight if np.isfinite(weight) else None, **_point(q)}
         for q, weight in zip(points, weights.tolist(), strict=True)

@@ -50,6 +50,7 @@ class LogisticCase:
     def f_l(self, features: ArrayLike) -> Floats:
         """Return f_l(x) = θ·x − Σ_i E0[θ_i·X_i], a linear function of the features."""
         x = check_array("features", features, dimensions=(1, 2))
+        # logit P(S=0|x) = θ0 + θ·x in the paper’s sign, so that ℓ = θ·x + constant.
         values: Floats = x @ self.theta - (self.p0 @ self.features) @ self.theta
         return values
 

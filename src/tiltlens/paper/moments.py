@@ -93,6 +93,7 @@ class GroupMoments:
     @classmethod
     def from_sums(cls, rows: int, weight: float, pivot: Floats, first: Floats, second: Floats) -> GroupMoments:
         """Return the moments from Σ w·c and Σ w·c·cᵀ of c = z − pivot, for a pivot near the mean."""
+        # The pivot is near the mean, so that little is taken from the sums of squares.
         offset = first / weight
         return cls(rows, weight, pivot, offset, second - weight * np.outer(offset, offset))
 
@@ -106,7 +107,9 @@ class GroupMoments:
         if other.weight == 0 or self.weight == 0:
             full = self if other.weight == 0 else other
             return GroupMoments(rows, weight, full.pivot, full.offset, full.scatter)
+        # M + M’ + nn’/(n + n’)·(μ − μ’)(μ − μ’)ᵀ (docs/methods, section 4).
         share = other.weight / weight
+        # Pivots first: the difference of two large means is exact where they are close.
         difference = (other.pivot - self.pivot) + (other.offset - self.offset)
         pivot, offset = _two_sum(self.pivot, self.offset + difference * share)
         between = np.outer(difference, difference) * (self.weight * share)
@@ -139,6 +142,7 @@ class GroupMoments:
     @property
     def output(self) -> Floats:
         """The group's output distribution (Y(0), …, Y(K−1)): the mean score of each outcome."""
+        # Means of probabilities leave [0, 1] by rounding only.
         rest = np.clip(self.mean[1:], 0.0, 1.0)
         return np.concatenate([[max(0.0, 1.0 - float(rest.sum()))], rest])
 

@@ -34,6 +34,7 @@ def minimiser(function: ConvexFunction, start: Floats, tolerance: float = 1e-15)
         if np.abs(gradient).max() <= tolerance:
             break
         moved = None
+        # The undamped step first: it converges quadratically.
         for damping in DAMPINGS:
             if moved is None:
                 step = _step(hessian, gradient, damping)
@@ -48,6 +49,7 @@ def _step(hessian: Floats, gradient: Floats, damping: float) -> Floats:
     """Return −(H + damping·size·I)⁻¹·gradient; some damping tames a Hessian that is singular up to rounding."""
     size = float(np.trace(hessian)) / len(gradient)
     damped = hessian + damping * size * np.eye(len(gradient))
+    # Least squares: in directions without curvature, as of equal scores, the step is 0.
     step: Floats = -np.linalg.lstsq(damped, gradient)[0].astype(np.float64)
     return step
 

@@ -87,6 +87,7 @@ def path_point(inputs: Inputs, weights: Weights, divergence: Divergence, start: 
             "without an input term the minimiser is not unique; give λ1 a small weight such as 1e-6.",
         )
     scale = sum(weights)
+    # Solved for weights that sum to 1, so that one tolerance suits all.
     l1, l2, l3, l4 = (value / scale for value in weights)
     unit: Weights = (l1, l2, l3, l4)
     q, bound, multipliers = _solved(inputs, unit, divergence, start)
@@ -130,6 +131,7 @@ def _is_unique(inputs: Inputs, weights: Weights, divergence: Divergence) -> bool
     l1, l2, _, _ = weights
     if divergence.name == "tv" or l1 + l2 == 0:
         return False
+    # φ’(∞) < ∞: mass where no weighted distribution has any costs the same wherever it lies.
     is_curved = (l1 * inputs.p0 + l2 * inputs.p1) > 0
     return bool(np.isinf(divergence.slope_at_infinity) or is_curved.all())
 
@@ -165,6 +167,7 @@ def projection(p0: Floats, channel: Floats, target: Floats) -> tuple[Floats, Flo
     Q_t ∝ P0·exp(Σ_y t_y W(y|x)) with t_0 = 0 minimises log Σ P0·e^{W·t} − t·target.
     """
     W, wanted = np.ascontiguousarray(channel.T[1:]), target[1:]
+    # A target on the edge of what scores reach needs endless t; then only atoms on that edge have mass.
     for support in (p0 > 0, None):
         if support is None:
             support = _reachable(p0, channel, target)
@@ -174,6 +177,7 @@ def projection(p0: Floats, channel: Floats, target: Floats) -> tuple[Floats, Flo
             value, r, covariance, _ = _tilted(log_g, W, t)
             return value - float(t @ wanted), r - wanted, covariance
 
+        # ∇ = r − target: at the minimum the outputs are those wanted.
         t = minimiser(function, np.zeros(len(wanted)))
         q = np.zeros_like(p0)
         q[support] = _tilted(log_p0, W[:, support], t)[3]
@@ -240,11 +244,13 @@ def _kl(inputs: Inputs, weights: Weights, start: Floats | None) -> tuple[Floats,
     c = _weighted_logs(l3, inputs.y0[outcomes], l4, inputs.y1[outcomes])
     if A == 0:
         return _outputs_only(inputs, c / B, outcomes)
+    # G = P0^{λ1/A}·P1^{λ2/A}, the geometric mixture that Q tilts (section 4 of docs/methods).
     log_g = _weighted_logs(l1 / A, inputs.p0[atoms], l2 / A, inputs.p1[atoms])
     t = np.zeros(len(W))
 
     def function(t: Floats) -> tuple[float, Floats, Floats]:
         value, r, covariance, _ = _tilted(log_g, W, t)
+        # s = softmax((c − A·t)/B) are the outputs that t pays for; at the minimum of D they are r = W∘Q.
         u = (c - A * np.concatenate([[0.0], t])) / B
         normaliser = float(np.logaddexp.reduce(u))
         s = np.exp(u - normaliser)[1:]
@@ -253,6 +259,7 @@ def _kl(inputs: Inputs, weights: Weights, start: Floats | None) -> tuple[Floats,
 
     if B > 0 and len(t):
         t = minimiser(function, start if start is not None and len(start) == len(t) else t)
+    # Weak duality: −D(t) ≤ L(Q) for every t, whether or not the solver converged.
     bound = -function(t)[0] if B > 0 else -A * _tilted(log_g, W, t)[0]
     q = np.zeros_like(inputs.p0)
     q[atoms] = _tilted(log_g, W, t)[3]
@@ -261,6 +268,7 @@ def _kl(inputs: Inputs, weights: Weights, start: Floats | None) -> tuple[Floats,
 
 def _outputs_only(inputs: Inputs, log_target: Floats, outcomes: NDArray[np.intp]) -> tuple[Floats, float, Floats]:
     """Return, where no input term counts, the Q nearest to P0 whose outputs are the optimal ones."""
+    # min over r of λ3·KL(r‖Y0) + λ4·KL(r‖Y1) is at r ∝ Y0^{λ3/B}·Y1^{λ4/B}.
     normaliser = float(np.logaddexp.reduce(log_target))
     target = np.zeros(inputs.channel.shape[1])
     target[outcomes] = np.exp(log_target - normaliser)
@@ -334,6 +342,7 @@ def _smooth(
             hessian = hessian + (gather.T * output_curvature) @ gather
         return value - theta[-1], gradient, hessian
 
+    # The multipliers of Q = P0 = P1: inside the domain of every divergence.
     theta = np.full(len(unit), A * divergence.slope_at_one)
     theta[-1] += B * divergence.slope_at_one
     if start is not None and len(start) == len(theta) and np.isfinite(function(start)[0]):
@@ -341,6 +350,7 @@ def _smooth(
     theta = minimiser(function, theta)
     q = np.zeros(n)
     q[atoms] = F.conjugate(spread @ theta)[0]
+    # A floor in place of 0 leaves these atoms a trace of mass.
     q[(q < NO_MASS) & (l1 * inputs.p0 + l2 * inputs.p1 == 0)] = 0.0
     excluded = _cost_of_excluded(inputs, weights, divergence, atoms, outcomes)
     return q / q.sum(), excluded - function(theta)[0], theta
@@ -397,6 +407,7 @@ def _tv(inputs: Inputs, weights: Weights) -> tuple[Floats, float, Floats]:
     identity, outputs = sparse.eye_array(n), sparse.csr_array(inputs.channel.T)
     targets = ((identity, inputs.p0), (identity, inputs.p1), (outputs, inputs.y0), (outputs, inputs.y1))
     used = [(weight, matrix, p) for weight, (matrix, p) in zip(weights, targets, strict=True) if weight > 0]
+    # ½·λ for each unit of over and under: TV is half of Σ|Q − P|.
     cost = np.concatenate([np.zeros(n), *(np.full(2 * len(p), weight / 2) for weight, _, p in used)])
     splits = [sparse.hstack([-sparse.eye_array(len(p)), sparse.eye_array(len(p))]) for _, _, p in used]
     deviations = sparse.hstack([sparse.vstack([matrix for _, matrix, _ in used]), sparse.block_diag(splits)])
@@ -418,6 +429,7 @@ def _tv_bound(used: list[tuple[float, Any, Floats]], marginals: Floats) -> float
     """Return Σ y·p − max_x Σ (Aᵀy)_x for the solver's prices y, cut to |y| ≤ λ/2: a bound whatever its tolerances."""
     start, value, prices = 0, 0.0, 0.0
     for weight, matrix, p in used:
+        # Any y with |y| ≤ λ/2 bounds L from below; the solver’s may exceed that by its tolerance.
         y = np.clip(marginals[start : start + len(p)], -weight / 2, weight / 2)
         start += len(p)
         value += float(y @ p)

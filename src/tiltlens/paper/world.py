@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
-from numpy.typing import ArrayLike
+from numpy.typing import ArrayLike, NDArray
 
 from tiltlens.errors import DistributionError, NotBinaryError, NotSmoothError, WeightsError
 from tiltlens.limits import EQUAL
@@ -121,23 +121,26 @@ class World:
     def __repr__(self) -> str:
         return f"World({len(self.p0)} atoms, {self.channel.shape[1]} outcomes)"
 
-    def correction(self, weights: Any = BOTH, divergence: str = "kl") -> WorldCorrection:
+    def correction(self, weights: ArrayLike = BOTH, divergence: str = "kl") -> WorldCorrection:
         """Return the correction function: the unit perturbation along which L falls fastest (Theorem 1).
 
         f~ = −g~/‖g~‖ with g(x) = λ2·φ'(P0/P1) + λ4·Σ_y W(y|x)·φ'(Y0/Y1), centred under P0.
         """
         lam, d = check_weights(weights), check_divergence(divergence)
         l2, l4, total = direction_weights(lam[1], lam[3])
+        # λ1 and λ3 drop out: their divergences are least at P0 (Lemma 1).
         raw = self._gradient((0.0, l2, 0.0, l4), d)
         g = self._centred(raw)
         if d.name == "tv":
             self._check_tv_is_smooth(lam)
+            # For total variation J(Q‖P0) has a kink at P0, so that λ1 holds back atoms with |g − μ| ≤ λ1/2.
             g = self._soft_threshold(g, lam[0] / total / 2)
         norm = self._norm(g)
         if norm <= EQUAL * self._norm(raw):  # rounding noise of a constant
             norm = 0.0
         values = self._centred(-g / norm) if norm > 0 else np.zeros_like(g)
         smallest = float(values.min())
+        # 1 + ε·f̃ ≥ 0 on every atom.
         epsilon_max = -1.0 / smallest if smallest < 0 else 0.0
         binary_kl = d.name == "kl" and self.channel.shape[1] == 2
         return WorldCorrection(values, -norm * total, epsilon_max, self._paper(lam) if binary_kl else None)
@@ -157,7 +160,7 @@ class World:
         q: Floats = self.p0 * np.maximum(factor, 0.0)
         return q
 
-    def slope(self, f: ArrayLike, weights: Any = BOTH, divergence: str = "kl") -> float:
+    def slope(self, f: ArrayLike, weights: ArrayLike = BOTH, divergence: str = "kl") -> float:
         """Return Δ(f), the derivative of L along P0·(1 + ε·f) at ε = 0 from the right (Lemma 1).
 
         For total variation, terms at a kink add the directional derivative ½·Σ|change|.
@@ -176,7 +179,7 @@ class World:
         )
         return slope + sum(weight / 2 * float(moved.sum()) for weight, moved in at_kink)
 
-    def objective(self, q: ArrayLike, weights: Any = BOTH, divergence: str = "kl") -> float:
+    def objective(self, q: ArrayLike, weights: ArrayLike = BOTH, divergence: str = "kl") -> float:
         """Return L(Q), Definition 1."""
         lam, d = check_weights(weights), check_divergence(divergence)
         return weighted(divergences(self._inputs, self._check_q(q), d), lam)
@@ -185,11 +188,11 @@ class World:
         """Return the four divergences of Definition 1 at Q; None for an infinite one."""
         return divergences(self._inputs, self._check_q(q), check_divergence(divergence))
 
-    def path(self, weights: Any = BOTH, divergence: str = "kl") -> PathPoint:
+    def path(self, weights: ArrayLike = BOTH, divergence: str = "kl") -> PathPoint:
         """Return the correction path's point for these weights: the global minimiser of L over all Q."""
         return path_point(self._inputs, check_weights(weights), check_divergence(divergence))
 
-    def sweep(self, weights: Sequence[Any], divergence: str = "kl") -> list[PathPoint]:
+    def sweep(self, weights: Sequence[ArrayLike], divergence: str = "kl") -> list[PathPoint]:
         """Return a whole correction path, one point for each of the weights, each solve started from the last."""
         d = check_divergence(divergence)
         if not np.iterable(weights):
@@ -272,6 +275,7 @@ class World:
         low, high = float(g.min()) - width, float(g.max()) + width
         from scipy.optimize import brentq
 
+        # The mean of soft(g − μ) falls with μ: from above 0 at min g − width to below 0 at max g + width.
         mu = brentq(lambda m: float(self.p0 @ shrunk(m)), low, high, xtol=1e-15)
         return shrunk(float(mu))
 
@@ -291,8 +295,8 @@ class World:
         return values
 
 
-def _equal(a: Floats, b: Floats) -> np.typing.NDArray[np.bool_]:
-    equal: np.typing.NDArray[np.bool_] = np.abs(a - b) <= EQUAL * np.maximum(a, b)
+def _equal(a: Floats, b: Floats) -> NDArray[np.bool_]:
+    equal: NDArray[np.bool_] = np.abs(a - b) <= EQUAL * np.maximum(a, b)
     return equal
 
 
