@@ -48,30 +48,30 @@ FITS = 0.7  # of the time of a comparison, about
 
 
 def audit(
-    data: Any,
-    group: Any,
-    *positional: Any,
-    reference: Any = None,
-    audited: Any = None,
-    scores: Any = None,
-    model: Any = None,
+    data: object,
+    group: object,
+    *positional: object,
+    reference: object = None,
+    audited: object = None,
+    scores: object = None,
+    model: object = None,
     score_type: str = "probability",
-    favourable: Any = "high",
-    favorable: Any = None,
+    favourable: object = "high",
+    favorable: object = None,
     threshold: float | None = None,
-    outcome: Any = None,
+    outcome: object = None,
     metric: str | None = None,
     features: str | Sequence[str] | None = None,
     exclude: str | Sequence[str] | None = None,
     exempt: str | Sequence[str] | None = None,
     categorical: str | Sequence[str] | None = None,
     blocks: Mapping[str, str | Sequence[str]] | None = None,
-    propensity: Any = None,
-    sample_weight: Any = None,
-    clusters: Any = None,
-    periods: Any = None,
-    where: Mapping[str, Any] | None = None,
-    known_groups: Any = None,
+    propensity: object = None,
+    sample_weight: object = None,
+    clusters: object = None,
+    periods: object = None,
+    where: Mapping[str, object] | None = None,
+    known_groups: object = None,
     confidence: float = 0.95,
     materiality: float | None = None,
     folds: int | None = 5,
@@ -236,7 +236,7 @@ def audit(
 
 
 def alternatives(
-    data: Any, group: Any, *, outcome: Any, tolerance: float = 0.005, threshold: float = 0.5, **options: Any
+    data: object, group: object, *, outcome: object, tolerance: float = 0.005, threshold: float = 0.5, **options: Any
 ) -> dict[str, Alternatives]:
     """Search for less discriminatory alternatives: rules as accurate as the audited decisions with a smaller gap.
 
@@ -285,7 +285,7 @@ def alternatives(
 
 
 def _run_audit(
-    data: Any, request: Request, settings: Settings, stated: dict[str, str], wording: Wording, file: StateFile | None
+    data: object, request: Request, settings: Settings, stated: dict[str, str], wording: Wording, file: StateFile | None
 ) -> Audit:
     """Return the audit: survey and sample, sums, fits, and then arithmetic."""
     with stage(0.0, SURVEY, "reading rows"):
@@ -349,12 +349,12 @@ class _Source:
     batches: Batches
     columns: list[str]
     roles: ColumnRoles
-    estimator: Any  # of the propensity, to be cross-fitted
-    native: Any  # the features as the user holds them, for models; None where rows are read in batches
-    model: Any  # that makes the scores, else None
+    estimator: object  # of the propensity, to be cross-fitted
+    native: object  # the features as the user holds them, for models; None where rows are read in batches
+    model: object  # that makes the scores, else None
 
 
-def _open(data: Any, request: Request) -> _Source:
+def _open(data: object, request: Request) -> _Source:
     """Return the data, in memory or not, as batches whose columns have roles."""
     estimator = request.propensity if hasattr(request.propensity, "fit") else None
     batches = batches_of(data)

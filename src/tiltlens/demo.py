@@ -2,10 +2,9 @@
 
 from __future__ import annotations
 
-from typing import Any
-
 from tiltlens._pipeline import audit
 from tiltlens.datasets import COMPAS_FEATURES, load_compas
+from tiltlens.documents.summary_access import Record
 from tiltlens.learners.paper_fit import outcome_scores
 
 PROVENANCE = {
@@ -17,14 +16,23 @@ WORDING = {"people": "defendants"}
 AUDITED, REFERENCE, OUTCOME = "African-American", "Caucasian", "is_recid"
 
 
-def paper_experiment() -> dict[str, Any]:
+def paper_experiment() -> Record:
     """Return the summary of the paper's plug-in numbers, with that of the cross-fitted audit under "cross_fitted"."""
     data = load_compas()
-    arguments: dict[str, Any] = {"group": "race", "reference": REFERENCE, "audited": AUDITED, "favourable": "low"}
-    arguments |= {"scores": outcome_scores(data, COMPAS_FEATURES, OUTCOME), "features": COMPAS_FEATURES}
-    summaries = []
+    scores, summaries = outcome_scores(data, COMPAS_FEATURES, OUTCOME), []
     for folds in (None, 5):
-        result = audit(data, **arguments, folds=folds, provenance=PROVENANCE, wording=WORDING)
+        result = audit(
+            data,
+            "race",
+            reference=REFERENCE,
+            audited=AUDITED,
+            scores=scores,
+            favourable="low",
+            features=COMPAS_FEATURES,
+            folds=folds,
+            wording=WORDING,
+            provenance=PROVENANCE,
+        )
         summaries.append(result.to_dict())
         comparison, correction = summaries[-1]["comparisons"][AUDITED], result[AUDITED].correction
         comparison["correction"]["prototypes"] = correction.prototypes(suppress=False)  # public data

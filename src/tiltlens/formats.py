@@ -5,7 +5,6 @@ from __future__ import annotations
 import re
 from collections.abc import Callable
 from dataclasses import dataclass
-from typing import Any
 from unicodedata import bidirectional
 
 NOTHING = "–"
@@ -144,7 +143,7 @@ def p_value(value: float) -> str:
     return "p < 0.001" if value < 0.001 else f"p = {value:.{3 if value < 0.01 else 2}f}"
 
 
-def label(name: Any, longest: int = LONGEST) -> str:
+def label(name: object, longest: int = LONGEST) -> str:
     """Return a name that can be shown: no control characters, both ends of a long one, its direction its own affair."""
     text = str(name).replace(ISOLATE, "").replace(END, "")
     if len(text) > longest:

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from typing import Any
-
 from tiltlens.commands.audit import audit_files
 from tiltlens.commands.options import (
     AUDIT,
@@ -14,6 +12,7 @@ from tiltlens.commands.options import (
     OUTCOME,
     WRITING,
     Spec,
+    Value,
     command,
     only,
     with_options,
@@ -42,7 +41,7 @@ OWN = {
 )
 @DATA
 @with_options(without(AUDIT, NOT_OF_ACTIONS) | OWN | only(WRITING, "json", "report"))
-def alternatives_command(data: tuple[str, ...], tolerance: float, threshold: float, **options: Any) -> None:
+def alternatives_command(data: tuple[str, ...], tolerance: float, threshold: float, **options: Value) -> None:
     """Search for less discriminatory alternatives.
 
     DATA, --group, --scores, --outcome and other options as in `tiltlens audit`; the outcome is required. Other rules of

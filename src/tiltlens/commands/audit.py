@@ -8,11 +8,11 @@ from contextlib import AbstractContextManager, chdir, nullcontext
 from dataclasses import dataclass, fields, replace
 from functools import partial
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 import click
 
-from tiltlens.commands.options import AUDIT, DATA, GATED, READING, WRITING, command, with_options
+from tiltlens.commands.options import AUDIT, DATA, GATED, READING, WRITING, Options, Value, command, with_options
 from tiltlens.commands.targets import (
     GATE_FAILED,
     check_gated,
@@ -30,6 +30,7 @@ if TYPE_CHECKING:
     import polars as pl
 
     from tiltlens.gates import Gate
+    from tiltlens.progress import Listener
     from tiltlens.results.audit import Audit
     from tiltlens.sources.read_options import Source
 
@@ -44,7 +45,7 @@ OUTPUTS = ("json", "report", "tables", "junit")
 )
 @DATA
 @with_options(AUDIT | WRITING)
-def audit_command(**options: Any) -> None:
+def audit_command(**options: Value) -> None:
     """Audit a model's scores, decisions or amounts.
 
     DATA: files (.csv, .tsv, .parquet, .arrow, .jsonl, .xlsx; CSV may be compressed: .csv.gz), a quoted pattern, a
@@ -66,13 +67,13 @@ class AuditRequest:
     """
 
     data: tuple[str, ...]
-    options: dict[str, Any]
+    options: Options
     gates: list[Gate]
     outputs: dict[str, str | None]  # by option
     file: Path | None = None
 
     @classmethod
-    def of(cls, options: Mapping[str, Any], file: Path | None = None) -> AuditRequest:
+    def of(cls, options: Mapping[str, Value], file: Path | None = None) -> AuditRequest:
         """Return the audit that the options of `tiltlens audit` describe."""
         from tiltlens.gates import gate
 
@@ -90,7 +91,7 @@ class AuditRequest:
         """Return a context in which names of files are relative to the audit file."""
         return nullcontext() if self.file is None else chdir(self.file.resolve().parent)
 
-    def run(self, progress: Any = None) -> Audit:
+    def run(self, progress: Listener | None = None) -> Audit:
         """Return the audit; a state file that it names is written by `Audit.count_batch`, after all outputs."""
         from tiltlens.results.monitor import StateFile
 
@@ -144,12 +145,12 @@ def run_audit(request: AuditRequest) -> bool:
     return report_gates(request.gates, judgements, audit)
 
 
-def usual_options() -> dict[str, Any]:
+def usual_options() -> Options:
     """Return the values of all options of `tiltlens audit` where none is given."""
     return audit_command.make_context("audit", ["--", "data"]).params
 
 
-def audit_files(files: tuple[str, ...], progress: Any = None, **options: Any) -> Audit:
+def audit_files(files: tuple[str, ...], progress: Listener | None = None, **options: Value) -> Audit:
     """Return the audit of some files with the options of a command; those that it lacks have their usual values."""
     from tiltlens._pipeline import audit
     from tiltlens.model_files.load import load_model
@@ -181,7 +182,7 @@ def audit_files(files: tuple[str, ...], progress: Any = None, **options: Any) ->
     return _audit_trained_model(source, outcome, groups, arguments)
 
 
-def _audit_trained_model(source: Source, outcome: str, groups: list[str], arguments: dict[str, Any]) -> Audit:
+def _audit_trained_model(source: Source, outcome: str, groups: list[str], arguments: Options) -> Audit:
     """Return the audit of a logistic model of the outcome, trained on the same rows."""
     from tiltlens._pipeline import audit
     from tiltlens.learners.paper_fit import with_outcome_scores
@@ -215,7 +216,7 @@ def rows_of(source: Source) -> pl.DataFrame:
     return table
 
 
-def _check_options(options: Mapping[str, Any]) -> None:
+def _check_options(options: Mapping[str, Value]) -> None:
     """Raise where options contradict each other, or a number cannot be used by any audit."""
     from tiltlens.analysis.settings import Settings
     from tiltlens.rows.scores import check_score_type

@@ -10,14 +10,16 @@ import re
 import tomllib
 from collections.abc import Mapping, Sequence
 from pathlib import Path
-from typing import Any
+from typing import Any, TypeAlias
 
 import click
 
 from tiltlens.commands.audit import OUTPUTS, AuditRequest, audit_command, usual_options
+from tiltlens.commands.options import Value
 from tiltlens.errors import DataError, MissingExtraError, TiltlensError
 from tiltlens.sources.messages import first_line, nearest_name, shown, text_of
 
+Node: TypeAlias = Any  # PyYAML need not be installed
 AUDIT_FILE_BYTES = 1_000_000  # of a file of keys and values: a larger one is data by mistake
 AUDIT_FILE_DEPTH = 10  # lists and keys within each other: audits need three, and parsers take long for thousands
 KEYS = {"fail_if": "gates"}  # options whose key is another word
@@ -58,7 +60,7 @@ def _name_key(option: re.Match[str]) -> str:
     return f"`{KEYS.get(name, name)}`"
 
 
-def _parse(file: Path) -> dict[str, Any]:
+def _parse(file: Path) -> dict[str, object]:
     """Return the keys and values of a file."""
     readers = {".toml": _parse_toml, ".yaml": _parse_yaml, ".yml": _parse_yaml}
     if file.suffix.lower() not in readers:
@@ -81,14 +83,14 @@ def _parse(file: Path) -> dict[str, Any]:
     return keys
 
 
-def _parse_toml(file: Path, text: str) -> Any:
+def _parse_toml(file: Path, text: str) -> object:
     try:
         return tomllib.loads(text)
     except (tomllib.TOMLDecodeError, RecursionError) as error:
         raise DataError(f"{str(file)!r} is not valid TOML: {first_line(error)}.") from None
 
 
-def _parse_yaml(file: Path, text: str) -> Any:
+def _parse_yaml(file: Path, text: str) -> object:
     """Return YAML as texts, lists and dicts: nothing is constructed, and no type is guessed."""
     try:
         import yaml
@@ -112,13 +114,13 @@ def _parse_yaml(file: Path, text: str) -> Any:
         raise DataError(f"{str(file)!r} is not valid YAML: {why}{line}.") from None
 
 
-def _plain(file: Path, node: Any) -> Any:
+def _plain(file: Path, node: Node) -> object:
     """Return a node of YAML: a text as it is written, None for nothing, a list, a dict."""
     if node.id == "sequence":
         return [_plain(file, entry) for entry in node.value]
     if node.id == "scalar":
         return None if node.tag.endswith(":null") else node.value
-    keys: dict[str, Any] = {}
+    keys: dict[str, object] = {}
     for key, value in node.value:
         if key.id != "scalar" or key.value in keys:
             problem = f"the key {key.value!r} twice" if key.id == "scalar" else "a key that is not a text"
@@ -127,7 +129,7 @@ def _plain(file: Path, node: Any) -> Any:
     return keys
 
 
-def _check_keys(file: Path, within: str, keys: Mapping[str, Any], names: Sequence[str]) -> None:
+def _check_keys(file: Path, within: str, keys: Mapping[str, object], names: Sequence[str]) -> None:
     """Raise for the first key that is not one, with the nearest that is."""
     for key in keys:
         if key not in names:
@@ -138,7 +140,7 @@ def _check_keys(file: Path, within: str, keys: Mapping[str, Any], names: Sequenc
             )
 
 
-def _value(file: Path, key: str, option: click.Parameter, value: Any) -> Any:
+def _value(file: Path, key: str, option: click.Parameter, value: object) -> Value:
     """Return a value as the option has it."""
     if "=" in (option.metavar or ""):
         if not isinstance(value, dict):
@@ -160,7 +162,7 @@ def _value(file: Path, key: str, option: click.Parameter, value: Any) -> Any:
         raise _mistake(file, key, rule, value) from None
 
 
-def _text(file: Path, key: str, value: Any) -> str:
+def _text(file: Path, key: str, value: object) -> str:
     """Return a single value as the command line would have it."""
     if isinstance(value, list | dict):
         raise _mistake(file, key, "one value", value)
@@ -173,6 +175,6 @@ def _text(file: Path, key: str, value: Any) -> str:
     return text_of(value)
 
 
-def _mistake(file: Path, key: str, rule: str, value: Any, hint: str = "") -> DataError:
+def _mistake(file: Path, key: str, rule: str, value: object, hint: str = "") -> DataError:
     got = "keys with values" if isinstance(value, dict) else "a list" if isinstance(value, list) else shown(value)
     return DataError(f"`{key}` in {str(file)!r} must be {rule}, got {got}.", hint)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import sys
 from functools import partial
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 from tiltlens.commands.audit import audit_files
 from tiltlens.commands.options import (
@@ -16,6 +16,7 @@ from tiltlens.commands.options import (
     OUTPUT,
     WRITING,
     Spec,
+    Value,
     command,
     only,
     refuse_options,
@@ -52,7 +53,7 @@ OWN = {
 )
 @DATA
 @with_options(OF_AUDITS | only(WRITING, "json", "report", "junit") | OWN)
-def compare_command(data: tuple[str, ...], fail_if: tuple[str, ...], **options: Any) -> None:
+def compare_command(data: tuple[str, ...], fail_if: tuple[str, ...], **options: Value) -> None:
     """Compare two models on the same rows, or two saved audits.
 
     DATA with --scores OLD --scores NEW, --group and other options of `tiltlens audit`: both models are audited on the
@@ -77,7 +78,7 @@ def compare_command(data: tuple[str, ...], fail_if: tuple[str, ...], **options: 
         sys.exit(GATE_FAILED)
 
 
-def _compare(data: tuple[str, ...], scores: tuple[str, ...], **options: Any) -> Change:
+def _compare(data: tuple[str, ...], scores: tuple[str, ...], **options: Value) -> Change:
     """Return the change between two models on the same rows, or between two saved audits."""
     from tiltlens.results.audit_comparison import compare as compare_audits
     from tiltlens.results.saved_audits import saved_change

@@ -3,14 +3,17 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Collection, Mapping
-from typing import Any, NamedTuple, TypeVar
+from typing import Any, NamedTuple, TypeAlias, TypeVar
 
 import click
 from click.core import ParameterSource
 
 from tiltlens.errors import TiltlensError
 
-Decorated = TypeVar("Decorated", bound=Callable[..., Any] | click.Command)
+Value: TypeAlias = Any  # what click makes of what a person typed
+Options = dict[str, Value]
+Work = Callable[..., Value]
+Decorated = TypeVar("Decorated", bound=Work | click.Command)
 SECTIONS = ("Data", "Groups", "Outcome", "Features", "Inference", "Output", "Other")
 DATA_SECTION, GROUPS, OUTCOME, FEATURES, INFERENCE, OUTPUT, OTHER = SECTIONS
 INVALID = "Exit codes: 0 success, 2 invalid arguments or data."
@@ -21,7 +24,7 @@ DATA = click.argument("data", nargs=-1, required=True)
 class SectionOption(click.Option):
     """An option in one of the sections of `--help`; `example` is a value for messages."""
 
-    def __init__(self, *names: Any, section: str, example: str = "", **settings: Any) -> None:
+    def __init__(self, *names: Value, section: str, example: str = "", **settings: Value) -> None:
         super().__init__(*names, **settings)
         self.section, self.example = section, example
 
@@ -40,7 +43,7 @@ class SectionCommand(click.Command):
                     formatter.write_dl(records)
 
 
-def command(name: str, *examples: str, exit_codes: str = INVALID) -> Callable[[Callable[..., Any]], click.Command]:
+def command(name: str, *examples: str, exit_codes: str = INVALID) -> Callable[[Work], click.Command]:
     """Return the decorator of a command, whose `--help` ends with examples and exit codes."""
     lines = "\n".join(f"  tiltlens {name} {example}" for example in examples)
     return click.command(name, cls=SectionCommand, epilog=f"\b\nExamples:\n{lines}\n\n{exit_codes}")
@@ -52,7 +55,7 @@ class Spec(NamedTuple):
     section: str
     metavar: str | None
     help: str
-    settings: Mapping[str, Any] = {}
+    settings: Mapping[str, Value] = {}
 
 
 def with_options(specs: Mapping[str, Spec]) -> Callable[[Decorated], Decorated]:
@@ -97,10 +100,10 @@ def _pairs(ctx: click.Context, option: SectionOption, value: tuple[str, ...]) ->
     return pairs
 
 
-NUMBER: dict[str, Any] = {"type": float}
-MANY: dict[str, Any] = {"multiple": True}
-NAMES: dict[str, Any] = {"multiple": True, "callback": _names}
-PAIRS: dict[str, Any] = {"multiple": True, "callback": _pairs}
+NUMBER: Options = {"type": float}
+MANY: Options = {"multiple": True}
+NAMES: Options = {"multiple": True, "callback": _names}
+PAIRS: Options = {"multiple": True, "callback": _pairs}
 
 READING = {  # the keywords of `tl.read`
     "na_values": Spec(

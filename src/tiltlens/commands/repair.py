@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import warnings
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 import click
 
@@ -19,7 +19,9 @@ from tiltlens.commands.options import (
     OUTCOME,
     OUTPUT,
     READING,
+    Options,
     Spec,
+    Value,
     command,
     refuse_options,
     with_options,
@@ -29,6 +31,7 @@ from tiltlens.commands.targets import announce, check_targets, progress_shown, s
 from tiltlens.errors import TiltlensError
 
 if TYPE_CHECKING:
+    from tiltlens.documents.summary_access import Record
     from tiltlens.repair.score_tilt import ScoreTilt
     from tiltlens.sources.read_options import Source
 
@@ -68,7 +71,7 @@ NOT_WITH_SAVED += ("sample_rows", "save")
 @DATA
 @with_options(without(AUDIT, (*NOT_OF_ACTIONS, "model")) | OWN)
 def repair_command(
-    data: tuple[str, ...], held_out: tuple[str, ...], apply: tuple[str, ...], out: str | None, **options: Any
+    data: tuple[str, ...], held_out: tuple[str, ...], apply: tuple[str, ...], out: str | None, **options: Value
 ) -> None:
     """Close a gap by the smallest change of scores.
 
@@ -117,7 +120,7 @@ def _check_options(
             raise TiltlensError(f"--{name} needs --held-out.", "--save writes the adjustment without it.")
 
 
-def _read_saved(path: str, options: dict[str, Any], has_rows: bool) -> ScoreTilt:
+def _read_saved(path: str, options: Options, has_rows: bool) -> ScoreTilt:
     """Return a saved repair; options of the fit are refused."""
     from tiltlens.repair.score_tilt import read_repair
 
@@ -131,7 +134,7 @@ def _read_saved(path: str, options: dict[str, Any], has_rows: bool) -> ScoreTilt
 
 
 def _fit(
-    data: tuple[str, ...], json: str | None, is_evaluated: bool, options: dict[str, Any]
+    data: tuple[str, ...], json: str | None, is_evaluated: bool, options: Options
 ) -> tuple[ScoreTilt, ScoreTilt | None]:
     """Return the repair; for an evaluation also the same one with, or without, the group."""
     if not options["scores"]:
@@ -151,9 +154,7 @@ def _fit(
         return tilt, None
 
 
-def _evaluate(
-    tilt: ScoreTilt, other: ScoreTilt | None, held_out: tuple[str, ...], options: dict[str, Any]
-) -> dict[str, Any]:
+def _evaluate(tilt: ScoreTilt, other: ScoreTilt | None, held_out: tuple[str, ...], options: Options) -> Record:
     """Return the evaluations of the audited groups on held-out rows."""
     from tiltlens.repair.columns import meets
     from tiltlens.repair.evaluation import evaluations_summary
@@ -188,7 +189,7 @@ def _class_of(scores: tuple[str, ...], favourable: str) -> int | None:
     return scores.index(favourable)
 
 
-def _apply(tilt: ScoreTilt, new: tuple[str, ...], out: str, options: dict[str, Any]) -> None:
+def _apply(tilt: ScoreTilt, new: tuple[str, ...], out: str, options: Options) -> None:
     """Write new rows, which may be larger than memory, with a column of adjusted scores, or decisions."""
     group = _group(options) if tilt.use_group else None
     with warnings.catch_warnings(record=True) as notes:
@@ -198,14 +199,14 @@ def _apply(tilt: ScoreTilt, new: tuple[str, ...], out: str, options: dict[str, A
         click.echo(f"Note: {note.message}.", err=True)
 
 
-def _read(files: tuple[str, ...], options: dict[str, Any]) -> Source:
+def _read(files: tuple[str, ...], options: Options) -> Source:
     """Return other files than the audited ones as a source; a query is for the audited rows alone."""
     from tiltlens.sources.read_options import read
 
     return read(list(files), **{name: options[name] for name in READING if name != "query"})
 
 
-def _group(options: dict[str, Any]) -> list[str]:
+def _group(options: Options) -> list[str]:
     if not options["group"]:
         raise TiltlensError("`tiltlens repair` needs --group here.", "for example --group sex.")
     return list(options["group"])

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from typing import Any
-
 from tiltlens.commands.options import (
     AUDIT,
     DATA,
@@ -15,6 +13,7 @@ from tiltlens.commands.options import (
     READING,
     WRITING,
     Spec,
+    Value,
     command,
     only,
     with_options,
@@ -46,7 +45,7 @@ OWN = {
 )
 @DATA
 @with_options(OWN | READING | only(AUDIT, "favourable", "confidence", "provenance") | only(WRITING, "json"))
-def rule_command(data: tuple[str, ...], rule: str, json: str | None, **options: Any) -> None:
+def rule_command(data: tuple[str, ...], rule: str, json: str | None, **options: Value) -> None:
     """Make the tables that a published rule describes.
 
     DATA: files (.csv, .tsv, .parquet, .arrow, .jsonl, .xlsx; CSV may be compressed: .csv.gz), a quoted pattern, a

@@ -7,7 +7,7 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import asdict
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 import click
 
@@ -16,6 +16,7 @@ from tiltlens.errors import TiltlensError
 if TYPE_CHECKING:
     from rich.console import Console
 
+    from tiltlens.documents.summary_access import Record
     from tiltlens.gates import Gate, Judgement
     from tiltlens.progress import Listener
     from tiltlens.results.audit import Audit
@@ -23,7 +24,7 @@ if TYPE_CHECKING:
 
 GATE_FAILED = 1
 ANNOUNCED = ("report", "tables")
-Writer = Callable[[dict[str, Any], str], object]
+Writer = Callable[["Record", str], object]
 
 
 def screen() -> Console:
@@ -50,7 +51,7 @@ def progress_shown(json_target: str | None) -> Iterator[Listener | None]:
         yield None
 
 
-def check_targets(outputs: Mapping[str, str | None], *inputs: Any) -> None:
+def check_targets(outputs: Mapping[str, str | None], *inputs: object) -> None:
     """Raise where an output, by its option, could not be written or would replace an input, before the work begins."""
     from tiltlens.inputs import check_outputs
     from tiltlens.render.page import check_report
@@ -95,7 +96,7 @@ def announce(name: str, target: str) -> None:
     click.echo(f"Wrote the {name} to {printable(target)}.", err=True)
 
 
-def write_outputs(outputs: Mapping[str, str | None], summary: dict[str, Any], **writers: Writer) -> None:
+def write_outputs(outputs: Mapping[str, str | None], summary: Record, **writers: Writer) -> None:
     """Write a result as JSON and by `writers`, where an option says so, and say where reports and tables are."""
     from tiltlens.results.json_file import write_json
 
@@ -107,7 +108,7 @@ def write_outputs(outputs: Mapping[str, str | None], summary: dict[str, Any], **
                 announce(option, target)
 
 
-def write_junit(judgements: Sequence[Judgement], summary: dict[str, Any], target: str) -> None:
+def write_junit(judgements: Sequence[Judgement], summary: Record, target: str) -> None:
     """Write the judgements of gates as JUnit XML."""
     from tiltlens.render.junit import junit
     from tiltlens.results.json_file import write_text

@@ -7,7 +7,7 @@ from collections.abc import Mapping
 from inspect import signature
 from pathlib import Path
 from tempfile import TemporaryDirectory
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, TypeAlias
 
 from mlflow.models.evaluation.artifacts import JsonEvaluationArtifact, TextEvaluationArtifact
 from mlflow.models.evaluation.base import EvaluationResult, ModelEvaluator
@@ -19,6 +19,7 @@ from tiltlens.sources.messages import nearest_name, shown
 if TYPE_CHECKING:
     from tiltlens.results.audit import Audit
 
+Untyped: TypeAlias = Any  # of MLflow, or an argument of tl.audit
 FOLDER = "tiltlens"  # among the artifacts of the run
 JSON, PAGE = "audit.json", "audit.html"
 NOT_IN_NAMES = re.compile(r"[^\w\-. /]")  # characters that MLflow does not allow in names of metrics
@@ -35,7 +36,7 @@ class TiltlensEvaluator(ModelEvaluator):  # type: ignore[misc]
     """
 
     @classmethod
-    def can_evaluate(cls, *, model_type: str, evaluator_config: Mapping[str, Any], **kwargs: Any) -> bool:
+    def can_evaluate(cls, *, model_type: str, evaluator_config: Mapping[str, Untyped], **kwargs: Untyped) -> bool:
         """Return whether a group is named, so that evaluations without one are left alone."""
         return "group" in (evaluator_config or {})
 
@@ -43,11 +44,11 @@ class TiltlensEvaluator(ModelEvaluator):  # type: ignore[misc]
         self,
         *,
         model_type: str,
-        dataset: Any,
+        dataset: Untyped,
         run_id: str,
-        evaluator_config: Mapping[str, Any],
-        model: Any = None,
-        **kwargs: Any,
+        evaluator_config: Mapping[str, Untyped],
+        model: Untyped = None,
+        **kwargs: Untyped,
     ) -> EvaluationResult:
         """Audit the predictions, and log metrics and artifacts to the run."""
         from tiltlens._pipeline import audit
@@ -63,7 +64,7 @@ class TiltlensEvaluator(ModelEvaluator):  # type: ignore[misc]
         return EvaluationResult(metrics, _log_files(client, run_id, result), run_id)
 
 
-def _check_config(config: Mapping[str, Any]) -> dict[str, Any]:
+def _check_config(config: Mapping[str, Untyped]) -> dict[str, Untyped]:
     """Return the configuration, whose keys must be arguments of `tl.audit`."""
     from tiltlens._pipeline import audit
 
@@ -80,9 +81,9 @@ def _check_config(config: Mapping[str, Any]) -> dict[str, Any]:
     return dict(config)
 
 
-def _arguments(dataset: Any, model: Any, model_type: str, options: dict[str, Any]) -> dict[str, Any]:
+def _arguments(dataset: Untyped, model: Untyped, model_type: str, options: dict[str, Untyped]) -> dict[str, Untyped]:
     """Return the arguments of the audit: those that MLflow implies, unless the configuration has others."""
-    implied: dict[str, Any] = {}
+    implied: dict[str, Untyped] = {}
     if "scores" not in options:
         data = dataset.features_data
         implied["scores"] = (
@@ -95,7 +96,7 @@ def _arguments(dataset: Any, model: Any, model_type: str, options: dict[str, Any
     return implied | options
 
 
-def _model_inputs(data: Any, model: Any, options: Mapping[str, Any]) -> Any:
+def _model_inputs(data: Untyped, model: Untyped, options: Mapping[str, Untyped]) -> Untyped:
     """Return the inputs of the model: all columns if its signature picks them, else those without a role."""
     metadata = getattr(model, "metadata", None)
     if metadata is None or metadata.get_input_schema() is not None or not hasattr(data, "columns"):
@@ -121,7 +122,7 @@ def _metrics(result: Audit) -> dict[str, float]:
     return metrics
 
 
-def _log_files(client: MlflowClient, run_id: str, result: Audit) -> dict[str, Any]:
+def _log_files(client: MlflowClient, run_id: str, result: Audit) -> dict[str, Untyped]:
     """Log the files, and return them as artifacts."""
     from tiltlens.render.page import page
 

@@ -3,15 +3,17 @@
 from __future__ import annotations
 
 import json
+from collections.abc import Mapping
 from contextlib import AbstractContextManager
-from typing import Any
+from typing import Any, TypeAlias
 
 import polars as pl
 
 from tiltlens.errors import DataError, MissingExtraError, import_extra
-from tiltlens.model_files.file_model import ModelColumn, OpenModel, number_matrix_of
+from tiltlens.model_files.file_model import Answer, ModelColumn, OpenModel, number_matrix_of
 from tiltlens.sources.messages import Errors, shown, wrap_errors
 
+Booster: TypeAlias = Any  # none of these libraries need be installed
 # Objectives, or losses, whose predictions are probabilities.
 XGBOOST_PROBABILITIES = ("binary:logistic", "multi:softprob")
 LIGHTGBM_PROBABILITIES = ("binary", "multiclass", "multiclassova", "cross_entropy")
@@ -39,7 +41,7 @@ def open_xgboost(content: bytes) -> OpenModel:
     trees = (0, 0) if best is None else (0, int(best) + 1)
     columns = _xgboost_columns(booster)
 
-    def answer(table: pl.DataFrame) -> Any:
+    def answer(table: pl.DataFrame) -> Answer:
         types = booster.feature_types
         rows = xgb.DMatrix(
             number_matrix_of(table), feature_names=booster.feature_names, feature_types=types, enable_categorical=True
@@ -49,7 +51,7 @@ def open_xgboost(content: bytes) -> OpenModel:
     return OpenModel(columns, "probability" if objective in XGBOOST_PROBABILITIES else "amount", (), answer)
 
 
-def _xgboost_columns(booster: Any) -> tuple[ModelColumn, ...]:
+def _xgboost_columns(booster: Booster) -> tuple[ModelColumn, ...]:
     """Return the columns; categories are known by their positions, so the file must have them in their order."""
     count = booster.num_features()
     names = booster.feature_names or [None] * count
@@ -67,7 +69,7 @@ def _xgboost_columns(booster: Any) -> tuple[ModelColumn, ...]:
     )
 
 
-def _xgboost_levels(booster: Any) -> dict[str, tuple[Any, ...]]:
+def _xgboost_levels(booster: Booster) -> dict[str, tuple[object, ...]]:
     try:
         categories = booster.get_categories(export_to_arrow=True).to_arrow()
     except (AttributeError, TypeError):  # before XGBoost 3.1
@@ -86,17 +88,16 @@ def open_lightgbm(content: bytes) -> OpenModel:
         described = booster.dump_model()
     objective = (described.get("objective") or "none").split()[0]
 
-    def answer(table: pl.DataFrame) -> Any:
+    def answer(table: pl.DataFrame) -> Answer:
         return booster.predict(number_matrix_of(table))
 
-    columns = _lightgbm_columns(booster, described)
+    columns = _lightgbm_columns(booster, described["feature_infos"])
     return OpenModel(columns, "probability" if objective in LIGHTGBM_PROBABILITIES else "amount", (), answer)
 
 
-def _lightgbm_columns(booster: Any, described: dict[str, Any]) -> tuple[ModelColumn, ...]:
+def _lightgbm_columns(booster: Booster, infos: Mapping[str, Mapping[str, object]]) -> tuple[ModelColumn, ...]:
     """Return the columns; categories of pandas are known by their positions among those that the file lists."""
     names: list[str] = booster.feature_name()
-    infos = described["feature_infos"]
     listed = booster.pandas_categorical or []
     categories = [name for name in names if infos.get(name, {}).get("values")]
     if listed and len(listed) != len(categories):
@@ -127,14 +128,14 @@ def open_catboost(content: bytes) -> OpenModel:
     kind = "Probability" if is_probability else "Exponent" if loss in CATBOOST_LOGARITHMS else "RawFormulaVal"
     columns = _catboost_columns(model)
 
-    def answer(table: pl.DataFrame) -> Any:
+    def answer(table: pl.DataFrame) -> Answer:
         return model.predict(table.to_pandas(), prediction_type=kind)
 
     classes = tuple(model.classes_) if is_probability else ()
     return OpenModel(columns, "probability" if is_probability else "amount", classes, answer)
 
 
-def _catboost_columns(model: Any) -> tuple[ModelColumn, ...]:
+def _catboost_columns(model: Booster) -> tuple[ModelColumn, ...]:
     names = model.feature_names_
     texts = {*model.get_cat_feature_indices(), *model.get_text_feature_indices()}
     is_invented = all(name == str(number) for number, name in enumerate(names))

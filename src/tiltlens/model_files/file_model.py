@@ -7,17 +7,18 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any, Literal
+from typing import Any, Literal, TypeAlias
 
 import numpy as np
 import polars as pl
-from numpy.typing import NDArray
 
 from tiltlens.errors import DataError
+from tiltlens.paper.checks import Floats
 from tiltlens.sources.columns import column_of_values
 from tiltlens.sources.messages import listed, shown
-from tiltlens.sources.tables import read_table
+from tiltlens.sources.tables import NativeTable, read_table
 
+Answer: TypeAlias = Any  # of a model to a table: numbers, or a map from outcomes for each row
 Kind = Literal["number", "whole number", "text", "category"]
 
 
@@ -37,11 +38,11 @@ class ModelColumn:
 
     name: str | None
     kind: Kind = "number"
-    levels: tuple[Any, ...] = ()
+    levels: tuple[object, ...] = ()
     may_be_missing: bool = True
 
 
-def checked_table(columns: Sequence[ModelColumn], inputs: Any) -> pl.DataFrame:
+def checked_table(columns: Sequence[ModelColumn], inputs: NativeTable) -> pl.DataFrame:
     """Return the columns of a model, in its order and of its kinds; text where the file has no levels.
 
     Columns are matched by name, or by position where the model has no names.
@@ -51,7 +52,7 @@ def checked_table(columns: Sequence[ModelColumn], inputs: Any) -> pl.DataFrame:
     return table.select(_checked(column, series) for column, series in zip(columns, table.get_columns(), strict=True))
 
 
-def _by_position(columns: Sequence[ModelColumn], inputs: Any) -> pl.DataFrame:
+def _by_position(columns: Sequence[ModelColumn], inputs: NativeTable) -> pl.DataFrame:
     if isinstance(inputs, Mapping) or hasattr(inputs, "columns") or hasattr(inputs, "column_names"):
         table = read_table(inputs)
     else:
@@ -114,7 +115,7 @@ def _kind(series: pl.Series) -> str:
     return f"{kind}, first {shown(first)}"
 
 
-def number_matrix_of(table: pl.DataFrame) -> NDArray[np.float64]:
+def number_matrix_of(table: pl.DataFrame) -> Floats:
     """Return a table of numbers as a matrix, with NaN where they are missing."""
     return table.select(pl.all().cast(pl.Float64).fill_null(np.nan)).to_numpy()
 
@@ -137,8 +138,8 @@ class OpenModel:
 
     columns: tuple[ModelColumn, ...]
     output: Literal["probability", "amount"] | None
-    classes: tuple[Any, ...]
-    answer: Callable[[pl.DataFrame], Any]
+    classes: tuple[object, ...]
+    answer: Callable[[pl.DataFrame], Answer]
 
 
 class FileModel:
@@ -147,9 +148,9 @@ class FileModel:
     def __init__(self, name: str, content: bytes, reader: Callable[[bytes], OpenModel], model: OpenModel) -> None:
         self.name, self.content, self.reader = name, content, reader
         self._model: OpenModel | None = model
-        self._named: tuple[Any, ...] = ()  # outcomes, as an answer named them
+        self._named: tuple[object, ...] = ()  # outcomes, as an answer named them
 
-    def __getstate__(self) -> dict[str, Any]:
+    def __getstate__(self) -> dict[str, object]:
         return self.__dict__ | {"_model": None}
 
     @property
@@ -170,7 +171,7 @@ class FileModel:
         names = [column.name for column in self.model.columns if column.name is not None]
         return names or None
 
-    def _answer(self, inputs: Any) -> Any:
+    def _answer(self, inputs: NativeTable) -> Floats:
         answer = self.model.answer(checked_table(self.model.columns, inputs))
         if isinstance(answer, list):
             self._named = tuple(answer[0]) if answer else ()
@@ -185,11 +186,11 @@ class FileClassifier(FileModel):
     """A model from a file that gives probabilities."""
 
     @property
-    def classes_(self) -> tuple[Any, ...]:
+    def classes_(self) -> tuple[object, ...]:
         """The outcomes, where they are known; a graph of ONNX names them with its first answer."""
         return self.model.classes or self._named
 
-    def predict_proba(self, inputs: Any) -> Any:
+    def predict_proba(self, inputs: NativeTable) -> Floats:
         """Return the probabilities of the outcomes per row; of two, that of the second may stand alone."""
         return self._answer(inputs)
 
@@ -197,7 +198,7 @@ class FileClassifier(FileModel):
 class FileRegressor(FileModel):
     """A model from a file that gives amounts."""
 
-    def predict(self, inputs: Any) -> Any:
+    def predict(self, inputs: NativeTable) -> Floats:
         """Return one amount per row."""
         return self._answer(inputs).reshape(-1)
 
@@ -205,7 +206,7 @@ class FileRegressor(FileModel):
 class FileFunction(FileRegressor):
     """A model from a file that does not say whether its numbers are probabilities or amounts: the audit must."""
 
-    def __call__(self, inputs: Any) -> Any:
+    def __call__(self, inputs: NativeTable) -> Floats:
         """Return what the model says of each row."""
         return self._answer(inputs)
 

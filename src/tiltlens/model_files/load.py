@@ -5,13 +5,13 @@ from __future__ import annotations
 import os
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
-from typing import Any
 
 from tiltlens.errors import DataError, import_extra
 from tiltlens.inputs import Input, remember
 from tiltlens.model_files.booster_files import open_catboost, open_lightgbm, open_xgboost
 from tiltlens.model_files.file_model import OpenModel, file_model
 from tiltlens.model_files.onnx_file import open_onnx
+from tiltlens.rows.predictions import FittedModel
 from tiltlens.sources.files import existing_file
 from tiltlens.sources.messages import listed, shown, texts_of, wrap_errors
 
@@ -38,7 +38,7 @@ FORMATS = (
 )
 
 
-def load_model(path: str | os.PathLike[str], trusted: str | Sequence[str] = ()) -> Any:
+def load_model(path: str | os.PathLike[str], trusted: str | Sequence[str] = ()) -> FittedModel:
     """Return the fixed model of a file, as `audit(model=…)` takes it.
 
     Parameters
@@ -89,7 +89,7 @@ def load_model(path: str | os.PathLike[str], trusted: str | Sequence[str] = ()) 
     return file_model(file.name, content, model_format.reader)
 
 
-def open_skops(name: str, content: bytes, trusted: Sequence[str]) -> Any:
+def open_skops(name: str, content: bytes, trusted: Sequence[str]) -> FittedModel:
     """Return the scikit-learn model of a skops file, all of whose types must be known to skops or trusted."""
     sio = import_extra("skops.io", "Reading skops files", extra="models")
     problem = f"{shown(name)} is not a complete skops file"

@@ -2,16 +2,20 @@
 
 from __future__ import annotations
 
-from typing import Any
+from typing import Any, Literal, TypeAlias
 
 import numpy as np
 import polars as pl
+from numpy.typing import NDArray
 
 from tiltlens.errors import DataError, import_extra
-from tiltlens.model_files.file_model import Kind, ModelColumn, OpenModel, number_matrix_of
+from tiltlens.model_files.file_model import Answer, Kind, ModelColumn, OpenModel, number_matrix_of
 from tiltlens.sources.messages import shown, wrap_errors
 
-KINDS: dict[str, tuple[Kind, Any, bool]] = {  # of a tensor: what it holds, of which type, and whether it may be missing
+Session: TypeAlias = Any  # onnxruntime need not be installed
+KINDS: dict[
+    str, tuple[Kind, type[np.generic], bool]
+] = {  # of a tensor: what it holds, of which type, and whether it may be missing
     "tensor(float)": ("number", np.float32, True),
     "tensor(double)": ("number", np.float64, True),
     "tensor(int64)": ("whole number", np.int64, False),
@@ -34,13 +38,13 @@ def open_onnx(content: bytes) -> OpenModel:
     columns = _columns(session)
     output, index = _output(session)
 
-    def answer(table: pl.DataFrame) -> Any:
+    def answer(table: pl.DataFrame) -> Answer:
         return session.run(None, _tensors(session, table))[index]
 
     return OpenModel(columns, output, (), answer)
 
 
-def _columns(session: Any) -> tuple[ModelColumn, ...]:
+def _columns(session: Session) -> tuple[ModelColumn, ...]:
     """Return the columns of a graph; those of one matrix have no names."""
     inputs = session.get_inputs()
     for tensor in inputs:
@@ -61,21 +65,21 @@ def _columns(session: Any) -> tuple[ModelColumn, ...]:
     return (ModelColumn(None, kind, (), may_be_missing),) * inputs[0].shape[1]
 
 
-def _tensors(session: Any, table: pl.DataFrame) -> dict[str, Any]:
+def _tensors(session: Session, table: pl.DataFrame) -> dict[str, NDArray[np.generic]]:
     inputs = session.get_inputs()
     if len(inputs) == 1:
         return {inputs[0].name: _tensor(table, inputs[0].type)}
     return {tensor.name: _tensor(table.select(tensor.name), tensor.type) for tensor in inputs}
 
 
-def _tensor(table: pl.DataFrame, type_name: str) -> Any:
+def _tensor(table: pl.DataFrame, type_name: str) -> NDArray[np.generic]:
     kind, dtype, _ = KINDS[type_name]
     if kind == "text":
         return np.array(table.rows(), dtype=object).reshape(table.shape)
     return number_matrix_of(table).astype(dtype)
 
 
-def _output(session: Any) -> tuple[Any, int]:
+def _output(session: Session) -> tuple[Literal["probability"] | None, int]:
     """Return what the graph gives, and which of its outputs that is.
 
     Converters give a class and then probabilities, as a matrix or as one map a row; a graph with one output of numbers

@@ -5,7 +5,6 @@ from __future__ import annotations
 from contextlib import nullcontext
 from dataclasses import dataclass, replace
 from threading import Lock
-from typing import Any
 
 import numpy as np
 import polars as pl
@@ -17,7 +16,7 @@ from tiltlens.paper.checks import Floats
 from tiltlens.rows.groups import NO_GROUP, factorize_groups, group_chances
 from tiltlens.rows.outcomes import CRITERIA, DECIDED, Meant, outcome_codes, outcome_names, wrong_decisions
 from tiltlens.rows.roles import ColumnRoles
-from tiltlens.rows.sampled_rows import SampledRows, read_columns
+from tiltlens.rows.sampled_rows import ColumnValues, SampledRows, read_columns
 from tiltlens.rows.scores import Channel, RowName
 from tiltlens.rows.weights import check_sample_weight, equals_mask
 from tiltlens.sources.batches import ROW
@@ -81,7 +80,7 @@ def read_batch(roles: ColumnRoles, table: pl.DataFrame, for_sums: bool = False) 
         channel = wrong_decisions(roles.metric, channel, y_true)
     weights = check_sample_weight(roles.sample_weight, table, named)
     keep, left_out = _keep_rows(roles, table, channel, weights, is_other)
-    columns: dict[str, Any] = {} if y_true is None else {"y_true": y_true}
+    columns: dict[str, ColumnValues] = {} if y_true is None else {"y_true": y_true}
     groups = roles.soft
     if roles.soft:
         columns["probabilities"] = group_chances(roles.group, table, named)

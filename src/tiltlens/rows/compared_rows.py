@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
-from typing import Any
 
 import numpy as np
 import polars as pl
@@ -19,7 +18,7 @@ from tiltlens.rows.groups import ComparedGroups, check_periods, compared_groups,
 from tiltlens.rows.levels import Levels, feature_levels, value_levels
 from tiltlens.rows.outcomes import check_outcome
 from tiltlens.rows.roles import CONTENT, GROUP, HASH, SCORE, WEIGHT, ColumnRoles
-from tiltlens.rows.sampled_rows import Labels, SampledRows, SampleFacts, gather_columns
+from tiltlens.rows.sampled_rows import ColumnValues, Labels, SampledRows, SampleFacts, gather_columns
 from tiltlens.rows.survey import Survey
 from tiltlens.rows.value_counts import ValueCounts, exact_counts
 from tiltlens.rows.weights import check_unequal, not_found, scaled_weights
@@ -59,7 +58,7 @@ class EncodedSample:
         return {name: len(levels.labels) for name, levels in self.levels.items()}
 
 
-def select_groups(roles: ColumnRoles, survey: Survey, reference: Any, audited: Any) -> ComparedGroups:
+def select_groups(roles: ColumnRoles, survey: Survey, reference: object, audited: object) -> ComparedGroups:
     """Return who is compared with whom, after checks that the survey's rows allow it."""
     if "period" in survey.labels:
         check_periods(survey.labels["period"], bool(roles.soft))
@@ -168,7 +167,7 @@ def _scored_rows(frame: pl.DataFrame, survey: Survey, labels: Labels) -> Sampled
 
 def _columns(
     roles: ColumnRoles, survey: Survey, frame: pl.DataFrame, labels: Labels, content: Hashes
-) -> dict[str, Any]:
+) -> dict[str, ColumnValues]:
     """Return the optional columns: those that were read, and those that follow from how rows were sampled.
 
     `content` is the hash of what each row holds beside its scores.

@@ -7,7 +7,6 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from fnmatch import fnmatchcase
 from os.path import commonprefix
-from typing import Any
 
 import polars as pl
 
@@ -56,7 +55,7 @@ def declared_in(made_of: Mapping[str, Sequence[str]]) -> Declared:
     return Declared(categorical, {name: tuple(own) for name, own in made_of.items() if own and list(own) != [name]})
 
 
-def declared_of(categorical: Any, blocks: Any, names: Sequence[str], taken: Sequence[str]) -> Declared:
+def declared_of(categorical: object, blocks: object, names: Sequence[str], taken: Sequence[str]) -> Declared:
     """Return what is declared of a table's columns; patterns match no column that is `taken` by another role."""
     if blocks is not None and not isinstance(blocks, Mapping):
         raise DataError(f"`blocks` must be a dict, got {shown(blocks)}.", "for example {'region': ['region_*']}.")
@@ -99,7 +98,7 @@ def _joint(name: str, table: pl.DataFrame) -> pl.Series:
     return joined.select(pl.when(~is_missing).then(pl.col(INPUT)).alias(name)).to_series()
 
 
-def _part(name: str, value: Any) -> str:
+def _part(name: str, value: object) -> str:
     if value in (0, 1):
         return name if value else ""
     return f"{name}={'(missing)' if value is None else text_of(value)}"

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterable, Mapping, Sequence
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 import numpy as np
 import polars as pl
@@ -20,7 +20,7 @@ from tiltlens.limits import MINIMUM_ROWS
 from tiltlens.paper.checks import Floats
 from tiltlens.rows.scores import RowName
 from tiltlens.rows.weights import numbers_of
-from tiltlens.sources.messages import check_columns, listed, shown, text_of
+from tiltlens.sources.messages import check_columns, listed, names_in, shown, text_of
 
 MOST_PERIODS = 60  # five years of months: more cannot be told apart in a picture
 SMALLEST_CHANCE = 1e-6  # of a group: below it a row counts as none of it
@@ -40,7 +40,9 @@ class ComparedGroups(NamedTuple):
     too_small: Mapping[str, int]
 
 
-def compared_groups(name: str, counts: Mapping[str, int], rows: int, reference: Any, audited: Any) -> ComparedGroups:
+def compared_groups(
+    name: str, counts: Mapping[str, int], rows: int, reference: object, audited: object
+) -> ComparedGroups:
     """Return who is compared, from the size of each group and what the user named."""
     _check_two_groups(name, counts, rows)
     too_small = {label: count for label, count in counts.items() if count < MINIMUM_ROWS}
@@ -48,20 +50,17 @@ def compared_groups(name: str, counts: Mapping[str, int], rows: int, reference: 
     return ComparedGroups(chosen, _audited(audited, chosen, counts), too_small)
 
 
-def group_columns(group: Any, names: Sequence[str]) -> list[str]:
+def group_columns(group: object, names: Sequence[str]) -> list[str]:
     """Return the columns that `group` names, none where it is an array of values.
 
     A list of text holds names, unless it is as long as a table and none of its entries is a column.
     """
-    if isinstance(group, str):
-        group = [group]
-    if not isinstance(group, (list, tuple)) or not group or not all(isinstance(part, str) for part in group):
+    columns = names_in(group) or []
+    if len(columns) >= 2 * MINIMUM_ROWS and not set(columns) & set(names):
         return []
-    if len(group) >= 2 * MINIMUM_ROWS and not set(group) & set(names):
-        return []
-    check_columns("group", group, names)
-    _check_distinct(group)
-    return list(group)
+    check_columns("group", columns, names)
+    _check_distinct(columns)
+    return columns
 
 
 def _check_distinct(columns: Sequence[str]) -> None:
@@ -127,7 +126,7 @@ def level_codes(column: pl.Series) -> tuple[NDArray[np.int64], tuple[str, ...]]:
     return codes.cast(pl.Int64).fill_null(NO_GROUP).to_numpy(), labels
 
 
-def natural_order(text: str) -> tuple[Any, ...]:
+def natural_order(text: str) -> tuple[object, ...]:
     """Return a sort key by which "item 2" comes before "item 10"."""
     parts = re.split(r"(\d{1,18})", text)  # text and digits take turns, so that like meets like
     return tuple(int(part) if index % 2 else part.casefold() for index, part in enumerate(parts)), text
@@ -154,7 +153,7 @@ def _largest(counts: Mapping[str, int]) -> str:
     return min(counts, key=lambda label: (-counts[label], label))
 
 
-def _named(argument: str, value: Any, counts: Mapping[str, int]) -> str:
+def _named(argument: str, value: object, counts: Mapping[str, int]) -> str:
     """Return the label of a value that the user named, which must be there and large enough."""
     label = group_key(value)
     check_columns(argument, [label], list(counts), "group")
@@ -166,18 +165,20 @@ def _named(argument: str, value: Any, counts: Mapping[str, int]) -> str:
     return label
 
 
-def group_key(value: Any) -> str:
+def group_key(value: object) -> str:
     """Return the text by which a group is known; the parts of an intersection may be a tuple."""
     if isinstance(value, tuple):
         return JOINT.join(text_of(part) for part in value)
     return text_of(value)
 
 
-def _audited(audited: Any, reference: str, counts: Mapping[str, int]) -> tuple[str, ...]:
+def _audited(audited: object, reference: str, counts: Mapping[str, int]) -> tuple[str, ...]:
     if audited is None:
         return tuple(label for label, count in counts.items() if label != reference and count >= MINIMUM_ROWS)
-    is_several = isinstance(audited, Iterable) and not isinstance(audited, (str, tuple))
-    values = list(audited) if is_several else _split(audited, counts)
+    is_intersection = isinstance(audited, tuple) and group_key(audited) in counts
+    values = [audited]
+    if isinstance(audited, Iterable) and not isinstance(audited, str) and not is_intersection:
+        values = list(audited)
     if not values:
         raise DataError("`audited` names no group.", "leave it out to audit every group.")
     labels = tuple(dict.fromkeys(_named("audited", value, counts) for value in values))
@@ -189,14 +190,7 @@ def _audited(audited: Any, reference: str, counts: Mapping[str, int]) -> tuple[s
     return labels
 
 
-def _split(audited: Any, counts: Mapping[str, int]) -> list[Any]:
-    """Return a tuple as one intersection where it names one, and else as several groups."""
-    if isinstance(audited, tuple) and group_key(audited) not in counts:
-        return list(audited)
-    return [audited]
-
-
-def soft_columns(group: Any, names: Sequence[str]) -> dict[str, str]:
+def soft_columns(group: object, names: Sequence[str]) -> dict[str, str]:
     """Return the column of each group's probability; none where `group` is not a dict."""
     if not isinstance(group, Mapping):
         return {}
@@ -212,7 +206,7 @@ def soft_columns(group: Any, names: Sequence[str]) -> dict[str, str]:
     return column_of
 
 
-def check_known_groups(known_groups: Any, soft: Mapping[str, str]) -> None:
+def check_known_groups(known_groups: object, soft: Mapping[str, str]) -> None:
     """Raise where known groups are given although a column has the groups."""
     if known_groups is not None and not soft:
         raise DataError(

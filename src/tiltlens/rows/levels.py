@@ -8,7 +8,7 @@ from __future__ import annotations
 import re
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
-from typing import Any, Literal
+from typing import Literal
 
 import numpy as np
 import polars as pl
@@ -229,7 +229,7 @@ def _binned(
     return levels
 
 
-def _ends(ranges: pl.DataFrame, dtype: Any) -> pl.Series:
+def _ends(ranges: pl.DataFrame, dtype: pl.DataType) -> pl.Series:
     ends = pl.Series([ranges["smallest"].min(), ranges["largest"].max()], dtype=pl.Float64)
     return ends.cast(pl.Int64).cast(dtype) if dtype.is_temporal() else ends
 
@@ -283,7 +283,7 @@ def _kept_levels(text: pl.Series, weights: pl.Series) -> set[str]:
     return {*plain[:SHOWN_LEVELS], *(level for level in levels if level in (MISSING, OTHER))}
 
 
-def _ordered(kept: set[str], dtype: Any) -> list[str]:
+def _ordered(kept: set[str], dtype: pl.DataType) -> list[str]:
     """Return the kept levels in their declared order, or as people would sort them."""
     plain = kept - {MISSING, OTHER}
     if isinstance(dtype, pl.Enum):

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import math
 from dataclasses import replace
-from typing import Any
 
 import numpy as np
 import polars as pl
@@ -26,7 +25,7 @@ Meant = dict[str, int | None]  # the values of a column, and the outcome that ea
 PLAIN = {"0": WITHOUT, "1": WITH, "false": WITHOUT, "true": WITH}
 
 
-def check_metric(metric: Any, outcome: Any, score_type: str) -> None:
+def check_metric(metric: object, outcome: object, score_type: str) -> None:
     """Raise unless the metric is known, is of probabilities or decisions, and there is an outcome to judge by."""
     if metric is not None and metric not in METRICS:
         raise DataError(
@@ -56,7 +55,7 @@ def wrong_decisions(metric: str, channel: Channel, y_true: Integers) -> Channel:
     return replace(channel, scores=wrong, kind="decisions", favourable=0, labels=("correct", "wrong"), words=None)
 
 
-def outcome_names(channel: Channel, favourable: Any) -> dict[str, int]:
+def outcome_names(channel: Channel, favourable: object) -> dict[str, int]:
     """Return the outcome that each name stands for: 0 and 1, and those of the scores where these have names."""
     if channel.words is not None:
         return PLAIN | {text_of(favourable).casefold(): WITH}

@@ -37,11 +37,11 @@ class AskedModel:
         model saw `inputs`.
     """
 
-    model: Any
+    model: object
     roles: ColumnRoles
     table: pl.DataFrame
     inputs: pl.DataFrame
-    native: Any = None
+    native: object = None
     place: Integers | None = None
 
     @property
@@ -76,4 +76,4 @@ class AskedModel:
 
     def _seen(self) -> tuple[Any, pl.DataFrame]:
         """Return the columns as the model sees them, and clean."""
-        return self.inputs if self.native is None else taken_rows(self.native, self.place), self.inputs
+        return self.inputs if self.place is None else taken_rows(self.native, self.place), self.inputs

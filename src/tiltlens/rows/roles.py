@@ -7,7 +7,6 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
-from typing import Any
 
 import polars as pl
 
@@ -62,24 +61,24 @@ class FeatureChoice:
 class Request:
     """The arguments of `tiltlens.audit` that say what to compare, as the user gave them."""
 
-    group: Any
-    known_groups: Any = None
-    reference: Any = None
-    audited: Any = None
-    scores: Any = None
-    model: Any = None
+    group: object
+    known_groups: object = None
+    reference: object = None
+    audited: object = None
+    scores: object = None
+    model: object = None
     score_type: str = "probability"
-    favourable: Any = "high"
+    favourable: object = "high"
     threshold: float | None = None
-    outcome: Any = None
+    outcome: object = None
     metric: str | None = None
     features: FeatureChoice = field(default_factory=FeatureChoice)
     exempt: str | Sequence[str] | None = None
-    propensity: Any = None
-    sample_weight: Any = None
-    clusters: Any = None
-    periods: Any = None
-    where: Mapping[str, Any] | None = None
+    propensity: object = None
+    sample_weight: object = None
+    clusters: object = None
+    periods: object = None
+    where: Mapping[str, object] | None = None
 
     @property
     def is_fitted(self) -> bool:
@@ -116,13 +115,13 @@ class ColumnRoles:
     group: tuple[str, ...]
     scores: tuple[str, ...]
     labels: tuple[str, ...]
-    model: Any
+    model: object
     features: tuple[str, ...]
     exempt: tuple[str, ...]
-    favourable: Any
+    favourable: object
     threshold: float | None
     sample_weight: str | None
-    where: Mapping[str, Any]
+    where: Mapping[str, object]
     propensity: str | None
     clusters: str | None = None
     outcome: str | None = None
@@ -154,12 +153,12 @@ class ColumnRoles:
         """The columns that features are made of, as models see them."""
         return self.declared.sources(self.features)
 
-    def features_of(self, model: Any) -> list[str]:
+    def features_of(self, model: object) -> list[str]:
         """Return the features that a model sees, at least in part."""
         seen = set(model_columns(model, self.sources))
         return [name for name in self.features if seen.intersection(self.declared.sources([name]))]
 
-    def channel(self, data: Any, table: pl.DataFrame, model: Any, row_name: RowName = "row {}".format) -> Channel:
+    def channel(self, data: object, table: pl.DataFrame, model: object, row_name: RowName = "row {}".format) -> Channel:
         """Return the scores of some rows: what `model` gives for them or, without a model, their columns of scores.
 
         `table` is clean, and `data` is the same as the model sees it.
@@ -233,7 +232,7 @@ def resolve_roles(names: Sequence[str], request: Request, may_have_arrays: bool)
 
 
 def declared_features(
-    choice: FeatureChoice, model: Any, names: Sequence[str], used: Sequence[str]
+    choice: FeatureChoice, model: object, names: Sequence[str], used: Sequence[str]
 ) -> tuple[list[str], Declared]:
     """Return the features, by default the columns that a model lists, and what is declared of them."""
     left_out = texts_of("exclude", choice.exclude)
@@ -272,7 +271,7 @@ def _check_no_arrays(request: Request, is_column: Mapping[str, bool]) -> None:
             raise must_be_column(argument, value)
 
 
-def must_be_column(argument: str, value: Any) -> DataError:
+def must_be_column(argument: str, value: object) -> DataError:
     """Return the error for an array where the data are read in batches."""
     hint = "put the values into a column of the data."
     if argument == "propensity":
@@ -282,7 +281,7 @@ def must_be_column(argument: str, value: Any) -> DataError:
     )
 
 
-def _checked_where(where: Any, names: Sequence[str]) -> dict[str, Any]:
+def _checked_where(where: object, names: Sequence[str]) -> dict[str, object]:
     if where is None:
         return {}
     if not isinstance(where, Mapping) or not where:
@@ -347,7 +346,7 @@ def check_some(features: Sequence[str], names: Sequence[str], needed_by: str) ->
 
 
 def with_arrays(
-    table: pl.DataFrame, data: Any, request: Request, roles: ColumnRoles
+    table: pl.DataFrame, data: object, request: Request, roles: ColumnRoles
 ) -> tuple[pl.DataFrame, ColumnRoles]:
     """Return a table in memory with the given arrays as columns, and their roles.
 

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, field, replace
-from typing import Any
+from typing import Any, TypeAlias
 
 import numpy as np
 import polars as pl
@@ -27,6 +27,7 @@ from tiltlens.sources.hashing import Hashes, row_hashes
 from tiltlens.threads import in_threads
 
 Labels = tuple[str, ...]
+ColumnValues: TypeAlias = Any  # an array, or a series of texts that get codes when all are known: `ROW_COLUMNS` says
 
 
 @dataclass(frozen=True, slots=True)
@@ -89,7 +90,7 @@ class SampledRows:
     weights: Floats
     scores: Floats
     score: Floats
-    columns: Mapping[str, Any] = field(default_factory=dict)
+    columns: Mapping[str, ColumnValues] = field(default_factory=dict)
     labels: Mapping[str, Labels] = field(default_factory=dict)
     features: tuple[Feature, ...] = ()
     value_codes: Mapping[str, Integers] = field(default_factory=dict)
@@ -202,7 +203,7 @@ class SampledRows:
         return replace(self, scores=unit.channel(self.scores), score=unit.seen(self.scores), unit=unit)
 
 
-def take_values(values: Any, index: Integers) -> Any:
+def take_values(values: ColumnValues, index: Integers) -> ColumnValues:
     """Return some values of an array, its rows where it has two dimensions, or of a Polars series."""
     return values.gather(index) if isinstance(values, pl.Series) else values[index]
 
@@ -233,13 +234,13 @@ class RowColumn:
     """
 
     name: str
-    dtype: Any
+    dtype: type[pl.DataType]
     role: str | None = None
-    read: Callable[[ColumnRoles, pl.DataFrame], Any] | None = None
+    read: Callable[[ColumnRoles, pl.DataFrame], ColumnValues] | None = None
     collect: Callable[[Iterable[str]], Labels] | None = None
     encode: Callable[[pl.Series, Labels], Integers] | None = None
     by_group: bool = False
-    of_groups: Callable[[Any, list[int]], Any] | None = None
+    of_groups: Callable[[ColumnValues, list[int]], ColumnValues] | None = None
     is_summed: bool = False
     count_codes: Callable[[Labels], int] | None = None
 
@@ -248,7 +249,7 @@ class RowColumn:
         """Its name in the sample's frame, where no column of a table begins with a NUL."""
         return f"\0{self.name}"
 
-    def store(self, values: Any, groups: Labels) -> list[pl.Series]:
+    def store(self, values: ColumnValues, groups: Labels) -> list[pl.Series]:
         """Return the columns of the sample's frame."""
         if not self.by_group:
             return [pl.Series(self.stored, values, self.dtype)]
@@ -256,7 +257,7 @@ class RowColumn:
             pl.Series(f"{self.stored} {group}", part, self.dtype) for group, part in zip(groups, values.T, strict=True)
         ]
 
-    def gather(self, frame: pl.DataFrame, groups: Labels, labels: Labels) -> Any:
+    def gather(self, frame: pl.DataFrame, groups: Labels, labels: Labels) -> ColumnValues:
         """Return the values from the sample's frame, texts as codes."""
         if self.by_group:
             return frame.select(f"{self.stored} {group}" for group in groups).to_numpy()
@@ -264,7 +265,7 @@ class RowColumn:
         return values.to_numpy() if self.encode is None else self.encode(values, labels)
 
 
-def read_columns(roles: ColumnRoles, table: pl.DataFrame, for_sums: bool) -> dict[str, Any]:
+def read_columns(roles: ColumnRoles, table: pl.DataFrame, for_sums: bool) -> dict[str, ColumnValues]:
     """Return the optional columns of the rows of a batch; `for_sums` only those that sums need."""
     return {
         column.name: column.read(roles, table)
@@ -273,7 +274,7 @@ def read_columns(roles: ColumnRoles, table: pl.DataFrame, for_sums: bool) -> dic
     }
 
 
-def collect_labels(columns: Mapping[str, Any]) -> dict[str, Labels]:
+def collect_labels(columns: Mapping[str, ColumnValues]) -> dict[str, Labels]:
     """Return the labels of each column of a batch whose texts are collected."""
     return {
         column.name: column.collect(columns[column.name].drop_nulls().unique())
@@ -305,7 +306,7 @@ def store_columns(rows: SampledRows, index: Integers | None) -> list[pl.Series]:
 
 def gather_columns(
     frame: pl.DataFrame, roles: ColumnRoles, groups: Labels, labels: Mapping[str, Labels]
-) -> dict[str, Any]:
+) -> dict[str, ColumnValues]:
     """Return the optional columns that the frame of a sample holds."""
     return {
         column.name: column.gather(frame, groups, labels.get(column.name, groups))
@@ -314,7 +315,7 @@ def gather_columns(
     }
 
 
-def encode_columns(columns: Mapping[str, Any], labels: Mapping[str, Labels]) -> dict[str, Any]:
+def encode_columns(columns: Mapping[str, ColumnValues], labels: Mapping[str, Labels]) -> dict[str, ColumnValues]:
     """Return the columns of a batch, with codes where texts have labels."""
     encoded = {
         column.name: column.encode(columns[column.name], labels[column.name])

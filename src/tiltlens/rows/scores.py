@@ -16,8 +16,8 @@ from tiltlens.errors import DataError, DistributionError
 from tiltlens.limits import LARGEST, LISTED_VALUES, SCORE_ROUNDING
 from tiltlens.paper.checks import check_threshold
 from tiltlens.rows.predictions import AS_AMOUNT, METHODS, model_matrix, number_matrix
-from tiltlens.sources.columns import column_of_values
-from tiltlens.sources.messages import check_columns, listed, shown, text_of
+from tiltlens.sources.columns import ValuesLike, column_of_values
+from tiltlens.sources.messages import check_columns, listed, names_in, shown, text_of
 
 TENTHS, PER_CENT = 10.0, 100.0  # the largest score out of ten, and in per cent
 Floats = NDArray[np.float64]
@@ -67,14 +67,14 @@ class Channel:
 
 
 def channel_of(
-    data: Any,
+    data: object,
     table: pl.DataFrame,
     *,
-    scores: Any = None,
-    model: Any = None,
+    scores: object = None,
+    model: object = None,
     score_type: str = "probability",
     features: Sequence[str] = (),
-    favourable: Any = "high",
+    favourable: object = "high",
     threshold: float | None = None,
     labels: tuple[str, ...] = (),
     row_name: RowName = "row {}".format,
@@ -99,7 +99,7 @@ def channel_of(
     return replace(_channel(matrix, missing, labels or named, wanted, threshold), words=words)
 
 
-def check_one_of_two(scores: Any, model: Any) -> None:
+def check_one_of_two(scores: object, model: object) -> None:
     """Raise unless exactly one of `scores` and `model` is given."""
     if (scores is None) == (model is None):
         got = "neither" if scores is None else "both"
@@ -109,7 +109,7 @@ def check_one_of_two(scores: Any, model: Any) -> None:
         )
 
 
-def check_score_type(score_type: Any, threshold: Any = None) -> None:
+def check_score_type(score_type: object, threshold: object = None) -> None:
     """Raise unless `score_type` is a type of scores, and a threshold is of probabilities."""
     if not isinstance(score_type, str) or score_type not in METHODS:
         raise DataError(
@@ -126,12 +126,12 @@ def check_score_type(score_type: Any, threshold: Any = None) -> None:
 
 
 def _amounts(
-    data: Any,
+    data: object,
     table: pl.DataFrame,
-    scores: Any,
-    model: Any,
+    scores: object,
+    model: object,
     features: Sequence[str],
-    favourable: Any,
+    favourable: object,
     row_name: RowName,
 ) -> Channel:
     """Return the channel of amounts, NaN where they are missing."""
@@ -172,19 +172,15 @@ def _check_numeric(column: pl.Series, rule: str, hint: str) -> Floats:
     return column.cast(pl.Float64).to_numpy()
 
 
-def score_columns(scores: Any, names: Sequence[str]) -> list[str]:
+def score_columns(scores: object, names: Sequence[str]) -> list[str]:
     """Return the columns that `scores` names, none where it is an array."""
-    if isinstance(scores, str):
-        scores = [scores]
-    is_names = isinstance(scores, (list, tuple)) and len(scores) > 0 and all(isinstance(s, str) for s in scores)
-    if not is_names:
-        return []
-    check_columns("scores", scores, names)
-    return list(scores)
+    columns = names_in(scores) or []
+    check_columns("scores", columns, names)
+    return columns
 
 
 def _given_scores(
-    scores: Any, table: pl.DataFrame, favourable: Any
+    scores: object, table: pl.DataFrame, favourable: object
 ) -> tuple[Floats, tuple[str, ...], tuple[str, ...] | None]:
     """Return scores as an (n, 1) or (n, K) matrix, the outcomes where columns name them, and words where these do."""
     columns = score_columns(scores, table.columns)
@@ -202,7 +198,7 @@ def is_words(column: pl.Series) -> bool:
     return column.dtype in (pl.String, pl.Enum)
 
 
-def decisions_in_words(argument: str, column: pl.Series, favourable: Any) -> tuple[Floats, tuple[str, ...]]:
+def decisions_in_words(argument: str, column: pl.Series, favourable: object) -> tuple[Floats, tuple[str, ...]]:
     """Return 1 for the favourable word and 0 for others, NaN where missing; and the words that were found."""
     texts = column.cast(pl.String)
     words = tuple(texts.drop_nulls().unique().sort().head(LISTED_VALUES))
@@ -210,7 +206,7 @@ def decisions_in_words(argument: str, column: pl.Series, favourable: Any) -> tup
     return (texts == _word(favourable, words)).cast(pl.Float64).to_numpy(), words
 
 
-def favourable_word(argument: str, favourable: Any, words: tuple[str, ...]) -> str:
+def favourable_word(argument: str, favourable: object, words: tuple[str, ...]) -> str:
     """Return the word of decisions that a person wants; `words` are those of all rows."""
     _check_two(argument, words)
     word = _word(favourable, words)
@@ -219,7 +215,7 @@ def favourable_word(argument: str, favourable: Any, words: tuple[str, ...]) -> s
     return word
 
 
-def _word(favourable: Any, words: tuple[str, ...]) -> str:
+def _word(favourable: object, words: tuple[str, ...]) -> str:
     """Return the word that is meant: of "True" and "False" everybody knows the high one."""
     boolean_word = {"high": "True", "low": "False"} if set(words) <= {"True", "False"} else {}
     return boolean_word.get(text_of(favourable), text_of(favourable))
@@ -235,14 +231,14 @@ def _check_two(argument: str, words: tuple[str, ...]) -> None:
         raise DistributionError(f"`{argument}` must be numbers, or decisions in two words, got {listed(words)}.", hint)
 
 
-def given_amounts(scores: Any, rows: int) -> Floats:
+def given_amounts(scores: ValuesLike, rows: int) -> Floats:
     """Return an array of amounts as an (n, 1) matrix; those that are missing stay so."""
     if np.ndim(scores) == 1:
         return _check_numeric(column_of_values("scores", scores, rows), *NUMERIC_AMOUNTS)[:, None]
     return amount_column(number_matrix("scores", scores))[:, None]
 
 
-def given_matrix(scores: Any, rows: int, favourable: Any) -> tuple[Floats, tuple[str, ...]]:
+def given_matrix(scores: ValuesLike, rows: int, favourable: object) -> tuple[Floats, tuple[str, ...]]:
     """Return an array of scores as an (n, 1) or (n, K) matrix without gaps, and the outcomes where words name them."""
     labels: tuple[str, ...] = ()
     if np.ndim(scores) == 1:
@@ -317,7 +313,7 @@ def _within(argument: str, matrix: Floats, row: Callable[[Booleans], str]) -> Fl
 
 
 def _channel(
-    matrix: Floats, missing: Booleans, labels: tuple[str, ...], favourable: Any, threshold: float | None
+    matrix: Floats, missing: Booleans, labels: tuple[str, ...], favourable: object, threshold: float | None
 ) -> Channel:
     """Return the channel of checked probabilities; two columns say the same as one of them alone.
 
@@ -344,7 +340,7 @@ def _are_decisions(scores: Floats, missing: Booleans) -> bool:
     )
 
 
-def _check_threshold(threshold: Any, outcomes: int) -> float:
+def _check_threshold(threshold: object, outcomes: int) -> float:
     cut = check_threshold(threshold)
     if outcomes > 2:
         raise DataError(
@@ -354,7 +350,7 @@ def _check_threshold(threshold: Any, outcomes: int) -> float:
     return cut
 
 
-def either_spelling(favourable: Any, favorable: Any) -> Any:
+def either_spelling(favourable: object, favorable: object) -> Any:
     """Return what a person wants, given in British or American spelling."""
     if favorable is not None and favourable != "high":
         raise DataError(
@@ -364,7 +360,7 @@ def either_spelling(favourable: Any, favorable: Any) -> Any:
     return favourable if favorable is None else favorable
 
 
-def favourable_index(favourable: Any, labels: tuple[str, ...]) -> int:
+def favourable_index(favourable: object, labels: tuple[str, ...]) -> int:
     """Return the outcome a person wants: a label; of 0 and 1 also "high", "low" and a number that is one of them."""
     if text_of(favourable) in labels:
         return labels.index(text_of(favourable))
@@ -376,7 +372,7 @@ def favourable_index(favourable: Any, labels: tuple[str, ...]) -> int:
     raise _not_an_outcome(favourable, labels)
 
 
-def _not_an_outcome(favourable: Any, labels: Sequence[str]) -> DataError:
+def _not_an_outcome(favourable: object, labels: Sequence[str]) -> DataError:
     if tuple(labels) == AMOUNTS:
         return DataError(
             f"`favourable` must be 'high' or 'low' for amounts, got {shown(favourable)}.",

@@ -7,9 +7,10 @@ for when all are given the same.
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field, replace
-from typing import Any, NamedTuple
+from operator import add, or_
+from typing import Any, NamedTuple, TypeAlias, TypeVar
 
 import numpy as np
 import polars as pl
@@ -23,15 +24,25 @@ from tiltlens.rows.batch_rows import BatchRows, read_batch
 from tiltlens.rows.declared import INPUT
 from tiltlens.rows.outcomes import Meant
 from tiltlens.rows.roles import CONTENT, GROUP, HASH, LOG_ODDS, OUTCOME, SCORE, WEIGHT, ColumnRoles
-from tiltlens.rows.sampled_rows import Labels, SampledRows, collect_labels, join_labels, store_columns, take_values
+from tiltlens.rows.sampled_rows import (
+    ColumnValues,
+    Labels,
+    SampledRows,
+    collect_labels,
+    join_labels,
+    store_columns,
+    take_values,
+)
 from tiltlens.rows.scores import favourable_word
 from tiltlens.rows.value_counts import ValueCounts, value_counts
 from tiltlens.sources.arrays import chunked_moments
 from tiltlens.sources.batches import ROW
 from tiltlens.sources.factorize import Factorized, factorize
-from tiltlens.sources.hashing import Hashes, mixed_hashes, nested_hashes, row_hashes
+from tiltlens.sources.hashing import Column, Hashes, mixed_hashes, nested_hashes, row_hashes
 
 FEW_COPIES = 1e-4  # of a batch's rows: with more, rows that occur once in it will occur in others too
+Sortable: TypeAlias = Any  # a value of a column: a text, a number, a boolean or a date
+V = TypeVar("V")
 ALL_HASHES = np.uint64(2**64 - 1)
 
 
@@ -173,7 +184,7 @@ class Survey:
     classes: Labels
     words: tuple[str, ...] | None
     is_present: dict[str, bool]
-    seen: dict[str, tuple[Any, ...]]
+    seen: dict[str, tuple[Sortable, ...]]
     outcome_values: Meant | None
     people: dict[str, float]
     fingerprint: int
@@ -186,7 +197,7 @@ class Survey:
         """How many rows count."""
         return self.read - sum(self.left_out.values()) - self.without_group
 
-    def outcome(self, favourable: Any) -> str:
+    def outcome(self, favourable: object) -> str:
         """Return what the outcome that a person wants is called; `favourable` is what the user calls it."""
         if self.words is None:
             return self.classes[self.favourable]
@@ -196,27 +207,27 @@ class Survey:
         return replace(
             self,
             read=self.read + other.read,
-            left_out={reason: count + other.left_out[reason] for reason, count in self.left_out.items()},
+            left_out=_join(self.left_out, other.left_out),
             without_group=self.without_group + other.without_group,
-            values={name: counts + other.values[name] for name, counts in self.values.items()},
+            values=_join(self.values, other.values),
             sample=self.sample + other.sample,
-            weight_range=_join_ranges(self.weight_range, other.weight_range),
-            outside=_add_counts(self.outside, other.outside),
+            weight_range=_join(self.weight_range, other.weight_range, _join_ranges),
+            outside=_join(self.outside, other.outside),
             is_decisions=self.is_decisions and other.is_decisions,
-            amounts=_join_moments(self.amounts, other.amounts),
-            words=None if self.words is None else _first_texts(self.words, other.words or ()),
-            is_present={column: here or other.is_present[column] for column, here in self.is_present.items()},
-            seen={column: _first_texts(values, other.seen[column]) for column, values in self.seen.items()},
+            amounts=_join(self.amounts, other.amounts),
+            words=None if self.words is None else _first_values(self.words, other.words or ()),
+            is_present=_join(self.is_present, other.is_present, or_),
+            seen=_join(self.seen, other.seen, _first_values),
             outcome_values=_join_outcomes(self.outcome_values, other.outcome_values),
-            people=_add_counts(self.people, other.people),
+            people=_join(self.people, other.people),
             fingerprint=(self.fingerprint + other.fingerprint) % 2**64,
             rows_fingerprint=(self.rows_fingerprint + other.rows_fingerprint) % 2**64,
             labels=join_labels(self.labels, other.labels),
-            totals=_add_counts(self.totals, other.totals),
+            totals=_join(self.totals, other.totals),
         )
 
 
-def _first_texts(values: tuple[Any, ...], others: tuple[Any, ...]) -> tuple[Any, ...]:
+def _first_values(values: tuple[Sortable, ...], others: tuple[Sortable, ...]) -> tuple[Sortable, ...]:
     return tuple(sorted({*values, *others}))[:LISTED_VALUES]
 
 
@@ -227,23 +238,14 @@ def _join_outcomes(values: Meant | None, others: Meant | None) -> Meant | None:
     return {value: joined[value] for value in sorted(joined)[:LISTED_VALUES]}
 
 
-def _add_counts(counts: Mapping[str, Any], others: Mapping[str, Any]) -> dict[str, Any]:
-    return {group: counts.get(group, 0) + others.get(group, 0) for group in {**counts, **others}}
+def _join(values: Mapping[str, V], others: Mapping[str, V], join: Callable[[V, V], V] = add) -> dict[str, V]:
+    """Return the values of two parts of the data, joined where both parts have one."""
+    both = {name: join(value, others[name]) for name, value in values.items() if name in others}
+    return {**values, **others, **both}
 
 
-def _join_ranges(
-    ranges: Mapping[str, tuple[float, float]], others: Mapping[str, tuple[float, float]]
-) -> dict[str, tuple[float, float]]:
-    joined = dict(ranges)
-    for group, (least, most) in others.items():
-        low, high = joined.get(group, (least, most))
-        joined[group] = min(low, least), max(high, most)
-    return joined
-
-
-def _join_moments(moments: Mapping[str, GroupMoments], others: Mapping[str, GroupMoments]) -> dict[str, GroupMoments]:
-    both = {group: part + others[group] for group, part in moments.items() if group in others}
-    return {**moments, **others, **both}
+def _join_ranges(ends: tuple[float, float], others: tuple[float, float]) -> tuple[float, float]:
+    return min(ends[0], others[0]), max(ends[1], others[1])
 
 
 def survey_batch(roles: ColumnRoles, size: int, threshold: HashThreshold, table: pl.DataFrame) -> Survey:
@@ -286,7 +288,7 @@ def _hash_rows(
 ) -> list[Hashes]:
     """Return the hash of each row by its features, group, weight and propensity; and by its scores too."""
     rows = batch.rows
-    columns: dict[str, pl.Series | NDArray[Any]] = {name: batch.table[name] for name in roles.features}
+    columns: dict[str, Column] = {name: batch.table[name] for name in roles.features}
     columns |= {GROUP: rows.group, WEIGHT: rows.weights}
     if rows.log_odds is not None:
         columns[LOG_ODDS] = rows.log_odds
@@ -326,7 +328,7 @@ def _sampling_keys(batch: BatchRows, hashes: Hashes) -> _Keys:
     return _Keys(mixed_hashes(content, own)[source], content[source])
 
 
-def _row_numbers(table: pl.DataFrame, hashes: Hashes) -> NDArray[Any]:
+def _row_numbers(table: pl.DataFrame, hashes: Hashes) -> NDArray[np.integer]:
     """Return the rows' numbers; Spark's have no order: any will do that differ from batch to batch."""
     if ROW in table.columns:
         return table[ROW].to_numpy()
@@ -339,12 +341,14 @@ def _row_keys(table: pl.DataFrame, hashes: Hashes) -> Hashes:
     Copies would otherwise be drawn together or not at all, and a table of few distinct rows would lose most of them.
     Where some rows of a batch are copies, others will have theirs in other batches: then all are drawn by their number.
     """
-    is_copy = pl.Series(hashes).is_duplicated().to_numpy()
-    if not is_copy.any():
+    repeats = np.count_nonzero(np.diff(np.sort(hashes)) == 0)  # sorting is much faster than marking the copies
+    if not repeats:
         return hashes
-    if is_copy.mean() > FEW_COPIES:
-        is_copy[:] = True
-    numbers, keys = _row_numbers(table, hashes), hashes.copy()
+    numbers = _row_numbers(table, hashes)
+    is_copy = pl.Series(hashes).is_duplicated().to_numpy() if repeats <= FEW_COPIES * hashes.size else None
+    if is_copy is None or is_copy.mean() > FEW_COPIES:
+        return mixed_hashes(hashes, numbers)
+    keys = hashes.copy()
     keys[is_copy] = mixed_hashes(hashes[is_copy], numbers[is_copy])
     return keys
 
@@ -356,7 +360,7 @@ def _sample_rows(roles: ColumnRoles, batch: BatchRows, keys: _Keys, size: int, t
     if (limits < ALL_HASHES).any():
         index = np.flatnonzero(keys.drawn_by <= limits[rows.group])
 
-    def part(values: Any) -> Any:
+    def part(values: ColumnValues) -> ColumnValues:
         return values if index is None else take_values(values, index)
 
     columns = [

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import Any
 
 import numpy as np
 import polars as pl
@@ -40,7 +39,7 @@ class ValueCounts:
     @property
     def ranges(self) -> pl.DataFrame:
         """One row per group: smallest, largest, whether all numbers are whole, people, missing, infinite."""
-        return _ranges(self.parts) if self.only_ranges is None else self.only_ranges
+        return _ranges(pl.DataFrame(self.parts)) if self.only_ranges is None else self.only_ranges
 
     def __add__(self, other: ValueCounts) -> ValueCounts:
         if self.parts is not None and other.parts is not None:
@@ -129,7 +128,7 @@ def exact_counts(column: pl.Series, codes: Integers, labels: pl.Series, weights:
     return ValueCounts(_named(_counted(column, codes, weights), labels))
 
 
-def _ranges(frame: Any) -> pl.DataFrame:
+def _ranges(frame: pl.DataFrame) -> pl.DataFrame:
     """Return the ranges by group of rows, each of which counts for some people; text has no smallest or largest."""
     name, dtype = frame.columns[1], frame.dtypes[1]
     values, is_infinite, is_whole = pl.lit(None, dtype=pl.Float64), pl.lit(value=False), pl.lit(value=True)
@@ -139,7 +138,7 @@ def _ranges(frame: Any) -> pl.DataFrame:
         is_infinite = values.is_infinite().fill_null(value=False)
         values = pl.when(values.is_finite()).then(values)
         is_whole = (values == values.floor()).all()
-    ranges: pl.DataFrame = frame.group_by(GROUP).agg(
+    return frame.group_by(GROUP).agg(
         values.min().cast(pl.Float64).alias("smallest"),
         values.max().cast(pl.Float64).alias("largest"),
         is_whole.alias("is_whole"),
@@ -147,4 +146,3 @@ def _ranges(frame: Any) -> pl.DataFrame:
         (pl.col(PEOPLE) * pl.col(name).is_null()).sum().alias("missing"),
         (pl.col(PEOPLE) * is_infinite).sum().alias("infinite"),
     )
-    return ranges

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import Any
 
 import numpy as np
 import polars as pl
@@ -53,21 +52,21 @@ def check_sample_weight(name: str | None, table: pl.DataFrame, row_name: RowName
     return values
 
 
-def not_found(name: str, value: Any, values: Sequence[Any]) -> DataError:
+def not_found(name: str, value: object, values: Sequence[object]) -> DataError:
     """Return the error for a value of `where` that no row has."""
     return DataError(
         f"`where` must name a value of column {shown(name)}, got {shown(value)}.", f"its values are {listed(values)}."
     )
 
 
-def equals_mask(column: pl.Series, value: Any) -> Booleans:
+def equals_mask(column: pl.Series, value: object) -> Booleans:
     """Return which entries are `value`; as texts, so that 1, 1.0, "1" and a boolean True agree."""
     wanted = text_of(value).casefold()
     mine = [entry for entry in column.unique().drop_nulls().to_list() if wanted in _texts(entry)]
     return column.is_in(mine).fill_null(value=False).to_numpy()
 
 
-def _texts(entry: Any) -> set[str]:
+def _texts(entry: object) -> set[str]:
     texts = {text_of(entry), text_of(int(entry))} if isinstance(entry, bool) else {text_of(entry)}
     return {text.casefold() for text in texts}
 

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass, fields
-from typing import Any
 from unicodedata import category
 
 from tiltlens.errors import DataError
@@ -36,7 +35,7 @@ class Wording:
 WORDING = Wording()
 
 
-def check_wording(given: Any, score_type: str) -> Wording:
+def check_wording(given: object, score_type: str) -> Wording:
     """Return the user's words, checked; `favorable` is accepted too."""
     if given is None:
         return WORDING
@@ -56,7 +55,7 @@ def check_wording(given: Any, score_type: str) -> Wording:
     return Wording(**words)
 
 
-def _check_text(name: str, text: Any) -> None:
+def _check_text(name: str, text: object) -> None:
     is_text = isinstance(text, str) and text.strip() == text and text.isprintable() and 0 < len(text) <= LONGEST
     if not is_text:
         raise DataError(

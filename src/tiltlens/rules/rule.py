@@ -6,10 +6,11 @@ import json
 from dataclasses import dataclass
 from functools import cache
 from importlib.resources import files
-from typing import Any, Literal
+from typing import Literal
 
 from tiltlens.errors import DataError
 from tiltlens.paper.checks import check_share, check_threshold
+from tiltlens.results.codec import from_plain
 from tiltlens.sources.messages import listed, nearest_name, shown
 
 Rate = Literal["selection", "scoring"]
@@ -44,7 +45,7 @@ class Rule:
     id: str
     title: str
     compares: str
-    rates: tuple[Rate, ...]
+    rates: tuple[str, ...]
     denominator: str
     threshold: float | None
     smallest_share: float | None
@@ -63,15 +64,11 @@ def known_rules() -> dict[str, Rule]:
     """Return the rules that ship, by id."""
     folder = files("tiltlens.rules")
     texts = [file.read_text(encoding="utf-8") for file in folder.iterdir() if file.name.endswith(".json")]
-    rules = [_of_json(json.loads(text)) for text in texts]
+    rules = [from_plain(Rule, json.loads(text)) for text in texts]
     return {rule.id: rule for rule in sorted(rules, key=lambda rule: rule.id)}
 
 
-def _of_json(entries: dict[str, Any]) -> Rule:
-    return Rule(**entries | {name: tuple(entries[name]) for name in ("rates", "attributes")})
-
-
-def rule_named(name: Any) -> Rule:
+def rule_named(name: object) -> Rule:
     """Return a rule that ships."""
     rules = known_rules()
     if not isinstance(name, str) or name not in rules:
@@ -81,14 +78,14 @@ def rule_named(name: Any) -> Rule:
     return rules[name]
 
 
-def ratio_threshold_of(rule: Rule, ratio_threshold: Any = None) -> float | None:
+def ratio_threshold_of(rule: Rule, ratio_threshold: object = None) -> float | None:
     """Return the requested threshold of impact ratios, by default the rule's."""
     if ratio_threshold is None:
         return rule.threshold
     return check_threshold(ratio_threshold, name="ratio_threshold", hint="for example 0.8.")
 
 
-def smallest_share_of(rule: Rule, smallest_share: Any = None) -> float:
+def smallest_share_of(rule: Rule, smallest_share: object = None) -> float:
     """Return the requested smallest share of the data, by default the rule's; 0 leaves no group out."""
     if smallest_share is None:
         return rule.smallest_share or 0.0

@@ -7,11 +7,12 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from itertools import combinations
 from pathlib import Path
-from typing import Any
+from typing import Any, TypeAlias
 
 import numpy as np
 import polars as pl
 
+from tiltlens.documents.summary_access import Record
 from tiltlens.errors import DataError
 from tiltlens.estimators.decision_table import Count
 from tiltlens.estimators.estimate import quantile
@@ -23,16 +24,17 @@ from tiltlens.results.provenance import Provenance, check_provenance, provenance
 from tiltlens.rows.groups import JOINT, NO_GROUP, group_columns, level_codes
 from tiltlens.rows.roles import PEOPLE
 from tiltlens.rows.scores import either_spelling
-from tiltlens.rules.measures import MEASURES, TESTS, Limits, compared_groups, measure_groups, run_tests
+from tiltlens.rules.measures import MEASURES, TESTS, Entry, Limits, compared_groups, measure_groups, run_tests
 from tiltlens.rules.notes import notes_of, test_notes
 from tiltlens.rules.rule import Rule, ratio_threshold_of, rule_named, smallest_share_of
 from tiltlens.rules.tally import Outcomes, open_source, outcome_spec, outcomes_of, tally_source
-from tiltlens.sources.messages import check_columns, listed, shown
+from tiltlens.sources.messages import check_columns, listed, names_in, shown
 from tiltlens.sources.opening import batches_of, names_of, reading_notes
 
 OF_AUDITS = ("features", "question")  # parts of a provenance that rule tables do not have
 SCHEMA = "tiltlens/rule_tables/1"  # of to_dict and to_json; a change that breaks a reader raises the number
 STRATUM = "stratum"  # no attribute has this name
+Key: TypeAlias = tuple[Any, ...]  # the names of a group, and in strata the code of one
 KINDS = {int: pl.Int64, float: pl.Float64, bool: pl.Boolean, str: pl.String}
 
 
@@ -101,7 +103,7 @@ class RuleTables:
     def __len__(self) -> int:
         return len(self.tables)
 
-    def to_dict(self) -> dict[str, Any]:
+    def to_dict(self) -> Record:
         """Return every number of the tables, and the rule they are made by."""
         return {
             "schema": SCHEMA,
@@ -133,12 +135,12 @@ class RuleTables:
 
 
 def rule_tables(
-    data: Any,
+    data: object,
     rule: str,
     group: str | Sequence[str],
     *,
-    selected: Any = None,
-    scores: Any = None,
+    selected: object = None,
+    scores: object = None,
     favourable: str = "high",
     favorable: str | None = None,
     strata: str | Sequence[str] | None = None,
@@ -242,7 +244,7 @@ def rule_tables(
     )
 
 
-def _attributes(rule: Rule, group: Any, names: list[str]) -> list[str]:
+def _attributes(rule: Rule, group: object, names: list[str]) -> list[str]:
     attributes = group_columns(group, names)
     if not attributes:
         raise DataError(
@@ -255,11 +257,9 @@ def _attributes(rule: Rule, group: Any, names: list[str]) -> list[str]:
     return attributes
 
 
-def _strata(strata: Any, names: list[str]) -> list[str]:
-    wanted = [strata] if isinstance(strata, str) else strata
+def _strata(strata: object, names: list[str]) -> list[str]:
+    wanted = [] if strata is None else names_in(strata)
     if wanted is None:
-        return []
-    if not isinstance(wanted, (list, tuple)) or not all(isinstance(name, str) for name in wanted):
         raise DataError(f"`strata` must name columns, got {shown(strata)}.", f"the columns are {listed(names)}.")
     check_columns("strata", wanted, names)
     return list(dict.fromkeys(wanted))
@@ -338,15 +338,15 @@ def _tests(coded: pl.DataFrame, columns: Sequence[str], limits: Limits) -> pl.Da
     return _tidy(columns, [names[index] for index in others], entries, TESTS)
 
 
-def _counts(coded: pl.DataFrame, columns: Sequence[str]) -> dict[tuple[Any, ...], Count]:
+def _counts(coded: pl.DataFrame, columns: Sequence[str]) -> dict[Key, Count]:
     """Return the people of each group that the columns make, in the order of their levels."""
     sums = coded.drop_nulls(columns).group_by(columns).agg(pl.col(PEOPLE, "rate").sum()).sort(columns)
     return {(*names,): Count(size, counted) for *names, size, counted in sums.rows()}
 
 
-def _by_stratum(coded: pl.DataFrame, columns: Sequence[str]) -> dict[tuple[Any, ...], dict[int, Count]]:
+def _by_stratum(coded: pl.DataFrame, columns: Sequence[str]) -> dict[Key, dict[int, Count]]:
     """Return the people of each group in each stratum."""
-    counts_of: dict[tuple[Any, ...], dict[int, Count]] = defaultdict(dict)
+    counts_of: dict[Key, dict[int, Count]] = defaultdict(dict)
     for (*names, stratum), count in _counts(coded, [*columns, STRATUM]).items():
         counts_of[(*names,)][stratum] = count
     return counts_of
@@ -358,16 +358,14 @@ def _pairs(group: dict[int, Count], highest: dict[int, Count]) -> list[tuple[Cou
     return [(group.get(stratum, nobody), highest.get(stratum, nobody)) for stratum in sorted({*group, *highest})]
 
 
-def _tidy(
-    columns: Sequence[str], names: list[tuple[Any, ...]], entries: list[dict[str, Any]], kinds: dict[str, type]
-) -> pl.DataFrame:
+def _tidy(columns: Sequence[str], names: list[Key], entries: list[Entry], kinds: dict[str, type]) -> pl.DataFrame:
     """Return entries beside the names of their groups."""
     groups = pl.DataFrame(names, schema=dict.fromkeys(columns, pl.String), orient="row")
     numbers = pl.DataFrame(entries, schema={name: KINDS[kind] for name, kind in kinds.items()})
     return pl.concat([groups, numbers], how="horizontal")
 
 
-def _plain(name: str, frame: pl.DataFrame, tests: pl.DataFrame, unknown: int) -> dict[str, Any]:
+def _plain(name: str, frame: pl.DataFrame, tests: pl.DataFrame, unknown: int) -> Record:
     columns = [column for column in frame.columns if column not in MEASURES]
     rows, tested_rows = (
         [

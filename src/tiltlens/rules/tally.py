@@ -5,7 +5,6 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import partial
-from typing import Any
 
 import numpy as np
 import polars as pl
@@ -31,8 +30,8 @@ class OutcomeSpec:
     """The outcome to count: the argument, the column (or an array beside the data), and the favourable value."""
 
     argument: str
-    value: Any
-    favourable: Any
+    value: object
+    favourable: object
 
     @property
     def is_selection(self) -> bool:
@@ -65,7 +64,7 @@ class Outcomes:
     at_median: int | None = None
 
 
-def outcome_spec(rule: Rule, selected: Any, scores: Any, favourable: Any, names: list[str]) -> OutcomeSpec:
+def outcome_spec(rule: Rule, selected: object, scores: object, favourable: object, names: list[str]) -> OutcomeSpec:
     """Return the outcome to count; exactly one of the two must be given."""
     if (selected is None) == (scores is None):
         got = "neither `selected` nor `scores`" if selected is None else "both `selected` and `scores`"
@@ -195,7 +194,7 @@ class Source:
         return list(dict.fromkeys([*self.columns, self.outcome]))
 
 
-def open_source(data: Any, batches: Batches | None, columns: Sequence[str], spec: OutcomeSpec) -> Source:
+def open_source(data: object, batches: Batches | None, columns: Sequence[str], spec: OutcomeSpec) -> Source:
     """Return the data as batches; an outcome that is an array becomes a column of data in memory."""
     value = spec.value
     outcome = value if isinstance(value, str) else OUTCOME

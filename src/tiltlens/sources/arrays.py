@@ -2,11 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from dataclasses import replace
 from functools import reduce
 from operator import add
-from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
@@ -16,11 +15,12 @@ from tiltlens.paper.moments import GroupMoments
 
 MOST_COUNTED_EDGES = 64  # that are counted one by one, faster than any search
 COUNTED_ROWS = 1 << 14  # for which edges are counted at a time
+Column = NDArray[np.number | np.bool_]
 PIVOT_STRIDE = 64  # every 64th row of a chunk is enough to know about where it lies
 
 
 def _chunk(
-    columns: list[NDArray[Any]], group: NDArray[Any], groups: int, weights: NDArray[Any] | None, space: NDArray[Any]
+    columns: Sequence[Column], group: Column, groups: int, weights: Column | None, space: NDArray[np.float64]
 ) -> list[GroupMoments]:
     """Return the moments of each group in one chunk, worked out in `space`.
 
@@ -53,7 +53,7 @@ def _chunk(
 
 
 def chunked_moments(
-    columns: list[NDArray[Any]], group: NDArray[Any], groups: int, weights: NDArray[Any] | None
+    columns: Sequence[Column], group: Column, groups: int, weights: Column | None
 ) -> list[GroupMoments]:
     """Return the moments of some columns in each group, chunk by chunk.
 

@@ -9,7 +9,9 @@ from __future__ import annotations
 from collections.abc import Callable, Collection, Generator, Iterable, Sequence
 from contextlib import closing
 from dataclasses import dataclass
-from typing import Any, Protocol, TypeVar
+from functools import reduce
+from operator import add
+from typing import Protocol, Self, TypeVar
 
 import polars as pl
 
@@ -21,7 +23,16 @@ from tiltlens.threads import made_in_order
 
 ROW = "\0row"  # the number of a row in its table; no table has a name with a NUL in it
 
-S = TypeVar("S")
+
+class Summable(Protocol):
+    """What batches become: sums, which are added."""
+
+    def __add__(self, other: Self, /) -> Self:
+        """Return the sum over both."""
+        ...
+
+
+S = TypeVar("S", bound=Summable)
 Step = Callable[[pl.DataFrame], S]
 
 
@@ -60,13 +71,10 @@ def in_batches(frames: Generator[pl.DataFrame], step: Step[S]) -> Generator[S]:
 
 def folded(frames: Generator[pl.DataFrame], step: Step[S]) -> S:
     """Return Σ step(batch) over frames, added in the order of the batches."""
-    total: Any = None
     with closing(in_batches(frames, lambda batch: step(clean_batch(batch)))) as parts:
-        for part in parts:
-            total = part if total is None else total + part
-    if total is None:
-        raise empty_table()
-    return total  # type: ignore[no-any-return]
+        for first in parts:
+            return reduce(add, parts, first)
+    raise empty_table()
 
 
 def regrouped(frames: Iterable[pl.DataFrame]) -> Generator[pl.DataFrame]:
@@ -116,7 +124,7 @@ class FrameBatches:
             parts_differ = [column for column in selected if depends_on_values(column.dtype)]
             selected = selected.with_columns(clean_column(column) for column in parts_differ)
             return folded(_slices(selected), step)
-        kinds: Any = dict.fromkeys(too_large(selected, "`data`", QUERY), pl.String)
+        kinds = pl.Schema(dict.fromkeys(too_large(selected, "`data`", QUERY), pl.String))
         return folded(read_in_batches(selected.cast(kinds), "`data`", QUERY), step)
 
     def frames(self, columns: Sequence[str], texts: Collection[str] = ()) -> Generator[pl.DataFrame]:

@@ -9,21 +9,24 @@ from __future__ import annotations
 from collections.abc import Mapping, Set
 from datetime import date, datetime, timedelta
 from decimal import Decimal
-from typing import Any
+from typing import Any, TypeAlias
 
 import narwhals as nw
 import numpy as np
 import polars as pl
+from numpy.typing import NDArray
 
 from tiltlens.errors import DataError
 from tiltlens.sources.messages import first_line, shown, text_of
 
 SAFE_INTEGERS = (pl.Int8, pl.Int16, pl.Int32, pl.Int64, pl.UInt8, pl.UInt16, pl.UInt32)  # none is too large for 64 bits
 MICROSECONDS_PER_DAY = 86_400_000_000
+ValuesLike: TypeAlias = Any  # one value for each row: an array, a list, or a series of any engine
+PandasSeries: TypeAlias = Any  # pandas need not be installed
 MISSING_KINDS = {"NoneType", "NAType", "NaTType"}
 
 # The first match counts: True is an int to Python, and a datetime is a date.
-OBJECT_KINDS: tuple[tuple[str, tuple[type, ...], Any], ...] = (
+OBJECT_KINDS: tuple[tuple[str, tuple[type, ...], type[pl.DataType] | pl.DataType], ...] = (
     ("bool", (bool, np.bool_), pl.Boolean),
     ("int", (int, np.integer), pl.Int64),
     ("float", (float, np.floating, Decimal), pl.Float64),
@@ -34,7 +37,7 @@ OBJECT_KINDS: tuple[tuple[str, tuple[type, ...], Any], ...] = (
 )
 
 
-def column_of_values(argument: str, values: Any, rows: int) -> pl.Series:
+def column_of_values(argument: str, values: ValuesLike, rows: int) -> pl.Series:
     """Return an array, list or series passed in addition to the table, as a clean column of the same length."""
     if values is None or np.isscalar(values) or not hasattr(values, "__len__"):
         raise DataError(
@@ -50,7 +53,7 @@ def column_of_values(argument: str, values: Any, rows: int) -> pl.Series:
     return column
 
 
-def check_index(argument: str, values: Any, data: Any, of: str = "data") -> None:
+def check_index(argument: str, values: ValuesLike, data: ValuesLike, of: str = "data") -> None:
     """Raise for a pandas object whose index is not that of the data: by position, rows would be mixed up.
 
     Beside a table of another kind the index must be 0, 1, 2, …; arrays have no rows by name.
@@ -75,7 +78,7 @@ def check_index(argument: str, values: Any, data: Any, of: str = "data") -> None
     )
 
 
-def raw_column(name: str, values: Any) -> pl.Series:
+def raw_column(name: str, values: ValuesLike) -> pl.Series:
     """Return an array, list or series as Polars holds it, before any cleaning."""
     if isinstance(values, pl.Series):
         return values.alias(name)
@@ -96,7 +99,7 @@ def raw_column(name: str, values: Any) -> pl.Series:
     return _column_of_array(name, values if isinstance(values, np.ma.MaskedArray) else np.asarray(values))
 
 
-def _column_of_array(name: str, array: Any) -> pl.Series:
+def _column_of_array(name: str, array: NDArray[np.generic]) -> pl.Series:
     if array.ndim != 1:
         raise DataError(
             f"column {shown(name)} must have one dimension, got shape {array.shape}.", "give each column its own name."
@@ -110,14 +113,14 @@ def _column_of_array(name: str, array: Any) -> pl.Series:
     return _masked(pl.Series(name, plain.astype(plain.dtype.newbyteorder("="), copy=False)), mask)
 
 
-def _masked(column: pl.Series, mask: Any) -> pl.Series:
+def _masked(column: pl.Series, mask: NDArray[np.bool_] | None) -> pl.Series:
     """Return the column with missing values where the mask is true."""
     if mask is None or not mask.any():
         return column
     return pl.select(pl.when(~pl.Series(mask)).then(column).alias(column.name)).to_series()
 
 
-def _column_of_objects(name: str, values: list[Any]) -> pl.Series:
+def _column_of_objects(name: str, values: list[object]) -> pl.Series:
     """Return Python objects of one kind as a column; what pandas or Python call missing is missing."""
     types = set(map(type, values))
     gaps = {kind for kind in types if kind.__name__ in MISSING_KINDS}
@@ -145,7 +148,7 @@ def _object_kind(column: str, kind: type) -> str:
     raise unusable(column, kind.__name__)
 
 
-def _built(name: str, values: list[Any], kind: str) -> pl.Series:
+def _built(name: str, values: list[object], kind: str) -> pl.Series:
     """Return a column of one kind of Python object."""
     dtype = next(dtype for object_kind, _, dtype in OBJECT_KINDS if object_kind == kind)
     if kind == "float":  # Decimal and numpy numbers included
@@ -170,7 +173,7 @@ def unusable(column: str, kind: str) -> DataError:
     )
 
 
-def pandas_column(name: str, series: Any) -> pl.Series:
+def pandas_column(name: str, series: PandasSeries) -> pl.Series:
     """Return a pandas column without pyarrow, which pandas users need not have."""
     if hasattr(series, "cat"):
         return _pandas_levels(name, series)
@@ -189,17 +192,16 @@ def pandas_column(name: str, series: Any) -> pl.Series:
         wide = np.bool_ if isinstance(dtype, nw.Boolean) else _widest(dtype)
         return _masked(pl.Series(name, series.to_numpy(dtype=wide, na_value=wide(0))), mask)
     objects = series.to_numpy(dtype=object)
-    values: Any = np.where(mask, None, objects) if mask.any() else objects
-    return _column_of_objects(name, values.tolist())
+    return _column_of_objects(name, np.where(mask, np.asarray(None), objects).tolist())
 
 
-def _widest(dtype: Any) -> Any:
+def _widest(dtype: nw.dtypes.DType) -> type[np.number]:
     if dtype.is_float():
         return np.float64
     return np.uint64 if isinstance(dtype, nw.UInt64) else np.int64
 
 
-def _pandas_levels(name: str, series: Any) -> pl.Series:
+def _pandas_levels(name: str, series: PandasSeries) -> pl.Series:
     """Return a pandas categorical as text, or as an Enum where its order is declared."""
     levels = [text_of(level) for level in series.cat.categories]
     codes = pl.Series(name, series.cat.codes.to_numpy().astype(np.int64))
@@ -231,7 +233,7 @@ def clean_column(column: pl.Series) -> pl.Series:
     raise unusable(column.name, str(dtype))
 
 
-def depends_on_values(dtype: Any) -> bool:
+def depends_on_values(dtype: pl.DataType) -> bool:
     """Return whether the clean kind of a column depends on what is in it: parts of it may differ."""
     return dtype == pl.Object or (dtype.is_integer() and dtype not in SAFE_INTEGERS)
 

@@ -13,7 +13,7 @@ from contextlib import AbstractContextManager
 from dataclasses import dataclass
 from importlib.util import find_spec
 from pathlib import Path
-from typing import Any
+from typing import Any, TypeAlias
 
 import polars as pl
 
@@ -25,12 +25,13 @@ from tiltlens.sources.read_options import ReadOptions
 from tiltlens.sources.tables import QUERY, column_names, declared_orders
 from tiltlens.sources.text_columns import DATES, read_texts
 
+DuckRelation: TypeAlias = Any  # DuckDB need not be installed
 URL = re.compile(r"([A-Za-z][A-Za-z0-9+.-]+)://(.*)", re.DOTALL)
 READ_ONLY = "options=-c%20default_transaction_read_only%3Don"  # of PostgreSQL's URLs
 EXAMPLE = "for example 'SELECT * FROM loans'."
 
 
-def database_url(data: Any) -> str | None:
+def database_url(data: object) -> str | None:
     """Return the URL that data is; None where it is something else."""
     url = data[0] if isinstance(data, (list, tuple)) and len(data) == 1 else data
     return url if isinstance(url, str) and URL.match(url) else None
@@ -109,7 +110,7 @@ READERS: dict[str, Callable[[str, str, str], Batches]] = {
 }
 
 
-def is_duckdb(data: Any) -> bool:
+def is_duckdb(data: object) -> bool:
     """Return whether the data is a DuckDB relation, without importing DuckDB."""
     return type(data).__name__ == "DuckDBPyRelation"
 
@@ -118,7 +119,7 @@ def is_duckdb(data: Any) -> bool:
 class DuckBatches:
     """A DuckDB relation, run once for each pass."""
 
-    relation: Any
+    relation: DuckRelation
 
     def names(self) -> list[str]:
         """See `Batches`."""
@@ -133,9 +134,9 @@ class DuckBatches:
 
     def frames(self, columns: Sequence[str], texts: Collection[str] = ()) -> Generator[pl.DataFrame]:
         """See `OrderedBatches`."""
-        return _frames(self._selected(columns), {})
+        return _frames(self._selected(columns), ())
 
-    def _selected(self, columns: Sequence[str]) -> Any:
+    def _selected(self, columns: Sequence[str]) -> DuckRelation:
         return self.relation.project(", ".join(_quoted(name) for name in columns))
 
 
@@ -144,8 +145,8 @@ def _query_errors() -> AbstractContextManager[None]:
     return wrap_errors("`data` cannot be read", QUERY)
 
 
-def _frames(selected: Any, texts: dict[str, Any]) -> Generator[pl.DataFrame]:
-    kinds: Any = {**declared_orders(selected), **texts}
+def _frames(selected: DuckRelation, texts: Sequence[str]) -> Generator[pl.DataFrame]:
+    kinds = pl.Schema({**declared_orders(selected), **pl.Schema(dict.fromkeys(texts, pl.String))})
     read = "to_arrow_reader" if hasattr(type(selected), "to_arrow_reader") else "fetch_arrow_reader"
     with _query_errors():
         reader = getattr(selected, read)(BATCH_ROWS)
@@ -156,13 +157,13 @@ def _frames(selected: Any, texts: dict[str, Any]) -> Generator[pl.DataFrame]:
             reader.close()
 
 
-def _too_large(relation: Any) -> dict[str, Any]:
-    """Return the columns of whole numbers of which one is too large for 64 bits, as texts in every batch."""
+def _too_large(relation: DuckRelation) -> list[str]:
+    """Return the columns of whole numbers of which one is too large for 64 bits: in every batch they are texts."""
     unsure = [name for name, kind in zip(relation.columns, relation.types, strict=True) if str(kind) == "UBIGINT"]
     if not unsure:
-        return {}
+        return []
     largest = relation.aggregate(", ".join(f"max({_quoted(name)})" for name in unsure)).fetchall()[0]
-    return {name: pl.String for name, most in zip(unsure, largest, strict=True) if most is not None and most >= 2**63}
+    return [name for name, most in zip(unsure, largest, strict=True) if most is not None and most >= 2**63]
 
 
 def _quoted(name: str) -> str:

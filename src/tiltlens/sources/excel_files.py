@@ -7,7 +7,7 @@ from collections.abc import Generator, Sequence
 from contextlib import contextmanager
 from importlib.util import find_spec
 from pathlib import Path
-from typing import Any
+from typing import Any, TypeAlias
 
 import polars as pl
 
@@ -16,6 +16,7 @@ from tiltlens.sources.messages import checked_names, listed, shown, wrap_errors
 from tiltlens.sources.read_options import ReadOptions
 from tiltlens.sources.text_columns import INTEGER, NUMBER, FileTable, read_texts
 
+ExcelSheet: TypeAlias = Any  # fastexcel need not be installed
 UNNAMED = "__UNNAMED__"  # what the reader calls a column without a name
 
 
@@ -68,7 +69,7 @@ def _sheet(file: Path, name: str | None) -> tuple[pl.DataFrame, set[str]]:
     return frame.drop(unused), errors
 
 
-def _errors(sheet: Any) -> set[str]:
+def _errors(sheet: ExcelSheet) -> set[str]:
     """Return the columns with cells that Excel could not work out, which the reader leaves empty."""
     _, cells = sheet.to_arrow_with_errors()
     names = {column.index: column.name for column in sheet.available_columns()}

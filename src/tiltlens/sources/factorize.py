@@ -21,7 +21,7 @@ class Factorized(NamedTuple):
     """The values that a column may hold, a missing one first, and the code of each entry among them."""
 
     values: pl.Series
-    codes: NDArray[np.integer[Any]]
+    codes: NDArray[np.integer]
 
 
 def factorize(column: pl.Series) -> Factorized | None:
@@ -47,7 +47,7 @@ def _declared_levels(column: pl.Series) -> tuple[pl.Series, Codes]:
     return kind.categories.cast(kind), codes.fill_null(0).to_numpy()
 
 
-def _number_levels(column: pl.Series) -> tuple[pl.Series, NDArray[np.integer[Any]]] | None:
+def _number_levels(column: pl.Series) -> tuple[pl.Series, NDArray[np.integer]] | None:
     dtype = column.dtype
     if not (dtype.is_numeric() or dtype in (pl.Boolean, pl.Date)):
         return None

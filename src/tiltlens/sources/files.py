@@ -11,7 +11,6 @@ from dataclasses import dataclass
 from fnmatch import fnmatchcase
 from functools import cached_property, partial
 from pathlib import Path
-from typing import Any
 
 import polars as pl
 
@@ -115,7 +114,7 @@ def _schema(frame: pl.LazyFrame, file: Path) -> pl.Schema:
         return frame.collect_schema()
 
 
-def files_of(data: Any) -> tuple[Path, ...] | None:
+def files_of(data: object) -> tuple[Path, ...] | None:
     """Return the files that a path, a pattern, a folder or a list of these names; None where it is none of them."""
     entries = _entries(data)
     if entries is None:
@@ -131,13 +130,10 @@ def files_of(data: Any) -> tuple[Path, ...] | None:
     return tuple(files)
 
 
-def _entries(data: Any) -> list[str] | None:
+def _entries(data: object) -> list[str] | None:
     entries = list(data) if isinstance(data, (list, tuple)) and data else [data]
-    return (
-        [os.fspath(entry) for entry in entries]
-        if all(isinstance(entry, (str, os.PathLike)) for entry in entries)
-        else None
-    )
+    paths = [os.fspath(entry) for entry in entries if isinstance(entry, (str, os.PathLike))]
+    return paths if len(paths) == len(entries) else None
 
 
 def _check_distinct(files: Sequence[Path]) -> None:
@@ -154,7 +150,7 @@ def _check_distinct(files: Sequence[Path]) -> None:
                 )
 
 
-def inputs_of(*several: Any) -> list[Input]:
+def inputs_of(*several: object) -> list[Input]:
     """Return the files, folders, patterns and databases that data name; None and what is no file name none."""
     entries = [entry for data in several for entry in (_entries(Source.of(data).path) or ())]
     paths = {entry: re.sub(r"^[A-Za-z][\w+.-]+:///?", "", entry) for entry in entries}  # of the URL of a database

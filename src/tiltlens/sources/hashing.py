@@ -9,7 +9,6 @@ from __future__ import annotations
 
 import hashlib
 from collections.abc import Callable, Mapping, Sequence
-from typing import Any
 
 import numpy as np
 import polars as pl
@@ -21,6 +20,7 @@ from tiltlens.threads import in_threads
 
 CACHE_CHUNK = 1 << 16  # rows that are hashed at a time: they stay in the cache
 Hashes = NDArray[np.uint64]
+Column = pl.Series | NDArray[np.number]
 
 BILLION = 1e9
 ODD, HALF = np.uint64(0x9E3779B97F4A7C15), np.uint64(32)  # a factor and a shift that mix the bits of a hash
@@ -28,7 +28,7 @@ MISSING = 0x6D697373696E6721  # bits of a missing value
 ROUNDS = 3  # in which rows, levels and columns are told apart by each other
 
 
-def row_hashes(columns: Mapping[str, pl.Series | NDArray[Any]], coded: Mapping[str, Factorized | None] = {}) -> Hashes:
+def row_hashes(columns: Mapping[str, Column], coded: Mapping[str, Factorized | None] = {}) -> Hashes:
     """Return a hash of each row: Σ of each column's bits, mixed in a way of its name's own, and mixed again.
 
     `coded` holds columns by their distinct values, where these are few: then only those are hashed.
@@ -36,9 +36,7 @@ def row_hashes(columns: Mapping[str, pl.Series | NDArray[Any]], coded: Mapping[s
     return nested_hashes([columns], coded)[0]
 
 
-def nested_hashes(
-    stages: Sequence[Mapping[str, pl.Series | NDArray[Any]]], coded: Mapping[str, Factorized | None] = {}
-) -> list[Hashes]:
+def nested_hashes(stages: Sequence[Mapping[str, Column]], coded: Mapping[str, Factorized | None] = {}) -> list[Hashes]:
     """Return the hashes of each row by the first columns, by these and the next, and so on."""
     rows = len(next(iter(stages[0].values())))
     parts = [[_column_bits(name, column, coded.get(name)) for name, column in columns.items()] for columns in stages]
@@ -52,7 +50,7 @@ def nested_hashes(
     return hashes
 
 
-def mixed_hashes(hashes: Hashes, numbers: NDArray[np.integer[Any]]) -> Hashes:
+def mixed_hashes(hashes: Hashes, numbers: NDArray[np.integer]) -> Hashes:
     """Return a hash of each hash together with a number."""
     return _mix(_mix(hashes + _mixed(numbers.astype(np.uint64), ODD)))
 
@@ -91,9 +89,7 @@ def _ranks(column: pl.Series) -> tuple[NDArray[np.int64], bool]:
     return ranks.fill_null(0).cast(pl.Int64).to_numpy(), is_ordered
 
 
-def _column_bits(
-    name: str, column: pl.Series | NDArray[Any], factorized: Factorized | None
-) -> Callable[[slice], Hashes]:
+def _column_bits(name: str, column: Column, factorized: Factorized | None) -> Callable[[slice], Hashes]:
     """Return a function that gives a column's share of the hashes of some rows."""
     digest = hashlib.blake2b(name.encode(errors="surrogatepass"), digest_size=8).digest()
     factor = np.uint64(int.from_bytes(digest, "little") | 1)
@@ -103,7 +99,7 @@ def _column_bits(
     return lambda chunk: np.asarray(table.take(factorized.codes[chunk]))
 
 
-def _bits(column: pl.Series | NDArray[Any]) -> Hashes:
+def _bits(column: Column) -> Hashes:
     """Return 64 bits for each value: of its text, or of its number to nine decimals; equal ones have the same."""
     if isinstance(column, np.ndarray):
         return _number_bits(column)
@@ -115,9 +111,9 @@ def _bits(column: pl.Series | NDArray[Any]) -> Hashes:
     return np.where(column.is_null().to_numpy(), np.uint64(MISSING), bits) if column.null_count() else bits
 
 
-def _number_bits(values: NDArray[Any]) -> Hashes:
+def _number_bits(values: NDArray[np.number]) -> Hashes:
     with np.errstate(over="ignore", invalid="ignore"):
-        rounded = values * BILLION
+        rounded: NDArray[np.float64] = np.multiply(values, BILLION, dtype=np.float64)
         np.rint(rounded, out=rounded)
     rounded += 0.0  # −0 is 0
     return rounded.view(np.uint64)

@@ -8,7 +8,6 @@ from collections.abc import Iterable, Iterator, Sequence
 from contextlib import contextmanager
 from datetime import datetime
 from difflib import get_close_matches
-from typing import Any
 
 import numpy as np
 
@@ -33,13 +32,21 @@ def listed(values: Sequence[object]) -> str:
     return text if len(values) <= SHOWN_NAMES else f"{text} and {len(values) - SHOWN_NAMES} more"
 
 
-def texts_of(argument: str, value: Any) -> list[str]:
+def texts_of(argument: str, value: object) -> list[str]:
     """Return one text, or several, as a list; None is none."""
-    try:
-        return [] if value is None else [value] if isinstance(value, str) else list(value)
-    except TypeError:
+    if value is None or isinstance(value, str):
+        return [] if value is None else [value]
+    if not isinstance(value, Iterable):
         example = "for example 'age', or ['age', 'income']."
-        raise DataError(f"`{argument}` must be a text or a list of texts, got {shown(value)}.", example) from None
+        raise DataError(f"`{argument}` must be a text or a list of texts, got {shown(value)}.", example)
+    return list(value)
+
+
+def names_in(value: object) -> list[str] | None:
+    """Return one text, or a list of them, as a list; None where it is something else, such as an array."""
+    entries = value if isinstance(value, (list, tuple)) else [value]
+    names = [entry for entry in entries if isinstance(entry, str)]
+    return names if len(names) == len(entries) else None
 
 
 def first_line(error: BaseException) -> str:
@@ -70,7 +77,7 @@ def wrap_errors(problem: str, hint: str, *, kinds: Errors = Exception, hide_caus
         raise DataError(message, hint) from (None if hide_cause else error)
 
 
-def text_of(value: Any) -> str:
+def text_of(value: object) -> str:
     """Return a value as people write it: 1.0 is "1", True is "True", midnight is only its date."""
     if isinstance(value, np.generic):
         value = value.item()
@@ -113,7 +120,7 @@ def check_case(wanted: Sequence[str], names: Sequence[str]) -> None:
             )
 
 
-def checked_names(names: list[Any]) -> list[str]:
+def checked_names(names: Sequence[object]) -> list[str]:
     """Return names of columns, which must be distinct strings."""
     if not names:
         raise DataError("`data` has no columns.", "look at what was selected before.")
@@ -128,4 +135,4 @@ def checked_names(names: list[Any]) -> list[str]:
         raise DataError(
             f"{names.count(repeated)} columns have the name {shown(repeated)}.", "rename or drop the copies."
         )
-    return names
+    return [str(name) for name in names]

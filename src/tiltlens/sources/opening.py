@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import Any
 
 import polars as pl
 
@@ -18,7 +17,7 @@ from tiltlens.sources.tables import column_names, read_table
 from tiltlens.threads import check_threads
 
 
-def batches_of(data: Any) -> Batches | None:
+def batches_of(data: object) -> Batches | None:
     """Return the data as batches where it is read piece by piece; None where its rows are in memory."""
     check_threads()
     source = Source.of(data)
@@ -43,12 +42,12 @@ def reading_notes(batches: Batches, columns: Sequence[str]) -> tuple[str, ...]:
     return batches.notes(columns) if isinstance(batches, FileBatches) else ()
 
 
-def frame_of(data: Any, columns: Sequence[str]) -> pl.DataFrame:
+def frame_of(data: object, columns: Sequence[str]) -> pl.DataFrame:
     """Return some columns of a table in memory; a Polars frame as it is, for its batches are cleaned one by one."""
     return data if isinstance(data, pl.DataFrame) else read_table(data, columns)
 
 
-def collected(data: Any, columns: Sequence[str] | None = None) -> pl.DataFrame:
+def collected(data: object, columns: Sequence[str] | None = None) -> pl.DataFrame:
     """Return some columns (default: all) of any data as one clean frame in memory."""
     batches = batches_of(data)
     return read_table(data, columns) if batches is None else collected_rows(batches, columns)
@@ -60,6 +59,6 @@ def collected_rows(batches: Batches, columns: Sequence[str] | None = None) -> pl
     return pl.concat(batches.fold(wanted, lambda batch: [batch])).drop(ROW, strict=False)
 
 
-def names_of(data: Any, batches: Batches | None) -> list[str]:
+def names_of(data: object, batches: Batches | None) -> list[str]:
     """Return the names of any data's columns."""
     return column_names(data) if batches is None else batches.names()

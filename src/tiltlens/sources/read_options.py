@@ -7,7 +7,6 @@ import io
 import os
 from collections.abc import Sequence
 from dataclasses import dataclass, field
-from typing import Any
 
 from tiltlens.errors import DataError
 from tiltlens.sources.messages import listed, shown, texts_of
@@ -60,11 +59,11 @@ class ReadOptions:
 class Source:
     """Files or a database, with the options for reading them."""
 
-    path: Any = field(repr=False)  # the URL of a database may hold a password
+    path: object = field(repr=False)  # the URL of a database may hold a password
     options: ReadOptions
 
     @classmethod
-    def of(cls, data: Any) -> Source:
+    def of(cls, data: object) -> Source:
         """Return any data as a source; all but a source is read with default options."""
         return data if isinstance(data, Source) else cls(data, ReadOptions())
 
@@ -131,11 +130,11 @@ def read(
             f"`path` must name files or a database, got {type(path).__name__}.",
             "pass a table in memory to tiltlens without tl.read.",
         )
-    return Source(path, read_options(na_values, encoding, sheet, query, decimal))
+    return Source(path, _checked_options(na_values, encoding, decimal, sheet, query))
 
 
-def read_options(
-    na_values: Any = None, encoding: Any = None, sheet: Any = None, query: Any = None, decimal: Any = "."
+def _checked_options(
+    na_values: str | Sequence[str] | None, encoding: str | None, decimal: str, sheet: str | None, query: str | None
 ) -> ReadOptions:
     """Return the options after checking them."""
     texts = tuple(texts_of("na_values", na_values))
@@ -152,7 +151,7 @@ def read_options(
     return ReadOptions(texts, None if encoding is None else _known_encoding(encoding), decimal, sheet, query)
 
 
-def _known_encoding(name: Any) -> str:
+def _known_encoding(name: str) -> str:
     """Return Python's name of an encoding of texts."""
     try:
         io.TextIOWrapper(io.BytesIO(), encoding=name)  # not so "hex" and such, which are codecs, but of bytes

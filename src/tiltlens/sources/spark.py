@@ -4,22 +4,25 @@ from __future__ import annotations
 
 import pickle
 import zlib
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, Generic, TypeAlias
 
 import polars as pl
 
 from tiltlens.errors import TiltlensError
+from tiltlens.paper.checks import Floats
 from tiltlens.sources.batches import S, Step, clean_batch, regrouped
 from tiltlens.sources.messages import checked_names, wrap_errors
 from tiltlens.sources.tables import empty_table
 
+SparkFrame: TypeAlias = Any  # Spark need not be installed, nor pyarrow
+ArrowBatch: TypeAlias = Any
 MERGERS = 4  # workers that add up the sums of all partitions
 SCHEMA = "sums binary"
 
 
-def is_spark(data: Any) -> bool:
+def is_spark(data: object) -> bool:
     """Return whether the data is a Spark data frame, classic or Connect, without importing Spark."""
     return type(data).__module__.startswith("pyspark.sql.") and hasattr(data, "mapInArrow")
 
@@ -28,7 +31,7 @@ def is_spark(data: Any) -> bool:
 class SparkBatches:
     """A Spark data frame; tiltlens must be installed where Spark runs Python."""
 
-    frame: Any
+    frame: SparkFrame
 
     def names(self) -> list[str]:
         """See `Batches`."""
@@ -41,30 +44,32 @@ class SparkBatches:
         with wrap_errors("Spark cannot run the audit", hint):
             parts = self.frame.select(*quoted).mapInArrow(_Partition(step), SCHEMA)
             rows = parts.repartition(MERGERS).mapInArrow(_merged, SCHEMA).collect()
-        total: Any = _sum(_unpacked(row[0]) for row in rows)
+        total: S | TiltlensError | None = _sum(_unpacked(row[0]) for row in rows)
         if total is None:
             raise empty_table()
         if isinstance(total, TiltlensError):
             raise total
-        return total  # type: ignore[no-any-return]
+        return total
 
 
 @dataclass(frozen=True, slots=True, eq=False)
-class _Partition:
+class _Partition(Generic[S]):
     """A worker's task: reduce a partition to one row of pickled sums, or none if it is empty."""
 
-    step: Any
+    step: Step[S]
 
-    def __call__(self, batches: Iterator[Any]) -> Iterator[Any]:
+    def __call__(self, batches: Iterator[ArrowBatch]) -> Iterator[ArrowBatch]:
         frames = regrouped(pl.DataFrame(batch) for batch in batches)
         try:
-            part = _sum(self.step(clean_batch(frame)) for frame in frames)
+            part: S | TiltlensError | None = _sum(self.step(clean_batch(frame)) for frame in frames)
         except TiltlensError as error:  # the user's mistake: a failed task would be tried again, four times
             part = error
         yield from _packed(part)
 
 
-def with_numbers(frame: Any, columns: Sequence[str], names: Sequence[str], step: Step[Any]) -> Any:
+def with_numbers(
+    frame: SparkFrame, columns: Sequence[str], names: Sequence[str], step: Callable[[pl.DataFrame], Floats]
+) -> SparkFrame:
     """Return a data frame with more columns: the numbers that `step` makes of some columns, (n,) or (n, K).
 
     They are made where the rows lie, when Spark is asked for them, so that an error in the data is raised then.
@@ -80,9 +85,9 @@ class _MoreColumns:
     """A worker's task: return the batches of a partition with more columns of numbers."""
 
     columns: tuple[str, ...]
-    step: Any
+    step: Callable[[pl.DataFrame], Floats]
 
-    def __call__(self, batches: Iterator[Any]) -> Iterator[Any]:
+    def __call__(self, batches: Iterator[ArrowBatch]) -> Iterator[ArrowBatch]:
         import pyarrow as pa
 
         for batch in batches:
@@ -92,14 +97,14 @@ class _MoreColumns:
             yield pa.RecordBatch.from_arrays([*batch.columns, *made], names)
 
 
-def _merged(batches: Iterator[Any]) -> Iterator[Any]:
+def _merged(batches: Iterator[ArrowBatch]) -> Iterator[ArrowBatch]:
     """Yield the sum of many sums: with thousands of partitions they are too much for the driver."""
     yield from _packed(_sum(_unpacked(packed.as_py()) for batch in batches for packed in batch.column(0)))
 
 
-def _sum(parts: Iterable[Any]) -> Any:
+def _sum(parts: Iterable[S | TiltlensError]) -> S | TiltlensError | None:
     """Return the sum, None of nothing, and the first mistake where there is one."""
-    total: Any = None
+    total: S | None = None
     for part in parts:
         if isinstance(part, TiltlensError):
             return part
@@ -107,7 +112,7 @@ def _sum(parts: Iterable[Any]) -> Any:
     return total
 
 
-def _packed(part: Any) -> Iterator[Any]:
+def _packed(part: object) -> Iterator[ArrowBatch]:
     import pyarrow as pa
 
     if part is not None:
@@ -115,5 +120,5 @@ def _packed(part: Any) -> Iterator[Any]:
         yield pa.RecordBatch.from_arrays([pa.array([content], pa.binary())], ["sums"])
 
 
-def _unpacked(content: Any) -> Any:
-    return pickle.loads(zlib.decompress(bytes(content)))
+def _unpacked(content: bytes) -> Any:
+    return pickle.loads(zlib.decompress(content))

@@ -3,23 +3,26 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from typing import Any
+from typing import Any, TypeAlias
 
 import narwhals as nw
 import numpy as np
 import polars as pl
+from numpy.typing import NDArray
 
 from tiltlens.errors import DataError
 from tiltlens.sources.columns import clean_column, pandas_column, raw_column, unusable
 from tiltlens.sources.messages import check_case, check_columns, checked_names, shown, text_of, wrap_errors
 
 QUERY = "run the query behind `data` on its own first."
+NativeTable: TypeAlias = Any  # of pandas, pyarrow, DuckDB or Spark, which need not be installed; or a dict of arrays
+AnyFrame: TypeAlias = nw.DataFrame[NativeTable] | nw.LazyFrame[NativeTable]
 KINDS_ACCEPTED = (
     "a pandas or Polars frame, a pyarrow Table, a DuckDB relation, a Spark frame, a dict of arrays or files"
 )
 
 
-def read_table(data: Any, needed: Sequence[str] | None = None) -> pl.DataFrame:
+def read_table(data: NativeTable, needed: Sequence[str] | None = None) -> pl.DataFrame:
     """Return the needed columns (default: all) of any supported table, clean, in the order asked for."""
     names = column_names(data)
     wanted = list(dict.fromkeys(names if needed is None else needed))
@@ -37,12 +40,12 @@ def empty_table() -> DataError:
     return DataError("`data` has no rows.", "look at what was filtered out before.")
 
 
-def column_names(data: Any) -> list[str]:
+def column_names(data: object) -> list[str]:
     """Return the names of the columns, which must be distinct strings."""
     return checked_names(_native_names(data))
 
 
-def _native_names(data: Any) -> list[Any]:
+def _native_names(data: object) -> Sequence[object]:
     """Return names as the engine holds them, because narwhals refuses duplicates in words of its own."""
     if isinstance(data, Mapping):
         return list(data)
@@ -57,14 +60,14 @@ def _native_names(data: Any) -> list[Any]:
     return list(names)
 
 
-def _not_a_table(data: Any) -> DataError:
+def _not_a_table(data: object) -> DataError:
     hint = "name the columns, for example {'age': array, 'score': array}."
     if isinstance(data, (str, bytes)) or hasattr(data, "__fspath__"):
         hint = "read the file first, for example polars.read_csv(path)."
     return DataError(f"`data` must be {KINDS_ACCEPTED}, got {type(data).__name__}.", hint)
 
 
-def native_columns(data: Any, table: pl.DataFrame, names: Sequence[str]) -> Any:
+def native_columns(data: NativeTable, table: pl.DataFrame, names: Sequence[str]) -> NativeTable:
     """Return the named columns as the kind of table the user gave.
 
     What is lazy gives the columns of `table`, read from it before: run twice, a query may change the order of rows.
@@ -75,7 +78,7 @@ def native_columns(data: Any, table: pl.DataFrame, names: Sequence[str]) -> Any:
     return table.select(names) if isinstance(frame, nw.LazyFrame) else frame.select(*names).to_native()
 
 
-def taken_rows(table: Any, index: Any) -> Any:
+def taken_rows(table: NativeTable, index: NDArray[np.integer]) -> NativeTable:
     """Return some rows of a table in memory, as the same kind of table; an index of pandas starts anew."""
     if isinstance(table, Mapping):
         return {
@@ -85,7 +88,7 @@ def taken_rows(table: Any, index: Any) -> Any:
     return nw.maybe_reset_index(nw.from_native(table, eager_only=True)[index]).to_native()
 
 
-def with_columns_of(table: Any, other: Any, names: Sequence[str]) -> Any:
+def with_columns_of(table: NativeTable, other: NativeTable, names: Sequence[str]) -> NativeTable:
     """Return a table in memory whose columns of these names are another's, as long and of the same kind."""
     if isinstance(table, Mapping):
         return {**table, **{name: other[name] for name in names}}
@@ -93,7 +96,7 @@ def with_columns_of(table: Any, other: Any, names: Sequence[str]) -> Any:
     return frame.with_columns(*(others[name] for name in names)).to_native()
 
 
-def _raw_columns(data: Any, wanted: Sequence[str]) -> list[pl.Series]:
+def _raw_columns(data: NativeTable, wanted: Sequence[str]) -> list[pl.Series]:
     """Return the wanted columns as Polars holds them, before any cleaning."""
     if isinstance(data, Mapping):
         columns = [raw_column(name, data[name]) for name in wanted]
@@ -114,7 +117,7 @@ def _raw_columns(data: Any, wanted: Sequence[str]) -> list[pl.Series]:
     return [column.cast(orders.get(column.name, column.dtype)) for column in frame.get_columns()]
 
 
-def _check_intervals(native: Any, selected: nw.DataFrame[Any] | nw.LazyFrame[Any]) -> None:
+def _check_intervals(native: NativeTable, selected: AnyFrame) -> None:
     """Raise for spans of months and days, at which Polars panics instead of raising."""
     for name, dtype in selected.collect_schema().items():
         is_interval = selected.implementation.is_duckdb() and isinstance(dtype, nw.Duration)
@@ -124,14 +127,14 @@ def _check_intervals(native: Any, selected: nw.DataFrame[Any] | nw.LazyFrame[Any
             raise unusable(name, "an interval of months and days")
 
 
-def declared_orders(relation: Any) -> dict[str, pl.Enum]:
+def declared_orders(relation: NativeTable) -> dict[str, pl.Enum]:
     """Return the levels of a relation's columns whose type declares their order."""
     selected = nw.from_native(relation)
     _check_intervals(relation, selected)
     return _declared_orders(relation, selected)
 
 
-def _declared_orders(native: Any, selected: nw.DataFrame[Any] | nw.LazyFrame[Any]) -> dict[str, pl.Enum]:
+def _declared_orders(native: NativeTable, selected: AnyFrame) -> dict[str, pl.Enum]:
     """Return the levels of columns whose type declares their order, where the Arrow stream forgets it."""
     schema = selected.collect_schema()
     orders = {name: pl.Enum(list(dtype.categories)) for name, dtype in schema.items() if isinstance(dtype, nw.Enum)}
