@@ -24,22 +24,13 @@ Kind = Literal["number", "whole number", "text", "category"]
 
 @dataclass(frozen=True, slots=True)
 class ModelColumn:
-    """A column that a model was fitted on.
+    """A column that a model was fitted on."""
 
-    Attributes
-    ----------
-    name
-        Name of the column; None where the model knows its position only.
-    kind
-        Kind of its values. A category is its position among `levels`, or text where the file has no levels.
-    may_be_missing
-        Whether the model accepts missing values.
-    """
-
-    name: str | None
+    name: str | None  # None where the model knows its position only
+    # Kind of its values. A category is its position among `levels`, or text where the file has no levels.
     kind: Kind = "number"
     levels: tuple[object, ...] = ()
-    may_be_missing: bool = True
+    may_be_missing: bool = True  # whether the model accepts missing values
 
 
 def checked_table(columns: Sequence[ModelColumn], inputs: NativeTable) -> pl.DataFrame:
@@ -122,23 +113,12 @@ def number_matrix_of(table: pl.DataFrame) -> Floats:
 
 @dataclass(frozen=True, slots=True, eq=False)
 class OpenModel:
-    """A model as its library reads it from a file.
+    """A model as its library reads it from a file."""
 
-    Attributes
-    ----------
-    columns
-        Columns that it was fitted on, in its order.
-    output
-        "probability", "amount", or None where the file does not say.
-    classes
-        The outcomes, where they are known.
-    answer
-        Returns its predictions for a table: numbers, or for each row a map from outcomes to their probabilities.
-    """
-
-    columns: tuple[ModelColumn, ...]
-    output: Literal["probability", "amount"] | None
-    classes: tuple[object, ...]
+    columns: tuple[ModelColumn, ...]  # that it was fitted on, in its order
+    output: Literal["probability", "amount"] | None  # None where the file does not say
+    classes: tuple[object, ...]  # the outcomes, where they are known
+    # Returns its predictions for a table: numbers, or for each row a map from outcomes to their probabilities
     answer: Callable[[pl.DataFrame], Answer]
 
 

@@ -28,30 +28,19 @@ ONE_AT_A_TIME = Lock()  # a user's model may not be made for several threads
 
 @dataclass(frozen=True, slots=True, eq=False)
 class BatchRows:
-    """The rows of a batch that are kept.
+    """The rows of a batch that are kept."""
 
-    Attributes
-    ----------
-    rows, table
-        The rows, and the columns of their table. Where no weights are given, one number stands for all of them.
-    channel
-        The scores of the whole batch.
-    read, left_out, without_group
-        How many rows there were, how many were left out for which reason, and how many have no group.
-    outcome_values
-        The values of the observed outcome, and which outcome each stands for; None where none is given.
-    source
-        Where groups have probabilities: the row that each copy is of, from 0 on.
-    """
-
+    # The rows, and the columns of their table. Where no weights are given, one number stands for all of them.
     rows: SampledRows
     table: pl.DataFrame
-    channel: Channel
+    channel: Channel  # the scores of the whole batch
+    # How many rows there were, how many were left out for which reason, and how many have no group
     read: int
     left_out: dict[str, int]
     without_group: int
+    # The values of the observed outcome, and which outcome each stands for; None where none is given
     outcome_values: Meant | None
-    source: NDArray[np.intp] | None = None
+    source: NDArray[np.intp] | None = None  # where groups have probabilities: the row that each copy is of, from 0 on
 
     @property
     def people(self) -> Floats:

@@ -32,24 +32,14 @@ CONTINUOUS = 0.5  # distinct numbers for each distinct row, from which equal row
 
 @dataclass(frozen=True, slots=True, eq=False)
 class EncodedSample:
-    """The sample's rows of the compared groups, and what their features are made of.
+    """The sample's rows of the compared groups, and what their features are made of."""
 
-    Attributes
-    ----------
-    rows
-        The rows, in an order that depends on what they hold alone. The reference is the first group.
-    table, inputs
-        The columns of the features; and, where a model is asked again, the columns that it saw.
-    levels
-        How the features with countable values are coded.
-    feature_order
-        A number for each feature, by which models take features in the same order whatever they are called.
-    """
-
-    rows: SampledRows
+    rows: SampledRows  # in an order that depends on what they hold alone; the reference is the first group
+    # The columns of the features; and, where a model is asked again, the columns that it saw
     table: pl.DataFrame
     inputs: pl.DataFrame
-    levels: dict[str, Levels]
+    levels: dict[str, Levels]  # how the features with countable values are coded
+    # A number for each feature, by which models take features in the same order whatever they are called
     feature_order: dict[str, int]
 
     @property

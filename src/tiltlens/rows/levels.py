@@ -43,37 +43,25 @@ IDENTIFIER_NAME = re.compile(r"(^|[^a-z])(id|ids|uuid|guid|key|index|nr|number)$
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Levels:
-    """How a column becomes the codes of a feature. It travels to every worker.
-
-    Attributes
-    ----------
-    labels
-        Of the codes.
-    values
-        The values of the first codes, in their order; of bins the edges: numbers up to the first have code 0.
-    places
-        The code of each bin, where some are empty; None where codes are the places among `values`.
-    missing, other
-        The codes of missing values and of values that are not among `values`.
-    has_numbers, is_binned
-        Whether the feature has numbers beside its levels, and whether these are bins of them.
-    made_of
-        The columns that a declared feature is made of.
-    """
+    """How a column becomes the codes of a feature. It travels to every worker."""
 
     name: str
     kind: Kind
-    labels: tuple[str, ...]
+    labels: tuple[str, ...]  # of the codes
     notes: tuple[str, ...]
+    # The values of the first codes, in their order; of bins the edges: numbers up to the first have code 0
     values: pl.Series | None = None
+    # The code of each bin, where some are empty; None where codes are the places among `values`
     places: Integers | None = None
+    # The codes of missing values and of values that are not among `values`
     missing: int = 0
     other: int = 0
     is_ordered: bool = False
     is_group: bool = False
+    # Whether the feature has numbers beside its levels, and whether these are bins of them
     has_numbers: bool = False
     is_binned: bool = False
-    made_of: tuple[str, ...] = ()
+    made_of: tuple[str, ...] = ()  # the columns that a declared feature is made of
 
     def codes(self, column: pl.Series) -> Integers:
         """Return the code of each entry of a clean column."""

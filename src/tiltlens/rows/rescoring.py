@@ -24,23 +24,16 @@ OTHER_ANSWERS = (
 
 @dataclass(frozen=True, slots=True, eq=False)
 class AskedModel:
-    """A model, and the rows that it scored.
+    """A model, and the rows that it scored."""
 
-    Attributes
-    ----------
-    model, roles
-        The model, and how its outputs become scores.
-    table, inputs
-        The features of the rows, and the columns that they are made of; both clean.
-    native, place
-        The columns as the model saw them, in the user's own table, and where in it each row stands; None where the
-        model saw `inputs`.
-    """
-
+    # The model, and how its outputs become scores
     model: object
     roles: ColumnRoles
+    # The features of the rows, and the columns that they are made of; both clean
     table: pl.DataFrame
     inputs: pl.DataFrame
+    # The columns as the model saw them, in the user's own table, and where in it each row stands; None where the model
+    # saw `inputs`
     native: object = None
     place: Integers | None = None
 

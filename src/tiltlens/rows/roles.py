@@ -88,48 +88,29 @@ class Request:
 
 @dataclass(frozen=True, slots=True, eq=False)
 class ColumnRoles:
-    """How a batch is to be read: which columns are what. It travels to every worker.
-
-    Attributes
-    ----------
-    labels
-        Of the outcomes, where the columns of the scores do not name them.
-    model
-        What makes the scores from the features, where no column has them.
-    score_type
-        What scores are: "probability" or "amount".
-    exempt
-        The features that are lawful factors.
-    propensity
-        The column of P(audited|x); None where a model is to be fitted.
-    outcome, metric
-        The column of true outcomes, of amounts their observed cost; and the error rate whose difference is audited.
-    soft
-        The groups that are known by their probabilities, which are the columns `group`; none where one column has them.
-    known_groups
-        The column of groups that are known beside their probabilities.
-    declared, keeps_inputs
-        What columns are declared to be; and whether the sample keeps them as a model saw them, to ask it again.
-    """
+    """How a batch is to be read: which columns are what. It travels to every worker."""
 
     group: tuple[str, ...]
     scores: tuple[str, ...]
-    labels: tuple[str, ...]
-    model: object
+    labels: tuple[str, ...]  # of the outcomes, where the columns of the scores do not name them
+    model: object  # what makes the scores from the features, where no column has them
     features: tuple[str, ...]
-    exempt: tuple[str, ...]
+    exempt: tuple[str, ...]  # the features that are lawful factors
     favourable: object
     threshold: float | None
     sample_weight: str | None
     where: Mapping[str, object]
-    propensity: str | None
+    propensity: str | None  # the column of P(audited|x); None where a model is to be fitted
     clusters: str | None = None
+    # The column of true outcomes, of amounts their observed cost; and the error rate whose difference is audited
     outcome: str | None = None
     metric: str | None = None
     periods: str | None = None
-    known_groups: str | None = None
+    known_groups: str | None = None  # the column of groups that are known beside their probabilities
+    # The groups that are known by their probabilities, which are the columns `group`; none where one column has them
     soft: tuple[str, ...] = ()
-    score_type: str = "probability"
+    score_type: str = "probability"  # or "amount"
+    # What columns are declared to be; and whether the sample keeps them as a model saw them, to ask it again
     declared: Declared = field(default_factory=Declared)
     keeps_inputs: bool = False
 

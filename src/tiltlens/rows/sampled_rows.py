@@ -32,71 +32,40 @@ ColumnValues: TypeAlias = Any  # an array, or a series of texts that get codes w
 
 @dataclass(frozen=True, slots=True)
 class SampleFacts:
-    """What holds for a sample as a whole.
+    """What holds for a sample as a whole."""
 
-    Attributes
-    ----------
-    people
-        How many people each group has among all rows, in the order of the groups.
-    is_complete
-        Whether the sample has all rows.
-    is_weighted
-        Whether rows have weights: their own, or the probabilities of groups.
-    largest_weight
-        The largest weight as it was given: weights are divided by it.
-    repeated_rows
-        How many rows equal another one in everything where this is no coincidence; 0 where there are clusters.
-    has_clusters
-        Whether the user named clusters. Without, the copies of a row in several groups are one.
-    is_numbered
-        Whether rows have numbers in their table. Those of Spark have none.
-    """
-
-    people: tuple[float, ...] = ()
-    is_complete: bool = True
-    is_weighted: bool = False
-    largest_weight: float = 1.0
+    people: tuple[float, ...] = ()  # how many people each group has among all rows, in the order of the groups
+    is_complete: bool = True  # whether the sample has all rows
+    is_weighted: bool = False  # whether rows have weights: their own, or the probabilities of groups
+    largest_weight: float = 1.0  # the largest weight as it was given: weights are divided by it
+    # How many rows equal another one in everything where this is no coincidence; 0 where there are clusters
     repeated_rows: int = 0
+    # Whether the user named clusters. Without, the copies of a row in several groups are one.
     has_clusters: bool = False
-    is_numbered: bool = True
+    is_numbered: bool = True  # whether rows have numbers in their table; those of Spark have none
 
 
 @dataclass(frozen=True, slots=True, eq=False)
 class SampledRows:
-    """Rows of some groups.
+    """Rows of some groups."""
 
-    Attributes
-    ----------
-    groups, group
-        The names of the groups, and the code of each row's group.
-    weights
-        In a sample, divided by the largest weight of all rows.
-    scores, score
-        All scores, (n,) or (n, K), for amounts the indicators of their deciles; and the score whose gap is measured.
-    columns
-        The values of each optional column, by the names of `ROW_COLUMNS`.
-    labels
-        What the codes of a column such as "period" stand for.
-    features, value_codes
-        The features; and the codes of all values of those that are countable.
-    unit, favourable
-        What the score is measured in; and the number of the class that a person wants.
-    facts
-        What holds for the sample as a whole.
-    """
-
+    # The names of the groups, and the code of each row's group
     groups: Labels
     group: Integers
-    weights: Floats
+    weights: Floats  # in a sample, divided by the largest weight of all rows
+    # All scores, (n,) or (n, K), for amounts the indicators of their deciles; and the score whose gap is measured
     scores: Floats
     score: Floats
+    # The values of each optional column, by the names of `ROW_COLUMNS`
     columns: Mapping[str, ColumnValues] = field(default_factory=dict)
-    labels: Mapping[str, Labels] = field(default_factory=dict)
+    labels: Mapping[str, Labels] = field(default_factory=dict)  # what the codes of a column such as "period" stand for
+    # The features; and the codes of all values of those that are countable
     features: tuple[Feature, ...] = ()
     value_codes: Mapping[str, Integers] = field(default_factory=dict)
+    # What the score is measured in; and the number of the class that a person wants
     unit: Unit = PROBABILITY
     favourable: int = 1
-    facts: SampleFacts = SampleFacts()
+    facts: SampleFacts = SampleFacts()  # what holds for the sample as a whole
 
     @property
     def log_odds(self) -> Floats | None:
@@ -210,37 +179,23 @@ def take_values(values: ColumnValues, index: Integers) -> ColumnValues:
 
 @dataclass(frozen=True, slots=True)
 class RowColumn:
-    """An optional column of `SampledRows`: how it is read from a batch, stored in the sample, taken and summed.
+    """An optional column of `SampledRows`: how it is read from a batch, stored in the sample, taken and summed."""
 
-    Attributes
-    ----------
-    name, dtype
-        The key of its values in `SampledRows.columns`; and how the sample stores them.
-    role
-        The field of `ColumnRoles` that asks for it; None where other columns give it.
-    read
-        Takes the roles and the rows of a batch, and returns a series or an array. None where `read_batch` makes it,
-        because it decides which rows are kept, and where `select_rows` does, from what was sampled.
-    collect
-        Sorts the texts that occur in all batches: they become the labels of its codes.
-    encode
-        Takes texts and labels, and returns codes. The labels are the compared groups where none are collected.
-    by_group
-        Whether it has one value for each group, (n, groups).
-    of_groups
-        Takes the values and the codes of two groups, and returns what they say of these two.
-    is_summed, count_codes
-        Whether sums over all rows need it; and, where the score is summed by code, the number of codes by the labels.
-    """
-
+    # The key of its values in `SampledRows.columns`; and how the sample stores them
     name: str
     dtype: type[pl.DataType]
-    role: str | None = None
+    role: str | None = None  # the field of `ColumnRoles` that asks for it; None where other columns give it
+    # Takes the roles and the rows of a batch, and returns a series or an array. None where `read_batch` makes it,
+    # because it decides which rows are kept, and where `select_rows` does, from what was sampled.
     read: Callable[[ColumnRoles, pl.DataFrame], ColumnValues] | None = None
+    # Sorts the texts that occur in all batches: they become the labels of its codes
     collect: Callable[[Iterable[str]], Labels] | None = None
+    # Takes texts and labels, and returns codes. The labels are the compared groups where none are collected.
     encode: Callable[[pl.Series, Labels], Integers] | None = None
-    by_group: bool = False
+    by_group: bool = False  # whether it has one value for each group, (n, groups)
+    # Takes the values and the codes of two groups, and returns what they say of these two
     of_groups: Callable[[ColumnValues, list[int]], ColumnValues] | None = None
+    # Whether sums over all rows need it; and, where the score is summed by code, the number of codes by the labels
     is_summed: bool = False
     count_codes: Callable[[Labels], int] | None = None
 

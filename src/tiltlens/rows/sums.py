@@ -29,30 +29,16 @@ from tiltlens.sources.messages import shown
 
 @dataclass(frozen=True, slots=True, eq=False)
 class GroupSums:
-    """Sums over all rows of some groups, added with `+`.
+    """Sums over all rows of some groups, added with `+`."""
 
-    Attributes
-    ----------
-    moments
-        Of (ℓ, W_1, …) in each group; ℓ is 0 where no membership is given.
-    amounts
-        Of the amount in each group; none where scores are probabilities.
-    square
-        Σ w² of each group.
-    exponential
-        Σ w·e^ℓ·(1, ℓ, W_1, …) of each group, the exponent less `shift`; (groups, 0) where no membership is given.
-    cells
-        Sums by value of each feature that has few, one line for each group.
-    by_column
-        Sums by the codes of optional columns of the rows, such as the observed outcome and the period.
-    """
-
-    moments: tuple[GroupMoments, ...]
-    amounts: tuple[GroupMoments, ...]
-    square: Floats
+    moments: tuple[GroupMoments, ...]  # of (ℓ, W_1, …) in each group; ℓ is 0 where no membership is given
+    amounts: tuple[GroupMoments, ...]  # of the amount in each group; none where scores are probabilities
+    square: Floats  # Σ w² of each group
+    # Σ w·e^ℓ·(1, ℓ, W_1, …) of each group, the exponent less `shift`; (groups, 0) where no membership is given
     exponential: Floats
     shift: float
-    cells: dict[str, CellSums]
+    cells: dict[str, CellSums]  # sums by value of each feature that has few, one line for each group
+    # Sums by the codes of optional columns of the rows, such as the observed outcome and the period
     by_column: dict[str, CellSums]
 
     def __add__(self, other: GroupSums) -> GroupSums:

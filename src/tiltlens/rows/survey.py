@@ -76,21 +76,11 @@ def group_quota(counts: Mapping[str, int], size: int) -> int:
 
 @dataclass(frozen=True, slots=True, eq=False)
 class RowSample:
-    """Some rows, added with `+`: those of the smallest hashes of each group.
+    """Some rows, added with `+`: those of the smallest hashes of each group."""
 
-    Attributes
-    ----------
-    parts
-        The rows as they came, batch by batch.
-    counts
-        How many rows each group has, drawn or not.
-    size
-        How many rows are kept at most.
-    """
-
-    parts: tuple[pl.DataFrame, ...]
-    counts: dict[str, int]
-    size: int
+    parts: tuple[pl.DataFrame, ...]  # the rows as they came, batch by batch
+    counts: dict[str, int]  # how many rows each group has, drawn or not
+    size: int  # how many rows are kept at most
     threshold: HashThreshold = field(default_factory=HashThreshold)
 
     @property
@@ -133,63 +123,35 @@ class RowSample:
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Survey:
-    """What the first pass finds, added with `+`.
-
-    Attributes
-    ----------
-    read, left_out, without_group
-        Rows read; left out for which reason; of no group.
-    values
-        Of each feature.
-    sample
-        Some rows, all of them where there are few: group, weight, scores and optional columns beside the features.
-    weight_range
-        Least and largest weight of each group.
-    outside
-        How many rows of each group have a membership that is not between 0 and 1.
-    is_decisions
-        Whether every score is 0 or 1.
-    amounts
-        The moments of each group's amounts; empty where scores are probabilities.
-    favourable, classes
-        The column of the scores that a person wants, and the names of the classes that scores are of.
-    words
-        All that were found where decisions are words; None where they are numbers.
-    is_present, seen
-        Whether each `given` value occurs, and some values that do.
-    outcome_values
-        The values of the observed outcome, and which outcome each stands for; None where none is given.
-    people
-        How many each group has: rows, or the sum of their probabilities.
-    fingerprint, rows_fingerprint
-        Σ of hashes of all rows that count, modulo 2^64: the same rows in any order have the same. The second is of rows
-        without their scores: two models' audits of the same rows have the same.
-    labels
-        The texts of each column that has codes for them, such as "period", in their order.
-    totals
-        Of each group and observed outcome, (3, 6): people, Σw, Σw², ΣwW, Σw²W and Σw²W²; empty where rows err
-        together: with clusters, and where groups are not observed.
-    """
+    """What the first pass finds, added with `+`."""
 
     read: int
-    left_out: dict[str, int]
+    left_out: dict[str, int]  # by reason
     without_group: int
-    values: dict[str, ValueCounts]
+    values: dict[str, ValueCounts]  # by feature
+    # Some rows, all of them where there are few: group, weight, scores and optional columns beside the features
     sample: RowSample
-    weight_range: dict[str, tuple[float, float]]
-    outside: dict[str, int]
-    is_decisions: bool
-    amounts: dict[str, GroupMoments]
+    weight_range: dict[str, tuple[float, float]]  # least and largest weight of each group
+    outside: dict[str, int]  # how many rows of each group have a membership that is not between 0 and 1
+    is_decisions: bool  # whether every score is 0 or 1
+    amounts: dict[str, GroupMoments]  # the moments of each group's amounts; empty where scores are probabilities
+    # The column of the scores that a person wants, and the names of the classes that scores are of
     favourable: int
     classes: Labels
-    words: tuple[str, ...] | None
+    words: tuple[str, ...] | None  # all that were found where decisions are words; None where they are numbers
+    # Whether each `given` value occurs, and some values that do
     is_present: dict[str, bool]
     seen: dict[str, tuple[Sortable, ...]]
+    # The values of the observed outcome, and which outcome each stands for; None where none is given
     outcome_values: Meant | None
-    people: dict[str, float]
+    people: dict[str, float]  # how many each group has: rows, or the sum of their probabilities
+    # Σ of hashes of all rows that count, modulo 2^64: the same rows in any order have the same. The second is of rows
+    # without their scores: two models' audits of the same rows have the same.
     fingerprint: int
     rows_fingerprint: int
-    labels: dict[str, Labels]
+    labels: dict[str, Labels]  # the texts of each column that has codes for them, such as "period", in their order
+    # Of each group and observed outcome, (3, 6): people, Σw, Σw², ΣwW, Σw²W and Σw²W²; empty where rows err together:
+    # with clusters, and where groups are not observed
     totals: dict[str, Floats]
 
     @property

@@ -18,18 +18,10 @@ MOST_PLACES = 1 << 20  # of values in groups that are counted by their place
 
 @dataclass(frozen=True, slots=True, eq=False)
 class ValueCounts:
-    """How often each value of a feature occurs in each group, or, where there are too many values, their ranges.
+    """How often each value of a feature occurs in each group, or, where there are too many values, their ranges."""
 
-    Attributes
-    ----------
-    parts
-        The counts of some rows after those of others: a value may have several lines.
-    only_ranges
-        Where the values are too many.
-    """
-
-    parts: pl.DataFrame | None
-    only_ranges: pl.DataFrame | None = None
+    parts: pl.DataFrame | None  # the counts of some rows after those of others: a value may have several lines
+    only_ranges: pl.DataFrame | None = None  # where the values are too many
 
     @property
     def frame(self) -> pl.DataFrame | None:

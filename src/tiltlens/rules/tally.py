@@ -150,19 +150,11 @@ def _check_finite(numbers: Floats, row_name: RowName) -> None:
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Tally:
-    """The number of equal rows, added with `+`.
-
-    Attributes
-    ----------
-    read, fingerprint
-        Rows, and the sum of their hashes modulo 2^64.
-    people
-        The distinct rows of groups, strata and `OUTCOME`, and how many `PEOPLE` are each.
-    """
+    """The number of equal rows, added with `+`."""
 
     read: int
-    fingerprint: int
-    people: pl.DataFrame
+    fingerprint: int  # the sum of the rows' hashes modulo 2^64
+    people: pl.DataFrame  # the distinct rows of groups, strata and `OUTCOME`, and how many `PEOPLE` are each
 
     def __add__(self, other: Tally) -> Tally:
         both = pl.concat([self.people, other.people], how="vertical_relaxed")

@@ -57,25 +57,14 @@ class _Folder:
 
 @dataclass(frozen=True, slots=True, eq=False)
 class CsvText:
-    """The text of a CSV file.
+    """The text of a CSV file."""
 
-    Attributes
-    ----------
-    file, source
-        The file, and the file with its text in UTF-8: itself or a copy.
-    separator
-        Separator of the fields.
-    header
-        Fields of the first row.
-    warning
-        The encoding, where the file is not UTF-8.
-    """
-
+    # The file, and the file with its text in UTF-8: itself or a copy
     file: Path
     source: Path
     separator: str
-    header: list[str]
-    warning: str | None = None
+    header: list[str]  # fields of the first row
+    warning: str | None = None  # the encoding, where the file is not UTF-8
     copy: _Folder | None = None  # keeps the copy as long as the text
 
     def rows(self) -> Iterator[tuple[int, list[str]]]:

@@ -58,25 +58,14 @@ def _read_json(file: Path) -> tuple[pl.LazyFrame, dict[str, TextCounts]]:
 
 @dataclass(frozen=True, slots=True)
 class FileFormat:
-    """A format of files.
+    """A format of files."""
 
-    Attributes
-    ----------
-    name, endings
-        Its name, and how the names of such files end.
-    signature
-        First bytes of such files; None for text.
-    table
-        Reads files as one table.
-    options
-        Fields of `ReadOptions` that apply.
-    """
-
+    # Its name, and how the names of such files end
     name: str
     endings: tuple[str, ...]
-    signature: bytes | None
-    table: Callable[[Sequence[Path], ReadOptions], FileTable]
-    options: tuple[str, ...] = ()
+    signature: bytes | None  # first bytes of such files; None for text
+    table: Callable[[Sequence[Path], ReadOptions], FileTable]  # reads files as one table
+    options: tuple[str, ...] = ()  # fields of `ReadOptions` that apply
 
 
 def _a(name: str) -> str:

@@ -39,31 +39,20 @@ MARK_NAMES = {".": "point", ",": "comma"}
 
 @dataclass(frozen=True, slots=True)
 class TextCounts:
-    """Counts of the values of one text column that decide its type.
+    """Counts of the values of one text column that decide its type."""
 
-    Attributes
-    ----------
-    rows, known
-        All rows, and those with a value.
-    forms
-        Number of values of each form.
-    int64s, codes
-        Number of integers that 64 bits hold, and of digits that start with a zero.
-    number_like
-        Number of values that are not numbers but have digits with another decimal mark, thousands separators or units.
-    first_odd
-        First value that is not a number or, where dates were counted but no numbers, not a date.
-    is_index
-        Whether the values are integers, each larger by 1 than the one before; False where this was not asked for.
-    """
-
+    # All rows, and those with a value
     rows: int = 0
     known: int = 0
-    forms: Counter[str] = field(default_factory=Counter)
+    forms: Counter[str] = field(default_factory=Counter)  # number of values of each form
+    # Number of integers that 64 bits hold, and of digits that start with a zero
     int64s: int = 0
     codes: int = 0
+    # Number of values that are not numbers but have digits with another decimal mark, thousands separators or units
     number_like: int = 0
+    # First value that is not a number or, where dates were counted but no numbers, not a date
     first_odd: str | None = None
+    # Whether the values are integers, each larger by 1 than the one before; False where this was not asked for
     is_index: bool = False
 
     def __add__(self, other: TextCounts) -> TextCounts:
@@ -183,21 +172,11 @@ def _cast(name: str, form: str, decimal: str) -> pl.Expr:
 
 @dataclass(frozen=True, slots=True, eq=False)
 class TextColumns:
-    """Text columns of a table, which may lie in several files.
+    """Text columns of a table, which may lie in several files."""
 
-    Attributes
-    ----------
-    counts
-        Counts of each column over all files.
-    decimal
-        Decimal mark of numbers.
-    forms
-        Forms that may become types; `DATES` where the source has numbers of its own.
-    """
-
-    counts: Mapping[str, TextCounts]
-    decimal: str = "."
-    forms: Sequence[str] = FORMS
+    counts: Mapping[str, TextCounts]  # counts of each column over all files
+    decimal: str = "."  # decimal mark of numbers
+    forms: Sequence[str] = FORMS  # forms that may become types; `DATES` where the source has numbers of its own
 
     def type_of(self, name: str) -> str:
         """Return the form that a column is cast to."""
@@ -248,20 +227,12 @@ class TextColumns:
 
 @dataclass(frozen=True, slots=True, eq=False)
 class FileTable:
-    """Files of one format as one table.
+    """Files of one format as one table."""
 
-    Attributes
-    ----------
-    scans
-        One lazy frame for each file.
-    notes
-        Returns what users may not expect of how some columns were read.
-    as_written
-        Returns the scans with some columns as they are written, so that "007" stays so; None where files have types.
-    """
-
-    scans: list[pl.LazyFrame]
+    scans: list[pl.LazyFrame]  # one lazy frame for each file
+    # Returns what users may not expect of how some columns were read
     notes: Callable[[Sequence[str]], Sequence[str]] = lambda columns: ()
+    # Returns the scans with some columns as they are written, so that "007" stays so; None where files have types
     as_written: Callable[[Collection[str]], list[pl.LazyFrame]] | None = None
 
 
