@@ -250,11 +250,16 @@ def test_plug_in_values_are_not_judged():
         assert "plug-in values have no intervals" in found[name][1]
 
 
-def test_more_than_a_hundred_times_the_rows_are_no_advice():
-    near, far = (bands([0.0], np.array([times * 0.05 / (2.5 + 1.28)]), 2.5)[0] for times in (0.98, 1.01))
-    assert judged(near).reason.endswith("about 1,000,000 rows needed")
-    assert judged(far).reason.endswith("no realistic number of rows would be enough")
-    assert verdict(near, None, 0.0, ROWS).reason.endswith("no realistic number of rows would be enough")
+def test_more_than_ten_times_the_rows_are_no_advice():
+    sizes = [0.98, 1.01, 9.7, 10.1]
+    few, many, near, far = (
+        bands([0.0], np.array([m * 0.005 / (2.5 + 1.28)]), 2.5)[0] for m in [*(3.16 * s for s in sizes[:2]), *sizes[2:]]
+    )
+    assert judged(few).reason.endswith("0.50 points; about 100,000 rows needed")
+    assert judged(many).reason.endswith("these data cannot settle it (about 100,000 rows needed)")
+    assert judged(near).reason.endswith("these data cannot settle it (about 900,000 rows needed)")
+    assert judged(far).reason.endswith("these data cannot settle it")
+    assert verdict(near, None, 0.0, ROWS).reason.endswith("these data cannot settle it")
 
 
 def test_reasons_say_which_way_a_feature_goes():

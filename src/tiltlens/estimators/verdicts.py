@@ -19,8 +19,10 @@ from tiltlens.limits import SMALLEST_SE
 from tiltlens.paper.checks import Floats
 
 DRAWS = 40_000  # of the largest |t|: its quantile is then known to about 0.01
+CANNOT_SETTLE = "these data cannot settle it"
 SETTLED = 1.28  # standard errors that four of five estimates are within
-MOST_TIMES = 100  # the rows that there are: more will hardly be brought to settle a verdict
+REACHABLE_TIMES = 10  # the rows of the audit: few can collect more than that
+MOST_TIMES = 100  # the rows of the audit, beyond which a number of rows says nothing
 
 
 class Verdict(StrEnum):
@@ -190,10 +192,11 @@ def _more_rows(band: Band, m: float, rows: int) -> str:
     """
     needed = rows * ((band.reach + SETTLED * band.se) / m) ** 2 if m > 0.0 else math.inf
     if needed > MOST_TIMES * rows:
-        return "no realistic number of rows would be enough"
+        return CANNOT_SETTLE
     if needed < 2 * rows:  # the value may lie between 0 and m, where nothing is settled soon
         return "at least twice as many rows needed"
-    return f"about {round(round(needed), -math.floor(math.log10(needed))):,} rows needed"
+    words = f"about {round(round(needed), -math.floor(math.log10(needed))):,} rows needed"
+    return words if needed <= REACHABLE_TIMES * rows else f"{CANNOT_SETTLE} ({words})"
 
 
 def is_beyond(band: Band, m: float) -> bool:
