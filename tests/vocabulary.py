@@ -2,6 +2,7 @@
 
 import ast
 import inspect
+import pkgutil
 import re
 from importlib import import_module
 from pathlib import Path
@@ -10,6 +11,7 @@ import tiltlens
 from tiltlens.documents.quantities import FEATURES, QUANTITIES
 
 SRC = Path(tiltlens.__file__).parent
+API = Path(__file__).parent.parent / "docs" / "api.md"
 WORDS = (
     r"beside|alike|lean(?:s|ing)?|tell(?:s|ing)?|told|said|withheld|less (?:reference|the reference|old|that of)",
     r"stands?(?!-)|stood|pulls|knows|go(?:es)? through|gone through|left over|left between|adding up|by themselves",
@@ -66,19 +68,14 @@ def command_help():
 
 
 def docstrings():
-    """Yield the docstrings of the public names, of their public methods, and of the figures."""
-    from tiltlens import figures
-
-    for owner in (tiltlens, figures):
-        for name in owner.__all__:
-            entry = getattr(owner, name)
-            if not callable(entry):
-                continue
-            yield name, inspect.getdoc(entry) or ""
-            methods = vars(entry).items() if inspect.isclass(entry) else ()
-            for key, method in methods:
-                if not key.startswith("_"):
-                    yield f"{name}.{key}", inspect.getdoc(method) or ""
+    """Yield the docstrings of every name of the reference and of its public methods."""
+    for name in re.findall(r"^   ([\w.]+)$", API.read_text(), re.MULTILINE):
+        entry = pkgutil.resolve_name(f"tiltlens:{name}" if name.count(".") == 0 else f"tiltlens.{name}")
+        yield name, inspect.getdoc(entry) or ""
+        methods = vars(entry).items() if inspect.isclass(entry) else ()
+        for key, method in methods:
+            if not key.startswith("_"):
+                yield f"{name}.{key}", inspect.getdoc(method) or ""
 
 
 def messages():

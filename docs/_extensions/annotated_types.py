@@ -3,6 +3,8 @@
 import inspect
 import re
 
+from related import related_names
+
 SECTION = re.compile(r"^-{3,}$")
 WORDS = {
     " | ": " or ",
@@ -57,6 +59,14 @@ def _add_types(lines, start, types):
                 lines[i] = f"{line} : {'; '.join(known)}"
 
 
+def relate(_app, what, name, _documented, _options, lines):
+    """Add the related names, and of figures the error that all may raise, to a docstring without them."""
+    if "See Also" not in _sections(lines) and (related := related_names(name)):
+        lines += ["", "See Also", "--------", *(f"tiltlens.{entry}" for entry in related)]
+    if name.startswith("tiltlens.figures.") and what in ("function", "data"):
+        lines += ["", "Raises", "------", "NothingToDrawError", "    If the result has nothing to draw."]
+
+
 def complete(_app, what, _name, documented, _options, lines):
     """Add what annotations say to a docstring that does not."""
     if what == "class":
@@ -83,4 +93,5 @@ def complete(_app, what, _name, documented, _options, lines):
 def setup(app):
     """Run before numpydoc reads a docstring."""
     app.connect("autodoc-process-docstring", complete, priority=400)
+    app.connect("autodoc-process-docstring", relate, priority=400)
     return {"parallel_read_safe": True}

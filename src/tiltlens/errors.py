@@ -7,7 +7,7 @@ from typing import Any
 
 
 class TiltlensError(ValueError):
-    """Any mistake in what tiltlens was given; the parent of all its errors.
+    """An invalid argument or invalid data; the parent of all errors of tiltlens.
 
     Examples
     --------

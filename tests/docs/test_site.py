@@ -98,7 +98,12 @@ def test_the_reference_names_everything_public(site):
     assert {name.removeprefix("figures.") for name in names if name.startswith("figures.")} == drawn
     for name in names:
         page = "tiltlens.audit_function" if name == "audit" else f"tiltlens.{name}"
-        assert "[source]" in (site / "api" / f"{page}.html").read_text(), f"{name} has no link to its source"
+        entry = (site / "api" / f"{page}.html").read_text()
+        assert "[source]" in entry, f"{name} has no link to its source"
+        assert "See also" in entry, f"{name} has no entry See Also"
+        if name.split(".")[-1][0].islower():
+            assert "Returns" in entry, f"{name} does not say what it returns"
+            assert "Raises" in entry or name == "datasets.load_compas", f"{name} does not say what it raises"
 
 
 @pytest.mark.parametrize("name", tiltlens.__all__)

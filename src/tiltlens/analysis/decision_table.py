@@ -24,24 +24,25 @@ OF_PEOPLE = (
 
 @dataclass(frozen=True, slots=True)
 class DecisionTable:
-    """Decisions about the people of two groups, over all rows.
+    """The 2×2 table of decisions by group, over all rows, with its tests.
 
     Attributes
     ----------
     counts
-        People of each group with the favourable outcome and without it; None where few people would be told.
+        People of each group with the favourable outcome and without it; None where cells below ten are suppressed.
     z, z_p_value, critical_z
-        (p − p1)/√(p̄(1 − p̄)(1/n + 1/n1)), in standard deviations, with its two-sided p-value, and the z of the
-        confidence, such as 1.96; None where everyone has the same outcome.
+        (p − p1)/√(p̄(1 − p̄)(1/n + 1/n1)), in standard deviations, with its two-sided p-value, and the critical value
+        at the confidence level, such as 1.96; None where everyone has the same outcome.
     fisher_p_value
-        Two-sided, of Fisher's exact test.
+        Two-sided p-value of Fisher's exact test.
     odds_ratio
-        Of the favourable outcome, audited ÷ reference, with its score interval; None where it is not defined.
+        Odds ratio of the favourable outcome, audited ÷ reference, with its score interval; None where it is not
+        defined.
     ratio_flips, z_flips
         The fewest changed decisions, in both groups together, after which the lower rate is on the other side of four
         fifths of the higher; and after which z is on the other side of ±`critical_z`.
     note
-        What cannot be told; empty where there is nothing to say.
+        Limits of these numbers, such as too few expected people in a cell; empty if there are none.
     """
 
     counts: dict[str, dict[str, int | None]]

@@ -35,7 +35,7 @@ Reported = Callable[[HasInterval], Estimate]
 
 @dataclass(frozen=True, slots=True)
 class ErrorRate:
-    """One error rate of both groups, and that of the audited group less that of the reference."""
+    """One error rate of both groups, and its difference, audited minus reference."""
 
     audited: Estimate
     reference: Estimate
@@ -44,32 +44,33 @@ class ErrorRate:
 
 @dataclass(frozen=True, slots=True, eq=False)
 class ErrorRates:
-    """How right the scores are of people whose outcome is known; None where a quantity was not measured.
+    """Error rates of both groups, from people with an observed outcome; None where a quantity was not measured.
 
     Attributes
     ----------
     fpr
-        E[W | Y = 0]: of decisions, how often people without the outcome get decision 1; of scores, their mean score. A
-        positive difference: the audited group more often wrongly gets decision 1.
+        False positive rate E[W | Y = 0]: the share given decision 1 among people without the outcome; for scores, their
+        mean score. A positive difference means that the audited group is more often wrongly given decision 1.
     fnr
-        E[1 − W | Y = 1]: how often people with the outcome get decision 0; of scores, 1 less their mean score.
+        False negative rate E[1 − W | Y = 1]: the share given decision 0 among people with the outcome; for scores, 1
+        minus their mean score.
     calibration
-        E[Y − W]: above 0 where the outcome is more frequent than the scores say.
+        Calibration E[Y − W]: above 0 if the outcome is more frequent than predicted.
     auc
-        How often, of two people of the group, the one with the outcome has the higher score; ties count half.
+        Probability that, of two people of the group, the person with the outcome has the higher score; ties count half.
     ppv, npv, fdr, for_
-        Of decisions: how often people given decision 1 have the outcome, and people given decision 0 do not; and 1
-        less these, the rates of false discovery and false omission.
+        For decisions: share with the outcome among people given decision 1, share without it among people given
+        decision 0, and 1 minus each of these (false discovery and false omission rates).
     log_loss
-        Of scores: −E[Y·log W + (1 − Y)·log(1 − W)].
+        For scores: −E[Y·log W + (1 − Y)·log(1 − W)].
     selective_labels
         Bounds on the gaps where outcomes of some people were not observed; None where all were.
     reasons
         Why a quantity was not measured.
     people
-        How many people of each group are without and with the outcome, and of unknown outcome; None where withheld.
+        Numbers of people of each group without, with and of unknown outcome; None where suppressed.
     by_decile
-        For each group and decile of all scores: people, mean score, and how often they have the outcome.
+        People, mean score and rate of the outcome, for each group and decile of all scores.
     """
 
     fpr: ErrorRate | None

@@ -40,25 +40,25 @@ SCHEMA: dict[str, Any] = {
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Intersections:
-    """How far the means of many groups lie apart.
+    """The spread of the means of many groups.
 
     Attributes
     ----------
     groups, singletons
-        How many groups have two people or more, and how many have one person, who tells nothing about a spread; the
-        second is None where it would tell the size of a group.
+        Numbers of groups of two or more people, and of one person, which contain no information about a spread; the
+        second is None where it would reveal the size of a group.
     between_groups
         √θ, the standard deviation of the groups' means, weighted by people, without the noise of small groups.
     main_effects, interaction
-        √θ of its two parts: what the columns of the group add up to, and what only their intersections show. None of
+        √θ of its two parts: the sum of effects of single columns, and the rest, which only intersections show. None for
         one column.
     equal_means
         p-value of the permutation test that all means are equal.
     tail_bound
-        No tenth of the people, in any union of groups, is further than this from the overall mean on average.
+        Upper bound on the mean deviation of any union of groups with a tenth of the people.
     frame
-        One row per group: people, the deviation of its mean from the overall mean, shrunk by how far it is noise, and
-        the ranks that it may have, where intervals separate.
+        One row per group: people, the deviation of its mean from the overall mean, shrunk to remove noise, and its
+        possible ranks.
     """
 
     groups: int
@@ -71,7 +71,7 @@ class Intersections:
     frame: Annotated[pl.DataFrame, SCHEMA] = field(metadata={"key": "table"})
 
     def disclosed(self) -> Intersections:
-        """Return what may be published: no group of fewer than ten people, nor one from which its size would follow."""
+        """Return the same for publication: without groups below ten, and groups that would reveal their sizes."""
         shown = self.frame.filter(~withheld(self.frame["people"].to_numpy()))
         few = self.singletons is None or min(self.singletons, self.groups - shown.height) < SUPPRESSED_BELOW
         return replace(self, frame=shown, singletons=None if few and self.singletons else self.singletons)

@@ -25,15 +25,15 @@ FEW = f"fewer than {MINIMUM_ROWS} people of a group"
 
 @dataclass(frozen=True, slots=True, eq=False)
 class PeriodTable:
-    """What an audit says of each period, in their order.
+    """Gap, rates and error rates of each period, in order.
 
     Attributes
     ----------
     frame
-        One row a period: people of both groups, gap, rates, ratio and error rates, each with its own interval; `reason`
-        says why nothing was measured.
+        One row per period: people of both groups, gap, rates, ratio and error rates, each with its own interval;
+        `reason` says why a period has no estimates.
     equal_gaps
-        Test that the gap is the same in all periods that were measured; None of fewer than two.
+        Test that the gap is the same in all measured periods; None for fewer than two.
     """
 
     frame: Annotated[pl.DataFrame, SCHEMA] = field(metadata={"key": "table"})

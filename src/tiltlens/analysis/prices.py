@@ -49,16 +49,16 @@ SEGMENT_SCHEMA = {
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Prices:
-    """A price beside the observed cost of people in two groups.
+    """A price compared with the observed costs of two groups.
 
     Attributes
     ----------
     rows
-        How many people of each group have an observed cost.
+        Numbers of people of each group with an observed cost.
     actual_to_expected
         Observed cost divided by price (A/E), of each group; None where either is not positive.
     actual_to_expected_ratio
-        That of the audited group divided by that of the reference.
+        A/E of the audited group divided by that of the reference.
     proxy_discrimination, mixture
         PD, the least share of the price's variance that no constant plus mixture of the groups' expected costs
         accounts for; and that mixture. Where PD may be 0, the lower end is 0 and the upper end one-sided.

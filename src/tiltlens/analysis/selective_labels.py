@@ -30,8 +30,9 @@ class SelectiveLabels:
     Attributes
     ----------
     bounds
-        For each error rate and Γ: the smallest and the largest gap if, at equal score and group, the unobserved have
-        the outcome as often as the observed, give or take Γ; and the interval around both.
+        For each error rate and Γ: the smallest and the largest gap if, at equal score and group, the frequency of the
+        outcome among people without an observed outcome differs by at most Γ from that among the others; and the
+        interval around both.
     sign_gamma
         The Γ up to which the sign of the gap is determined, 0 where it never is; `low` is that for the interval.
     """

@@ -56,8 +56,8 @@ class Sensitivity:
     scale
         𝒮: a factor with the shares R²_W and R²_S moves the gap by at most 𝒮·√(R²_W·R²_S/(1 − R²_S)).
     robustness_value
-        The share of what is left of both the score and the group that a factor needs to bring the gap to 0; `low` is
-        that for the nearer end of the gap's interval, 0 where the interval includes 0.
+        Smallest value of both R²_W and R²_S with which a factor accounts for the whole gap; `low` is that for the
+        nearer end of the gap's interval, 0 if the interval includes 0.
     se, scale_se, covariance, confidence
         Standard errors of gap and 𝒮 and their covariance, which make the intervals of bounds; and the level of these.
     yardsticks
@@ -79,7 +79,8 @@ class Sensitivity:
         Parameters
         ----------
         r2_score, r2_group : float
-            Share that it explains of what the features leave of the score, given the group, and of the group.
+            Share that the factor explains of the remaining variance of the score, given the group, and of the group,
+            after the features.
         """
         factor = bias_factor(check_share("r2_score", r2_score, SHARE), check_share("r2_group", r2_group, SHARE))
         return GapBounds(self._moved(-factor), self._moved(factor))

@@ -27,17 +27,17 @@ SMALLEST_CHANCE = 0.005  # of either group at any features, in regressions of th
 
 @dataclass(frozen=True, slots=True)
 class SplitGains:
-    """By how much separate models lower a loss, compared with the best model that does not see the group.
+    """Reduction of a loss by separate models, compared with the best model without the group.
 
     Attributes
     ----------
     both
-        The gain where each group has half of the weight.
+        The gain with half of the weight on each group.
     audited, reference
-        What each group gains of it by its own model.
+        The gain of each group from its own model.
     largest, weight
-        The largest gain over all weights of the audited group, and that weight. Every model that does not see the group
-        costs one of the groups at least that much.
+        The largest gain over all weights of the audited group, and that weight. Every model without the group costs at
+        least one group that much.
     """
 
     both: Estimate
@@ -49,7 +49,7 @@ class SplitGains:
 
 @dataclass(frozen=True, slots=True)
 class Splitting:
-    """What separate models for two groups would gain; lower ends are 0, and upper ends one-sided, where it may be 0.
+    """The gain from separate models for two groups; if a gain may be 0, its lower end is 0 and its upper end one-sided.
 
     Attributes
     ----------
@@ -59,13 +59,13 @@ class Splitting:
         The Brier score of the one model, each group having half of the weight; and one per cent of it, the gain that
         matters.
     status
-        What the Brier score says of "both" groups, of the "audited" and of the "reference" group.
+        The status of the gain in Brier score, for "both" groups, the "audited" and the "reference" group.
     outcome_gap
         The adjusted gap of the outcome: the mean difference of the outcome between people equal on all features.
     least_gain
-        The gain in Brier score that this difference alone implies, whatever models are fitted.
+        The smallest gain in Brier score that this difference implies for any fitted models.
     rows
-        How many people of each group have an observed outcome.
+        Numbers of people of each group with an observed outcome.
     """
 
     brier: SplitGains

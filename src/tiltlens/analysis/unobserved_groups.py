@@ -41,26 +41,27 @@ class Status(StrEnum):
 
 @dataclass(frozen=True, slots=True, eq=False)
 class UnobservedGroup:
-    """What probabilities of groups tell of the gap.
+    """Estimates of the gap between groups observed only as probabilities.
 
     Attributes
     ----------
     weighted, linear
-        The gap with each row in both groups, by its chances; and the slope of the score on the chance. None where all
-        chances are the same.
+        The gap with group probabilities as weights, and the slope of the score on the probability. None where all
+        probabilities are equal.
     limits
-        The least and the largest gap that calibrated probabilities allow, whatever else holds, with their errors.
+        The smallest and the largest gap that calibrated probabilities allow without further assumptions, with their
+        errors.
     bracket
-        Where the gap lies if the probabilities are calibrated and the two estimates lie on either side of it; wider by
-        what known groups leave open of the second. None where the checks fail.
+        Range of the gap if the probabilities are calibrated and the two estimates err in opposite directions; wider if
+        known groups leave the second condition open. None where the checks fail.
     labelled
-        Rows whose group is known; None where no labels were given.
+        Number of rows with a known group; None without `known_groups`.
     calibration, signs
-        The checks, where there are such rows.
+        Results of the checks, if there are such rows.
     status, reason
         "checked", "not checked" or "not judged", and why.
     visible
-        Var(b)/Var(S̄), how much of a difference the weighted estimate shows. No feature is cleared beyond it.
+        Var(b)/Var(S̄), the fraction of a gap that the weighted estimate reveals.
     """
 
     weighted: Estimate
@@ -76,7 +77,7 @@ class UnobservedGroup:
 
     @property
     def doubt(self) -> str | None:
-        """Why nothing can be said of features, where the checks fail."""
+        """Why features are not assessed, where the checks fail."""
         return self.reason if self.status == Status.NOT_JUDGED else None
 
     def in_units(self, unit: Unit) -> UnobservedGroup:
@@ -89,7 +90,7 @@ class UnobservedGroup:
         return replace(self, **scaled, signs=sides)
 
     def disclosed(self) -> UnobservedGroup:
-        """Return the same as it may be published: without the number of labelled people where they are few."""
+        """Return the same for publication: without the number of labelled people where it is below ten."""
         is_few = self.labelled is not None and self.labelled < SUPPRESSED_BELOW
         return replace(self, labelled=None if is_few else self.labelled)
 

@@ -24,10 +24,9 @@ FEATURES = list(LABELS)
 def load_compas() -> pl.DataFrame:
     """Return the 5,278 COMPAS records of the paper's experiment, one row per person.
 
-    They are ProPublica's records of people scored in Broward County, Florida, in 2013 and 2014,
-    after ProPublica's filter, for the groups "African-American" and "Caucasian". The project's
-    licence does not cover them. Where they come from, what was left out and what is wrong with
-    them is in ``README.md`` beside this module.
+    They are ProPublica's records of people scored in Broward County, Florida, in 2013 and 2014, after ProPublica's
+    filter, for the groups "African-American" and "Caucasian". The project's licence does not cover them. ``README.md``
+    in the same folder lists their source, filters and known errors.
 
     Returns
     -------

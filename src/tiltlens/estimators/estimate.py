@@ -28,11 +28,10 @@ PLAIN = Display()
 
 @dataclass(frozen=True, slots=True, init=False)
 class Estimate(float):
-    """A value and its confidence interval; `low` and `high` are None where no interval was asked for.
+    """A value and its confidence interval; `low` and `high` are None for plug-in values.
 
-    It is its value wherever a number is needed: arithmetic, `sum`, numpy and JSON give plain numbers, without an
-    interval. It prints as a person would write it, with the unit and the confidence that a result gives it. Two
-    estimates are equal where all three numbers are, and neither is the smaller: their intervals may overlap.
+    An estimate acts as its value: arithmetic, `sum`, numpy and JSON give plain numbers, without an interval. It prints
+    with the unit and the confidence level of its result. Two estimates are equal if all three numbers are.
 
     Examples
     --------

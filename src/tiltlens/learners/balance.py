@@ -51,7 +51,7 @@ class CalibrationLine(NamedTuple):
 
 @dataclass(frozen=True, slots=True, repr=False)
 class Balance:
-    """How far the membership model can be trusted, in numbers and in words.
+    """Balance, overlap and calibration checks of the group-membership model.
 
     `calibration` are intercept and slope of a logistic model of the group on ℓ: 0 and 1 when ℓ is right.
     """
@@ -66,7 +66,7 @@ class Balance:
 
     @property
     def is_adequate(self) -> bool:
-        """Whether nothing speaks against the membership model."""
+        """Whether the group-membership model passed all checks."""
         return not self.reasons
 
     def disclosed(self) -> Balance:

@@ -39,15 +39,30 @@ FORMATS = (
 
 
 def load_model(path: str | os.PathLike[str], trusted: str | Sequence[str] = ()) -> FittedModel:
-    """Return the fixed model of a file, as `audit(model=…)` takes it.
+    """Load a fixed model from a file, for `audit(model=…)`.
 
     Parameters
     ----------
     path
         A skops file (.skops), an ONNX graph (.onnx), or a model in the own format of XGBoost (.json, .ubj), LightGBM
-        (.txt, .lgb) or CatBoost (.cbm). A pickle is refused: opening one runs whatever code it brings.
+        (.txt, .lgb) or CatBoost (.cbm). A pickle raises an error, because opening it would run any code that it
+        contains.
     trusted
-        Types in a skops file, by name, that may be built though skops does not know them.
+        Names of types in a skops file that may be loaded although skops does not recognise them.
+
+    Returns
+    -------
+    model
+        An object for the argument `model` of `audit`.
+
+    Raises
+    ------
+    TiltlensError
+        If the file is a pickle, has types that are not trusted, or cannot be read.
+
+    See Also
+    --------
+    audit : Audit the model.
 
     Examples
     --------

@@ -22,8 +22,8 @@ PAPER_NUMBERS = ("rho_m", "a1", "a2", "b1", "n_l", "n_m", "descent_rate")
 class CorrectionFunction:
     """The affine function f~(x) = intercept + on_log_odds·ℓ(x) + Σ_y on_scores_y·W(y|x).
 
-    Over the audited group it has mean 0 and variance 1: the direction in which the audited group's inputs
-    would have to move for L to fall fastest. It is identically 0 where there is nothing to correct.
+    Over the audited group it has mean 0 and variance 1: the direction of change of the audited group's inputs along
+    which L falls fastest. It is identically 0 where there is nothing to correct.
 
     The names of the paper (`rho_m`, `a1`, `a2`, `b1`, `n_l`, `n_m`; `f_l`, `f_m`, `g_l`, `g_m`) exist for
     two outcomes.
@@ -211,6 +211,20 @@ def correction_function(
         Moments of the two groups, under the same log-odds and scores.
     input_weight, output_weight
         λ2 and λ4: how much aligning inputs and aligning outputs count.
+
+    Returns
+    -------
+    CorrectionFunction
+        The affine function with its descent rate.
+
+    Raises
+    ------
+    TiltlensError
+        If the moments have different numbers of outcomes, or a weight is not valid.
+
+    See Also
+    --------
+    World.correction : The same for distributions on a finite support.
 
     Examples
     --------

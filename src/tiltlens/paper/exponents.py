@@ -23,7 +23,7 @@ LARGEST_SAMPLE = 1_000_000  # decisions: more than anybody can wait for
 
 @dataclass(frozen=True, slots=True, eq=False)
 class TestPair:
-    """Two distributions to be told apart, and the exponents of doing so.
+    """Two distributions, and the error exponents of tests that distinguish them.
 
     Attributes
     ----------
@@ -102,7 +102,7 @@ class TestPair:
         return np.array(rows)
 
     def detection_sample_size(self, alpha: float = 0.05, beta: float = 0.05) -> int | None:
-        """Return how many decisions tell the groups apart at error rates `alpha` and `beta`; None if equal.
+        """Return the sample size that distinguishes the groups at error rates `alpha` and `beta`; None if equal.
 
         The smallest n at which the exact binomial test of Y0(1) against Y1(1) has a type I error ≤ alpha and a
         type II error ≤ beta.

@@ -88,6 +88,20 @@ def logistic_case(
     p0
         Their probabilities; equal ones by default.
 
+    Returns
+    -------
+    LogisticCase
+        The slope, the correction function and the terms of the example.
+
+    Raises
+    ------
+    TiltlensError
+        If shapes differ, or scores are not probabilities.
+
+    See Also
+    --------
+    correction_function : The same from rows.
+
     Examples
     --------
     >>> case = logistic_case([1.0], 0.5, features=[[0.0], [1.0], [2.0]], scores=[0.2, 0.5, 0.7])

@@ -54,10 +54,10 @@ NO_GROUPS = (
 
 
 class TiltedClassifier(ClassifierMixin, MetaEstimatorMixin, BaseEstimator):  # type: ignore[misc]
-    """A classifier with the least change of its scores that closes the gaps between groups.
+    """A classifier with the smallest change of its scores that closes the gaps between groups.
 
-    The group is needed to fit, not to predict: a model of it from the same columns decides whose scores move. The
-    multipliers are cross-fitted, so that the gaps of new rows are within the limit up to sampling error.
+    The group is needed to fit but not to predict: a group-membership model of the same columns decides whose scores
+    move. The multipliers are cross-fitted, so that the gaps of new rows are within the limit up to sampling error.
 
     Parameters
     ----------

@@ -43,7 +43,7 @@ Labels = NDArray[np.str_]
 
 @dataclass(frozen=True, slots=True, eq=False)
 class ScoreTilt:
-    """The least change of the scores, W'_y ∝ W_y·exp(−Σ_c t_c·a_c(x)·[y = y_c]), or of decisions.
+    """The smallest change of the scores, W'_y ∝ W_y·exp(−Σ_c t_c·a_c(x)·[y = y_c]), or of decisions.
 
     For two outcomes logit W' = logit W − Σ_c t_c·a_c(x); decisions are 1 where W − τ ≥ Σ_c t_c·a_c(x). A constraint has
     a(x) = p0(x)/q0 − p1(x)/q1, where p0 and p1 are the probabilities of being a counted member of the audited and of
@@ -72,8 +72,8 @@ class ScoreTilt:
     notes
         Warnings about the fit.
     given, soft
-        The conditions that audited rows met, as texts by column: other rows are neither repaired nor evaluated. And
-        for unobserved groups, by name, the estimates of the gap before and after.
+        The conditions that audited rows met, as texts by column: other rows are neither adjusted nor evaluated. And for
+        unobserved groups, by name, the estimates of the gap before and after.
     favours_low
         Whether low scores are favourable: ratios are then those of 1 − score.
     ranges
@@ -177,8 +177,8 @@ class ScoreTilt:
     ) -> Any:
         """Return the repaired scores, or decisions, of the rows of a table.
 
-        Warns of values that the membership model has not learnt (new, rare, missing, infinite), of numbers beyond the
-        audited range, and if that model predicts that half of the gap is left. On Spark, 10,000 rows are checked. Rows
+        Warns about values unseen in the audit (new, rare, missing, infinite), about numbers beyond the audited range,
+        and if the group-membership model predicts that half of the gap remains. On Spark, 10,000 rows are checked. Rows
         that do not meet the conditions of the audit keep their scores, with a warning.
 
         Parameters
@@ -217,13 +217,13 @@ class ScoreTilt:
         audited: str | None = None,
         score_class: int | None = None,
     ) -> RepairEvaluation:
-        """Return the effect of the repair on held-out data, which no model was fitted on.
+        """Evaluate the score adjustment on held-out data, on which no model was fitted.
 
         Parameters
         ----------
         held_out
             A table in memory, or files. Rows of other groups, and rows that do not meet the conditions of the audit,
-            are left out. Audited rows are refused.
+            are left out. Audited rows raise an error.
         scores, group
             The scores before the repair, and the groups: columns or arrays; a list of columns for intersections.
         outcome
@@ -297,7 +297,7 @@ class ScoreTilt:
         return self.models[0].model.checked_table(frame) if self.models else {}  # all models use the same features
 
     def shift(self, frame: pl.DataFrame, group: Labels | None) -> Floats:
-        """Return by how much the log-odds, or log-scores, of the rows of a clean frame are shifted."""
+        """Return the shift of the log-odds, or log-scores, of the rows of a clean frame."""
         return shift_of(self.constraints, self._gradients(self.table(frame), group), self.classes)
 
     def _gradients(self, table: Mapping[str, Any], group: Labels | None) -> Floats:
@@ -349,15 +349,29 @@ class ScoreTilt:
 
 
 def read_repair(path: str | Path, trusted: str | Sequence[str] = ()) -> ScoreTilt:
-    """Return the repair that `to_json` wrote.
+    """Read a score adjustment that `to_json` wrote.
 
     Parameters
     ----------
     path
         The file.
     trusted
-        Names of types of a membership model of your own that may be built although skops does not know them; building
-        them runs their code.
+        Names of types of your own group-membership model that may be loaded although skops does not recognise them.
+        Loading them runs their code.
+
+    Returns
+    -------
+    ScoreTilt
+        The adjustment, ready to apply and to evaluate.
+
+    Raises
+    ------
+    TiltlensError
+        If the file has another version, missing parts or types that are not trusted.
+
+    See Also
+    --------
+    ScoreTilt.to_json : Write the file.
 
     Examples
     --------

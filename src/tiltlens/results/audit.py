@@ -31,31 +31,31 @@ SCHEMA = "tiltlens/audit/3"  # of to_dict and to_json; a change that breaks a re
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Audit:
-    """The result of an audit.
+    """The result of an audit: one comparison per audited group.
 
     Attributes
     ----------
     comparisons
         One `Comparison` for each audited group, by name.
     rows
-        Where every row went: read, used, and left out for which reason.
+        Numbers of rows read, used, and excluded by reason.
     group, reference
-        What was compared.
+        The column of groups, and the group with which the others are compared.
     score_type
         "probability"; "decision" if every score is 0 or 1 or a threshold was given; or "amount".
     favourable
-        The outcome a person wants.
+        The favourable outcome.
     too_small
         Groups that are too small to be audited, with their sizes.
     settings
-        The numbers the audit was asked for with.
+        The numeric settings of the audit.
     provenance
-        When, by which versions, from which data, and the user's provenance.
+        Time, versions, data, and the user's facts.
     intersections
-        How far the means of many groups, or of intersections of several columns, lie apart; None of few groups, with
+        The spread of the means of many groups, or of intersections of several columns; None for few groups, with
         clusters, and for plug-in values.
     monitor
-        What all looks so far say together; None without a state file.
+        Results of all looks at growing data so far; None without a state file.
 
     Examples
     --------
@@ -97,7 +97,7 @@ class Audit:
         return next((comparison.scale.wording for comparison in self.comparisons.values()), WORDING)
 
     def disclosed(self) -> Audit:
-        """Return the audit as it may be published: without the sizes of groups too small to be compared."""
+        """Return the audit for publication: without the sizes of groups too small to be compared."""
         sizes = [size for size in self.too_small.values() if size is not None]
         counts = {name: count for name, count in self.rows.items() if count is not None}
         rows = dict(self.rows) | disclosed_rows(counts, sizes)
@@ -126,7 +126,7 @@ class Audit:
 
     @property
     def periods(self) -> pl.DataFrame | None:
-        """Rates, gap and ratio along time, one row for each group and period; None where none were asked for."""
+        """Rates, gap and ratio over time, one row per group and period; None without `periods`."""
         frames = [
             comparison.periods.frame.select(pl.lit(name).alias("audited"), pl.all())
             for name, comparison in self.comparisons.items()

@@ -60,15 +60,30 @@ Row = dict[str, Any]  # of the features of a comparison
 
 
 def compare(old: Audit, new: Audit, *, paired: bool | None = None) -> Change:
-    """Return what changed from one audit to another: the gap, ratios, and which features made the change.
+    """Compare two audits: the change in gap, ratios, error rates and contributions of features.
 
     Parameters
     ----------
     old, new
         Two models on the same rows, or one model on two periods or samples.
     paired
-        Whether the people are the same: intervals are then those of their differences, which are narrower. By default
-        they are where both audits name `clusters` and share some, or hold the same rows in the features that both have.
+        Whether to pair rows, which gives narrower intervals. None pairs the audits if both name `clusters` and share
+        some, or if the features of both show that they contain the same rows.
+
+    Returns
+    -------
+    Change
+        One `GroupChange` per group of both audits, by name.
+
+    Raises
+    ------
+    TiltlensError
+        If the audits differ in groups, reference, outcome, exempt factors or filters, or cannot be paired as asked.
+
+    See Also
+    --------
+    audit : Measure the gap in one model or period.
+    Change : The result.
 
     Examples
     --------

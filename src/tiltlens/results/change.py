@@ -67,22 +67,22 @@ FEATURE_COLUMNS = {
 
 @dataclass(frozen=True, slots=True, eq=False)
 class GroupChange:
-    """What changed between two audits of one group against the reference: new − old.
+    """The change in one group's results between two audits: new minus old.
 
     Attributes
     ----------
     rows
-        How many people of either group the two audits have.
+        Numbers of people of either group in the two audits.
     old, new
-        The quantities as the two audits have them, by name; None where one is not defined.
+        The quantities of the two audits, by name; None where one is not defined.
     changes
         New minus old of each quantity, with an interval of the difference; `audited_rate` and `reference_rate` are
         favourable rates. For unobserved groups, `gap` is the weighted gap and `linear_gap` the linear estimate.
     features
-        One row a feature, the largest change first: what goes through it in both audits, the change with the band of
-        all features at once, and a verdict.
+        One row per feature, the largest change first: its contributions in both audits, the change with its
+        simultaneous band, and a verdict.
     scale
-        What the scores are, and the smallest change that counts, in the unit of the gap.
+        The score type, and the materiality threshold in the unit of the gap.
     """
 
     audited: str
@@ -121,7 +121,7 @@ class Origin:
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Change:
-    """What changed between two audits.
+    """The change between two audits.
 
     Attributes
     ----------
@@ -130,11 +130,11 @@ class Change:
     paired
         Whether the rows are the same: intervals are then those of the rows' differences.
     pairing
-        How that was decided, in words.
+        How the rows were paired, in words.
     too_small
         Groups that only one of the two audits has, and which of them.
     old, new
-        Where the two audits come from.
+        Provenance of the two audits.
 
     Examples
     --------

@@ -17,10 +17,9 @@ class Checks:
     propensity
         Name of the group-membership model; "none" without features.
     balance
-        How far that model can be trusted: balance, overlap and calibration; None for plug-in values, and without
-        features.
+        Balance, overlap and calibration of that model; None for plug-in values, and without features.
     notes
-        Warnings: what a reader should know of the rows and the models.
+        Warnings about rows and models.
 
     Examples
     --------
@@ -38,7 +37,7 @@ class Checks:
 
     @property
     def is_adequate(self) -> bool | None:
-        """Whether the group-membership model passed its checks; None where there are none."""
+        """Whether the group-membership model passed its checks; None without checks."""
         return None if self.balance is None else self.balance.is_adequate
 
     def _repr_html_(self) -> str:

@@ -86,16 +86,16 @@ CONTRIBUTIONS = (
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Comparison:
-    """What the audit says of one audited group against the reference.
+    """The results for one audited group, compared with the reference.
 
     Every `Estimate` is cross-fitted and debiased; None where a quantity is not defined (`checks.notes` say why).
 
     Attributes
     ----------
     rows
-        How many people of either group there are.
+        Numbers of people of both groups.
     scale
-        What the scores are, the metric, the materiality threshold and the confidence of intervals.
+        The score type, the metric, the materiality threshold and the confidence level.
     outputs
         Means and rates of both groups, and the standardised difference.
     gap
@@ -105,30 +105,30 @@ class Comparison:
     gap_parts
         The gap explained by exempt factors and given them, and the remainder of Shapley contributions.
     impact_ratio
-        Favourable rate of the audited group divided by that of the reference; of scores, a ratio of mean scores; of
+        Favourable rate of the audited group divided by that of the reference; for scores, a ratio of mean scores; for
         amounts, of mean amounts.
     adverse_impact_ratio
-        The lower rate of decisions divided by the higher; None of scores and amounts.
+        The lower decision rate divided by the higher; None for scores and amounts.
     shortfall
-        How many more of the audited group would have the favourable outcome at the reference's rate; of amounts, how
-        much they lack in total of the reference's mean, or have beyond it where a person wants little.
+        Additional audited people who would have the favourable outcome at the reference's rate; for amounts, the total
+        by which the audited group is worse off than at the reference's mean.
     gap_test
         Studentised test of equal outputs.
     decision_table
-        Of decisions, the 2×2 table: z, Fisher's exact test, odds ratio, decisions that would flip the finding; None of
-        scores, with weights or clusters, and for plug-in values.
+        For decisions, the 2×2 table: z, Fisher's exact test, odds ratio, and the fewest changed decisions that would
+        reverse the result; None for scores, with weights or clusters, and for plug-in values.
     contributions
         One row per feature, the largest contribution alone first; `alone` and `beyond_others` have simultaneous
         confidence bands over all features.
     contributions_full
         The same rows with all columns: reveals, drives, alignment, shares, direction, partner, redundant_with, notes.
     error_rates
-        How right the scores are of either group; None without true outcomes, and with a metric.
+        Error rates of both groups; None without observed outcomes, and with a metric.
     periods
-        Rates, gap and ratio of each period, with a test of equal gaps; None where none were asked for.
+        Rates, gap and ratio of each period, with a test of equal gaps; None without `periods`.
     unobserved_group
-        Where groups are known by probabilities: what the gap may be; `gap` is then the weighted one, and ratios,
-        shortfall, standardised difference, output divergence, decisions needed and the test are None.
+        For unobserved groups, four estimates of the gap; `gap` is then the weighted gap, and ratios, shortfall,
+        standardised difference, output divergence, detection sample size and test are None.
     correction
         The correction function and the paper's quantities.
     checks
@@ -196,7 +196,7 @@ class Comparison:
     def sensitivity(self, quantity: Literal["adjusted_gap", "gap_given_exempt"] = "adjusted_gap") -> Sensitivity:
         """Return how strong an omitted factor would have to be to account for a gap among people equal on features.
 
-        There is none for plug-in values, for unobserved groups, and for a model that takes nothing but the features.
+        Plug-in values, unobserved groups, and models that use only the features have none.
         """
         measured = self.gap_parts.sensitivity
         if quantity not in measured:
@@ -206,16 +206,16 @@ class Comparison:
 
     @property
     def splitting(self) -> Splitting | None:
-        """What separate models for the two groups would gain; computed when asked for. None without outcomes."""
+        """The gain from separate models for the two groups, computed on first use; None without outcomes."""
         return None if self.scale.metric is not None else self._profiles.splitting(self.scale.confidence)
 
     @property
     def prices(self) -> Prices | None:
-        """What observed costs say of a price; computed when asked for. None unless amounts come with `outcome`."""
+        """The price compared with observed costs, computed on first use; None unless amounts come with `outcome`."""
         return self._profiles.prices(self.scale.confidence)
 
     def bins(self) -> Bins:
-        """Return what figures and the report are made of: distributions, profiles and the path, as plain numbers."""
+        """Return the data of figures and report: distributions, profiles and the path, as plain numbers."""
         return self._profiles.bins(self.contributions_full["feature"].to_list())
 
     def repair(
@@ -304,7 +304,7 @@ class Comparison:
         return summary
 
     def plot(self, name: str = "proxy_map", feature: str | None = None) -> Figure:
-        """Return one of the comparison's figures: its chart, the numbers behind it, and words for both."""
+        """Draw one of the comparison's figures, with the numbers behind it and a description."""
         from tiltlens.figures import comparison_figure
 
         return comparison_figure(self._summary((name,)), name, feature)

@@ -32,13 +32,13 @@ class Correction:
         The paper's numbers of f~, λ2 and λ4 as input_weight and output_weight, and its affine form; None without
         features or a column of membership.
     epsilon_max
-        The largest valid step along f~; None where there is no f~.
+        The largest valid step along f~; None without f~.
     descent_rate
-        How fast a small step along f~ lowers the objective.
+        Rate at which a small step along f~ lowers the objective.
     input_divergence, output_divergence
         Divergence between the groups' features, and between their outputs, in nats.
     detection_sample_size
-        Number of decisions needed to detect the gap, both errors at 5%.
+        Sample size to detect the gap, both errors at 5%.
     function
         f~ itself, to be called with log-odds and scores; None where `numbers` is.
     tradeoff
@@ -69,7 +69,7 @@ class Correction:
     _profiles: Profiles = NO_ROWS
 
     def profile(self, feature: str) -> pl.DataFrame:
-        """Return, per value of a feature, how many people, their mean f~ and score, and the spread of f~.
+        """Return, per value of a feature, the number of people, their mean f~ and score, and the spread of f~.
 
         Values of fewer than ten audited people and counts below ten are suppressed; a quantile needs
         ten people who have it, or ten below and ten above.
@@ -79,15 +79,15 @@ class Correction:
     def distribution(self, feature: str, bins: int = DISTRIBUTION_BINS) -> pl.DataFrame:
         """Return the distribution of f~ per value of a feature (the paper's Fig. 2), as counts in equal bins.
 
-        Bins with fewer than ten people have no count, nor has any bin of a value whose people are suppressed.
+        Counts of bins with fewer than ten people are suppressed, and so are all bins of a suppressed value.
         """
         return self._profiles.distribution(feature, bins)
 
     def shares_along_tradeoff(self, positions: int = DIAL_POSITIONS, confidence: float | None = None) -> pl.DataFrame:
         """Return each feature's share of the correction from "align inputs" (position 0) to "align outputs" (1).
 
-        Strongest feature first; no intervals for plug-in values; no rows where outputs have no finite divergence. The
-        default confidence is the audit's.
+        The strongest feature comes first. Plug-in values have no intervals, and the table is empty if outputs have no
+        finite divergence. The default confidence is the audit's.
         """
         if not isinstance(positions, int) or isinstance(positions, bool) or positions < 2:
             raise DataError(f"`positions` must be a whole number of at least 2, got {positions!r}.", "21 is usual.")
@@ -97,8 +97,8 @@ class Correction:
     def prototypes(self, suppress: bool = True) -> dict[str, Prototype]:
         """Return the feature values where f~ is largest, smallest and nearest to 0 (the paper's Table 1).
 
-        Cells with fewer than ten audited people are suppressed unless `suppress` is False, as it may be for public
-        data.
+        Cells with fewer than ten audited people are suppressed unless `suppress` is False; use that for public data
+        only.
         """
         return self._profiles.prototypes(suppress)
 
@@ -114,7 +114,7 @@ class Correction:
         return self._profiles.project()
 
     def parts(self) -> CorrectionParts:
-        """Return what JSON and the report need beyond the estimates; it takes time to compute."""
+        """Return the data of JSON and report beyond the estimates, which take time to compute."""
         return CorrectionParts(self.prototypes(), self.shares_along_tradeoff())
 
     def __repr__(self) -> str:

@@ -38,14 +38,14 @@ LOOKS: dict[str, Any] = {
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Monitor:
-    """What all looks so far say together.
+    """Results of all looks at growing data so far.
 
     Attributes
     ----------
     looks
         One row per look and audited group, over all batches until then: gap, its confidence interval for a single look,
-        and the confidence sequence, which holds at all looks at once. Numbers of people are left out: from two reports
-        the size of a small group in one batch would follow.
+        and the confidence sequence, which is valid at all looks together. Numbers of people are omitted, because two
+        reports would reveal the size of a small group in one batch.
     sequences
         By audited group, at the last look: "gap", "impact_ratio", "fpr_difference" and "fnr_difference", as far as they
         are defined, with confidence sequences.

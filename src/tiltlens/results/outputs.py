@@ -34,7 +34,7 @@ class Rates(NamedTuple):
 
 @dataclass(frozen=True, slots=True)
 class Scale:
-    """What the scores are, and which differences count.
+    """The score type, the materiality threshold and the words of a comparison.
 
     Attributes
     ----------
@@ -49,7 +49,7 @@ class Scale:
     wording
         The user's words for people, the favourable outcome and the unit of amounts.
     source
-        The data, as the provenance states them; "" if it does not.
+        The data, as stated in the provenance; "" if not stated.
     """
 
     score_type: ScoreType
@@ -75,7 +75,7 @@ class Outputs:
     standardised_difference
         The gap over √((Var0(W) + Var1(W))/2).
     decile_shares
-        Of amounts: the share of each group beyond each pooled decile, and the difference.
+        For amounts: the share of each group above each overall decile, and the difference.
     """
 
     means: Means
@@ -87,7 +87,7 @@ class Outputs:
 
 @dataclass(frozen=True, slots=True, eq=False)
 class GapParts:
-    """The parts of the gap: of exempt factors, and of features.
+    """Parts of the gap: those of exempt factors and of features.
 
     Attributes
     ----------

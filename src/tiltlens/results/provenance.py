@@ -50,20 +50,20 @@ class Provenance:
     Attributes
     ----------
     created
-        When, in UTC; where SOURCE_DATE_EPOCH is set, the time that it says; None where bytes must not depend on it.
+        Time in UTC, or that of SOURCE_DATE_EPOCH if it is set; None where bytes must not depend on it.
     versions
-        Of Python and of the libraries that made the numbers.
+        Versions of Python and of the libraries that computed the numbers.
     data_sha256
-        Of the number of rows that count and the sum of their hashes: the same rows in any order, from any engine, have
-        the same.
+        Hash of the number of used rows and of the sum of their hashes: the same rows in any order, from any engine,
+        have the same hash.
     rows_sha256
-        The same without scores: equal where two models were audited on the same rows. None of a rule's tables.
+        The same without scores: equal if two models were audited on the same rows. None for a rule's tables.
     features
         The columns taken as features.
     question
-        What was asked: where scores, propensity and weights came from, the threshold, and the condition.
+        The arguments: the sources of scores, propensity and weights, the threshold, and the filter.
     stated
-        What the user said of data and model.
+        The user's facts about data and model.
     """
 
     created: str | None

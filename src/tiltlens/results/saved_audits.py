@@ -23,16 +23,30 @@ SAVED_SLACK = 1e-6  # of a number, up to which two that should be equal are: an 
 
 
 def read_audit(path: str | Path) -> Audit:
-    """Return the audit that `to_json`, or `tiltlens audit --json FILE`, wrote.
+    """Read an audit that `to_json` or `tiltlens audit --json FILE` wrote.
 
-    It prints, reports, draws, gates and compares as the audit did, and its estimates are the same. What needs rows
-    (`path`, `project`, `repair`, `alternatives`, `reweigh`, `profile`, `distribution`) raises, and so does a paired
-    comparison. A file of another version, or in which parts are missing or contradict each other, is refused.
+    The result prints, reports, draws, gates and compares like the original audit. Methods that need rows (`path`,
+    `project`, `repair`, `alternatives`, `reweigh`, `profile`, `distribution`) raise an error, and so does a paired
+    comparison.
 
     Parameters
     ----------
     path
         The JSON file.
+
+    Returns
+    -------
+    Audit
+        The audit, without its rows.
+
+    Raises
+    ------
+    DataError
+        If the file has another version, or parts that are missing or contradict each other.
+
+    See Also
+    --------
+    Audit.to_json : Write the file.
 
     Examples
     --------
