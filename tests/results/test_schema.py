@@ -87,4 +87,4 @@ def test_docstrings_describe_the_keys():
     keys = {name: SCHEMA["$defs"][name]["properties"] for name in ("GapParts", "Correction", "Balance")}
     assert keys["GapParts"]["band_factor"]["description"].startswith("κ")
     assert keys["Correction"]["tradeoff_table"]["description"].startswith("The share of each feature")
-    assert keys["Balance"]["is_adequate"]["description"].startswith("Whether nothing speaks against")
+    assert keys["Balance"]["is_adequate"]["description"].startswith("Whether the group-membership model passed")
