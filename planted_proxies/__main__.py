@@ -20,7 +20,7 @@ from planted_proxies import figure, tables
 from planted_proxies.asking import about
 from planted_proxies.environments import environment
 from planted_proxies.runners import files, runner
-from planted_proxies.scoring import HARD, scored, untold
+from planted_proxies.scoring import HARD, not_separated, scored
 from planted_proxies.worlds import WORLDS
 
 ROWS, SEEDS = 5_000, 20
@@ -66,9 +66,9 @@ def printed(found: list[dict[str, Any]], rows: list[dict[str, Any]]) -> dict[str
     """Return every table by its name."""
     ours = [one for one in found if one["file"] == "tiltlens" and one["draws"]]
     return {
-        "told": tables.told_table(rows),
+        "questions": tables.questions_table(rows),
         "sure": tables.sure_table(rows),
-        "hard": tables.told_table(rows, HARD),
+        "hard": tables.questions_table(rows, HARD),
         "words": tables.words_table(ours[0]) if ours else "tiltlens was not run.",
         "tools": tables.tools_table(rows),
         "worlds": tables.worlds_table(),
@@ -120,10 +120,10 @@ def main(arguments: list[str] | None = None) -> int:
     except ImportError as error:
         print(f"no figure: {error}", file=sys.stderr)
     missed = [
-        name for one, row in zip(found, rows, strict=True) if one["file"] == options.require for name in untold(row)
+        name for one, row in zip(found, rows, strict=True) if one["file"] == options.require for name in not_separated(row)
     ]
     if missed:
-        print(f"{options.require} does not tell apart: {', '.join(missed)}", file=sys.stderr)
+        print(f"{options.require} does not separate: {', '.join(missed)}", file=sys.stderr)
     return int(bool(missed))
 
 

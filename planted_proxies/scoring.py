@@ -24,7 +24,7 @@ Answers = Mapping[str, Answer]
 ROUNDING = 1e-9
 STAND_INS = ("stand-in 0.5", "stand-in", "stand-in 0.95")
 USED_LITTLE = ("used a little 1", "used a little 2")
-SURE = 0.9  # of draws: from there on a question counts as told apart
+SURE = 0.9  # of draws: from there on a question counts as separated
 
 
 class Question(NamedTuple):
@@ -55,7 +55,7 @@ QUESTIONS = (
     Question("XOR", "pair", ("left", "right"), _noise("pair")),
     Question("direct use", "direct", (GROUP,), (GROUP,), twin="not direct"),
     Question("amounts", "amounts", ("used",), ("ignored", "neutral", *_noise("amounts"))),
-    Question("soft groups", "soft groups", ("used",), ("ignored", "neutral", *_noise("soft groups"))),
+    Question("unobserved groups", "unobserved groups", ("used",), ("ignored", "neutral", *_noise("unobserved groups"))),
     *(Question(name, name, ("used",), ("stand-in", "neutral", *_noise(name))) for name in STAND_INS),
     Question("used a little", "used a little 4", ("used", "stand-in"), ("neutral", *_noise("used a little 4"))),
     Question("scores of trees", "trees", ("used 1", "used 2"), ("unused 1", "unused 2", *_noise("trees"))),
@@ -69,7 +69,7 @@ HARD = (
 ASKED = tuple(dict.fromkeys(w for q in QUESTIONS for w in (q.world, q.twin) if w))  # worlds of the questions
 
 
-class Told(NamedTuple):
+class RightAnswers(NamedTuple):
     """Shares of draws in which a question is answered rightly; None where a tool has no such answer."""
 
     own: float | None
@@ -77,7 +77,7 @@ class Told(NamedTuple):
     draws: int
 
 
-def told(question: Question, draws: Mapping[str, Mapping[int, Answers]]) -> Told:
+def right_answers(question: Question, draws: Mapping[str, Mapping[int, Answers]]) -> RightAnswers:
     """Return how often a question is answered rightly, from a tool's answers by world and seed."""
     asked = draws.get(question.world, {})
     other = draws.get(question.twin, {}) if question.twin else asked
@@ -88,12 +88,12 @@ def told(question: Question, draws: Mapping[str, Mapping[int, Answers]]) -> Told
         if all(name in a for name in question.carriers) and all(name in b for name in question.idle)
     ]
     if not found:
-        return Told(None, None, 0)
+        return RightAnswers(None, None, 0)
     own = None
     if all(one.verdict is not None for carriers, idle in found for one in (*carriers, *idle)):
         right = [all(c.verdict for c in carriers) and not any(i.verdict for i in idle) for carriers, idle in found]
         own = sum(right) / len(found)
-    return Told(own, best_cut(found), len(found))
+    return RightAnswers(own, best_cut(found), len(found))
 
 
 def best_cut(found: Iterable[tuple[list[Answer], list[Answer]]]) -> float:
@@ -130,7 +130,7 @@ def missed_evidence(draws: Mapping[str, Mapping[int, Answers]], worlds: Iterable
 def coverage(draws: Mapping[str, Mapping[int, Answers]], takes_chances: bool) -> dict[str, float | None]:
     """Return how often intervals hold the truth: of the gap, of parts through one feature, of direct use.
 
-    Of soft groups only where a tool takes probabilities.
+    Of unobserved groups only where a tool takes probabilities.
     """
     held: dict[str, list[bool]] = {"gap": [], "alone": [], "direct": []}
     for world in ASKED:
@@ -154,12 +154,12 @@ def scored(found: Mapping[str, Any]) -> dict[str, Any]:
         return row | {"failed": found["failed"]}
     draws = answers_of(found)
     seconds = [one["seconds"] for one in found["draws"] if "seconds" in one and one["world"] in ASKED]
-    questions = {q.name: told(q, draws)._asdict() for q in (*QUESTIONS, *HARD)}
+    questions = {q.name: right_answers(q, draws)._asdict() for q in (*QUESTIONS, *HARD)}
     easy = [max(questions[q.name][how] or 0.0 for how in ("own", "best")) for q in QUESTIONS]
     return row | {
         "questions": questions,
-        "told_apart": len(QUESTIONS) - len(untold({"questions": questions})) if found["rule"] else None,
-        "told_at_best": sum(one >= SURE for one in easy),
+        "separated": len(QUESTIONS) - len(not_separated({"questions": questions})) if found["rule"] else None,
+        "separated_at_best": sum(one >= SURE for one in easy),
         "false_evidence": false_evidence(draws),
         "missed_evidence": missed_evidence(draws),
         "coverage": coverage(draws, found["takes_chances"]),
@@ -168,8 +168,8 @@ def scored(found: Mapping[str, Any]) -> dict[str, Any]:
     }
 
 
-def untold(row: Mapping[str, Any]) -> list[str]:
-    """Return the questions that a tool's own rule does not tell apart."""
+def not_separated(row: Mapping[str, Any]) -> list[str]:
+    """Return the questions that a tool's own rule does not separate."""
     asked = row.get("questions", {})
     return [q.name for q in QUESTIONS if (asked.get(q.name, {}).get("own") or 0.0) < SURE]
 

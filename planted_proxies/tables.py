@@ -28,7 +28,7 @@ def markdown(head: Sequence[str], lines: Iterable[Sequence[str]]) -> str:
     return "\n".join("| " + " | ".join(row) + " |" for row in rows)
 
 
-def told_table(rows: Sequence[Row], questions: Sequence[Any] = QUESTIONS) -> str:
+def questions_table(rows: Sequence[Row], questions: Sequence[Any] = QUESTIONS) -> str:
     """Return the share of draws in which each question is answered rightly, by own rule / by the best cut."""
     lines = []
     for row in rows:
@@ -41,18 +41,18 @@ def told_table(rows: Sequence[Row], questions: Sequence[Any] = QUESTIONS) -> str
 
 
 def sure_table(rows: Sequence[Row]) -> str:
-    """Return how many questions are told apart, what is called wrongly, how often intervals hold, and the time."""
-    head = ["tool", "told apart, own rule", "told apart, best", "false evidence, %", "missed, %"]
-    head += ["gap held, %", "parts held, %", "direct use held, %", "core-seconds"]
+    """Return how many questions are separated, what is called wrongly, how often intervals hold, and the time."""
+    head = ["tool", "separated, own rule", "separated, best", "false evidence, %", "missed, %"]
+    head += ["gap covered, %", "contributions covered, %", "direct use covered, %", "core-seconds"]
     lines = []
     for row in rows:
         if "failed" in row:
             lines.append([row["name"], f"not run: {row['failed']}", *[""] * (len(head) - 2)])
             continue
-        apart = NOTHING if row["told_apart"] is None else f"{row['told_apart']} of {len(QUESTIONS)}"
+        separated = NOTHING if row["separated"] is None else f"{row['separated']} of {len(QUESTIONS)}"
         rates = [row["false_evidence"], row["missed_evidence"], *row["coverage"].values()]
         tenths = (NOTHING if rate is None else f"{100 * rate:.1f}" for rate in rates)
-        lines.append([row["name"], apart, f"{row['told_at_best']} of {len(QUESTIONS)}", *tenths, _seconds(row)])
+        lines.append([row["name"], separated, f"{row['separated_at_best']} of {len(QUESTIONS)}", *tenths, _seconds(row)])
     failed = [
         f"{row['name']} failed in {count} draws, which are not counted: {error}"
         for row in rows
@@ -79,7 +79,7 @@ def words_table(found: Mapping[str, Any]) -> str:
         carries, truth = _known(world)[feature]
         points = [truth, float(np.median([one["value"] for one in answers]))]
         counts = Counter(one["word"] or ("claimed" if one["verdict"] else "not claimed") for one in answers)
-        words = "; ".join(f"{word} {percent(count / len(answers))} %" for word, count in counts.most_common(4))
+        words = "; ".join(f"{word} {percent(count / len(answers))}%" for word, count in counts.most_common(4))
         numbers = [f"{one if WORLDS[world].is_amount else 100 * one:.1f}".replace("-0.0", "0.0") for one in points]
         lines.append([world, feature, "yes" if carries else "no", *numbers, words])
     return markdown(["world", "feature", "carries", "truth", "median", "verdict of tiltlens"], lines)
@@ -113,7 +113,7 @@ def worlds_table() -> str:
         name = world.name if world.name in ASKED else f"{world.name} (hard)"
         lines.append([name, world.says, f"{scale * world.gap:.2f}", parts.replace("-0.00", "0.00")])
     return markdown(
-        ["world", "what is planted", "gap", "of it through each feature: alone, and lost without it"], lines
+        ["world", "what is planted", "gap", "contribution of each feature: alone, beyond the others"], lines
     )
 
 

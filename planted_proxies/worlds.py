@@ -71,7 +71,7 @@ class Draw:
     world: World
     seed: int
     table: Columns
-    audited: NDArray[np.bool_]  # of soft groups the likelier, as for tools that take no probabilities
+    audited: NDArray[np.bool_]  # of unobserved groups the likelier, as for tools that take no probabilities
     scores: Floats
     chance: Floats | None = None  # P(audited), where the group is not known
 
@@ -129,8 +129,8 @@ class World:
         table |= {copy.name: copy.values(table[copy.source]) for copy in self.copies}
         table |= {name: _noise(j, rows, rng) for j, name in enumerate(self.noises)}
         scores = np.asarray(self.score(table, audited), dtype=np.float64)
-        told = audited if chance is None else chance >= 0.5
-        return Draw(self, seed, table, told, scores, chance)
+        likelier = audited if chance is None else chance >= 0.5
+        return Draw(self, seed, table, likelier, scores, chance)
 
     @property
     def truths(self) -> dict[str, Truth]:
@@ -139,7 +139,7 @@ class World:
 
     @property
     def gap(self) -> float:
-        """Return the difference of mean scores, audited less reference; of soft groups the weighted one."""
+        """Return the difference of mean scores, audited − reference; of unobserved groups the weighted one."""
         return _truths(self.name)[1]
 
     @property
@@ -218,7 +218,7 @@ def _triple(names: tuple[str, str, str], audited: float, reference: float) -> Bl
 
 
 def _mark() -> Block:
-    """Return a flag, and a mark that shows the group of 95 % of the people who have the flag and of nobody else."""
+    """Return a flag, and a mark that shows the group of 95% of the people who have the flag and of nobody else."""
     names, flags = ("flag", "mark"), np.array([0.0, 1.0])
 
     def draw(s: NDArray[np.bool_], _: Customers, rng: Random) -> Columns:
@@ -287,7 +287,7 @@ def _worlds() -> list[World]:
         ),
         World(
             "pair",
-            "the product of two signs is 1 for 70 % of the audited and half of the others; alone, they say nothing",
+            "the product of two signs is 1 for 70% of the audited and half of the others; alone, they say nothing",
             (exclusive_or("left", "right", 0.7, 0.5), x.used),
             lambda at, s: expit(0.4 * at["left"] * at["right"] + 0.2 * at["used"]),
             {"left": "pair", "right": "pair", "used": "used"},
@@ -303,7 +303,7 @@ def _worlds() -> list[World]:
             is_amount=True,
         ),
         World(
-            "soft groups",
+            "unobserved groups",
             "the group is known by a probability (area under its curve .86)",
             (x.used, x.ignored, x.neutral),
             lambda at, s: expit(-0.2 + 0.6 * at["used"] + 0.4 * at["neutral"]),
@@ -336,7 +336,7 @@ def _worlds() -> list[World]:
         ),
         World(
             "trees",
-            "boosted trees of two features; two others, correlated with them by .8, are no inputs",
+            "boosted trees of two features; two others, correlated with them by .8, are not inputs",
             tuple(
                 correlated(
                     in_cells(normal(f"used {k}", SHIFT, POINTS), SHIFT), normal(f"unused {k}", 0.0, POINTS), 0.0, 0.8
@@ -348,7 +348,7 @@ def _worlds() -> list[World]:
         ),
         World(
             "triple",
-            "the product of three signs is 1 for 75 % of the audited and half of the others; no two say anything",
+            "the product of three signs is 1 for 75% of the audited and half of the others; no two say anything",
             (_triple(("one", "two", "three"), 0.75, 0.5),),
             lambda at, s: expit(0.5 * at["one"] * at["two"] * at["three"]),
             dict.fromkeys(("one", "two", "three"), "triple"),

@@ -9,7 +9,7 @@ from planted_proxies import __main__ as command
 from planted_proxies import environments, figure, scoring
 from planted_proxies.asking import about, asked
 from planted_proxies.runners import GAP, Answer, files, runner
-from planted_proxies.scoring import ASKED, HARD, QUESTIONS, Question, best_cut, coverage, scored, told
+from planted_proxies.scoring import ASKED, HARD, QUESTIONS, Question, best_cut, coverage, right_answers, scored
 from planted_proxies.worlds import GROUP, WORLDS
 from scipy.integrate import quad
 from scipy.special import expit
@@ -94,16 +94,16 @@ def test_scores_of_trees_have_steps_and_truths_against_a_large_sample():
 
 
 def test_soft_groups_against_a_large_sample():
-    draw = WORLDS["soft groups"].draw(1, 200_000)
+    draw = WORLDS["unobserved groups"].draw(1, 200_000)
     b, w = draw.chance, draw.scores
-    assert WORLDS["soft groups"].gap == pytest.approx(np.cov(b, w)[0, 1] / (b.mean() * (1 - b.mean())), abs=0.003)
+    assert WORLDS["unobserved groups"].gap == pytest.approx(np.cov(b, w)[0, 1] / (b.mean() * (1 - b.mean())), abs=0.003)
     for name in ("used", "ignored"):  # by its definition, in 200 cells of the feature
         cell = np.searchsorted(np.quantile(draw.table[name], np.linspace(0, 1, 201)[1:-1]), draw.table[name])
         count = np.bincount(cell)
         e, m = (np.bincount(cell, one)[cell] / count[cell] for one in (b, w))
         left = np.mean((b - e) * (w - m)) / np.mean(b * (1 - b) + (b - e) ** 2)
-        truth = WORLDS["soft groups"].truths[name].alone
-        assert truth == pytest.approx(WORLDS["soft groups"].gap - left, abs=0.003)
+        truth = WORLDS["unobserved groups"].truths[name].alone
+        assert truth == pytest.approx(WORLDS["unobserved groups"].gap - left, abs=0.003)
 
 
 def test_a_draw_is_what_its_world_says():
@@ -120,7 +120,7 @@ def test_a_draw_is_what_its_world_says():
 def test_who_knows_the_truth_is_always_right():
     draws = tool(lambda carries: Answer(1.0 if carries else 0.1, verdict=carries))
     for question in (*QUESTIONS, *HARD):
-        assert told(question, draws) == (1.0, 1.0, len(SEEDS))
+        assert right_answers(question, draws) == (1.0, 1.0, len(SEEDS))
     assert scoring.false_evidence(draws) == 0.0
     assert scoring.missed_evidence(draws) == 0.0
 
@@ -129,7 +129,7 @@ def test_who_knows_the_truth_is_always_right():
 def test_who_calls_everything_or_nothing_is_never_right(verdict):
     draws = tool(lambda _: Answer(1.0, verdict=verdict))
     for question in (*QUESTIONS, *HARD):
-        assert told(question, draws) == (0.0, 0.0, len(SEEDS))
+        assert right_answers(question, draws) == (0.0, 0.0, len(SEEDS))
 
 
 def test_best_cut_by_hand():
@@ -139,18 +139,18 @@ def test_best_cut_by_hand():
 
 def test_a_tool_without_a_rule_has_no_share_of_its_own():
     draws = tool(lambda carries: Answer(1.0 if carries else 0.1))
-    assert told(QUESTIONS[0], draws) == (None, 1.0, len(SEEDS))
+    assert right_answers(QUESTIONS[0], draws) == (None, 1.0, len(SEEDS))
     assert scoring.false_evidence(draws) is None
 
 
 def test_a_tool_that_does_not_answer_is_not_counted():
-    assert told(Question("q", "pair", ("left",), ("right",)), {"pair": {0: {}}}) == (None, None, 0)
+    assert right_answers(Question("q", "pair", ("left",), ("right",)), {"pair": {0: {}}}) == (None, None, 0)
 
 
 def test_coverage_is_that_of_the_intervals_given():
     draws = {"pair": {0: {"left": Answer(0.0, -0.1, 0.1), "used": Answer(0.0, 0.2, 0.3)}}}
     draws["direct"] = {0: {GROUP: Answer(0.0, 0.04, 0.06), GAP: Answer(0.0)}}
-    draws["soft groups"] = {0: {"used": Answer(0.0, 9.0, 9.1)}}
+    draws["unobserved groups"] = {0: {"used": Answer(0.0, 9.0, 9.1)}}
     assert coverage(draws, takes_chances=False) == {"gap": None, "alone": 0.5, "direct": 1.0}
     assert coverage(draws, takes_chances=True)["alone"] == pytest.approx(1 / 3)
 
@@ -182,7 +182,7 @@ def test_a_tool_that_cannot_be_installed_is_a_row_that_says_so(monkeypatch, tmp_
     monkeypatch.setattr(environments, "_install", lambda *_: environments.reason_of(message))
     monkeypatch.setattr(figure, "write", lambda *_: None)
     page = tmp_path / "page.md"
-    page.write_text("# Page\n<!-- printed: told -->\nstale\n<!-- end -->\nafter\n")
+    page.write_text("# Page\n<!-- printed: questions -->\nstale\n<!-- end -->\nafter\n")
     options = ["--tools", "shap_difference", "--out", str(tmp_path), "--environments", str(tmp_path / "e")]
     assert command.main([*options, "--page", str(page)]) == 0
     reason = "No matching distribution found for shap==0.51.0 at …"
@@ -203,17 +203,17 @@ def test_a_row_has_every_column():
     ]
     words = {**about("tiltlens"), "seeds": len(SEEDS), "draws": draws}
     row = scored(words)
-    assert row["told_apart"] == row["told_at_best"] == len(QUESTIONS)
+    assert row["separated"] == row["separated_at_best"] == len(QUESTIONS)
     assert row["questions"][HARD[0].name] == {"own": None, "best": None, "draws": 0}
     assert row["seconds"] == 1.0
     assert [one["text"] for one in figure.squares([row], (QUESTIONS[0], HARD[0]))] == ["100", "–"]
     assert len(figure.chart([row]).to_dict()["hconcat"]) == 2
     tables = command.printed([words], [row])
-    assert "| 100/100 |" in tables["told"]
-    assert "word 100 %" in tables["words"]
+    assert "| 100/100 |" in tables["questions"]
+    assert "word 100%" in tables["words"]
 
 
-def test_no_seed_is_asked_twice_and_failures_are_told(monkeypatch, tmp_path, capsys):
+def test_no_seed_is_asked_twice_and_failures_are_printed(monkeypatch, tmp_path, capsys):
     calls = []
 
     def run(arguments, stdout, **_):

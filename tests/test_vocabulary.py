@@ -5,7 +5,7 @@ import re
 
 import pytest
 from tests.render.summaries import amounts_audit, cross_fitted_audit, decisions_audit, with_outcome_audit
-from tests.vocabulary import catalogue, command_help, dialect_of, docstrings, messages
+from tests.vocabulary import catalogue, command_help, dialect_of, docstrings, messages, planted_proxies
 
 from tiltlens.documents.audit_document import audit_document
 from tiltlens.documents.display_names import named
@@ -28,6 +28,10 @@ def test_texts_for_people_have_the_words_of_the_field(place):
     texts = list(PLACES[place]())
     assert len(texts) > 10
     assert [(where, found) for where, text in texts if (found := dialect_of(text))] == []
+
+
+def test_tables_of_planted_proxies_have_the_words_and_number_formats_of_the_field():
+    assert [(where, found) for where, text in planted_proxies() if (found := dialect_of(text))] == []
 
 
 @pytest.mark.parametrize("make", AUDITS)

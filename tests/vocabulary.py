@@ -98,3 +98,19 @@ def literal(node):
     if isinstance(node, ast.JoinedStr):
         return "".join(literal(part) if isinstance(part, ast.Constant) else "{}" for part in node.values)
     return ""
+
+
+def planted_proxies():
+    """Yield what the benchmark prints for people: what its worlds, its runner and the heads of its tables say."""
+    from planted_proxies import tables
+    from planted_proxies.runners import runner
+
+    yield "worlds", tables.worlds_table()
+    for name in ("asked", "rule"):
+        yield f"runner {name}", getattr(runner("tiltlens"), name)
+    row = {"name": "tool", "version": "1", "page": "", "asked": "", "given": "", "rule": "", "failed": "why", "seeds": 0}
+    for table in (tables.questions_table, tables.sure_table, tables.tools_table):
+        yield table.__name__, table([row])
+    answer = {"value": 0.0, "verdict": False, "word": "no material contribution"}
+    draw = {"world": "direct", "answers": {"neutral": answer, "noise 1": answer}}
+    yield "verdicts", tables.words_table({"draws": [draw]})

@@ -9,7 +9,7 @@
     run       Draw → {feature: Answer}; under "group" what it says of direct use, under "(gap)" the gap, with interval
 
 A tool leaves out what it does not answer. `takes_chances = True` says that it takes groups known by probabilities;
-others are told the likelier group. Each file is run in an environment of its own, so imports of tools stand in `run`.
+others receive the likelier group. Each file is run in an environment of its own, so imports of tools stand in `run`.
 """
 
 from __future__ import annotations

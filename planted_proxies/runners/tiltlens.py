@@ -12,11 +12,11 @@ from planted_proxies.worlds import GROUP, Draw
 name = "tiltlens"
 requires = ("tiltlens",)
 page = "docs/concepts/contributions.md"
-asked = "which features carry the gap, alone or with others; what is left between people alike in all of them"
+asked = "which features account for the gap, alone or in combination; the adjusted gap"
 given = "scores"
 rule = (
     "the verdict is potential proxy, alone or in combination, or one of copies; a stand-in is not used; direct use: "
-    "what is left is surely beyond materiality"
+    "the adjusted gap is significantly beyond the materiality threshold"
 )
 takes_chances = True
 
