@@ -120,7 +120,10 @@ def main(arguments: list[str] | None = None) -> int:
     except ImportError as error:
         print(f"no figure: {error}", file=sys.stderr)
     missed = [
-        name for one, row in zip(found, rows, strict=True) if one["file"] == options.require for name in not_separated(row)
+        name
+        for one, row in zip(found, rows, strict=True)
+        if one["file"] == options.require
+        for name in not_separated(row)
     ]
     if missed:
         print(f"{options.require} does not separate: {', '.join(missed)}", file=sys.stderr)

@@ -52,7 +52,9 @@ def sure_table(rows: Sequence[Row]) -> str:
         separated = NOTHING if row["separated"] is None else f"{row['separated']} of {len(QUESTIONS)}"
         rates = [row["false_evidence"], row["missed_evidence"], *row["coverage"].values()]
         tenths = (NOTHING if rate is None else f"{100 * rate:.1f}" for rate in rates)
-        lines.append([row["name"], separated, f"{row['separated_at_best']} of {len(QUESTIONS)}", *tenths, _seconds(row)])
+        lines.append(
+            [row["name"], separated, f"{row['separated_at_best']} of {len(QUESTIONS)}", *tenths, _seconds(row)]
+        )
     failed = [
         f"{row['name']} failed in {count} draws, which are not counted: {error}"
         for row in rows

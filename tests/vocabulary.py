@@ -108,7 +108,16 @@ def planted_proxies():
     yield "worlds", tables.worlds_table()
     for name in ("asked", "rule"):
         yield f"runner {name}", getattr(runner("tiltlens"), name)
-    row = {"name": "tool", "version": "1", "page": "", "asked": "", "given": "", "rule": "", "failed": "why", "seeds": 0}
+    row = {
+        "name": "tool",
+        "version": "1",
+        "page": "",
+        "asked": "",
+        "given": "",
+        "rule": "",
+        "failed": "why",
+        "seeds": 0,
+    }
     for table in (tables.questions_table, tables.sure_table, tables.tools_table):
         yield table.__name__, table([row])
     answer = {"value": 0.0, "verdict": False, "word": "no material contribution"}

@@ -100,6 +100,20 @@ def test_a_step_of_its_own_among_few_people_makes_a_feature_no_stand_in():
     assert district["use_low"] < 0.03 < district["use_high"]
 
 
+@pytest.mark.parametrize("is_stepped", [False, True])
+def test_a_wave_that_no_curve_follows_makes_a_feature_no_stand_in(is_stepped):
+    rng = np.random.default_rng(4)
+    group = rng.random(3000) < 0.5
+    income = 0.8 * group + rng.standard_normal(3000)
+    district = 0.8 * income + 0.6 * rng.standard_normal(3000)
+    scores = (stepped(income) if is_stepped else 0.9 * expit(income)) + 0.01 * np.sin(15 * district)
+    frame = pl.DataFrame({"group": group.astype(str), "income": income, "district": district, "scores": scores})
+    c = tl.audit(frame, "group", reference="False", scores="scores")["True"]
+    row = c.contributions_full.filter(feature="district").row(0, named=True)
+    assert row["verdict"] == "potential proxy or stand-in"
+    assert row["use_high"] > 0.01
+
+
 def test_of_two_copies_scores_with_steps_tell_neither():
     rows, _ = audited("income", "dollars", scores=stepped(U))
     assert {row["reason"] for row in rows.values()} == {"one of dollars and income; the data do not show which"}

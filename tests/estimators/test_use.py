@@ -4,7 +4,14 @@ import numpy as np
 import pytest
 
 from tiltlens.estimators.influence import Rows
-from tiltlens.estimators.use import Projection, judge_projections, project_residuals, strongest_projection
+from tiltlens.estimators.use import (
+    Projection,
+    Use,
+    judge_projections,
+    project_residuals,
+    strongest_projection,
+    widen_use,
+)
 
 ROWS = 800
 
@@ -68,6 +75,17 @@ def test_wide_columns_count_where_they_can_be_resolved_or_exceed_twice_the_thres
     assert coarse.high(0.05) < 4 * limit < coarser.high(0.05)
     assert high(coarse) == 2 * np.sqrt(lines.high(0.05)) <= m
     assert high(coarser) == pytest.approx(2 * np.sqrt(coarser.high(0.05)))
+
+
+def test_a_learnt_column_widens_an_immaterial_use_and_shows_none():
+    m, use = 0.01, Use(0.004, 0.003, 0.005)
+    limit = 0.25 * m**2
+    clear, noisy = Projection(4.0 * limit, 0.01 * limit), Projection(0.5 * limit, 0.5 * limit)
+    wide = widen_use(use, clear, 0.95, m)
+    assert (wide.low, wide.high) == pytest.approx((use.low, 2 * np.sqrt(clear.high(0.05))))
+    assert wide.value == pytest.approx(2 * np.sqrt(clear.value))
+    assert noisy.expected_high(0.05) > limit
+    assert widen_use(use, noisy, 0.95, m) == widen_use(use, Projection(), 0.95, m) == use
 
 
 def test_all_that_is_left_may_be_use_of_a_feature_that_is_used():

@@ -76,6 +76,9 @@ CODE = RANDOM.integers(0, 60, SIZE)
 EFFECT = np.random.default_rng(2).normal(size=60)[CODE]
 X, Y = RANDOM.normal(size=(2, SIZE))
 FLAGS = RANDOM.integers(0, 2, (3, SIZE))
+HOME = RANDOM.integers(0, 60, SIZE)
+WORK = np.where(RANDOM.random(SIZE) < 0.4, HOME, RANDOM.integers(0, 60, SIZE))
+CITIES = {"home": HOME.astype(str), "work": WORK.astype(str)}
 TWO_CATEGORIES = (np.where(FOUR % 2 == OTHER % 2, 1.0, -1.0), {"one": FOUR.astype(str), "two": OTHER.astype(str)})
 THREE_FLAGS = (np.where(FLAGS.sum(axis=0) % 2, 1.0, -1.0), dict(zip(("one", "two", "three"), FLAGS, strict=True)))
 WORLDS = {
@@ -84,6 +87,8 @@ WORLDS = {
     "weekend": (1.5 * (DAY % 7 > 4), {"one": np.datetime64("2022-01-03") + DAY.astype("timedelta64[D]")}),
     "difference of two numbers": (np.where(X > Y, 1.0, -1.0), {"one": X, "two": Y}),
     "three flags": THREE_FLAGS,
+    "the same city": (np.where(HOME == WORK, 1.0, -1.0), CITIES),
+    "the same city by other names": (np.where(HOME == WORK, 1.0, -1.0), CITIES | {"work": WORK + 1000}),
 }
 
 

@@ -143,11 +143,23 @@ class Screen:
             if names in _together(encoder):
                 continue
             yield Candidate(names, codes, partial(_product, [columns[name] for name in names], self.table), parts)
+        yield from self.usual()
         for name in set(self.chosen) & set(self.days):
             for own in _date_parts(self.days[name]):
                 for other in set(self.chosen) - {name}:
                     coarse = {name: own, other: _coarse(self.table[other], PAIR_CELLS)}
                     yield _of_cells((name, other), _joint_codes(coarse, [name, other]), tuple(coarse.values()))
+
+    def usual(self) -> Iterator[Candidate]:
+        """Yield whether a value is the most frequent one given another feature's value, such as the same city."""
+        codes = {name: np.unique(self.table[name], return_inverse=True)[1] for name in self.chosen}
+        levels = {name: int(code.max()) + 1 for name, code in codes.items()}
+        repeated = [name for name in self.chosen if levels[name] <= len(self.fold) / ROWS_A_CELL]
+        for names in combinations(repeated, 2):
+            other, own = sorted(names, key=lambda name: levels[name])
+            if levels[own] > PAIR_CELLS:
+                parts = tuple(_coarse(self.table[name], PAIR_CELLS) for name in names)
+                yield _of_cells(names, _most_frequent(codes[own], codes[other]), parts)
 
     def cells(self, encoder: Encoding, residuals: Residuals) -> Iterator[Candidate]:
         """Yield grids on the features of each block: of borders that trees learnt, and of equal parts."""
@@ -216,6 +228,17 @@ class Screen:
 
 def _joint_codes(coarse: Mapping[str, Integers], names: Sequence[str]) -> Integers:
     return joint_codes(np.column_stack([coarse[name] for name in names]))[0]
+
+
+def _most_frequent(own: Integers, other: Integers) -> Integers:
+    """Return whether each row's `other` is the most frequent among the rows with its `own`."""
+    size = int(other.max()) + 1
+    pairs, codes, counts = np.unique(own * size + other, return_inverse=True, return_counts=True)
+    order = np.lexsort((counts, pairs // size))
+    is_last = np.append(np.diff(pairs[order] // size) > 0, True)
+    is_usual = np.zeros(pairs.size, dtype=np.intp)
+    is_usual[order[is_last]] = 1
+    return is_usual[codes]
 
 
 def _date_parts(days: Floats) -> Iterator[Integers]:

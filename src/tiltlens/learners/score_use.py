@@ -14,7 +14,6 @@ from dataclasses import dataclass, field
 from functools import cached_property
 
 import numpy as np
-from scipy.linalg import cho_factor, cho_solve
 from scipy.special import expit, logit
 
 from tiltlens.estimators.influence import Booleans, Integers, Rows
@@ -31,20 +30,23 @@ from tiltlens.estimators.use import (
     project_residuals,
     squared_uses,
     strongest_projection,
+    widen_use,
 )
 from tiltlens.learners.design import Table, code_columns
+from tiltlens.learners.partialling import Partialling
 from tiltlens.limits import (
     CLEAR_USE,
     FOLDS,
     JOINT_LOSS,
     LARGEST_LOG_ODDS,
+    LEAF_ROWS,
+    LEAVES,
     LOST_FIT,
     MODIFIED_LINES,
     MODIFIER_LEVELS,
     MODIFIERS,
     MOST_TREE_LEVELS,
     SMALL_RESIDUAL,
-    START_PENALTY,
     USE_TREE_ROWS,
     USE_TREES,
     VALUED_COLUMNS,
@@ -55,6 +57,7 @@ from tiltlens.progress import each
 from tiltlens.threads import in_threads
 
 Features = Sequence[int]
+MISSING = -9.0  # of normal scores, for trees: below all others
 ADDITIVE, LOG_ODDS, SCORE = "additive log-odds", "log-odds", "score"
 
 
@@ -144,7 +147,9 @@ class ScoreUse:
         if self.is_decision:
             return self._compare_losses(sets, confidence, 0.0)
         if 2.0 * np.sqrt(residual_square) <= SMALL_RESIDUAL * self.materiality:
-            return self._compare_losses(sets, confidence, residual_square)
+            uses = self._compare_losses(sets, confidence, residual_square)
+            residuals = self._ridge_residuals(sets).T
+            return [self._widen(*parts, confidence) for parts in zip(uses, sets, residuals, strict=True)]
         return [self._judge(features, confidence) for features in each(sets)]
 
     @property
@@ -180,7 +185,32 @@ class ScoreUse:
             use = self._compare_losses([features], confidence, self._whole_residual)[0]
             if use.low > 0.0:
                 return use
-        return self._fit(features, residuals).judge(confidence, self.materiality)
+        use = self._fit(features, residuals).judge(confidence, self.materiality)
+        return self._widen(use, features, residuals, confidence)
+
+    def _widen(self, use: Use, features: Features, residuals: Floats, confidence: float) -> Use:
+        """Return a use with the upper end of what only a column that is learnt finds, such as a rapid wave."""
+        if use.high > self.materiality or 2.0 * np.sqrt(self._mean_square(residuals)) <= self.materiality:
+            return use
+        learnt = project_residuals(self.at, residuals, self._learn_column(features, residuals)[:, None])
+        return widen_use(use, learnt, confidence, self.materiality)
+
+    def _learn_column(self, features: Features, residuals: Floats) -> Floats:
+        """Return residuals as a function of a set and the group, minus its regression on the other features.
+
+        Both are fitted on the other folds, the function by a tree.
+        """
+        from sklearn.tree import DecisionTreeRegressor
+
+        inputs = np.nan_to_num(self._inputs[0][:, [*features, -1]], nan=MISSING)
+        weights, functions = balanced_weights(self.at), np.empty((FOLDS, len(self.z)))
+        for number in range(FOLDS):
+            train = self.fold != number
+            tree = DecisionTreeRegressor(max_leaf_nodes=LEAVES, min_samples_leaf=LEAF_ROWS, random_state=self.seed)
+            tree.fit(inputs[train], residuals[train], sample_weight=weights[train])
+            functions[number] = _standardise(tree.predict(inputs))
+        removed = np.isin(self.owners, [*self.ignored, *features]).any(axis=1)
+        return self._partialling.functions(functions, np.flatnonzero(removed), weights)
 
     def _is_clear(self, features: Features) -> bool:
         """Whether ridge residuals show clear use.
@@ -232,7 +262,7 @@ class ScoreUse:
         given the other features. The other features come in the order of their use.
         """
         removed = np.flatnonzero(np.isin(self.owners, [*self.ignored, *features]).any(axis=1))
-        columns = self._partial_out(removed)
+        columns = self._partialling.columns(removed)
         own = columns[:, np.isin(self.owners[removed], list(features)).all(axis=1)]
         lines = columns[:, np.isin(removed, self._lines(features))]
         steepest = lines[:, np.argsort(-lines.var(axis=0), kind="stable")[:MODIFIED_LINES]]
@@ -283,28 +313,9 @@ class ScoreUse:
                 indicators.append([(column == level) * 1.0 for level in levels])
         return indicators
 
-    def _partial_out(self, columns: Integers) -> Floats:
-        """Return columns minus their regression on all others within each group, fitted on other folds."""
-        residuals = np.empty((len(self.z), columns.size))
-        for rows, mean, inverse in self._inverse_covariances:
-            weights = inverse[:, columns] @ np.linalg.inv(inverse[np.ix_(columns, columns)])
-            residuals[rows] = (self.z[rows, 1:-1] - mean) @ weights
-        return residuals
-
     @cached_property
-    def _inverse_covariances(self) -> list[tuple[Booleans, Floats, Floats]]:
-        """The rows of each group and fold, and the means and the inverse covariance of Φ in the group's other folds."""
-        moments = []
-        for group, ridges in self._ridges:
-            for number in range(FOLDS):
-                gram = ridges.grams.sum(axis=0) - ridges.grams[number]
-                gram = gram / gram[0, 0]
-                mean = gram[0, 1:-2]
-                covariance = gram[1:-2, 1:-2] - np.outer(mean, mean)
-                penalised = covariance + START_PENALTY / ridges.effective * np.eye(len(mean))
-                inverse = cho_solve(cho_factor(penalised, lower=True), np.eye(len(mean)))
-                moments.append((group & (self.fold == number), mean, np.asarray(inverse)))
-        return moments
+    def _partialling(self) -> Partialling:
+        return Partialling(self.z[:, 1:-1], self.fold, self._ridges)
 
     @property
     def score(self) -> Floats:
