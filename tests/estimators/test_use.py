@@ -80,11 +80,14 @@ def test_wide_columns_count_where_they_can_be_resolved_or_exceed_twice_the_thres
 def test_a_learnt_column_widens_an_immaterial_use_and_shows_none():
     m, use = 0.01, Use(0.004, 0.003, 0.005)
     limit = 0.25 * m**2
-    clear, noisy = Projection(4.0 * limit, 0.01 * limit), Projection(0.5 * limit, 0.5 * limit)
+    clear, noisy = (
+        Projection(square * limit, noise * limit, wald=square / noise, least_noise=noise * limit)
+        for square, noise in ((2.0, 0.01), (0.5, 0.1))
+    )
     wide = widen_use(use, clear, 0.95, m)
     assert (wide.low, wide.high) == pytest.approx((use.low, 2 * np.sqrt(clear.high(0.05))))
     assert wide.value == pytest.approx(2 * np.sqrt(clear.value))
-    assert noisy.expected_high(0.05) > limit
+    assert limit < noisy.high(0.05) < 4 * limit
     assert widen_use(use, noisy, 0.95, m) == widen_use(use, Projection(), 0.95, m) == use
 
 

@@ -24,7 +24,7 @@ from scipy.special import chdtri, chndtrinc, stdtrit
 
 from tiltlens.estimators.influence import Integers, Rows, sums_by
 from tiltlens.estimators.sets import SetCoefficients, covariance, degrees_of_freedom
-from tiltlens.limits import WIDE_USE
+from tiltlens.limits import CLEAR_USE, WIDE_USE
 from tiltlens.paper.checks import Floats
 
 DISTINCT_VARIANCE = 1e-3  # of a standardised column given all other features, below which it is taken for a copy
@@ -213,25 +213,21 @@ def judge_projections(
         return _use(max(low, value), low, max(high, residual_square) if high > limit else high)
     chosen, chance = lines, 1.0 - confidence
     for projection in others:
-        if projection.high(chance) > max(chosen.high(chance), _least_high(projection, chance, limit)):
+        least = 0.0 if projection.expected_high(chance) <= limit else WIDE_USE**2 * limit
+        if projection.high(chance) > max(chosen.high(chance), least):
             chosen = projection
     return _use(chosen.value, 0.0, chosen.high(chance))
-
-
-def _least_high(projection: Projection, chance: float, limit: float) -> float:
-    """Return the upper bound from which a projection counts: one that an unused feature would hardly reach."""
-    return 0.0 if projection.expected_high(chance) <= limit else WIDE_USE**2 * limit
 
 
 def widen_use(use: Use, learnt: Projection, confidence: float, materiality: float) -> Use:
     """Return a use that seemed immaterial, with the upper end of a projection onto a column that was learnt.
 
     The column follows what the residuals leave, and a little of it may be due to other features. It therefore never
-    shows that a feature is used, only that it may be.
+    shows that a feature is used, only that it may be: where the projection is clear, or beyond twice the threshold.
     """
     chance, limit = 1.0 - confidence, 0.25 * materiality**2
     high = learnt.high(chance)
-    if high <= max(limit, _least_high(learnt, chance, limit)):
+    if high <= (limit if learnt.low(1.0 - CLEAR_USE) > 0.0 else WIDE_USE**2 * limit):
         return use
     return _use(max(0.25 * use.value**2, learnt.value), 0.25 * use.low**2, high)
 
