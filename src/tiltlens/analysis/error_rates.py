@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field, replace
 from functools import partial
-from typing import Annotated, Any
+from typing import Annotated
 
 import numpy as np
 import polars as pl
@@ -19,6 +19,7 @@ from tiltlens.estimators.feature_gap import CellSums
 from tiltlens.estimators.influence import Integers
 from tiltlens.limits import MINIMUM_ROWS, SCORE_TENTHS
 from tiltlens.rows.binning import quantile_edges
+from tiltlens.sources.tables import Record
 
 PREDICTIVE = {
     "ppv": (1, rates.WITH),
@@ -183,7 +184,7 @@ def _by_decile(evidence: Evidence, y_true: Integers, reported: Reported, sums: C
     probabilities = evidence.rows.probabilities
     people = None if probabilities is None else np.where(rows.audited, probabilities[:, 0], probabilities[:, 1])
     has_outcome = y_true != rates.UNKNOWN
-    records: list[dict[str, Any]] = []
+    records: list[Record] = []
     if has_outcome.any():
         is_constant = score[has_outcome].min() == score[has_outcome].max()
         edges = (
@@ -197,11 +198,11 @@ def _by_decile(evidence: Evidence, y_true: Integers, reported: Reported, sums: C
     return pl.DataFrame(records, schema=DECILE_SCHEMA)
 
 
-def _cell_records(group: str, cells: list[rates.CalibrationCell], reported: Reported) -> Iterator[dict[str, Any]]:
+def _cell_records(group: str, cells: list[rates.CalibrationCell], reported: Reported) -> Iterator[Record]:
     """Yield a record for each cell, without numbers where it has fewer than ten people, or could tell of one."""
     hidden = withheld(np.array([cell.people for cell in cells]))
     for decile, (cell, is_hidden) in enumerate(zip(cells, hidden.tolist(), strict=True)):
-        record: dict[str, Any] = {"group": group, "decile": decile + 1}
+        record: Record = {"group": group, "decile": decile + 1}
         if cell.people and not is_hidden:
             rate = reported(cell.observed)
             record |= {"n": cell.people, "mean_score": cell.mean_score}

@@ -6,11 +6,9 @@ import math
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from functools import partial
-from typing import Any
 
 import numpy as np
 import polars as pl
-from numpy.typing import NDArray
 
 from tiltlens.analysis.evidence import NO_MODEL, Evidence, FeatureCells, Nuisances, Question, TiltedMeans
 from tiltlens.estimators.cells import joint_codes
@@ -41,13 +39,14 @@ from tiltlens.paper.checks import Floats
 from tiltlens.paper.moments import GroupMoments
 from tiltlens.progress import stage
 from tiltlens.rows.compared_rows import EncodedSample
-from tiltlens.rows.features import Feature, check_exempt, design_columns, flag_separating
+from tiltlens.rows.features import DesignColumn, Feature, check_exempt, design_columns, flag_separating
 from tiltlens.rows.groups import NO_GROUP
 from tiltlens.rows.rescoring import AskedModel
 from tiltlens.rows.sampled_rows import SampledRows
 from tiltlens.rows.sums import GroupSums
 from tiltlens.rows.survey import group_quota
 from tiltlens.sources.arrays import chunked_moments, chunks
+from tiltlens.sources.tables import NativeTable
 
 REPEATED_ROWS = 10.0  # effective rows of a number, below which curves know more of it than its own rows
 SHOWN_ROWS = 20_000  # whose influence tells a standard error: its spread is then known to one per cent
@@ -69,8 +68,8 @@ class FitSettings:
 
     folds: int | None
     seed: int
-    estimator: Any  # of the propensity, to be cross-fitted; else None
-    native: Any  # the features as the user gave them, for that estimator; None where they were never together
+    estimator: object  # of the propensity, to be cross-fitted; else None
+    native: NativeTable  # the features as the user gave them, for that estimator; None where they were never together
     model: AskedModel | None  # that makes the scores from the features alone; None where these were given
 
 
@@ -99,7 +98,7 @@ class _FitData:
     table: Table
     values: Table
     cells: dict[str, FeatureCells]
-    inputs: Any
+    inputs: NativeTable
     settings: FitSettings
 
 
@@ -163,7 +162,7 @@ def _fit_data(
     )
 
 
-def _estimator_inputs(encoded: EncodedSample, rows: SampledRows, native: Any) -> Any:
+def _estimator_inputs(encoded: EncodedSample, rows: SampledRows, native: NativeTable) -> NativeTable:
     from sklearn.utils import _safe_indexing
 
     if native is None:
@@ -196,7 +195,7 @@ def _has_cells(feature: Feature, cells: FeatureCells) -> bool:
     return not feature.is_binned or hidden_share(cells.sums, REPEATED_ROWS) <= HIDDEN
 
 
-def _all_values(name: str, column: NDArray[Any], cells: dict[str, FeatureCells]) -> NDArray[Any]:
+def _all_values(name: str, column: DesignColumn, cells: dict[str, FeatureCells]) -> DesignColumn:
     """Return a feature's numbers, or the codes of all its values."""
     return cells[name].codes if name in cells and column.dtype.kind != "f" else column
 

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import math
 from dataclasses import dataclass, field, replace
-from typing import Any
 
 import numpy as np
 
@@ -218,7 +217,7 @@ def _are_same(old: KnownRows, new: KnownRows, at_old: Integers, at_new: Integers
     return bool(at_old.size) and bool((old.audited[at_old] == new.audited[at_new]).all())
 
 
-def _side_by_side(old: Any, new: Any) -> Pairs:
+def _side_by_side(old: Integers, new: Integers) -> Pairs:
     every, place = np.unique(np.concatenate([old, new]), return_inverse=True)
     return Pairs(place[: old.size], place[old.size :], every.size)
 

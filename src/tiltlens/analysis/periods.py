@@ -17,6 +17,7 @@ from tiltlens.estimators.estimate import Estimate, HasInterval, LogNormal
 from tiltlens.estimators.influence import Booleans, InfluenceEstimate
 from tiltlens.estimators.outputs import EqualGapsTest, equal_gaps_test
 from tiltlens.limits import MINIMUM_ROWS, SMALLEST_SHARE, SUPPRESSED_BELOW
+from tiltlens.sources.tables import Record
 
 Reported = Callable[[HasInterval], Estimate]
 NUMBERS = ("gap", "audited_rate", "reference_rate", "impact_ratio", "fpr_difference", "fnr_difference")
@@ -58,18 +59,18 @@ def period_table(evidence: Evidence, reported: Reported, has_intervals: bool) ->
         return None
     people = evidence.sums_by["period"].people[:, : len(labels)].astype(np.int64)
     hidden = np.array([withheld(counts) for counts in people])
-    records: list[dict[str, Any]] = []
+    records: list[Record] = []
     influences: list[InfluenceEstimate] = []
     for code, label in enumerate(labels):
         counts = [None if hide else int(n) for n, hide in zip(people[:, code], hidden[:, code], strict=True)]
-        record: dict[str, Any] = {"period": label, "n_audited": counts[0], "n_reference": counts[1], "reason": ""}
+        record: Record = {"period": label, "n_audited": counts[0], "n_reference": counts[1], "reason": ""}
         is_seen = _people(evidence, codes == code) >= 2  # of either group, in the sample
         if people[:, code].min() < MINIMUM_ROWS or not is_seen:
-            records.append(record | {"reason": FEW})
+            records.append({**record, "reason": FEW})
             continue
         measured, pair = _measure_period(evidence, codes == code, code)
         influences.append(pair.influence)
-        records.append(record | _columns(measured, reported))
+        records.append({**record, **_columns(measured, reported)})
     frame = pl.DataFrame(records, schema=SCHEMA, infer_schema_length=None)
     is_tested = has_intervals and len(influences) > 1
     return PeriodTable(frame, equal_gaps_test(influences) if is_tested else None)

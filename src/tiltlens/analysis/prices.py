@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from dataclasses import dataclass
-from typing import Annotated, Any
+from typing import Annotated
 
 import numpy as np
 import polars as pl
@@ -22,6 +22,7 @@ from tiltlens.learners.regressions import Regressor
 from tiltlens.limits import FEWEST_KNOWN, FOLDS, SCORE_TENTHS
 from tiltlens.paper.checks import Floats
 from tiltlens.rows.binning import quantile_edges
+from tiltlens.sources.tables import Record
 from tiltlens.threads import one_thread, steps_in_threads
 
 MATERIAL_PROXY = 0.01  # of the variance of the price: proxy discrimination below is none
@@ -224,7 +225,7 @@ def _difference(first: InfluenceEstimate | None, other: InfluenceEstimate | None
     return combine(first.value - other.value, [(1.0, first), (-1.0, other)])
 
 
-def _deciles(rows: PricedRows, scale: float, confidence: float) -> Iterator[dict[str, Any]]:
+def _deciles(rows: PricedRows, scale: float, confidence: float) -> Iterator[Record]:
     """Yield each group's cells by decile of the price, without numbers where they could tell of few people."""
     is_constant = rows.price.min() == rows.price.max()
     edges = np.zeros(0) if is_constant else quantile_edges(rows.price, rows.weights, SCORE_TENTHS)
@@ -233,7 +234,7 @@ def _deciles(rows: PricedRows, scale: float, confidence: float) -> Iterator[dict
         mine = rows.in_group[at] > 0
         counts = np.bincount(decile[mine], minlength=edges.size + 1)
         for number, (people, is_hidden) in enumerate(zip(counts.tolist(), withheld(counts).tolist(), strict=True)):
-            record: dict[str, Any] = {"group": group, "decile": number + 1}
+            record: Record = {"group": group, "decile": number + 1}
             if people and not is_hidden:
                 cell: Booleans = mine & (decile == number)
                 means = [float(np.average(x[cell], weights=rows.weights[cell])) for x in (rows.price, free)]

@@ -14,6 +14,7 @@ from tiltlens.estimators.error_rates import UNKNOWN, WITH, WITHOUT
 from tiltlens.estimators.estimate import Estimate, HasInterval
 from tiltlens.estimators.selective_labels import bound_gap, partly_seen_rate
 from tiltlens.limits import MINIMUM_ROWS, SCORE_TENTHS
+from tiltlens.paper.checks import Floats
 from tiltlens.rows.binning import quantile_edges
 
 GAMMAS = (0.0, 0.02, 0.05, 0.1, 0.2)
@@ -54,7 +55,7 @@ def selective_labels(
     edges = quantile_edges(score, rows.weights, SCORE_TENTHS) if score.min() < score.max() else np.zeros(0)
     cell = np.searchsorted(edges, score, side="left")
 
-    def ends(code: int, x: Any) -> Callable[[float], Ends]:
+    def ends(code: int, x: Floats) -> Callable[[float], Ends]:
         rates = [partly_seen_rate(rows, group, x, outcome, code, cell, MINIMUM_ROWS) for group in (True, False)]
 
         def at(gamma: float) -> Ends:

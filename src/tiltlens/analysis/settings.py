@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import numbers
 from dataclasses import dataclass, replace
-from typing import Any
+from typing import TypeGuard
 
 from tiltlens.errors import TiltlensError
 from tiltlens.limits import FOLDS, MATERIALITY
@@ -70,7 +70,7 @@ def usual_materiality(score_type: str) -> float:
     return AMOUNT_MATERIALITY if score_type == "amount" else MATERIALITY
 
 
-def _check_materiality(value: Any) -> float:
+def _check_materiality(value: object) -> float:
     number = check_number("materiality", value)
     if not 0 <= number < 1:
         raise TiltlensError(
@@ -81,7 +81,7 @@ def _check_materiality(value: Any) -> float:
     return number
 
 
-def _check_folds(value: Any) -> int:
+def _check_folds(value: object) -> int:
     if not _is_whole(value) or value != FOLDS:
         raise TiltlensError(
             f"`folds` must be {FOLDS} or None (on the command line 0), got {value!r}.",
@@ -91,7 +91,7 @@ def _check_folds(value: Any) -> int:
     return int(value)
 
 
-def _check_sample_rows(value: Any) -> int:
+def _check_sample_rows(value: object) -> int:
     if not _is_whole(value) or value < FEWEST_SAMPLED:
         raise TiltlensError(
             f"`sample_rows` must be a whole number of at least {FEWEST_SAMPLED}, got {value!r}.",
@@ -100,7 +100,7 @@ def _check_sample_rows(value: Any) -> int:
     return int(value)
 
 
-def _check_random_state(value: Any) -> int:
+def _check_random_state(value: object) -> int:
     if not _is_whole(value) or not 0 <= value <= LARGEST_SEED:
         raise TiltlensError(
             f"`random_state` must be a whole number from 0 to {LARGEST_SEED}, got {value!r}.",
@@ -109,5 +109,5 @@ def _check_random_state(value: Any) -> int:
     return int(value)
 
 
-def _is_whole(value: Any) -> bool:
+def _is_whole(value: object) -> TypeGuard[int]:
     return isinstance(value, numbers.Integral) and not isinstance(value, bool)

@@ -11,7 +11,8 @@ from numpy.typing import NDArray
 from tiltlens.limits import SUPPRESSED_BELOW
 
 Booleans = NDArray[np.bool_]
-Integers = NDArray[np.integer[Any]]
+Counts = int | NDArray[np.integer]
+Integers = NDArray[np.integer]
 
 
 def withheld(counts: Integers) -> Booleans:
@@ -61,7 +62,7 @@ def part_of_group(share: float, people: int, of_all: int) -> str:
     return "all but fewer than ten people" if of_all - people < SUPPRESSED_BELOW else f"{100 * share:.1f} %"
 
 
-def may_show(below: Any, here: Any, above: Any) -> Any:
+def may_show(below: Counts, here: Counts, above: Counts) -> Any:
     """Return whether a quantile picks nobody out: ten people have it, or ten lie strictly below and ten above.
 
     People are counted, not weights: of one who weighs as much as a hundred, the quantile would be the value.

@@ -9,7 +9,6 @@ from __future__ import annotations
 import math
 from collections.abc import Sequence
 from dataclasses import dataclass, field, replace
-from typing import Any
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
@@ -20,7 +19,7 @@ from tiltlens.paper.checks import Floats
 
 FEWEST_DEGREES = 4.0  # of freedom that a standard error is taken to have
 Booleans = NDArray[np.bool_]
-Integers = NDArray[np.integer[Any]]
+Integers = NDArray[np.integer]
 
 
 @dataclass(frozen=True, slots=True)

@@ -7,10 +7,9 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import partial
 from itertools import combinations
-from typing import Any, ClassVar, NamedTuple
+from typing import ClassVar, NamedTuple
 
 import numpy as np
-from numpy.typing import NDArray
 
 from tiltlens.estimators.influence import Booleans, InfluenceEstimate, Rows, shifted_exp
 from tiltlens.learners.candidates import Trial
@@ -19,6 +18,7 @@ from tiltlens.learners.logit import ridge_logit
 from tiltlens.learners.propensity import PartFit, Propensity
 from tiltlens.limits import MOST_PRODUCTS, REACH
 from tiltlens.paper.checks import Floats
+from tiltlens.rows.features import DesignColumn
 from tiltlens.threads import in_threads
 
 BALANCE_MATERIAL = 0.1  # standard deviations, the usual bound of a covariate balance
@@ -163,7 +163,7 @@ def _columns(
         yield f"{first}·{other}", partial(np.multiply, numeric[first], numeric[other])
 
 
-def _indicator(column: NDArray[Any], level: int | bool) -> Floats:
+def _indicator(column: DesignColumn, level: int | bool) -> Floats:
     return np.asarray(column == level, dtype=np.float64)
 
 

@@ -8,7 +8,6 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
-from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
@@ -26,6 +25,7 @@ from tiltlens.learners.design import (
 )
 from tiltlens.limits import BASIS_KNOTS, BASIS_LEVELS, FOLDS, MODEL_CHUNK, MULTIPLIED
 from tiltlens.paper.checks import Floats
+from tiltlens.rows.features import DesignColumn
 from tiltlens.sources.arrays import chunks
 from tiltlens.threads import in_threads
 
@@ -70,7 +70,7 @@ def strongest(table: Table, targets: Sequence[Floats], omega: Floats, index: Int
     return set(sorted(strength, key=lambda name: (-round(strength[name], 9), name))[:count])
 
 
-def _explained(column: NDArray[Any], targets: Sequence[Floats], omega: Floats) -> Iterator[float]:
+def _explained(column: DesignColumn, targets: Sequence[Floats], omega: Floats) -> Iterator[float]:
     """Yield R² of each target on ten equal parts of a numeric column, or on its levels."""
     codes = column.astype(np.intp) if column.dtype.kind != "f" else _tenths(column)
     mass = np.bincount(codes, omega)

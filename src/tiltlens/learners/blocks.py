@@ -14,10 +14,9 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import partial
 from itertools import combinations
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 import numpy as np
-from numpy.typing import NDArray
 from scipy.special import ndtr
 
 from tiltlens.estimators.cells import joint_codes
@@ -58,6 +57,7 @@ from tiltlens.limits import (
 )
 from tiltlens.paper.checks import Floats
 from tiltlens.progress import each
+from tiltlens.rows.features import DesignColumn
 from tiltlens.sources.arrays import chunks
 
 Days = Mapping[str, Floats]  # of features that are dates: days since 1970, with the time of day as a fraction
@@ -304,13 +304,13 @@ def _together(encoder: Encoding) -> list[tuple[str, ...]]:
     return sorted({block.names for block in encoder.blocks if len(block.names) > 1})
 
 
-def _numbers(columns: Sequence[NDArray[Any]]) -> Floats:
+def _numbers(columns: Sequence[DesignColumn]) -> Floats:
     """Return columns for a tree: numbers, with a place of their own for missing ones, and codes."""
     return np.column_stack([np.nan_to_num(column.astype(np.float64), nan=-9.0) for column in columns])
 
 
 def _grid(
-    columns: Sequence[NDArray[Any]], coarse: Sequence[Integers], residuals: Residuals, learns: Booleans, seed: int
+    columns: Sequence[DesignColumn], coarse: Sequence[Integers], residuals: Residuals, learns: Booleans, seed: int
 ) -> Integers:
     """Return the cells of a grid on two or three features: each is cut where residuals by cells of the others change.
 
@@ -326,7 +326,7 @@ def _grid(
     return joint_codes(np.column_stack(cells))[0]
 
 
-def _nested(columns: Sequence[NDArray[Any]], rows: int) -> Integers:
+def _nested(columns: Sequence[DesignColumn], rows: int) -> Integers:
     """Return cells of so many rows each: equal parts of the first feature, each in equal parts of the next, ..."""
     size = len(columns[0])
     parts = max(int((size / rows) ** (1 / len(columns))), 1)
@@ -358,7 +358,7 @@ def _tree_cells(raw: Floats, targets: Floats, omega: Floats, learns: Booleans, l
     return np.asarray(np.unique(tree.apply(raw), return_inverse=True)[1], dtype=np.intp)
 
 
-def _coarse(column: NDArray[Any], cells: int) -> Integers:
+def _coarse(column: DesignColumn, cells: int) -> Integers:
     """Return few cells of a feature: equal parts of a number (in normal scores), the most frequent of its levels."""
     if column.dtype.kind == "f":
         filled = np.where(np.isnan(column), 0.0, column)

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from types import MappingProxyType
-from typing import Any
+from typing import Any, TypeAlias
 
 import numpy as np
 from numpy.typing import NDArray
@@ -104,7 +104,8 @@ class Sample:
         )
 
 
-FittedModel = Logit | Any  # a logistic model with coefficients on all columns, or boosted trees
+Trees: TypeAlias = Any  # HistGradientBoostingClassifier, which has no types, and is imported when it is fitted
+FittedModel = Logit | Trees  # the former with coefficients on all columns
 
 
 def every_log_odds(models: Sequence[FittedModel], encoder: Encoding, table: Table, index: slice) -> Floats:
@@ -132,7 +133,7 @@ def fit_candidate(candidate: Candidate, sample: Sample, seed: int) -> FittedMode
     return replace(fitted, slopes=slopes)
 
 
-def fit_trees(sample: Sample, seed: int) -> Any:
+def fit_trees(sample: Sample, seed: int) -> Trees:
     """Return boosted trees fitted on the sample."""
     from sklearn.ensemble import HistGradientBoostingClassifier
 

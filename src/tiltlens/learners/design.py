@@ -10,7 +10,6 @@ from collections.abc import Mapping, Sequence, Set
 from dataclasses import dataclass, replace
 from functools import lru_cache
 from itertools import combinations
-from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
@@ -20,6 +19,7 @@ from tiltlens.errors import DataError
 from tiltlens.estimators.influence import Booleans, Integers
 from tiltlens.limits import FEWEST_ROWS, KNOT_VALUES, MOST_PRODUCTS, MOST_TREE_LEVELS, REACH
 from tiltlens.paper.checks import Floats
+from tiltlens.rows.features import DesignColumn
 from tiltlens.sources.arrays import below
 
 KNOTS = 5  # of a cubic spline in a membership model
@@ -28,7 +28,7 @@ GRID = 128  # steps between two knots at which the splines are tabulated
 MODEL_LEVELS = 300  # columns of one categorical feature; rarer levels share the baseline
 ENCODED_ROWS = 50_000  # from which means, knots and levels are learnt to three digits
 SPIKE_SHARE = 0.05  # of the rows that have one and the same number, from which it has an indicator of its own
-Table = Mapping[str, NDArray[Any]]  # floats are numeric (NaN = missing), integers are codes 0, 1, … of levels
+Table = Mapping[str, DesignColumn]  # floats are numeric (NaN = missing), integers are codes 0, 1, … of levels
 
 
 @dataclass(frozen=True, slots=True)
@@ -180,7 +180,7 @@ def product_block(factors: Sequence[NumericColumn | LevelColumns], table: Table)
 Block = CellBlock | ProductBlock
 
 
-def _own_columns(column: NumericColumn | LevelColumns, values: NDArray[Any]) -> Floats:
+def _own_columns(column: NumericColumn | LevelColumns, values: DesignColumn) -> Floats:
     """Return one feature's columns: indicators of levels, or splines and spikes of a number."""
     if isinstance(column, LevelColumns):
         return column.indicators(values)
@@ -383,7 +383,7 @@ def column_blocks(encoder: Encoding, owners: Integers) -> Integers:
     return np.unique(np.column_stack([owners, number]), axis=0, return_inverse=True)[1].reshape(-1)
 
 
-def normal_scores(table: Table, weights: Floats) -> dict[str, NDArray[Any]]:
+def normal_scores(table: Table, weights: Floats) -> dict[str, DesignColumn]:
     """Return the table with its numbers as normal quantiles of their ranks, equal numbers sharing one.
 
     What is learnt from them does not depend on the scale, or on any increasing transform, of a feature.

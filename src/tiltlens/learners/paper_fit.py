@@ -8,12 +8,11 @@ from typing import Any
 
 import numpy as np
 import polars as pl
-from numpy.typing import NDArray
 from scipy.special import expit
 
 from tiltlens.errors import DataError
 from tiltlens.paper.checks import Floats
-from tiltlens.rows.features import Feature, encode_features
+from tiltlens.rows.features import DesignColumn, Feature, encode_features
 from tiltlens.rows.levels import MISSING
 from tiltlens.rows.scores import ORDERED, favourable_index
 from tiltlens.sources.messages import listed, shown, text_of
@@ -37,7 +36,7 @@ def logistic_design(features: Sequence[Feature]) -> Floats:
     return np.column_stack(columns)
 
 
-def logistic_log_odds(features: Sequence[Feature], target: NDArray[Any], weights: Floats | None = None) -> Floats:
+def logistic_log_odds(features: Sequence[Feature], target: DesignColumn, weights: Floats | None = None) -> Floats:
     """Return the log-odds of `target` by an unpenalised logistic regression on all rows."""
     from sklearn.exceptions import ConvergenceWarning
     from sklearn.linear_model import LogisticRegression
@@ -83,7 +82,7 @@ def _numeric(values: Floats) -> list[Floats]:
 
 
 def with_outcome_scores(
-    table: pl.DataFrame, features: Sequence[str], outcome: str, favourable: Any
+    table: pl.DataFrame, features: Sequence[str], outcome: str, favourable: object
 ) -> tuple[pl.DataFrame, list[str], Any]:
     """Return the table with the probabilities of the outcome's values as columns, their names, and the favourable one.
 

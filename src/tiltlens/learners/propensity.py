@@ -10,10 +10,8 @@ from collections.abc import Sequence
 from contextlib import AbstractContextManager
 from dataclasses import dataclass
 from functools import partial
-from typing import Any
 
 import numpy as np
-from numpy.typing import NDArray
 from scipy.special import expit, logit
 
 from tiltlens.errors import DataError, SupportError
@@ -35,7 +33,10 @@ from tiltlens.learners.design import Block, Encoding, Table, code_columns, colum
 from tiltlens.limits import CLIP, FEW_COLUMNS, MODEL_CHUNK, MULTIPLIED
 from tiltlens.paper.checks import Floats
 from tiltlens.progress import each, stage
+from tiltlens.rows.features import DesignColumn
+from tiltlens.rows.predictions import UserModel
 from tiltlens.sources.messages import wrap_errors
+from tiltlens.sources.tables import NativeTable
 from tiltlens.threads import in_threads, steps_in_threads
 
 SEVERAL_PAIRINGS = 20_000  # rows up to which three pairings are averaged
@@ -130,7 +131,7 @@ def group_folds(
     return fold[own]
 
 
-def _by_appearance(codes: NDArray[Any]) -> Integers:
+def _by_appearance(codes: DesignColumn) -> Integers:
     """Return the codes as 0, 1, … in the order in which they first appear."""
     _, first, inverse = np.unique(codes, return_index=True, return_inverse=True)
     return np.asarray(np.argsort(np.argsort(first))[inverse])
@@ -300,7 +301,9 @@ def check_overlap(auc: float) -> float:
     return auc
 
 
-def estimator_membership(rows: Rows, estimator: Any, inputs: Any, folds: int = 5, seed: int = 0) -> Propensity:
+def estimator_membership(
+    rows: Rows, estimator: object, inputs: NativeTable, folds: int = 5, seed: int = 0
+) -> Propensity:
     """Return cross-fitted membership of a scikit-learn classifier; `inputs` is whatever table it fits on."""
     fold = row_folds(rows, folds, seed)
     plan = fold_pairings(folds, rows.audited.size <= SEVERAL_PAIRINGS)
@@ -312,13 +315,13 @@ def estimator_membership(rows: Rows, estimator: Any, inputs: Any, folds: int = 5
     return _assembled(rows, fold, _places(plan, parts), log_odds, name, tuple(fits))
 
 
-def wrap_estimator_errors(estimator: Any) -> AbstractContextManager[None]:
+def wrap_estimator_errors(estimator: object) -> AbstractContextManager[None]:
     """Raise errors of a user's classifier as an error that names it."""
     problem = f"`propensity` ({type(estimator).__name__}) cannot be fitted to the features"
     return wrap_errors(problem, "pass a pipeline that encodes them, or leave `propensity` out.")
 
 
-def fitted_log_odds(rows: Rows, estimator: Any, inputs: Any, train: Booleans) -> Floats:
+def fitted_log_odds(rows: Rows, estimator: object, inputs: NativeTable, train: Booleans) -> Floats:
     """Return the log-odds of being audited on all rows, from a clone of `estimator` fitted on the rows `train`."""
     from sklearn.utils import _safe_indexing
 
@@ -326,7 +329,7 @@ def fitted_log_odds(rows: Rows, estimator: Any, inputs: Any, train: Booleans) ->
     return estimator_log_odds(fitted_clone(estimator, own, rows.audited[train], rows.weights[train]), inputs)
 
 
-def fitted_clone(estimator: Any, inputs: Any, labels: Booleans, weights: Floats) -> Any:
+def fitted_clone(estimator: object, inputs: NativeTable, labels: Booleans, weights: Floats) -> UserModel:
     """Return a clone of `estimator` fitted on all of some rows, with weights where they differ."""
     from sklearn.base import clone
 
@@ -334,7 +337,7 @@ def fitted_clone(estimator: Any, inputs: Any, labels: Booleans, weights: Floats)
     return clone(estimator).fit(inputs, labels, **keywords)
 
 
-def estimator_log_odds(model: Any, inputs: Any) -> Floats:
+def estimator_log_odds(model: UserModel, inputs: NativeTable) -> Floats:
     """Return a fitted classifier's log-odds of being audited."""
     probability = np.asarray(model.predict_proba(inputs), dtype=np.float64)[:, 1]
     if hasattr(model, "decision_function"):

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
-from typing import Any
 
 import numpy as np
 from scipy.linalg import cho_factor, cho_solve
@@ -21,6 +20,7 @@ from tiltlens.learners.logit import weighted_gram
 from tiltlens.learners.propensity import Propensity, row_folds, served_folds
 from tiltlens.limits import BASIS_KNOTS, MODEL_CHUNK, RIDGE
 from tiltlens.paper.checks import Floats
+from tiltlens.rows.predictions import UserModel
 from tiltlens.threads import steps_in_threads
 
 SMOOTH_FEATURES = 25  # of many, that bend in a regression of the score, or are given to its trees
@@ -147,7 +147,7 @@ class BinnedTrees:
     """Boosted trees on columns that were cut at quantiles first: with weights, scikit-learn does that very slowly."""
 
     edges: tuple[Floats, ...]
-    model: Any
+    model: UserModel
 
     def predict(self, raw: Floats) -> Floats:
         """Return what the trees expect."""

@@ -11,7 +11,7 @@ from tiltlens.inputs import Input, remember
 from tiltlens.model_files.booster_files import open_catboost, open_lightgbm, open_xgboost
 from tiltlens.model_files.file_model import OpenModel, file_model
 from tiltlens.model_files.onnx_file import open_onnx
-from tiltlens.rows.predictions import FittedModel
+from tiltlens.rows.predictions import UserModel
 from tiltlens.sources.files import existing_file
 from tiltlens.sources.messages import listed, shown, texts_of, wrap_errors
 
@@ -38,7 +38,7 @@ FORMATS = (
 )
 
 
-def load_model(path: str | os.PathLike[str], trusted: str | Sequence[str] = ()) -> FittedModel:
+def load_model(path: str | os.PathLike[str], trusted: str | Sequence[str] = ()) -> UserModel:
     """Load a fixed model from a file, for `audit(model=…)`.
 
     Parameters
@@ -104,7 +104,7 @@ def load_model(path: str | os.PathLike[str], trusted: str | Sequence[str] = ()) 
     return file_model(file.name, content, model_format.reader)
 
 
-def open_skops(name: str, content: bytes, trusted: Sequence[str]) -> FittedModel:
+def open_skops(name: str, content: bytes, trusted: Sequence[str]) -> UserModel:
     """Return the scikit-learn model of a skops file, all of whose types must be known to skops or trusted."""
     sio = import_extra("skops.io", "Reading skops files", extra="models")
     problem = f"{shown(name)} is not a complete skops file"

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
-from typing import Any
+from typing import Any, TypeAlias
 
 import numpy as np
 import polars as pl
@@ -20,6 +20,7 @@ from tiltlens.rows.value_counts import exact_counts
 from tiltlens.sources.messages import listed, shown
 from tiltlens.threads import in_threads
 
+DesignColumn: TypeAlias = NDArray[Any]  # what a model learns from: numbers, NaN where missing, or codes of levels
 FEWEST_AUDITED = 5  # audited rows of a level in each fold; singletons vanish from the leave-one-out sums
 FIRST_LOOK = 2_000  # rows that usually show that the groups share the values of a feature
 MOST_TURNS = 4  # of the groups along the values of a feature, for it to be bands of them
@@ -196,12 +197,12 @@ def _shares_values(values: NDArray[Any], audited: Booleans) -> bool:
     )
 
 
-def design_columns(features: Sequence[Feature]) -> dict[str, NDArray[Any]]:
+def design_columns(features: Sequence[Feature]) -> dict[str, DesignColumn]:
     """Return what a membership model learns from: floats (NaN = missing), or the codes of categorical levels.
 
     Constants, identifiers and copies of the group are left out; their notes say so. No features, no columns.
     """
-    columns: dict[str, NDArray[Any]] = {}
+    columns: dict[str, DesignColumn] = {}
     for feature in features:
         if feature.in_membership:
             columns[feature.name] = feature.codes if feature.values is None else feature.values

@@ -16,7 +16,7 @@ from tiltlens.sources.columns import ValuesLike
 from tiltlens.sources.messages import first_line, listed, shown, text_of, wrap_errors
 from tiltlens.sources.tables import NativeTable, native_columns
 
-FittedModel: TypeAlias = Any  # an estimator or pipeline with `predict_proba` or `predict`, or a function of a table
+UserModel: TypeAlias = Any  # an estimator or pipeline with `predict_proba` or `predict`, or a function of a table
 METHODS = {"probability": "predict_proba", "amount": "predict"}  # of a model, by what its output is
 AS_AMOUNT = 'with score_type="amount" (--score-type amount)'
 
@@ -39,12 +39,12 @@ def number_matrix(argument: str, values: ValuesLike) -> Floats:
 
 
 def model_matrix(
-    model: FittedModel, data: object, table: pl.DataFrame, features: Sequence[str], score_type: str = "probability"
+    model: UserModel, data: object, table: pl.DataFrame, features: Sequence[str], score_type: str = "probability"
 ) -> tuple[Floats, tuple[str, ...]]:
     """Return what a fitted model or a function says of every row, and the names of its outcomes."""
     method = METHODS[score_type]
     _check_model(model, features, score_type)
-    predict: FittedModel = getattr(model, method, model)
+    predict: UserModel = getattr(model, method, model)
     _check_categories(model, model_columns(model, features), table)
     inputs = _model_inputs(model, data, table, features, method)
     given = f"it was given {type(inputs).__name__} with {listed(list(features))}; is it fitted on these columns?"
@@ -60,7 +60,7 @@ def model_matrix(
     return matrix, classes if len(classes) == max(matrix.shape[1], 2) else ()
 
 
-def _check_model(model: FittedModel, features: Sequence[str], score_type: str) -> None:
+def _check_model(model: UserModel, features: Sequence[str], score_type: str) -> None:
     method = METHODS[score_type]
     if isinstance(model, type):
         raise DataError(f"`model` must be a fitted model, got the class {model.__name__}.", "fit one and pass that.")
@@ -86,7 +86,7 @@ def _check_model(model: FittedModel, features: Sequence[str], score_type: str) -
         )
 
 
-def fitted_names(model: FittedModel) -> list[str]:
+def fitted_names(model: UserModel) -> list[str]:
     """Return the names of the columns a model was fitted on, none where it was fitted on an array."""
     for attribute in ("feature_names_in_", "feature_name_", "feature_names_"):
         try:
@@ -100,12 +100,12 @@ def fitted_names(model: FittedModel) -> list[str]:
     return []
 
 
-def model_columns(model: FittedModel, features: Sequence[str]) -> list[str]:
+def model_columns(model: UserModel, features: Sequence[str]) -> list[str]:
     """Return the columns that a model sees, none where there is no model."""
     return [] if model is None else fitted_names(model) or list(features)
 
 
-def model_notes(model: FittedModel, features: Sequence[str]) -> list[str]:
+def model_notes(model: UserModel, features: Sequence[str]) -> list[str]:
     """Return a note on the order of columns where a model knows them by their place alone."""
     if not any(hasattr(model, method) for method in METHODS.values()) or fitted_names(model):
         return []
@@ -113,7 +113,7 @@ def model_notes(model: FittedModel, features: Sequence[str]) -> list[str]:
 
 
 def _model_inputs(
-    model: FittedModel, data: NativeTable, table: pl.DataFrame, features: Sequence[str], method: str
+    model: UserModel, data: NativeTable, table: pl.DataFrame, features: Sequence[str], method: str
 ) -> NativeTable:
     """Return the features as the model expects them.
 
@@ -137,7 +137,7 @@ def _feature_matrix(table: pl.DataFrame) -> NDArray[np.generic]:
     return table.to_numpy().astype(object)
 
 
-def _check_categories(model: FittedModel, names: Sequence[str], table: pl.DataFrame) -> None:
+def _check_categories(model: UserModel, names: Sequence[str], table: pl.DataFrame) -> None:
     """Raise for a column of numbers where the model's encoder knows texts, or of texts where it knows numbers.
 
     An encoder that ignores unknown categories, as many do, would treat the number 1 as none of them where it was fitted
@@ -158,7 +158,7 @@ def _check_categories(model: FittedModel, names: Sequence[str], table: pl.DataFr
         )
 
 
-def _encoded(model: FittedModel, names: list[str]) -> Iterator[tuple[str, NDArray[np.generic]]]:
+def _encoded(model: UserModel, names: list[str]) -> Iterator[tuple[str, NDArray[np.generic]]]:
     """Yield the columns that reach an encoder as they are, with the categories that it knows."""
     from sklearn.compose import ColumnTransformer
     from sklearn.pipeline import FeatureUnion, Pipeline
@@ -180,7 +180,7 @@ def _encoded(model: FittedModel, names: list[str]) -> Iterator[tuple[str, NDArra
         yield from zip(names, model.categories_, strict=True)
 
 
-def _keeps(step: FittedModel, names: list[str]) -> bool:
+def _keeps(step: UserModel, names: list[str]) -> bool:
     """Return whether a step of a pipeline gives the columns that it takes, such as one that fills gaps."""
     if step is None or isinstance(step, str):
         return True

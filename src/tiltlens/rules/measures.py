@@ -19,6 +19,7 @@ from tiltlens.estimators.decision_table import (
 from tiltlens.estimators.estimate import Estimate
 from tiltlens.estimators.flips import ratio_flips, z_flips
 from tiltlens.limits import MINIMUM_ROWS, NOISE
+from tiltlens.sources.tables import Record
 
 MEASURES = {
     "n": int,
@@ -52,7 +53,6 @@ TESTS = {
     "idle_strata": int,
     "note": str,
 }
-Entry = dict[str, str | float | bool | None]
 BELOW = ("is_below_threshold", "is_surely_below_threshold")
 
 
@@ -65,14 +65,14 @@ class Limits:
     confidence: float
 
 
-def measure_groups(groups: Sequence[Count], limits: Limits) -> list[Entry]:
+def measure_groups(groups: Sequence[Count], limits: Limits) -> list[Record]:
     """Return the entries of `MEASURES` for each group, in the same order."""
     total = sum(group.size for group in groups)
     compared, highest = compared_groups(groups, limits)
     entries = []
     for index, group in enumerate(groups):
         is_excluded, is_small = group.size / total < limits.smallest_share, group.size < MINIMUM_ROWS
-        entry: Entry = dict.fromkeys(MEASURES) | {"n": group.size, "share": group.size / total}
+        entry: Record = dict.fromkeys(MEASURES) | {"n": group.size, "share": group.size / total}
         entry |= {"is_excluded": is_excluded, "rate": None if is_small else group.rate}
         if highest is None or index not in compared:
             entry["note"] = _left_out(is_excluded, is_small, limits)
@@ -102,7 +102,7 @@ def _left_out(is_excluded: bool, is_small: bool, limits: Limits) -> str:
     return "; ".join(reasons)
 
 
-def _compared(group: Count, highest: Count, is_highest: bool, is_alone: bool, limits: Limits) -> Entry:
+def _compared(group: Count, highest: Count, is_highest: bool, is_alone: bool, limits: Limits) -> Record:
     """Return the ratio of a group to the highest rate, its side of the threshold, and a note."""
     if highest.counted == 0:
         return {"note": "not defined, because the highest rate is 0"}
@@ -115,7 +115,7 @@ def _compared(group: Count, highest: Count, is_highest: bool, is_alone: bool, li
     return ends | _side(ratio, limits.threshold)
 
 
-def _side(ratio: Estimate, threshold: float | None) -> Entry:
+def _side(ratio: Estimate, threshold: float | None) -> Record:
     """Return whether the ratio is below the threshold; whether its whole interval is; and a note."""
     if threshold is None:
         return {"note": ""}
@@ -134,7 +134,7 @@ def decimals(value: float) -> str:
     return f"{value:.2f}" if value == round(value, 2) else f"{value:g}"
 
 
-def run_tests(group: Count, highest: Count, strata: Sequence[tuple[Count, Count]] | None, limits: Limits) -> Entry:
+def run_tests(group: Count, highest: Count, strata: Sequence[tuple[Count, Count]] | None, limits: Limits) -> Record:
     """Return the entries of `TESTS` but for `against`; those of strata are None where `strata` is."""
     z = z_score(group, highest)
     within = None if strata is None else stratified(strata, limits.confidence)
@@ -152,7 +152,7 @@ def run_tests(group: Count, highest: Count, strata: Sequence[tuple[Count, Count]
     }
 
 
-def _within_strata(within: Stratified) -> Entry:
+def _within_strata(within: Stratified) -> Record:
     return {
         "cmh_z": within.z,
         "cmh_p_value": two_sided(within.z),

@@ -12,7 +12,7 @@ from typing import Any, TypeAlias
 import numpy as np
 import polars as pl
 
-from tiltlens.documents.summary_access import Record
+from tiltlens.documents.summary_access import Record as Summary
 from tiltlens.errors import DataError
 from tiltlens.estimators.decision_table import Count
 from tiltlens.estimators.estimate import quantile
@@ -24,12 +24,13 @@ from tiltlens.results.provenance import Provenance, check_provenance, provenance
 from tiltlens.rows.groups import JOINT, NO_GROUP, group_columns, level_codes
 from tiltlens.rows.roles import PEOPLE
 from tiltlens.rows.scores import either_spelling
-from tiltlens.rules.measures import MEASURES, TESTS, Entry, Limits, compared_groups, measure_groups, run_tests
+from tiltlens.rules.measures import MEASURES, TESTS, Limits, compared_groups, measure_groups, run_tests
 from tiltlens.rules.notes import notes_of, test_notes
 from tiltlens.rules.rule import Rule, ratio_threshold_of, rule_named, smallest_share_of
 from tiltlens.rules.tally import Outcomes, open_source, outcome_spec, outcomes_of, tally_source
 from tiltlens.sources.messages import check_columns, listed, names_in, shown
 from tiltlens.sources.opening import batches_of, names_of, reading_notes
+from tiltlens.sources.tables import Record
 
 OF_AUDITS = ("features", "question")  # parts of a provenance that rule tables do not have
 SCHEMA = "tiltlens/rule_tables/1"  # of to_dict and to_json; a change that breaks a reader raises the number
@@ -103,7 +104,7 @@ class RuleTables:
     def __len__(self) -> int:
         return len(self.tables)
 
-    def to_dict(self) -> Record:
+    def to_dict(self) -> Summary:
         """Return every number of the tables, and the rule they are made by."""
         return {
             "schema": SCHEMA,
@@ -358,14 +359,14 @@ def _pairs(group: dict[int, Count], highest: dict[int, Count]) -> list[tuple[Cou
     return [(group.get(stratum, nobody), highest.get(stratum, nobody)) for stratum in sorted({*group, *highest})]
 
 
-def _tidy(columns: Sequence[str], names: list[Key], entries: list[Entry], kinds: dict[str, type]) -> pl.DataFrame:
+def _tidy(columns: Sequence[str], names: list[Key], entries: list[Record], kinds: dict[str, type]) -> pl.DataFrame:
     """Return entries beside the names of their groups."""
     groups = pl.DataFrame(names, schema=dict.fromkeys(columns, pl.String), orient="row")
     numbers = pl.DataFrame(entries, schema={name: KINDS[kind] for name, kind in kinds.items()})
     return pl.concat([groups, numbers], how="horizontal")
 
 
-def _plain(name: str, frame: pl.DataFrame, tests: pl.DataFrame, unknown: int) -> Record:
+def _plain(name: str, frame: pl.DataFrame, tests: pl.DataFrame, unknown: int) -> Summary:
     columns = [column for column in frame.columns if column not in MEASURES]
     rows, tested_rows = (
         [

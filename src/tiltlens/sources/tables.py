@@ -17,6 +17,7 @@ from tiltlens.sources.messages import check_case, check_columns, checked_names, 
 QUERY = "run the query behind `data` on its own first."
 NativeTable: TypeAlias = Any  # of pandas, pyarrow, DuckDB or Spark, which need not be installed; or a dict of arrays
 AnyFrame: TypeAlias = nw.DataFrame[NativeTable] | nw.LazyFrame[NativeTable]
+Record = dict[str, str | float | bool | None]  # a row of a table of results
 KINDS_ACCEPTED = (
     "a pandas or Polars frame, a pyarrow Table, a DuckDB relation, a Spark frame, a dict of arrays or files"
 )
