@@ -12,7 +12,6 @@ from typing import Any, TypeAlias
 import numpy as np
 import polars as pl
 
-from tiltlens.documents.summary_access import Record as Summary
 from tiltlens.errors import DataError
 from tiltlens.estimators.decision_table import Count
 from tiltlens.estimators.estimate import quantile
@@ -104,7 +103,7 @@ class RuleTables:
     def __len__(self) -> int:
         return len(self.tables)
 
-    def to_dict(self) -> Summary:
+    def to_dict(self) -> dict[str, Any]:
         """Return every number of the tables, and the rule they are made by."""
         return {
             "schema": SCHEMA,
@@ -366,7 +365,7 @@ def _tidy(columns: Sequence[str], names: list[Key], entries: list[Record], kinds
     return pl.concat([groups, numbers], how="horizontal")
 
 
-def _plain(name: str, frame: pl.DataFrame, tests: pl.DataFrame, unknown: int) -> Summary:
+def _plain(name: str, frame: pl.DataFrame, tests: pl.DataFrame, unknown: int) -> dict[str, Any]:
     columns = [column for column in frame.columns if column not in MEASURES]
     rows, tested_rows = (
         [
