@@ -4,6 +4,7 @@ VENV := .venv
 INTEGRATIONS := .venv-integrations
 BIN := $(VENV)/bin
 export PIP_DISABLE_PIP_VERSION_CHECK := 1
+unexport PYTHONDONTWRITEBYTECODE  # each of hundreds of processes would compile all that it imports
 
 .PHONY: demo docs docs-execute test tests test-slow test-models test-integrations lint bench bench-audit planted pictures format clean
 

@@ -67,7 +67,8 @@ def spark():
     os.environ["PYSPARK_PYTHON"] = sys.executable
     builder = SparkSession.builder.master("local[2]").config("spark.ui.enabled", "false")
     quiet = builder.config("spark.ui.showConsoleProgress", "false").config("spark.sql.shuffle.partitions", "4")
-    session = quiet.getOrCreate()
+    brief = quiet.config("spark.driver.extraJavaOptions", "-XX:TieredStopAtLevel=1 -XX:+UseSerialGC")
+    session = brief.getOrCreate()  # the second compiler pays after minutes
     yield session
     session.stop()
 

@@ -74,6 +74,13 @@ def read(reports, browser):
         yield tab
 
 
+@pytest.fixture(scope="module")
+def dial(reports, browser):
+    """The report in a tab whose tests turn the dial, each to where it looks."""
+    with opened(browser, reports / "cross_fitted.html") as tab:
+        yield tab
+
+
 @pytest.fixture
 def shown(reports, browser):
     """The report in a tab of the test's own."""
@@ -135,10 +142,10 @@ def dialled(tab):
     return tab.eval_on_selector_all(".dial-shares tbody tr", DIALLED)
 
 
-def test_shares_on_the_dial_are_the_librarys_at_that_weight(shown):
+def test_shares_on_the_dial_are_the_librarys_at_that_weight(dial):
     for position in (0, 7, 10, 20):
-        turn(shown, position)
-        found = dialled(shown)
+        turn(dial, position)
+        found = dialled(dial)
         expected = {row["feature"]: row for row in weighted(position).contributions_full.to_dicts()}
         assert found.keys() == expected.keys()
         for feature, (*numbers, _) in found.items():
@@ -146,12 +153,12 @@ def test_shares_on_the_dial_are_the_librarys_at_that_weight(shown):
             assert numbers == pytest.approx(share, abs=1e-6)
 
 
-def test_every_position_of_the_dial_is_looked_up_in_the_summarys_table(shown):
+def test_every_position_of_the_dial_is_looked_up_in_the_summarys_table(dial):
     table = cross_fitted()["A"].correction.shares_along_tradeoff(21).to_dicts()
     for position in range(21):
-        turn(shown, position)
+        turn(dial, position)
         rows = {one["feature"]: one for one in table if one["position"] == pytest.approx(position / 20)}
-        found = dialled(shown)
+        found = dialled(dial)
         assert list(found) == list(rows)
         for feature, (*numbers, _) in found.items():
             assert numbers == pytest.approx([rows[feature][name] for name in ("share", "low", "high")], abs=1e-9)
@@ -191,20 +198,20 @@ def test_the_pages_script_has_no_statistics():
     assert not re.search(r"Math\.(sqrt|exp|log|PI)|quantile\(|covariance|numerator|Fieller|\*\* 2", script)
 
 
-def test_the_distribution_on_the_dial_is_that_of_the_correction_at_that_weight(shown):
+def test_the_distribution_on_the_dial_is_that_of_the_correction_at_that_weight(dial):
     for position in (0, 7, 20):
-        turn(shown, position)
+        turn(dial, position)
         expected = weighted(position).bins()["correction"][position]
-        found = shown.evaluate("() => window.tiltlens.drawn('correction-0')")
+        found = dial.evaluate("() => window.tiltlens.drawn('correction-0')")
         for one, other in zip(found, expected, strict=True):
             assert one == pytest.approx(other, abs=1e-6)
 
 
-def test_clicking_a_feature_shows_its_profile_which_follows_the_dial(shown):
+def test_clicking_a_feature_shows_its_profile_which_follows_the_dial(dial):
     c = cross_fitted()["A"]
-    unfold(shown)
-    shown.click("button.feature >> text=city")
-    panel = shown.locator(".profile")
+    turn(dial, 10)
+    dial.click("button.feature >> text=city")
+    panel = dial.locator(".profile")
     assert panel.is_visible()
     profile = {row["value"]: row for row in c.correction.profile("city").to_dicts()}
     rows = panel.locator("tbody tr").all()
@@ -216,7 +223,7 @@ def test_clicking_a_feature_shows_its_profile_which_follows_the_dial(shown):
         )
         assert f"{100 * expected['score']:.1f}%" in row.inner_text()
     before = panel.inner_text()
-    turn(shown, 20)
+    turn(dial, 20)
     assert panel.inner_text() != before
     panel.locator("button.close").click()
     assert not panel.is_visible()
@@ -243,14 +250,6 @@ def test_a_screen_reader_finds_names_for_pictures_tables_and_controls(read):
     levels = read.eval_on_selector_all("h1, h2, h3, h4", "found => found.map(one => Number(one.tagName[1]))")
     assert levels[0] == 1
     assert all(after <= before + 1 for before, after in pairwise(levels))
-
-
-@pytest.mark.parametrize("width", [390, 1440])
-@pytest.mark.parametrize("name", ["hostile", "cross_fitted"])
-def test_nothing_is_wider_than_the_window(browser, reports, width, name):
-    with opened(browser, reports / f"{name}.html", width=width) as tab:
-        assert tab.evaluate("document.documentElement.scrollWidth") <= width
-        assert tab.seen == []
 
 
 def test_hostile_names_stay_text(browser, reports):
@@ -291,11 +290,15 @@ WIDER = """width => [...document.querySelectorAll('main *')].filter(one => !one.
 
 
 @pytest.mark.parametrize("name", ["hostile", "cross_fitted"])
-def test_nothing_is_cut_off_in_print(browser, reports, name):
-    with opened(browser, reports / f"{name}.html") as tab:
+def test_nothing_is_wider_than_the_window_or_the_paper(browser, reports, name):
+    with opened(browser, reports / f"{name}.html", width=390) as tab:
+        for width in (390, 1440):
+            tab.set_viewport_size({"width": width, "height": 900})
+            assert tab.evaluate("document.documentElement.scrollWidth") <= width
         tab.emulate_media(media="print")
         tab.set_viewport_size({"width": PRINTED, "height": 1000})
         assert tab.evaluate(WIDER, PRINTED) == []
+        assert tab.seen == []
 
 
 def test_what_is_cut_off_on_a_phone_says_that_it_scrolls(browser, reports):
@@ -346,7 +349,7 @@ def test_it_never_says_more_than_the_numbers_do(reports, name):
 def test_plug_in_values_and_three_classes_have_a_report(browser, tmp_path):
     scores = np.random.default_rng(0).dirichlet([2, 3, 4], people().height)
     for name, options in {"plug-in": {"folds": None}, "classes": {"scores": scores, "favourable": "2"}}.items():
-        audited(people(), **options).report(tmp_path / f"{name}.html")
+        audited(people(), propensity="chance", **options).report(tmp_path / f"{name}.html")
         with opened(browser, tmp_path / f"{name}.html") as tab:
             turn(tab, 4)
             assert tab.seen == []

@@ -44,6 +44,12 @@ def problem(classes, groups, limit, seed, rows=80):
     )
 
 
+# With its own step and refinement, Clarabel stops short of 1e-12 in one problem of twelve.
+EXACT = {f"tol_{name}": 1e-12 for name in ("gap_abs", "gap_rel", "feas", "ktratio")}
+EXACT |= {"max_step_fraction": 0.9, "iterative_refinement_max_iter": 50}
+EXACT |= {f"iterative_refinement_{name}": 1e-16 for name in ("abstol", "reltol")}
+
+
 def conic(scores, weights, asked):
     """Return the least change by Clarabel: its objective and the multipliers of the constraints."""
     share = weights / weights.sum()
@@ -56,7 +62,7 @@ def conic(scores, weights, asked):
         rules = [gap <= asked.limit for gap in gaps] + [-gap <= asked.limit for gap in gaps]
     cost = cp.sum(cp.multiply(share[:, None], cp.rel_entr(w, table)))
     found = cp.Problem(cp.Minimize(cost), [*rules, cp.sum(w, axis=1) == 1])
-    found.solve(solver=cp.CLARABEL, **{f"tol_{name}": 1e-12 for name in ("gap_abs", "gap_rel", "feas", "ktratio")})
+    found.solve(solver=cp.CLARABEL, **EXACT)
     duals = np.array([float(rule.dual_value) for rule in rules])
     return found.value, duals if asked.limit == 0.0 else duals[: len(gaps)] - duals[len(gaps) :]
 
@@ -69,7 +75,7 @@ def test_least_change_is_that_of_a_conic_solver(classes, groups, limit):
     assert nats_moved(scores, asked.scores(t), weights) == pytest.approx(cost, abs=1e-8)
     assert asked.cost(t) == pytest.approx(cost, abs=1e-8)
     assert np.abs(asked.gaps(t)).max() <= limit + 1e-10
-    assert t == pytest.approx(multipliers, abs=1e-6 if limit else 1e-8)
+    assert t == pytest.approx(multipliers, abs=1e-8)
 
 
 def test_some_constraints_are_slack_and_some_bind():
