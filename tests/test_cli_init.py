@@ -80,7 +80,7 @@ def test_on_a_terminal_it_asks(folder, monkeypatch):
     monkeypatch.setattr(init.click, "prompt", lambda question, **_: asked.append(question) or "who")
     monkeypatch.setattr(init, "sys", type("Sys", (), {"stdin": type("In", (), {"isatty": staticmethod(lambda: True)})}))
     assert invoked("init", "who.csv", cwd=folder).returncode == 0
-    assert asked == ["Which column holds the group?"]
+    assert asked == ["Which column is the group?"]
     assert read_audit_file(folder / "audit.yaml").options["group"] == ("who",)
 
 

@@ -145,7 +145,7 @@ def test_a_feature_that_a_model_does_not_take_is_not_used():
             return np.column_stack([1 - chance, chance])
 
     rows, _ = audited("income", "district", model=Model(), features=["income", "district"])
-    assert rows["district"]["reason"].startswith("the model does not take it as an input")
+    assert rows["district"]["reason"].startswith("it is not an input of the model")
 
 
 def test_decisions_make_no_stand_ins():

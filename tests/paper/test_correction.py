@@ -18,7 +18,7 @@ def test_more_outcomes_from_moments_equal_the_general_form(world):
     assert f(ratio, world.channel) == pytest.approx(exact.values, abs=1e-9)
     assert f.descent_rate == pytest.approx(exact.descent_rate)
     assert len(f.on_scores) == world.channel.shape[1] - 1
-    with pytest.raises(tl.TiltlensError, match="`a1` must be asked of a model with two outcomes, got"):
+    with pytest.raises(tl.TiltlensError, match="`a1` is defined for two outcomes, got"):
         _ = f.a1
     assert set(f.to_dict()) >= {"descent_rate", "intercept", "on_log_odds", "on_score_1", "on_score_2"}
 

@@ -141,7 +141,7 @@ def test_atoms_the_audited_group_does_not_reach_get_no_correction():
 
 
 def test_the_papers_names_exist_for_binary_kl_only():
-    with pytest.raises(NotBinaryError, match="`rho_m` must be asked of a KL correction with two outcomes"):
+    with pytest.raises(NotBinaryError, match="`rho_m` is defined for a KL correction with two outcomes"):
         _ = random_world(0, outcomes=3).correction().rho_m
     with pytest.raises(NotBinaryError, match="`a1`"):
         _ = random_world(0).correction(divergence="js").a1

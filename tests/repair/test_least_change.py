@@ -113,14 +113,14 @@ def test_a_limit_beyond_reach_is_named():
     scores, _, asked = problem(2, 1, 0.0, seed=5)
     fixed = np.where(scores > 0.5, 1.0, 0.0)  # nothing can move
     stuck = replace(asked, logs=log_scores(fixed))
-    with pytest.raises(SupportError, match="beyond reach: gap 0 stays at"):
+    with pytest.raises(SupportError, match="cannot be reached: gap 0 stays at"):
         score_multipliers(stuck)
 
 
 def test_constraints_that_fit_alone_and_not_together_are_named():
     scores, _, asked = problem(2, 2, 0.0, seed=6)
     u = np.array([asked.measures[0], asked.measures[0] + 0.05 / scores.size / scores])  # gaps that differ by 0.05
-    with pytest.raises(SupportError, match="beyond reach"):
+    with pytest.raises(SupportError, match="cannot be reached"):
         score_multipliers(replace(asked, gradients=asked.gradients[[0, 0]], measures=u, modelled=u))
 
 

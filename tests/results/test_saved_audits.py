@@ -117,7 +117,7 @@ def test_what_needs_rows_says_so_and_what_to_do(asked, saved):
     c = saved("scores")["women"]
     arguments = {"path": [[(0, 1, 0, 1)]], "profile": ["income"], "distribution": ["income"]}
     with pytest.raises(
-        NeedsRowsError, match=rf"`{asked}` must be asked of an audit in memory, got a saved one.*\n.*ag"
+        NeedsRowsError, match=rf"`{asked}` requires an audit in memory; a saved audit has no rows.*\n.*ag"
     ):
         getattr(c if hasattr(c, asked) else c.correction, asked)(*arguments.get(asked, ()))
 
@@ -129,7 +129,7 @@ def test_other_questions_of_a_saved_audit(saved):
         lambda: c.correction.prototypes(suppress=False),
         lambda: c.correction.function.p,
     ):
-        with pytest.raises(NeedsRowsError, match="must be asked of an audit in memory"):
+        with pytest.raises(NeedsRowsError, match="requires an audit in memory"):
             ask()
     for one in (copy.deepcopy(c), pickle.loads(pickle.dumps(c))):
         assert one.gap == c.gap

@@ -166,7 +166,7 @@ def _check(estimate: InfluenceEstimate, words: OutputScale) -> tuple[str, ...]:
         return ()
     return (
         f"the regressions on all features leave {words.signed_words(estimate.value)} of the {words.measure.output} "
-        "unexplained, although it is computed from them, so contributions beyond the others may be wrong",
+        "unexplained, although it is a function of them, so contributions beyond the others may be wrong",
     )
 
 

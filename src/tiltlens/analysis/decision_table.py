@@ -17,8 +17,8 @@ from tiltlens.limits import FOUR_FIFTHS, SMALLEST_EXPECTED
 
 OUTCOMES = ("favourable", "unfavourable")
 OF_PEOPLE = (
-    "decision_table (z, Fisher's exact test, odds ratio, flips) requires independent people, so there is "
-    "none with weights, clusters or group probabilities"
+    "decision_table (z, Fisher's exact test, odds ratio, flips) requires independent people, so it is "
+    "not defined with weights, clusters or group probabilities"
 )
 
 

@@ -330,10 +330,10 @@ def _rarity(evidence: Evidence, settings: Settings, name: str) -> str | None:
     )
     rarest = min(max(rates), 1.0 - min(rates)) / max(rows.square0, rows.square1)
     if evidence.question.is_decisions and rarest < SMALLEST_EXPECTED:
-        return f"{few} the rarer decision, too few for an interval: bring more people"
+        return f"{few} the rarer decision, too few for an interval: add people"
     if cells is None or rare_part(cells.sums) <= output_scale(evidence, settings).materiality:
         return None
-    return f"{few} its rarer value, too few for an interval: bring more people, or group its values"
+    return f"{few} its rarer value, too few for an interval: add people, or group its values"
 
 
 def _banded(name: str, band: Band | None, has_ends: bool) -> dict[str, float | None]:

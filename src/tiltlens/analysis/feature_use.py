@@ -229,7 +229,7 @@ def _unused(unchanged_rows: int | None, use: Use, words: OutputScale) -> str:
         most = f" (at most {words.size_words(use.high)})" if use.high > 0.01 * words.materiality else ""
         return f"{_user(words)} does not use it{most}"
     if unchanged_rows == NO_INPUT:
-        return "the model does not take it as an input"
+        return "it is not an input of the model"
     share = 3 / unchanged_rows
     return f"the model's output never changed with it ({unchanged_rows:,} rows tried: fewer than {share:.2%} of rows)"
 
@@ -241,10 +241,10 @@ def _user(words: OutputScale) -> str:
 def _unsettled(evidence: Evidence, use: Use | None, words: OutputScale) -> str:
     """Return why it is open whether the score uses a feature, and what would settle it."""
     if use is None:
-        return f"whether {_user(words)} uses it was not measured, and `model` would settle it"
+        return f"whether {_user(words)} uses it was not measured; the model itself would settle it"
     scores = "the scores behind the decisions" if evidence.question.is_decisions else "more rows"
     interval = f"use 0 to {words.size_words(use.high)}"
-    return f"{_user(words)} may not use it ({interval}), and `model` or {scores} would settle it"
+    return f"{_user(words)} may not use it ({interval}), and the model itself or {scores} would settle it"
 
 
 def _stands_for(evidence: Evidence, uses: FeatureUses, name: str, m: float) -> str:

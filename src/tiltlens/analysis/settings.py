@@ -85,7 +85,7 @@ def _check_folds(value: object) -> int:
     if not _is_whole(value) or value != FOLDS:
         raise TiltlensError(
             f"`folds` must be {FOLDS} or None (on the command line 0), got {value!r}.",
-            "with another number the variance between pairings of folds is not known; None gives the paper's plug-in "
+            "the variance between pairings is derived for five folds; None gives the paper's plug-in "
             "values without intervals.",
         )
     return int(value)

@@ -106,7 +106,7 @@ def whole_gap(evidence: Evidence) -> float:
 
 def _too_many(evidence: Evidence) -> str:
     pooled = () if evidence.nuisances.sets is None else evidence.nuisances.sets.pooled
-    return f"{', '.join(pooled)} has too many values for the rows to be looked at with the others"
+    return f"{', '.join(pooled)} has too many values for the rows to be assessed with the others"
 
 
 def difference_se(every: SetCoefficients, left: AdjustedGap) -> float:

@@ -75,7 +75,8 @@ def _parse(file: Path) -> dict[str, object]:
         raise DataError(f"{str(file)!r} is not UTF-8.", "save it as UTF-8.") from None
     if len(content) > AUDIT_FILE_BYTES:
         raise DataError(
-            f"{str(file)!r} is larger than {AUDIT_FILE_BYTES:,} bytes.", "an audit file names data; it holds none."
+            f"{str(file)!r} is larger than {AUDIT_FILE_BYTES:,} bytes.",
+            "an audit file names the data; rows are in another file.",
         )
     keys = readers[file.suffix.lower()](file, text)
     if not isinstance(keys, dict):

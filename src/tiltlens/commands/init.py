@@ -40,7 +40,7 @@ def init_command(data: str, group: str | None, scores: str | None, out: str, yes
     if target.exists():
         raise DataError(f"{out} exists and is kept (--out).", "remove it, or name another file.")
     draft = guess_roles(first_rows(data), {"group": group, "scores": scores})
-    for key, question in (("group", "Which column holds the group?"), ("scores", "Which column holds the score?")):
+    for key, question in (("group", "Which column is the group?"), ("scores", "Which column is the score?")):
         if key not in draft.guesses:
             draft = _ask(draft, key, question, yes)
     write_text(target, "\n".join(audit_file_lines(data, target, draft)) + "\n")

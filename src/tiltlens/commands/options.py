@@ -132,7 +132,7 @@ AUDIT = {  # the keywords of `tl.audit`, with those of `tl.read` and `tl.load_mo
         "Unobserved group and the column of its probability, instead of --group. Repeat for each group.",
         PAIRS | {"example": "Black=p_black"},
     ),
-    "known_groups": Spec(GROUPS, "COLUMN", "Column of groups where they are known; checks --group-probability."),
+    "known_groups": Spec(GROUPS, "COLUMN", "Column of recorded groups, to check --group-probability."),
     "reference": Spec(GROUPS, "VALUE", "Group that others are compared with (default the largest)."),
     "audited": Spec(GROUPS, "VALUE", "Group to audit. Repeat for more (default all others).", MANY),
     "scores": Spec(
@@ -206,7 +206,7 @@ AUDIT = {  # the keywords of `tl.audit`, with those of `tl.read` and `tl.load_mo
     "monitor": Spec(
         INFERENCE,
         "STATE.json",
-        "State file of repeated audits: DATA are the rows since the last one, and intervals hold at all looks.",
+        "State file of repeated audits: DATA are the rows since the last audit, and intervals are valid at all looks.",
     ),
     "wording": Spec(
         OUTPUT,

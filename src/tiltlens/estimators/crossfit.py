@@ -142,7 +142,7 @@ def known_pairing(rows: Rows, log_ratio: Floats) -> Pairing:
     if not np.isfinite(ell).all():
         raise DataError(
             "`propensity` must lie strictly between 0 and 1, got 0 or 1.",
-            "a known probability of 0 or 1 means that the groups do not overlap there; leave such rows out.",
+            "a probability of 0 or 1 means that the groups do not overlap there; exclude such rows.",
         )
     zeros = rows.constant(0.0)
     return Pairing(ell, ell, zeros, zeros, zeros, zeros, rows.single_cell, is_known=True)

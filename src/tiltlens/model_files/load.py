@@ -82,7 +82,7 @@ def load_model(path: str | os.PathLike[str], trusted: str | Sequence[str] = ()) 
     if file.suffix.lower() in PICKLES or content.startswith(PICKLE):
         raise DataError(
             f"{shown(file.name)} must be a model that can be opened without running its code, got a pickle.",
-            "where you trust it, save it anew with skops.io.dump(model, 'model.skops') or as ONNX; or load it yourself "
+            "if you trust it, save it again with skops.io.dump(model, 'model.skops') or as ONNX; or load it yourself "
             "and pass model=….",
         )
     model_format = next((candidate for candidate in FORMATS if file.suffix.lower() in candidate.endings), None)

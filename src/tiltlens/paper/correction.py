@@ -195,7 +195,7 @@ class CorrectionFunction:
     def _check_binary(self, name: str) -> None:
         if self.outcomes != 2:
             raise NotBinaryError(
-                f"`{name}` must be asked of a model with two outcomes, got {self.outcomes}.",
+                f"`{name}` is defined for two outcomes, got {self.outcomes}.",
                 "use `descent_rate`, `on_log_odds` and `on_scores`, which exist for any number.",
             )
 

@@ -111,7 +111,7 @@ class TestPair:
         check_probability("beta", beta)
         if len(self.null) != 2:
             raise NotBinaryError(
-                f"`detection_sample_size` must be asked of two outcomes, got {len(self.null)}.",
+                f"`detection_sample_size` is defined for two outcomes, got {len(self.null)}.",
                 "merge the outcomes into the favourable one and the rest.",
             )
         p, p1 = float(self.null[1]), float(self.alternative[1])

@@ -185,7 +185,7 @@ def projection(p0: Floats, channel: Floats, target: Floats) -> tuple[Floats, Flo
             return q, t
     raise ConvergenceError(
         f"the projection must meet the target outputs {target.tolist()}, got {(q @ channel).tolist()}.",
-        "the target lies too close to the edge of what the model's scores can reach.",
+        "the target is too close to the limit that the model's scores can reach.",
     )
 
 

@@ -65,7 +65,7 @@ class WorldCorrection:
             raise AttributeError(f"{type(self).__name__!r} object has no attribute {name!r}")
         if self._paper is None:
             raise NotBinaryError(
-                f"`{name}` must be asked of a KL correction with two outcomes, got another kind.",
+                f"`{name}` is defined for a KL correction with two outcomes, got another kind.",
                 "use `values` and `descent_rate`, which always exist.",
             )
         return getattr(self._paper, name)

@@ -47,8 +47,8 @@ def print_demo(summary: Record, console: Console) -> None:
     paper, honest = (part["comparisons"][audited] for part in (summary, summary["cross_fitted"]))
     blocks = (
         Paragraph(
-            "The paper fits one group-membership model on all rows and takes it as known. The audit above uses models "
-            "that have not seen the rows they are applied to. Where the numbers differ, prefer those of the audit."
+            "The paper fits one group-membership model on all rows and treats it as exact. The audit above applies "
+            "models to rows on which they were not fitted. If the numbers differ, rely on those of the audit."
         ),
         *_correction(audited, paper),
         Heading("Profiles at the ends of the correction (the paper's Table 1)"),

@@ -245,7 +245,7 @@ def _rows_with_outcome(audited: AuditedRows) -> Integers:
             "add rows.",
         )
     if not any(feature.in_membership for feature in audited.features):
-        raise DataError("Alternatives need features, but the audit has none to make rules of.", "list features.")
+        raise DataError("Alternatives need features, but the audit has none.", "list features.")
     return index
 
 

@@ -118,7 +118,7 @@ def apply_repair(tilt: ScoreTilt, data: Any, scores: Any, group: Any, out: str |
 def _warn(repair: RowRepair, sums: NewRowSums) -> None:
     """Warn of rows that do not meet a condition, and of those that do not resemble the audited ones."""
     tilt, rows = repair.tilt, sums.rows - sums.outside
-    what = "they keep their scores" if tilt.threshold is None else "they are decided by their own scores"
+    what = "they keep their scores" if tilt.threshold is None else "their decisions follow their own scores"
     notes = condition_notes(tilt.given, repair.conditions, sums.outside, sums.rows, what)
     notes += unseen_notes(sums.unseen, rows) + beyond_notes(sums.beyond, rows, tilt.ranges)
     for note in notes + gap_notes(sums.sums, tilt.constraints, tilt.max_gap):

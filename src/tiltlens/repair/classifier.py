@@ -223,7 +223,7 @@ class TiltedClassifier(ClassifierMixin, MetaEstimatorMixin, BaseEstimator):  # t
             cells = np.where(alike, self._predict_cells(X), cells)
         problem = replace(problem, rows=replace(rows, scores=self._scores(scores)))
         solved, after = problem.solve(self._gradients(problem.constraints, cells))
-        check_separations(solved, areas, "bring columns that separate the groups, or more rows.")
+        check_separations(solved, areas, "add columns that separate the groups, or rows.")
         for note in fit_notes(problem, solved, after):
             warnings.warn(f"TiltedClassifier: {note}", UserWarning, stacklevel=3)
         return solved
@@ -263,7 +263,7 @@ class TiltedClassifier(ClassifierMixin, MetaEstimatorMixin, BaseEstimator):  # t
         if empty:
             raise DataError(
                 f"`sensitive_features` is missing in {empty} rows.",
-                "leave these rows out, or give them a group of their own.",
+                "exclude these rows, or assign them to a separate group.",
             )
         return values
 

@@ -256,8 +256,8 @@ def left_over(t: Floats, gaps: Floats, limit: float) -> Floats:
 def beyond_reach(name: str, nearest: float, limit: float) -> SupportError:
     """Return the error for a limit that no tilt reaches."""
     return SupportError(
-        f"The limit is beyond reach: {name} stays at {nearest:+.3g}, beyond {limit:.3g}, however far the scores are "
-        "moved. The membership model is too weak to separate the groups, or too many scores are 0 or 1.",
+        f"The limit cannot be reached: {name} stays at {nearest:+.3g}, beyond {limit:.3g}, however far the scores are "
+        "moved. The group-membership model separates the groups too weakly, or too many scores are 0 or 1.",
         "allow a larger gap, or repair with use_group=True.",
     )
 

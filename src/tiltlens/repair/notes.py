@@ -109,7 +109,7 @@ def _missed_limits(problem: RepairProblem, solved: Sequence[Constraint]) -> list
     notes = []
     if closer and is_decided:
         gap = f"{100.0 * closer[0].gap_after:+.1f} points (limit {100.0 * limit:g})"
-        notes.append(f"{closer[0].describe(False)} is closed further than the limit asks, to {gap}: {TOGETHER}")
+        notes.append(f"{closer[0].describe(False)} is closed further than the limit requires, to {gap}: {TOGETHER}")
     if over > REPAIRED + step:
         far = "closing it exactly would take more than twice the change, or is impossible"
         why = far if not is_decided else TOGETHER if len(solved) == 1 else f"{TOGETHER}; or {far}"

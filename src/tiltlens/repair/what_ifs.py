@@ -89,7 +89,7 @@ def strongest_what_if(table: pl.DataFrame) -> str:
         if reduction > largest and abs(row["gap"]) < abs(row["gap"] - row["gap_change"]):
             best, largest = row, reduction
     if best is None:
-        return "no what-if of a single feature surely reduces the gap of decisions"
+        return "no what-if of a single feature significantly reduces the gap of decisions"
     ends = sorted(abs(100.0 * best[f"gap_change{end}"]) for end in ("_low", "_high"))
     accuracy = [100.0 * best[f"accuracy_change{end}"] for end in ("_low", "_high")]
     return (

@@ -45,7 +45,7 @@ CHANGE_VERDICTS = {
     Verdict.INCONCLUSIVE: ChangeVerdict.INCONCLUSIVE,
 }
 UNKNOWN_PEOPLE = (
-    "the audits are treated as independent samples, because nothing shows that they have the same people. If they "
+    "the audits are treated as independent samples, because it is not clear that they have the same people. If they "
     "do, name an identifier with `clusters` in both"
 )
 AT_ONCE = (

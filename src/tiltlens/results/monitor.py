@@ -172,7 +172,7 @@ def check_batch(state: MonitorState, batch: Batch) -> None:
         if before != now:
             raise DataError(
                 f"`{name}` must be that of earlier looks, {shown(before)}, got {shown(now)}.",
-                "ask every batch the same; for another question name another state file (monitor).",
+                "audit every batch with the same arguments; for another audit name another state file (monitor).",
             )
     if batch.fingerprint in state.batches:
         raise DataError(

@@ -178,7 +178,7 @@ class ComparisonParts:
 
 def needs_rows(name: str) -> NeedsRowsError:
     """Return the error for a question that only an audit in memory can answer."""
-    return NeedsRowsError(f"`{name}` must be asked of an audit in memory, got a saved one: it holds no rows.", AGAIN)
+    return NeedsRowsError(f"`{name}` requires an audit in memory; a saved audit has no rows.", AGAIN)
 
 
 class NoRows:
