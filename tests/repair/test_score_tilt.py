@@ -291,7 +291,7 @@ def noted(table, words, **options):
 
 
 def test_decisions_that_close_a_gap_further_than_asked_are_noted():
-    closer = "is closed further than the limit asks"
+    closer = "is closed further than the limit requires"
     assert noted(two_kinds(), closer, threshold=0.5, max_gap=0.35)
     assert not noted(lending().with_columns(y=pl.lit(1)).with_columns(y=pl.int_range(3000) % 2), closer, threshold=0.5)
 
