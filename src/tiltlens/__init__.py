@@ -17,8 +17,9 @@ if TYPE_CHECKING:
     from tiltlens.paper.moments import GroupMoments as GroupMoments
     from tiltlens.paper.world import World as World
     from tiltlens.repair.classifier import TiltedClassifier as TiltedClassifier
+    from tiltlens.repair.free_price import DiscriminationFreePrice as DiscriminationFreePrice
+    from tiltlens.repair.saved_adjustment import read_repair as read_repair
     from tiltlens.repair.score_tilt import ScoreTilt as ScoreTilt
-    from tiltlens.repair.score_tilt import read_repair as read_repair
     from tiltlens.results.audit import Audit as Audit
     from tiltlens.results.audit_comparison import compare as compare
     from tiltlens.results.change import Change as Change
@@ -39,6 +40,7 @@ HOMES = {
     "Comparison": "results.comparison",
     "Correction": "results.correction",
     "CorrectionFunction": "paper.correction",
+    "DiscriminationFreePrice": "repair.free_price",
     "Estimate": "estimators.estimate",
     "GroupMoments": "paper.moments",
     "RuleTables": "rules.tables",
@@ -54,7 +56,7 @@ HOMES = {
     "logistic_case": "paper.logistic",
     "read": "sources.read_options",
     "read_audit": "results.saved_audits",
-    "read_repair": "repair.score_tilt",
+    "read_repair": "repair.saved_adjustment",
     "rule_tables": "rules.tables",
 }
 __all__ = sorted(HOMES)

@@ -204,7 +204,7 @@ def in_row(value, row=100):
         (lambda: bad(score=in_row(-0.1, 199)), {}, "`scores` must be probabilities, got -0.1 in row 199"),
         (lambda: bad(score=pl.lit("high")), {}, "`scores` must be probabilities, got high in row 0"),
         (lambda: bad(income=pl.lit("much")), {}, "Column 'income' holds text, but numbers in the audited table"),
-        (lambda: new_rows().drop("area"), {}, "Column 'area', a feature of the group-membership model, not found"),
+        (lambda: new_rows().drop("area"), {}, "Column 'area', which the adjustment needs, not found"),
         (lambda: new_rows(), {"scores": "nobody"}, "nobody"),
         (lambda: new_rows(), {"scores": np.ones(7) / 2}, "`scores` must have one value per row, got 7"),
         (lambda: new_rows().lazy(), {"scores": np.ones(ROWS) / 2}, "`scores` must be the name of a column"),

@@ -143,7 +143,7 @@ def one(**columns):
         (lambda: one().repair(threshold=1.5), "`threshold` must be a number above 0 and below 1"),
         (lambda: one(score=(pl.col("score") > 0.5).cast(float)).repair(), "All scores are 0 or 1"),
         (lambda: one(score=0.3).repair(), "The scores are constant"),
-        (lambda: one().repair().apply(lending(9).drop("area"), "score"), "Column 'area', a feature of the"),
+        (lambda: one().repair().apply(lending(9).drop("area"), "score"), "Column 'area', which the adjustment needs"),
         (lambda: one().repair().apply(lending(9), "nobody"), "nobody"),
         (lambda: one().repair().apply(lending(9).with_columns(score=pl.lit(None)), "score"), "must be probabilities"),
         (lambda: one().repair().apply(lending(9), "score", group="group"), "does not use `group`"),
@@ -212,11 +212,11 @@ def test_error_rates_do_not_hold_exempt_factors_equal(skilled):
     assert [note.split(",")[0] for note in notes[-2:]] == ["the scores are decisions", WHOLE]
 
 
-def test_amounts_are_not_tilted():
+def test_amounts_have_no_alternatives():
     table = lending(400).with_columns(score=100 * pl.col("score"))
     c = tl.audit(table, group="group", reference="b", scores="score", score_type="amount", folds=None)["a"]
-    with pytest.raises(DataError, match="Amounts have no"):
-        c.repair()
+    with pytest.raises(DataError, match="Amounts have no `alternatives`"):
+        c.alternatives()
 
 
 def test_weights_for_re_training_close_the_gap(comparison):

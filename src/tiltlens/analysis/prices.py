@@ -15,7 +15,7 @@ from tiltlens.analysis.suppression import withheld
 from tiltlens.estimators import prices as estimators
 from tiltlens.estimators.estimate import Estimate, HasInterval, LogNormal
 from tiltlens.estimators.influence import Booleans, InfluenceEstimate, Integers, combine
-from tiltlens.estimators.prices import AUDITED, REFERENCE, PricedRows
+from tiltlens.estimators.prices import AUDITED, REFERENCE, CostRows, PricedRows
 from tiltlens.estimators.verdicts import Materiality, materiality
 from tiltlens.learners.propensity import Propensity, fold_pairings, row_folds
 from tiltlens.learners.regressions import Regressor
@@ -111,9 +111,7 @@ def prices(evidence: Evidence, seed: int, confidence: float) -> Prices | None:
 
 def _prices(evidence: Evidence, rows: PricedRows, index: Integers, confidence: float) -> Prices:
     scale = evidence.rows.unit.scale
-    ratios = {
-        name: estimators.actual_to_expected(rows, rows.price, rows.in_group[at] > 0) for name, at in GROUPS.items()
-    }
+    ratios = {name: estimators.actual_to_expected(rows, rows.in_group[at] > 0) for name, at in GROUPS.items()}
     distance = estimators.proxy_discrimination(rows)
     proxy = _from_zero(distance, confidence)
     status = materiality(proxy.low, proxy.high, MATERIAL_PROXY)
@@ -123,8 +121,8 @@ def _prices(evidence: Evidence, rows: PricedRows, index: Integers, confidence: f
 
     return Prices(
         rows={name: int(rows.in_group[at].sum()) for name, at in GROUPS.items()},
-        actual_to_expected={name: _ratio(ratio, confidence) for name, ratio in ratios.items()},
-        actual_to_expected_ratio=_ratio(_difference(*ratios.values()), confidence),
+        actual_to_expected={name: ratio_of_log(ratio, confidence) for name, ratio in ratios.items()},
+        actual_to_expected_ratio=ratio_of_log(log_difference(*ratios.values()), confidence),
         proxy_discrimination=proxy,
         mixture={name: float(distance.mixture[at]) for name, at in GROUPS.items()},
         materiality=MATERIAL_PROXY,
@@ -215,33 +213,46 @@ def _from_zero(law: HasInterval, confidence: float) -> Estimate:
     return Estimate(both.value, 0.0, law.estimate(2.0 * confidence - 1.0).high)
 
 
-def _ratio(log_ratio: InfluenceEstimate | None, confidence: float) -> Estimate | None:
+def ratio_of_log(log_ratio: InfluenceEstimate | None, confidence: float) -> Estimate | None:
+    """Return the ratio whose log was estimated; None where it is not defined."""
     return None if log_ratio is None else LogNormal(log_ratio.value, log_ratio.se).estimate(confidence)
 
 
-def _difference(first: InfluenceEstimate | None, other: InfluenceEstimate | None) -> InfluenceEstimate | None:
+def log_difference(first: InfluenceEstimate | None, other: InfluenceEstimate | None) -> InfluenceEstimate | None:
+    """Return the difference of two estimates of the same rows; None where one is not defined."""
     if first is None or other is None:
         return None
     return combine(first.value - other.value, [(1.0, first), (-1.0, other)])
 
 
 def _deciles(rows: PricedRows, scale: float, confidence: float) -> Iterator[Record]:
-    """Yield each group's cells by decile of the price, without numbers where they could tell of few people."""
+    """Yield each group's cells by decile of the price, with their mean discrimination-free price."""
+    free = rows.free_price
+    for record, cell in decile_cells(rows, scale, confidence):
+        if cell is not None:
+            record["free_price"] = scale * float(np.average(free[cell], weights=rows.weights[cell]))
+        yield record
+
+
+def decile_cells(rows: CostRows, scale: float, confidence: float) -> Iterator[tuple[Record, Booleans | None]]:
+    """Yield each group's cells by decile of the price, without numbers or rows where they could tell of few people."""
     is_constant = rows.price.min() == rows.price.max()
     edges = np.zeros(0) if is_constant else quantile_edges(rows.price, rows.weights, SCORE_TENTHS)
-    decile, free = np.searchsorted(edges, rows.price, side="left"), rows.free_price
+    decile = np.searchsorted(edges, rows.price, side="left")
     for group, at in GROUPS.items():
         mine = rows.in_group[at] > 0
         counts = np.bincount(decile[mine], minlength=edges.size + 1)
         for number, (people, is_hidden) in enumerate(zip(counts.tolist(), withheld(counts).tolist(), strict=True)):
             record: Record = {"group": group, "decile": number + 1}
-            if people and not is_hidden:
-                cell: Booleans = mine & (decile == number)
-                means = [float(np.average(x[cell], weights=rows.weights[cell])) for x in (rows.price, free)]
-                record |= {"n": people, "price": scale * means[0], "free_price": scale * means[1]}
-                ratio = _ratio(estimators.actual_to_expected(rows, rows.price, cell), confidence)
-                record |= {} if ratio is None else _ends("actual_to_expected", ratio)
-            yield record | ({} if people else {"n": 0})
+            if not people or is_hidden:
+                yield record | ({} if people else {"n": 0}), None
+                continue
+            cell: Booleans = mine & (decile == number)
+            mean = float(np.average(rows.price[cell], weights=rows.weights[cell]))
+            ratio = ratio_of_log(estimators.actual_to_expected(rows, cell), confidence)
+            record |= {"n": people, "price": scale * mean}
+            record |= {} if ratio is None else interval_ends("actual_to_expected", ratio)
+            yield record, cell
 
 
 def _segments(evidence: Evidence, rows: PricedRows, index: Integers, confidence: float) -> pl.DataFrame:
@@ -258,9 +269,10 @@ def _segments(evidence: Evidence, rows: PricedRows, index: Integers, confidence:
         measured = estimators.segment_vulnerability(rows, feature.codes[index] == code).normal().estimate(confidence)
         money = measured.mapped(lambda seen: scale * seen)
         record = {"feature": feature.name, "value": feature.labels[code], "n": people}
-        records.append(record | _ends("vulnerability", money))
+        records.append(record | interval_ends("vulnerability", money))
     return pl.DataFrame(records, schema=SEGMENT_SCHEMA)
 
 
-def _ends(name: str, estimate: Estimate) -> dict[str, float | None]:
+def interval_ends(name: str, estimate: Estimate) -> dict[str, float | None]:
+    """Return an estimate as three columns of a table."""
     return {name: estimate.value, f"{name}_low": estimate.low, f"{name}_high": estimate.high}

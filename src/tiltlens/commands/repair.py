@@ -32,6 +32,7 @@ from tiltlens.errors import TiltlensError
 
 if TYPE_CHECKING:
     from tiltlens.documents.summary_access import Record
+    from tiltlens.repair.free_price import DiscriminationFreePrice
     from tiltlens.repair.score_tilt import ScoreTilt
     from tiltlens.sources.read_options import Source
 
@@ -49,7 +50,8 @@ FITTED_WITH = {  # the keywords of `Audit.repair`
     ),
 }
 OWN = FITTED_WITH | {
-    "outcome": Spec(OUTCOME, "COLUMN", "Observed outcome, 0 or 1; adds error rates."),
+    "score_type": AUDIT["score_type"],
+    "outcome": Spec(OUTCOME, "COLUMN", "Observed outcome, 0 or 1, which adds error rates; for amounts, the cost."),
     "held_out": Spec(
         DATA_SECTION, "FILE", "Rows to evaluate the adjustment on, not used in the fit. Repeat for more.", MANY
     ),
@@ -60,7 +62,7 @@ OWN = FITTED_WITH | {
     "report": Spec(OUTPUT, "FILE.html", "Write the evaluation as an HTML page."),
 }
 NOT_WITH_SAVED = (*FITTED_WITH, "reference", "audited", "features", "exclude", "random_state", "categorical", "blocks")
-NOT_WITH_SAVED += ("sample_rows", "save")
+NOT_WITH_SAVED += ("sample_rows", "save", "score_type")
 
 
 @command(
@@ -73,7 +75,7 @@ NOT_WITH_SAVED += ("sample_rows", "save")
 def repair_command(
     data: tuple[str, ...], held_out: tuple[str, ...], apply: tuple[str, ...], out: str | None, **options: Value
 ) -> None:
-    """Close a gap by the smallest change of scores.
+    """Close a gap by the smallest change of scores; of amounts with costs, find the discrimination-free price.
 
     DATA: the audited rows, as for `tiltlens audit`; or a file that --save wrote. --held-out, other rows with the same
     columns, shows the effect on held-out data, without the group and with it. With several classes it evaluates the one
@@ -120,13 +122,14 @@ def _check_options(
             raise TiltlensError(f"--{name} needs --held-out.", "--save writes the adjustment without it.")
 
 
-def _read_saved(path: str, options: Options, has_rows: bool) -> ScoreTilt:
+def _read_saved(path: str, options: Options, has_rows: bool) -> ScoreTilt | DiscriminationFreePrice:
     """Return a saved repair; options of the fit are refused."""
-    from tiltlens.repair.score_tilt import read_repair
+    from tiltlens.repair.saved_adjustment import read_repair
+    from tiltlens.repair.score_tilt import ScoreTilt
 
     refuse_options(NOT_WITH_SAVED, "with a saved adjustment", "drop it, or fit a new one.")
     tilt, given = read_repair(path, options["trusted"]), len(options["scores"])
-    wanted = tilt.classes if tilt.classes > 2 else 1
+    wanted = tilt.classes if isinstance(tilt, ScoreTilt) and tilt.classes > 2 else 1
     if has_rows and given != wanted:
         needs = "the column to adjust" if wanted == 1 else f"{wanted} columns, one for each class"
         raise TiltlensError(f"--scores must name {needs}, got {given or 'none'}.", "for example --scores score.")
@@ -135,42 +138,51 @@ def _read_saved(path: str, options: Options, has_rows: bool) -> ScoreTilt:
 
 def _fit(
     data: tuple[str, ...], json: str | None, is_evaluated: bool, options: Options
-) -> tuple[ScoreTilt, ScoreTilt | None]:
-    """Return the repair; for an evaluation also the same one with, or without, the group."""
+) -> tuple[ScoreTilt | DiscriminationFreePrice, ScoreTilt | None]:
+    """Return the repair; for an evaluation of scores also the same one with, or without, the group."""
+    from tiltlens.repair.score_tilt import ScoreTilt
+
     if not options["scores"]:
         raise TiltlensError("`tiltlens repair` needs --scores.", "name the column of probabilities to adjust.")
     settings = {name: options[name] for name in FITTED_WITH}
     with progress_shown(json) as progress:
         audit = audit_files(data, progress, folds=0, **{k: v for k, v in options.items() if k not in FITTED_WITH})
     tilt = audit.repair(**settings)
-    if not is_evaluated:
+    if not is_evaluated or not isinstance(tilt, ScoreTilt):
         return tilt, None
     use_group = not settings["use_group"]
     try:
-        return tilt, audit.repair(**settings | {"use_group": use_group})
+        other = audit.repair(**settings | {"use_group": use_group})
+        return tilt, other if isinstance(other, ScoreTilt) else None
     except TiltlensError as error:
         way = "with" if use_group else "without"
         click.echo(f"Note: no adjustment {way} the group to compare with. {str(error).splitlines()[0]}", err=True)
         return tilt, None
 
 
-def _evaluate(tilt: ScoreTilt, other: ScoreTilt | None, held_out: tuple[str, ...], options: Options) -> Record:
+def _evaluate(
+    tilt: ScoreTilt | DiscriminationFreePrice,
+    other: ScoreTilt | None,
+    held_out: tuple[str, ...],
+    options: Options,
+) -> Record:
     """Return the evaluations of the audited groups on held-out rows."""
     from tiltlens.repair.columns import meets
     from tiltlens.repair.evaluation import evaluations_summary
+    from tiltlens.repair.price_evaluation import price_evaluations_summary
+    from tiltlens.repair.score_tilt import ScoreTilt
     from tiltlens.sources.messages import check_columns
 
     table = rows_of(_read(held_out, options))
     check_columns("where", options["where"], table.columns)
     check_columns("group", _group(options), table.columns)
-    evaluations = tilt.evaluate_groups(
-        table.filter(meets(table, options["where"])),
-        _columns(options["scores"]),
-        _columns(options["group"]),
-        score_class=_class_of(options["scores"], options["favourable"]),
-        compare_with=other,
-        **{name: options[name] for name in ("outcome", "confidence", "sample_weight", "clusters")},
-    )
+    rows = table.filter(meets(table, options["where"]))
+    columns = _columns(options["scores"]), _columns(options["group"])
+    shared = {name: options[name] for name in ("outcome", "confidence", "sample_weight", "clusters")}
+    if not isinstance(tilt, ScoreTilt):
+        return price_evaluations_summary(tilt.evaluate_groups(rows, *columns, **shared).values())
+    score_class = _class_of(options["scores"], options["favourable"])
+    evaluations = tilt.evaluate_groups(rows, *columns, score_class=score_class, compare_with=other, **shared)
     return evaluations_summary(evaluations.values())
 
 
@@ -189,12 +201,15 @@ def _class_of(scores: tuple[str, ...], favourable: str) -> int | None:
     return scores.index(favourable)
 
 
-def _apply(tilt: ScoreTilt, new: tuple[str, ...], out: str, options: Options) -> None:
-    """Write new rows, which may be larger than memory, with a column of adjusted scores, or decisions."""
-    group = _group(options) if tilt.use_group else None
+def _apply(tilt: ScoreTilt | DiscriminationFreePrice, new: tuple[str, ...], out: str, options: Options) -> None:
+    """Write new rows, which may be larger than memory, with a column of adjusted scores, decisions or prices."""
+    from tiltlens.repair.apply import apply_repair
+    from tiltlens.repair.score_tilt import ScoreTilt
+
+    group = _group(options) if isinstance(tilt, ScoreTilt) and tilt.use_group else None
     with warnings.catch_warnings(record=True) as notes:
         warnings.simplefilter("always", UserWarning)
-        tilt.apply(_read(new, options), _columns(options["scores"]), group, out)
+        apply_repair(tilt, _read(new, options), _columns(options["scores"]), group, out)
     for note in notes:
         click.echo(f"Note: {note.message}.", err=True)
 

@@ -197,9 +197,16 @@ _PRICES = _table(
         "of the groups' expected costs, mixed by their shares of all {people}",
         _AMOUNT,
     ),
+    Quantity("actual_to_expected", "A/E, everyone", "ratio", "observed cost ÷ price", _AMOUNT),
     Quantity("actual_to_expected_audited", "A/E, audited", "ratio", "observed cost ÷ price", _AMOUNT),
     Quantity("actual_to_expected_reference", "A/E, reference", "ratio", "observed cost ÷ price", _AMOUNT),
     Quantity("actual_to_expected_ratio", "ratio of A/E", "ratio", "audited ÷ reference", _AMOUNT),
+    Quantity("mean_absolute_change", "mean absolute change of the price", "size", "money moved", _AMOUNT),
+    Quantity("share_rising", "{people} whose price rises", "share", "of all {people}", _AMOUNT),
+    Quantity("share_falling", "{people} whose price falls", "share", "of all {people}", _AMOUNT),
+    Quantity("deviance_poisson", "Poisson deviance", "number", "of the cost from the price, mean", _AMOUNT),
+    Quantity("deviance_tweedie", "Tweedie deviance (power 1.5)", "number", "of the cost from the price, mean", _AMOUNT),
+    Quantity("deviance_gamma", "gamma deviance", "number", "of the cost from the price, mean", _AMOUNT),
 )
 _SENSITIVITY = _table(
     Quantity(

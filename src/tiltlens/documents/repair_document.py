@@ -23,6 +23,12 @@ from tiltlens.documents.document import (
     Table,
     bullets,
 )
+from tiltlens.documents.price_adjustment import (
+    PRICE,
+    PRICE_EVALUATIONS,
+    free_price_document,
+    price_evaluation_document,
+)
 from tiltlens.documents.quantities import Quantity, estimate_cell, format_of, quantity, row_estimate
 from tiltlens.formats import count, interval_name, label, minus, percent, points, size, whole_percent
 from tiltlens.rows.measures import POINTS
@@ -42,7 +48,9 @@ WHAT_IFS = 20  # the smallest gaps first
 
 
 def repair_document(repair: Record) -> Document:
-    """Return a score adjustment: its goal, its fit, and where it uses the group."""
+    """Return an adjustment: its goal, its fit, and where it uses the group."""
+    if repair.get("schema") == PRICE:  # the summary of a tilt has none
+        return free_price_document(repair)
     repair = sentences.named_repair(repair)
     first, *others = [*sentences.goal(repair), *sentences.fit_sentences(repair)]
     notes = [*map(sentences.sentence, repair["notes"]), sentences.REGULATED]
@@ -52,6 +60,8 @@ def repair_document(repair: Record) -> Document:
 
 def evaluation_document(summary: Record) -> Document:
     """Return the effect of an adjustment on held-out data, the widest gaps first."""
+    if summary.get("schema") == PRICE_EVALUATIONS:
+        return price_evaluation_document(summary)
     evaluations = [
         evaluation | {"repair": sentences.named_repair(evaluation["repair"])}
         for evaluation in summary["evaluations"].values()

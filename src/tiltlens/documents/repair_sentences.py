@@ -58,7 +58,7 @@ def targets(repair: Record) -> tuple[tuple[str, str], ...]:
     search = TARGETS.get(repair["metric"], (("gap", repair["metric"]),))
     if not repair.get("exempt"):
         return search
-    return (("exempt_gap", f"{search[0][1]} (people equal on {_listed(repair['exempt'])})"),)
+    return (("exempt_gap", f"{search[0][1]} (people equal on {listed(repair['exempt'])})"),)
 
 
 def goal(repair: Record) -> list[str]:
@@ -70,7 +70,7 @@ def goal(repair: Record) -> list[str]:
         is_met = all(abs(item["gap_after"]) <= repair["max_gap"] + REPAIRED for item in repair["constraints"])
         why = "The goal is met already" if is_met else "No change of the rule comes nearer to it"
         return [f"Goal: {what}{at} {limit}. {why}, so nothing is changed."]
-    uses = "the group of every new person" if repair["use_group"] else _listed(repair["features"])
+    uses = "the group of every new person" if repair["use_group"] else listed(repair["features"])
     not_group = "" if repair["use_group"] else ", not the group of new people"
     return [f"Goal: {what}{at} {limit}, with the smallest change of the scores.", f"It uses {uses}{not_group}."]
 
@@ -249,7 +249,8 @@ def _ends(estimate: Record) -> tuple[float, float]:
     return estimate["low"], estimate["high"]
 
 
-def _listed(names: list[str], most: int = 6) -> str:
+def listed(names: list[str], most: int = 6) -> str:
+    """Return names of columns, the first few of them."""
     if not names:
         return "nothing else"
     shown = [label(name, 40) for name in names[:most]]

@@ -7,10 +7,11 @@ with their weights (exposure). See docs/methods.md, section 23.
 from __future__ import annotations
 
 import math
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from itertools import combinations
 
 import numpy as np
+from scipy.special import xlogy
 
 from tiltlens.estimators.estimate import Estimate, Square
 from tiltlens.estimators.influence import Booleans, InfluenceEstimate, Integers, combine, overall_mean
@@ -20,8 +21,8 @@ AUDITED, REFERENCE = 0, 1  # rows of what is given for each group
 
 
 @dataclass(frozen=True, slots=True, eq=False)
-class PricedRows:
-    """Rows with a price, an observed cost and what two independent fits expect.
+class CostRows:
+    """Rows with a price and an observed cost.
 
     Attributes
     ----------
@@ -29,13 +30,6 @@ class PricedRows:
         π(x), Y and the exposure of each row.
     audited
         Whether the row is of the audited group.
-    costs
-        μ_d(x) by two fits that have not seen the row: (2 fits, 2 groups, n).
-    propensity
-        P(audited | x) by two fits that have not seen the row: (2 fits, n).
-    steady
-        μ_d(x) by the same fits, shrunk to what they predict, (2 groups, n): less noise, some bias. They tell whose
-        price is raised, and nothing else.
     clusters
         Rows of one cluster err together.
     """
@@ -44,10 +38,7 @@ class PricedRows:
     cost: Floats
     weights: Floats
     audited: Booleans
-    costs: Floats
-    propensity: Floats
-    steady: Floats
-    clusters: Integers | None = None
+    clusters: Integers | None = field(default=None, kw_only=True)
 
     @property
     def share(self) -> float:
@@ -58,6 +49,34 @@ class PricedRows:
     def in_group(self) -> Floats:
         """1[D = d] of each row, (2, n)."""
         return np.array([self.audited, ~self.audited], dtype=np.float64)
+
+    def mean(self, x: Floats) -> InfluenceEstimate:
+        """Return the mean of a column over all rows."""
+        return overall_mean(self.weights, x, self.clusters)
+
+    def centred(self, x: Floats) -> Floats:
+        """Return columns minus their weighted means."""
+        return np.asarray(x - (x @ self.weights / self.weights.sum())[..., None])
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class PricedRows(CostRows):
+    """Rows with a price, an observed cost and what two independent fits expect.
+
+    Attributes
+    ----------
+    costs
+        μ_d(x) by two fits that have not seen the row: (2 fits, 2 groups, n).
+    propensity
+        P(audited | x) by two fits that have not seen the row: (2 fits, n).
+    steady
+        μ_d(x) by the same fits, shrunk to what they predict, (2 groups, n): less noise, some bias. They tell whose
+        price is raised, and nothing else.
+    """
+
+    costs: Floats
+    propensity: Floats
+    steady: Floats
 
     @property
     def corrections(self) -> Floats:
@@ -75,14 +94,6 @@ class PricedRows:
         """The discrimination-free price h*(x) = Σ_d P(d)·μ_d(x), the mean of both fits."""
         mixed = self.share * self.costs[:, AUDITED] + (1.0 - self.share) * self.costs[:, REFERENCE]
         return np.asarray(mixed.mean(axis=0))
-
-    def mean(self, x: Floats) -> InfluenceEstimate:
-        """Return the mean of a column over all rows."""
-        return overall_mean(self.weights, x, self.clusters)
-
-    def centred(self, x: Floats) -> Floats:
-        """Return columns minus their weighted means."""
-        return np.asarray(x - (x @ self.weights / self.weights.sum())[..., None])
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -166,7 +177,7 @@ def nearest_mixture(quadratic: Floats, linear: Floats) -> Floats:
     return min(candidates, key=lambda v: float(v @ quadratic @ v - 2.0 * linear @ v))
 
 
-def unfairness(rows: PricedRows, price: Floats) -> Square:
+def unfairness(rows: CostRows, price: Floats) -> Square:
     """Return UF = Var(E[π | D])/Var(π): the squared correlation of the price with the group.
 
     It is the square of R = gap·√(q(1 − q)/Var(π)), which is normal also where the groups do not differ.
@@ -181,13 +192,13 @@ def unfairness(rows: PricedRows, price: Floats) -> Square:
     return Square(root, combine(root, list(zip(slopes, (gap, prevalence, variance), strict=True))).se, is_signed=True)
 
 
-def group_gap(rows: PricedRows, x: Floats) -> InfluenceEstimate:
+def group_gap(rows: CostRows, x: Floats) -> InfluenceEstimate:
     """Return the audited group's mean minus the reference's."""
     means = [_group_mean(rows, x, group) for group in (AUDITED, REFERENCE)]
     return combine(means[0].value - means[1].value, [(1.0, means[0]), (-1.0, means[1])])
 
 
-def _group_mean(rows: PricedRows, x: Floats, group: int) -> InfluenceEstimate:
+def _group_mean(rows: CostRows, x: Floats, group: int) -> InfluenceEstimate:
     mine = rows.in_group[group]
     size = float(rows.weights @ mine / rows.weights.sum())
     value = float(rows.weights @ (mine * x) / (rows.weights @ mine))
@@ -254,9 +265,30 @@ def vulnerability_terms(rows: PricedRows) -> Floats:
     return np.asarray(np.mean(terms, axis=0))
 
 
-def actual_to_expected(rows: PricedRows, price: Floats, chosen: Booleans) -> InfluenceEstimate | None:
+def actual_to_expected(rows: CostRows, chosen: Booleans) -> InfluenceEstimate | None:
     """Return the log of the cost of some rows divided by their price; None where either is not positive."""
-    cost, expected = (rows.mean(chosen * x) for x in (rows.cost, price))
+    cost, expected = (rows.mean(chosen * x) for x in (rows.cost, rows.price))
     if cost.value <= 0.0 or expected.value <= 0.0:
         return None
     return combine(math.log(cost.value / expected.value), [(1.0 / cost.value, cost), (-1.0 / expected.value, expected)])
+
+
+def balance_factor(rows: CostRows) -> float:
+    """Return the factor k with Σ w·k·π = Σ w·Y."""
+    return float(rows.weights @ rows.cost / (rows.weights @ rows.price))
+
+
+def deviance(rows: CostRows, power: float) -> InfluenceEstimate | None:
+    """Return the mean Tweedie deviance: 1 is Poisson, 2 gamma, between them compound Poisson.
+
+    None where it is not defined: for prices that are not positive, negative costs, and in gamma costs of 0.
+    """
+    y, price = rows.cost, rows.price
+    if price.min() <= 0.0 or y.min() < 0.0 or (power >= 2.0 and y.min() <= 0.0):
+        return None
+    if power == 1.0:
+        return rows.mean(2.0 * (xlogy(y, y / price) - y + price))
+    if power == 2.0:
+        return rows.mean(2.0 * (np.log(price / y) + y / price - 1.0))
+    first, second = 1.0 - power, 2.0 - power
+    return rows.mean(2.0 * (y**second / (first * second) - y * price**first / first + price**second / second))

@@ -5,12 +5,12 @@ from __future__ import annotations
 import warnings
 from collections.abc import Generator, Iterator, Sequence
 from contextlib import closing, contextmanager
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from functools import partial
 from itertools import chain
 from pathlib import Path
 from time import sleep
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import Any, NamedTuple
 
 import numpy as np
 import polars as pl
@@ -18,17 +18,15 @@ import polars as pl
 from tiltlens.errors import DataError
 from tiltlens.inputs import TABLE, TABLES, check_outputs
 from tiltlens.paper.checks import Floats
+from tiltlens.repair.adjustment import Adjustment
+from tiltlens.repair.coded_features import check_features
 from tiltlens.repair.columns import (
-    check_classes,
-    class_scores,
     condition_notes,
     crossed_texts,
     meets,
-    probabilities_of,
     score_columns_of,
 )
-from tiltlens.repair.membership import check_features
-from tiltlens.repair.row_checks import AuditedRowIndex, NewRowSums, beyond_notes, gap_notes, unseen_notes
+from tiltlens.repair.row_checks import NewRowSums
 from tiltlens.results.json_file import check_target, whole_file
 from tiltlens.rows.batch_rows import row_name
 from tiltlens.rows.roles import must_be_column
@@ -42,18 +40,15 @@ from tiltlens.sources.tables import empty_table
 
 LOOKED_ROWS = 10_000  # of a Spark table that are looked at before it is repaired: the rest is computed later
 
-if TYPE_CHECKING:
-    from tiltlens.repair.score_tilt import ScoreTilt
-
 ADDED = "_repaired"  # after the name of a column of scores
 SINKS = {".parquet": "sink_parquet", ".csv": "sink_csv"}
 
 
 @dataclass(frozen=True, slots=True, eq=False)
 class RowRepair:
-    """The repair of a batch of rows: the tilt, and the columns of scores and groups."""
+    """The repair of a batch of rows: the adjustment, and the columns of scores and groups."""
 
-    tilt: ScoreTilt
+    adjustment: Adjustment
     scores: tuple[str, ...]
     group: tuple[str, ...]  # several are crossed
     conditions: tuple[str, ...] = ()  # columns of the audit's conditions that the data has
@@ -61,7 +56,7 @@ class RowRepair:
     @property
     def columns(self) -> list[str]:
         """All columns that are needed."""
-        return list(dict.fromkeys([*self.scores, *self.group, *self.tilt.features, *self.conditions]))
+        return list(dict.fromkeys([*self.scores, *self.group, *self.adjustment.features, *self.conditions]))
 
     def sums(self, batch: pl.DataFrame) -> NewRowSums:
         """Return the sums that tell whether rows resemble the audited ones."""
@@ -71,20 +66,19 @@ class RowRepair:
 
     def __call__(self, batch: pl.DataFrame, sums: list[NewRowSums] | None = None) -> Floats:
         """Return the repaired scores of a batch, (n,) or (n, K), and append sums over its rows to `sums`."""
-        rows = self.tilt.declared.applied(clean_batch(batch.select(self.columns)))
+        adjustment = self.adjustment
+        rows = adjustment.declared.applied(clean_batch(batch.select(self.columns)))
         name_row = row_name(batch)
-        columns = [probabilities_of(rows[name], name_row) for name in self.scores]
-        scores = class_scores(columns, self.tilt.classes, name_row)
+        scores = adjustment.read_scores([rows[name] for name in self.scores], name_row)
         group = crossed_texts([rows[name] for name in self.group]) if self.group else None
-        is_met = meets(rows.select(self.conditions), self.tilt.given) if self.conditions else np.full(len(rows), True)
+        is_met = meets(rows.select(self.conditions), adjustment.given) if self.conditions else np.full(len(rows), True)
         if not is_met.all():
             rows, group = rows.filter(is_met), None if group is None else group[is_met]
         if sums is not None:
             sums.append(NewRowSums(batch.height, batch.height - rows.height))
-        threshold = self.tilt.threshold
-        after = scores.copy() if threshold is None else np.asarray(scores >= threshold, dtype=np.float64)
+        after = adjustment.unadjusted(scores)
         if rows.height:
-            after[is_met] = self.tilt.repair_batch(rows, scores[is_met], group, sums)
+            after[is_met] = adjustment.repair_batch(rows, scores[is_met], group, sums)
         return after
 
 
@@ -96,12 +90,12 @@ class _Rows(NamedTuple):
     repair: RowRepair
 
 
-def apply_repair(tilt: ScoreTilt, data: Any, scores: Any, group: Any, out: str | Path | None) -> Any:
+def apply_repair(adjustment: Adjustment, data: Any, scores: Any, group: Any, out: str | Path | None) -> Any:
     """Return the repaired scores: an array, for Spark a data frame, with `out` the path of the file written."""
     batches = batches_of(data)
     if isinstance(batches, SparkBatches):
-        return _on_spark(batches, tilt, scores, group, out)
-    rows = _open(data, batches, tilt, scores, group, out is not None)
+        return _on_spark(batches, adjustment, scores, group, out)
+    rows = _open(data, batches, adjustment, scores, group, out is not None)
     if out is not None:
         check_outputs([("`out`", out)], inputs_of(data))
         return _write(rows, Path(out))
@@ -117,18 +111,16 @@ def apply_repair(tilt: ScoreTilt, data: Any, scores: Any, group: Any, out: str |
 
 def _warn(repair: RowRepair, sums: NewRowSums) -> None:
     """Warn of rows that do not meet a condition, and of those that do not resemble the audited ones."""
-    tilt, rows = repair.tilt, sums.rows - sums.outside
-    what = "they keep their scores" if tilt.threshold is None else "their decisions follow their own scores"
-    notes = condition_notes(tilt.given, repair.conditions, sums.outside, sums.rows, what)
-    notes += unseen_notes(sums.unseen, rows) + beyond_notes(sums.beyond, rows, tilt.ranges)
-    for note in notes + gap_notes(sums.sums, tilt.constraints, tilt.max_gap):
+    adjustment = repair.adjustment
+    notes = condition_notes(adjustment.given, repair.conditions, sums.outside, sums.rows, adjustment.left_alone)
+    for note in notes + adjustment.row_notes(sums):
         warnings.warn(note, UserWarning, stacklevel=4)
 
 
-def _open(data: Any, batches: Any, tilt: ScoreTilt, scores: Any, group: Any, is_whole: bool) -> _Rows:
+def _open(data: Any, batches: Any, adjustment: Adjustment, scores: Any, group: Any, is_whole: bool) -> _Rows:
     """Return a table with its repair; of a table in memory the whole, or the columns needed."""
     names = names_of(data, batches)
-    repair, arrays = _plan(tilt, scores, group, names, has_arrays=batches is None)
+    repair, arrays = _plan(adjustment, scores, group, names, has_arrays=batches is None)
     if batches is not None:
         return _Rows(batches, names, repair)
     wanted = names if is_whole else [name for name in repair.columns if name in names] or names[:1]
@@ -144,7 +136,7 @@ def _open(data: Any, batches: Any, tilt: ScoreTilt, scores: Any, group: Any, is_
 
 
 def _plan(
-    tilt: ScoreTilt, scores: Any, group: Any, names: list[str], has_arrays: bool
+    adjustment: Adjustment, scores: Any, group: Any, names: list[str], has_arrays: bool
 ) -> tuple[RowRepair, dict[str, Any]]:
     """Return the repair of a table with these columns, and the arrays beside it, by the column that they become."""
     is_texts = isinstance(group, (list, tuple)) and all(isinstance(name, str) for name in group)
@@ -161,16 +153,16 @@ def _plan(
             name = values if isinstance(values, str) else f"\0{argument} {len(arrays)}"
             arrays |= {} if isinstance(values, str) else {name: values}
             columns[argument].append(name)
-    check_classes(len(columns["scores"]), tilt.classes)
-    check_features(tilt.features, names)
-    conditions = tuple(name for name in tilt.given if name in names)
-    return RowRepair(tilt, tuple(columns["scores"]), tuple(columns["group"]), conditions), arrays
+    adjustment.check_score_columns(len(columns["scores"]))
+    check_features(adjustment.features, names)
+    conditions = tuple(name for name in adjustment.given if name in names)
+    return RowRepair(adjustment, tuple(columns["scores"]), tuple(columns["group"]), conditions), arrays
 
 
 def _texts(repair: RowRepair, columns: Sequence[str]) -> list[str]:
     """Return the columns that the repair reads as texts or not at all: a CSV file may hold "007" in them."""
-    levels = {name for model in repair.tilt.models for name in model.model.levels} - {*repair.tilt.declared.categorical}
-    numbers = {*repair.scores, *repair.group, *repair.tilt.features, *repair.conditions} - levels
+    levels = repair.adjustment.text_features - {*repair.adjustment.declared.categorical}
+    numbers = {*repair.scores, *repair.group, *repair.adjustment.features, *repair.conditions} - levels
     return [name for name in columns if name not in numbers]
 
 
@@ -186,12 +178,12 @@ def _added_columns(repair: RowRepair, names: Sequence[str]) -> list[str]:
     return added
 
 
-def _on_spark(batches: SparkBatches, tilt: ScoreTilt, scores: Any, group: Any, out: Any) -> Any:
+def _on_spark(batches: SparkBatches, adjustment: Adjustment, scores: Any, group: Any, out: Any) -> Any:
     if out is not None:
         raise DataError(
             "`out` is not supported for Spark data.", "write the returned data frame: .write.parquet(path)."
         )
-    rows = _open(None, batches, replace(tilt, row_index=AuditedRowIndex()), scores, group, is_whole=True)
+    rows = _open(None, batches, adjustment.without_row_index(), scores, group, is_whole=True)
     few = SparkBatches(batches.frame.limit(LOOKED_ROWS))
     _warn(rows.repair, few.fold(rows.repair.columns, rows.repair.sums))
     return with_numbers(batches.frame, rows.repair.columns, _added_columns(rows.repair, rows.names), rows.repair)

@@ -16,6 +16,7 @@ from tiltlens.learners.design import Table
 from tiltlens.learners.propensity import group_folds
 from tiltlens.limits import FOLDS
 from tiltlens.paper.checks import Floats
+from tiltlens.repair.coded_features import AdditiveModel
 from tiltlens.repair.constraints import ALL, EQUAL, GIVEN_EXEMPT, Cell, Constraint, modelled_cells
 from tiltlens.repair.membership import Design, Fitted, additive_design, fit_membership
 from tiltlens.repair.rows import AuditedRows
@@ -77,6 +78,12 @@ class MembershipFit:
             return self.cross_fitted
         alike, fitted = many_alike(row_hashes(self.design.table), clusters), self.fitted()
         return {cell: np.where(alike, fitted[cell], own) for cell, own in self.cross_fitted.items()}
+
+
+def exempt_model(models: Sequence[CellModel]) -> AdditiveModel | None:
+    """Return the model of the group given the exempt factors, where there are any; it is always additive."""
+    exempt = [model.model for model in models if model.event == GIVEN_EXEMPT]
+    return next((model for model in exempt if isinstance(model, AdditiveModel)), None)
 
 
 def fit_cells(rows: AuditedRows, constraints: Sequence[Constraint], use_group: bool, estimator: Any) -> MembershipFit:

@@ -34,18 +34,15 @@ class RepairTable:
         is_crossed = isinstance(values, (list, tuple)) and all(name in self.frame.columns for name in values)
         return crossed_texts([self._column(argument, column) for column in (values if is_crossed else [values])])
 
-    def scores(self, values: Any, classes: int) -> Floats:
-        """Return probabilities: (n,) for two classes, (n, K) for more, whose rows add up to 1."""
+    def scores(self, values: Any) -> list[pl.Series]:
+        """Return the columns of scores."""
         if getattr(values, "ndim", 1) == 2:
             check_index("scores", values, self._given)
-        columns = [probabilities_of(self._column("scores", column)) for column in score_columns_of(values)]
-        return class_scores(columns, classes)
+        return [self._column("scores", column) for column in score_columns_of(values)]
 
-    def outcomes(self, values: Any) -> Integers:
-        """Return 0 or 1 for each row, or `UNKNOWN`."""
-        codes, outcomes = outcome_codes(self._column("outcome", values), PLAIN)
-        check_outcome(outcomes, 2)
-        return codes
+    def outcome(self, values: Any) -> pl.Series | None:
+        """Return the column of outcomes, if any."""
+        return None if values is None else self._column("outcome", values)
 
     def weights(self, values: Any) -> Floats:
         """Return the weight of each row, 1 where none are given."""
@@ -90,6 +87,13 @@ def probabilities_of(column: pl.Series, row_name: RowName = "row {}".format) -> 
             "fill or leave out such rows first.",
         )
     return np.asarray(numbers)
+
+
+def observed_outcomes(column: pl.Series) -> Integers:
+    """Return 0 or 1 for each row, or `UNKNOWN`."""
+    codes, outcomes = outcome_codes(column, PLAIN)
+    check_outcome(outcomes, 2)
+    return codes
 
 
 def score_columns_of(scores: Any) -> list[Any]:

@@ -9,7 +9,6 @@ from typing import TYPE_CHECKING, Any, TextIO
 
 import numpy as np
 import polars as pl
-from numpy.typing import NDArray
 
 from tiltlens.errors import DataError
 from tiltlens.estimators.error_rates import UNKNOWN
@@ -17,7 +16,7 @@ from tiltlens.estimators.estimate import Estimate
 from tiltlens.estimators.influence import Booleans, Integers, Rows
 from tiltlens.limits import MINIMUM_ROWS, SUPPRESSED_BELOW
 from tiltlens.paper.checks import Floats
-from tiltlens.repair.columns import RepairTable, check_clusters, condition_notes, meets
+from tiltlens.repair.held_out import HeldOutRows, check_not_audited
 from tiltlens.repair.least_change import repaired
 from tiltlens.repair.quantities import (
     ENDS,
@@ -27,11 +26,8 @@ from tiltlens.repair.quantities import (
     measure,
     people_with_outcomes,
 )
-from tiltlens.repair.row_checks import beyond_notes, unseen_notes, values_beyond
 from tiltlens.results.codec import to_plain
 from tiltlens.results.json_file import write_json
-from tiltlens.rows.groups import JOINT
-from tiltlens.sources.messages import listed, shown
 
 EVALUATION_STEPS = 11  # from no repair to the whole of it
 
@@ -258,87 +254,6 @@ def _suppressed(count: int) -> int | None:
     return None if 0 < count < SUPPRESSED_BELOW else count
 
 
-@dataclass(frozen=True, slots=True, eq=False)
-class HeldOutRows:
-    """Rows of an audited group and the reference that no model was fitted on."""
-
-    frame: pl.DataFrame
-    group_name: str  # the column of groups, for readers
-    labels: NDArray[np.str_]
-    scores: Floats
-    outcome: Integers | None
-    rows: Rows
-    notes: tuple[str, ...] = ()
-
-
-def read_held_out(
-    tilt: ScoreTilt, data: Any, audited: str, scores: Any, group: Any, outcome: Any, weights: Any, clusters: Any
-) -> HeldOutRows:
-    """Return the rows of an audited group and the reference that meet the conditions of the audit.
-
-    Columns are names, or arrays of the length of the table.
-    """
-    table = RepairTable(data)
-    group_name = _group_name(group, table.frame.columns)
-    labels, scores = table.texts("group", group), table.scores(scores, tilt.classes)
-    outcome = None if outcome is None else table.outcomes(outcome)
-    weights, clusters = table.weights(weights), table.clusters(clusters)
-    is_compared, is_met = (labels == audited) | (labels == tilt.reference), meets(table.frame, tilt.given)
-    keep = is_compared & (weights > 0.0) & is_met
-    is_audited = labels[keep] == audited
-    _check_sizes(int(is_audited.sum()), int((~is_audited).sum()), audited, tilt.reference)
-    frame = tilt.declared.applied(table.frame.filter(keep))
-    outcome, clusters = (None if column is None else column[keep] for column in (outcome, clusters))
-    rows = Rows.of(is_audited, weights[keep], clusters)
-    check_clusters(rows, (audited, tilt.reference))
-    outside, compared = int((is_compared & ~is_met).sum()), int(is_compared.sum())
-    notes = (
-        *condition_notes(tilt.given, table.frame.columns, outside, compared, "they are left out"),
-        *check_not_audited(tilt, frame, labels[keep], scores[keep], outcome, clusters),
-        *unseen_notes(tilt.unseen_levels(frame), frame.height),
-        *beyond_notes(values_beyond(tilt.table(frame), tilt.ranges), frame.height, tilt.ranges),
-    )
-    return HeldOutRows(
-        frame=frame,
-        group_name=group_name,
-        labels=labels[keep],
-        scores=scores[keep],
-        outcome=outcome,
-        rows=rows,
-        notes=notes,
-    )
-
-
-def check_not_audited(
-    tilt: ScoreTilt,
-    frame: pl.DataFrame,
-    labels: NDArray[np.str_],
-    scores: Floats,
-    outcome: Integers | None,
-    clusters: Integers | None,
-) -> list[str]:
-    """Raise where rows were audited; return notes on rows that equal others."""
-    tilt.table(frame)
-    groups = [tilt.reference, *tilt.groups]
-    codes = np.select([labels == name for name in groups], np.arange(len(groups)))
-    return tilt.row_index.check(frame, scores, codes, outcome, clusters)
-
-
-def _check_sizes(audited: int, reference: int, audited_name: str, reference_name: str) -> None:
-    if min(audited, reference) < MINIMUM_ROWS:
-        raise DataError(
-            f"`held_out` must have {MINIMUM_ROWS} rows of each group at least, got {audited} and {reference}.",
-            f"the groups are {shown(audited_name)} and {shown(reference_name)}: add rows of them.",
-        )
-
-
-def _group_name(group: Any, columns: list[str]) -> str:
-    if isinstance(group, str):
-        return group
-    is_crossed = isinstance(group, (list, tuple)) and all(name in columns for name in group)
-    return JOINT.join(group) if is_crossed else "group"
-
-
 def check_counterpart(tilt: ScoreTilt, other: Any) -> None:
     """Raise where another repair is not this one with, or without, the group."""
     same = ("groups", "reference", "metric", "threshold", "max_gap", "classes")
@@ -351,17 +266,6 @@ def check_counterpart(tilt: ScoreTilt, other: Any) -> None:
             f"`compare_with` must be the same adjustment with use_group={not tilt.use_group}, got another.",
             "it has the same groups, metric, threshold and max_gap.",
         )
-
-
-def audited_group(tilt: ScoreTilt, audited: str | None) -> str:
-    """Return the group that is compared with the reference."""
-    group = tilt.audited if audited is None else audited
-    if group is None or group not in tilt.groups:
-        got = "none" if audited is None else shown(audited)
-        raise DataError(
-            f"`audited` must be one of {listed(tilt.groups)}, got {got}.", "`evaluate_groups` evaluates each of them."
-        )
-    return group
 
 
 def score_column(tilt: ScoreTilt, score_class: int | None) -> int:

@@ -50,7 +50,7 @@ def audit_notes(problem: RepairProblem, solved: Sequence[Constraint], use_group:
             f"one group has only {people:.0f} people: on new data the gap may miss the limit by {2.0 * error:.3f} or "
             "more"
         )
-    return notes + _condition_notes(rows) + _exempt_notes(rows, metric)
+    return notes + condition_notes_of(rows) + _exempt_notes(rows, metric)
 
 
 def _effective_people(shares: Floats, clusters: Integers | None) -> float:
@@ -60,7 +60,8 @@ def _effective_people(shares: Floats, clusters: Integers | None) -> float:
     return float(totals.sum() ** 2 / (totals @ totals))
 
 
-def _condition_notes(rows: AuditedRows) -> list[str]:
+def condition_notes_of(rows: AuditedRows) -> list[str]:
+    """Return a note on the conditions that audited rows met."""
     words = condition_words(rows.given)
     return [f"fitted only on rows with {words}; other rows are neither adjusted nor evaluated"] if rows.given else []
 

@@ -20,14 +20,15 @@ from tiltlens.estimators.influence import Integers
 from tiltlens.learners.design import Table
 from tiltlens.limits import FEW_REPAIRED, SUPPRESSED_BELOW, SURELY_BEYOND
 from tiltlens.paper.checks import Floats
+from tiltlens.repair.coded_features import CategoryLevels, category_levels, feature_table
 from tiltlens.repair.constraints import Constraint
-from tiltlens.repair.membership import CategoryLevels, category_levels, feature_table
 from tiltlens.rows.features import Feature
 from tiltlens.rows.levels import numbers_of
 from tiltlens.sources.hashing import Hashes, row_hashes
 from tiltlens.sources.messages import shown
 
 MIXED_DUPLICATES = 0.1  # of the disagreement of different people: with more, rows with equal features are no duplicates
+MEMBERSHIP, COST = "group-membership model", "model of costs"
 MORE_ALIKE = 2.0  # times as many matches with audited rows as expected by chance: these people were audited
 UNLIKE = 0.5  # of the gap that an adjustment closed: if so much is back, rows are unlike the audited ones
 
@@ -219,10 +220,10 @@ def beyond_notes(counts: Mapping[str, int], rows: int, ranges: Mapping[str, Rang
     return notes
 
 
-def unseen_notes(counts: Mapping[str, int], rows: int) -> list[str]:
+def unseen_notes(counts: Mapping[str, int], rows: int, model: str) -> list[str]:
     """Return notes on values that the model has not learnt, by feature."""
     return [
-        f"{count} of {rows} rows have a value of {shown(name)} that the group-membership model has not learnt (new, "
-        "rare, missing or infinite); they are adjusted like the most common value, or like other rare ones"
+        f"{count} of {rows} rows have a value of {shown(name)} that the {model} has not learnt (new, rare, missing or "
+        "infinite); they are adjusted like the most common value, or like other rare ones"
         for name, count in counts.items()
     ]

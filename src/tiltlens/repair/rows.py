@@ -11,8 +11,8 @@ import numpy as np
 from tiltlens.errors import DataError
 from tiltlens.estimators.influence import Booleans, Integers, Rows
 from tiltlens.paper.checks import Floats
+from tiltlens.repair.coded_features import feature_table
 from tiltlens.repair.constraints import ALL, OUTCOMES, Cell
-from tiltlens.repair.membership import feature_table
 from tiltlens.repair.row_checks import count_duplicates, duplicate_clusters
 from tiltlens.results.audit import Audit
 from tiltlens.results.comparison import Comparison
@@ -21,6 +21,7 @@ from tiltlens.results.profiles import SoftScores
 from tiltlens.rows.features import Feature
 from tiltlens.rows.measures import ScoreType
 from tiltlens.rows.rescoring import AskedModel
+from tiltlens.rows.sampled_rows import SampledRows
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -34,7 +35,9 @@ class AuditedRows:
     weights, clusters
         Sample weights, and the cluster of each row; None where each row is a cluster of its own.
     features, scores, outcome
-        Scores are W(1|x), or (n, K); outcomes are None where the audit had none.
+        Scores are W(1|x), or (n, K), or amounts; outcomes are None where the audit had none.
+    cost
+        The observed cost of amounts, NaN where it is missing; None where none is given.
     model
         The audited model, where it can predict again.
     given
@@ -55,6 +58,7 @@ class AuditedRows:
     features: Sequence[Feature]
     scores: Floats
     outcome: Integers | None = None
+    cost: Floats | None = None
     model: AskedModel | None = None
     given: Mapping[str, str] = field(default_factory=dict)
     favours_low: bool = False
@@ -87,6 +91,7 @@ class AuditedRows:
             features=[feature.rows(index) for feature in self.features],
             scores=self.scores[index],
             outcome=outcome,
+            cost=None if self.cost is None else self.cost[index],
             model=None if self.model is None else self.model.rows(index),
         )
 
@@ -140,11 +145,23 @@ def audited_rows(source: Comparison | Audit, action: str, use_group: bool = Fals
         weights=rows.sampling_weight,
         clusters=rows.cluster,
         features=[replace(own, is_group=own.is_group or own.name in identifying) for own in rows.features],
-        scores=rows.scores,
+        scores=_outputs(rows),
         outcome=rows.y_true,
+        cost=rows.cost,
         model=None,
         soft={group: estimate for part in parts for group, estimate in part.soft.items()},
     )
+
+
+def is_of_amounts(source: Comparison | Audit) -> bool:
+    """Return whether amounts were audited, not scores."""
+    comparisons = [source] if isinstance(source, Comparison) else source.comparisons.values()
+    return any(comparison.scale.score_type == ScoreType.AMOUNT for comparison in comparisons)
+
+
+def _outputs(rows: SampledRows) -> Floats:
+    """Return the scores of rows, or their amounts."""
+    return rows.unit.level(rows.score) if rows.unit.is_amount else rows.scores
 
 
 def _comparison_rows(comparison: Comparison, action: str) -> AuditedRows:
@@ -158,8 +175,9 @@ def _comparison_rows(comparison: Comparison, action: str) -> AuditedRows:
         weights=profiles.sampled.sampling_weight,
         clusters=profiles.rows.clusters,
         features=profiles.features,
-        scores=profiles.scores,
+        scores=_outputs(profiles.sampled),
         outcome=profiles.y_true,
+        cost=profiles.sampled.cost,
         model=profiles.model,
         given=profiles.given,
         favours_low=not np.array_equal(profiles.favourable, profiles.score),
@@ -170,12 +188,18 @@ def _comparison_rows(comparison: Comparison, action: str) -> AuditedRows:
 
 def _check(comparison: Comparison, action: str, use_group: bool) -> None:
     """Raise where the audit has no scores of all people that could be changed, or no group that could be used."""
-    if comparison.scale.score_type == ScoreType.AMOUNT:
+    is_amount = comparison.scale.score_type == ScoreType.AMOUNT
+    if is_amount and action != "repair":
         raise DataError(f"Amounts have no `{action}`, which needs scores between 0 and 1.", "audit a score.")
     if comparison.scale.metric is not None:
         raise DataError(
             f"`{action}` needs an audit without a `metric`, got one of the {comparison.scale.metric!r}.",
             f"audit all rows with outcome=, and repair with metric={comparison.scale.metric!r}.",
+        )
+    if is_amount and comparison.unobserved_group is not None:
+        raise DataError(
+            "The discrimination-free price needs observed groups, but these are known by probabilities only.",
+            "audit people whose group is known.",
         )
     if use_group and comparison.unobserved_group is not None:
         raise DataError(

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 from collections import Counter
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
@@ -14,26 +13,37 @@ import polars as pl
 from numpy.typing import NDArray
 
 from tiltlens.errors import DataError
-from tiltlens.inputs import Input, remember
-from tiltlens.paper.checks import Floats, check_number, check_probability, check_threshold
+from tiltlens.estimators.influence import Integers
+from tiltlens.paper.checks import Floats, check_probability, check_threshold
 from tiltlens.repair.apply import apply_repair
-from tiltlens.repair.cell_models import CellModel
-from tiltlens.repair.constraints import GIVEN_EXEMPT, Constraint, check_max_gap, gradients, only, shift_of
+from tiltlens.repair.cell_models import CellModel, exempt_model
+from tiltlens.repair.columns import check_classes, class_scores, observed_outcomes, probabilities_of
+from tiltlens.repair.constraints import GIVEN_EXEMPT, Constraint, gradients, only, shift_of
 from tiltlens.repair.evaluation import (
     RepairEvaluation,
-    audited_group,
     check_counterpart,
     evaluate_repair,
-    read_held_out,
     score_column,
 )
+from tiltlens.repair.held_out import audited_group, read_held_out
 from tiltlens.repair.least_change import repaired
-from tiltlens.repair.membership import dump_estimator, load_estimator
-from tiltlens.repair.row_checks import AuditedRowIndex, NewRowSums, Range, moments, values_beyond
-from tiltlens.results.codec import from_plain, to_plain
+from tiltlens.repair.membership import dump_estimator
+from tiltlens.repair.row_checks import (
+    MEMBERSHIP,
+    AuditedRowIndex,
+    NewRowSums,
+    Range,
+    beyond_notes,
+    gap_notes,
+    moments,
+    unseen_notes,
+    values_beyond,
+)
+from tiltlens.results.codec import to_plain
 from tiltlens.results.json_file import write_json
 from tiltlens.rows.declared import Declared
-from tiltlens.sources.messages import listed, shown, texts_of
+from tiltlens.rows.scores import RowName
+from tiltlens.sources.messages import listed, shown
 
 SCHEMA = "tiltlens/repair/4"
 DERIVED = ("multiplier", "audited", "reference", "gap_before", "gap_after", "exempt")
@@ -155,6 +165,16 @@ class ScoreTilt:
         return tuple(self.declared.sources(list(names)))
 
     @property
+    def text_features(self) -> frozenset[str]:
+        """The features that are texts, whatever they look like."""
+        return frozenset(name for model in self.models for name in model.model.levels)
+
+    @property
+    def left_alone(self) -> str:
+        """What happens to rows that do not meet the conditions, in words."""
+        return "they keep their scores" if self.threshold is None else "their decisions follow their own scores"
+
+    @property
     def exempt(self) -> tuple[str, ...]:
         """The exempt factors at equal values of which the gap is closed."""
         return next((model.model.features for model in self.models if model.event == GIVEN_EXEMPT), ())
@@ -271,6 +291,32 @@ class ScoreTilt:
             sums.append(NewRowSums(0, 0, unseen, beyond, moments(a, after, self.constraints)))
         return after
 
+    def read_scores(self, columns: Sequence[pl.Series], row_name: RowName = "row {}".format) -> Floats:
+        """Return the scores to adjust, from clean columns."""
+        return class_scores([probabilities_of(column, row_name) for column in columns], self.classes, row_name)
+
+    def read_outcome(self, column: pl.Series) -> Integers:
+        """Return the code of each row's outcome."""
+        return observed_outcomes(column)
+
+    def check_score_columns(self, count: int) -> None:
+        """Raise unless so many columns hold the scores of the audited classes."""
+        check_classes(count, self.classes)
+
+    def unadjusted(self, scores: Floats) -> Floats:
+        """Return the scores, or decisions, of rows that do not meet the conditions."""
+        return scores.copy() if self.threshold is None else np.asarray(scores >= self.threshold, dtype=np.float64)
+
+    def row_notes(self, sums: NewRowSums) -> list[str]:
+        """Return notes on rows that do not resemble the audited ones, from their sums."""
+        rows = sums.rows - sums.outside
+        notes = unseen_notes(sums.unseen, rows, MEMBERSHIP) + beyond_notes(sums.beyond, rows, self.ranges)
+        return notes + gap_notes(sums.sums, self.constraints, self.max_gap)
+
+    def without_row_index(self) -> ScoreTilt:
+        """Return the same without the hashes of audited rows, as workers need it."""
+        return replace(self, row_index=AuditedRowIndex())
+
     def unseen_levels(self, frame: pl.DataFrame) -> dict[str, int]:
         """Return, by feature, how many rows of a clean frame hold a value that the model has not learnt."""
         return self.models[0].model.unseen_levels(frame) if self.models and self._changes_scores else {}
@@ -307,8 +353,8 @@ class ScoreTilt:
 
     def exempt_columns(self, frame: pl.DataFrame) -> Floats | None:
         """Return the exempt factors of the rows of a clean frame as columns; None where there are none."""
-        models = [model.model for model in self.models if model.event == GIVEN_EXEMPT]
-        return models[0].columns(models[0].checked_table(frame)) if models else None
+        model = exempt_model(self.models)
+        return None if model is None else model.columns(model.checked_table(frame))
 
     def summary(self) -> dict[str, Any]:
         """Return the repair for readers: neither its models nor the hashes of rows."""
@@ -346,84 +392,3 @@ class ScoreTilt:
         way = "with" if self.use_group else "without"
         groups = ", ".join(map(repr, self.groups))
         return f"ScoreTilt({groups} against {self.reference!r}, {way} the group: {self.metric})"
-
-
-def read_repair(path: str | Path, trusted: str | Sequence[str] = ()) -> ScoreTilt:
-    """Read a score adjustment that `to_json` wrote.
-
-    Parameters
-    ----------
-    path
-        The file.
-    trusted
-        Names of types of your own group-membership model that may be loaded although skops does not recognise them.
-        Loading them runs their code.
-
-    Returns
-    -------
-    ScoreTilt
-        The adjustment, ready to apply and to evaluate.
-
-    Raises
-    ------
-    TiltlensError
-        If the file has another version, missing parts or types that are not trusted.
-
-    See Also
-    --------
-    ScoreTilt.to_json : Write the file.
-
-    Examples
-    --------
-    >>> import tempfile
-    >>> from pathlib import Path
-    >>> import tiltlens as tl
-    >>> people = {"sex": ["women", "men"] * 50, "score": [0.4, 0.5, 0.6, 0.8] * 25}
-    >>> tilt = tl.audit(people, "sex", reference="men", scores="score")["women"].repair(use_group=True)
-    >>> with tempfile.TemporaryDirectory() as folder:
-    ...     tilt.to_json(Path(folder, "repair.json"))
-    ...     again = tl.read_repair(Path(folder, "repair.json"))
-    >>> again.multiplier == tilt.multiplier
-    True
-    """
-    try:
-        saved = json.loads(Path(path).read_text(encoding="utf-8"))
-    except (OSError, TypeError, ValueError) as error:
-        raise DataError(
-            f"Cannot read an adjustment from {shown(str(path))}: {error}.", "write one with `to_json`."
-        ) from None
-    schema = saved.pop("schema", None) if isinstance(saved, dict) else None
-    if schema != SCHEMA:
-        raise DataError(
-            f"{shown(str(path))} is not an adjustment of the schema {SCHEMA}.", "fit it again, and save it."
-        )
-    remember(Input.file(path, SCHEMA))
-    for model in _saved_classifiers(saved):
-        model["estimator"] = load_estimator(model["estimator"], texts_of("trusted", trusted))
-    try:
-        return _check_whole(from_plain(ScoreTilt, saved))
-    except (IndexError, KeyError, TypeError, ValueError) as error:
-        raise DataError(
-            f"{shown(str(path))} is not a whole adjustment: a part is missing or altered ({error}).",
-            "write it again with `to_json`.",
-        ) from None
-
-
-def _saved_classifiers(saved: Any) -> list[dict[str, Any]]:
-    """Return the models that are classifiers, in a file that may be damaged."""
-    models = saved.get("models")
-    parts = [entry.get("model") for entry in models if isinstance(entry, dict)] if isinstance(models, list) else []
-    return [part for part in parts if isinstance(part, dict) and "estimator" in part]
-
-
-def _check_whole(tilt: ScoreTilt) -> ScoreTilt:
-    """Return a repair whose parts fit together; raise where a slope, a level or a constraint is missing."""
-    for model in tilt.models:
-        kinds = {name: np.intp if name in model.model.levels else np.float64 for name in model.model.features}
-        model.probability({name: np.zeros(1, dtype=kind) for name, kind in kinds.items()})
-    if not tilt.constraints:
-        raise ValueError("no constraints")
-    check_max_gap(tilt.max_gap)
-    for constraint in tilt.constraints:
-        check_number("multiplier", constraint.multiplier)
-    return tilt

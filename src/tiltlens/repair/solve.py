@@ -15,7 +15,7 @@ from tiltlens.estimators.influence import Booleans, Rows, cluster_codes
 from tiltlens.learners.propensity import check_overlap
 from tiltlens.limits import MINIMUM_ROWS, SURELY_BEYOND
 from tiltlens.paper.checks import Floats, check_threshold
-from tiltlens.repair.cell_models import MembershipFit, fit_cells
+from tiltlens.repair.cell_models import MembershipFit, exempt_model, fit_cells
 from tiltlens.repair.constraints import (
     ALL,
     DECISIONS,
@@ -31,6 +31,7 @@ from tiltlens.repair.constraints import (
     overlap_weights,
     shift_of,
 )
+from tiltlens.repair.free_price import DiscriminationFreePrice
 from tiltlens.repair.least_change import (
     GapProblem,
     decision_multipliers,
@@ -42,9 +43,10 @@ from tiltlens.repair.least_change import (
     shifts,
 )
 from tiltlens.repair.notes import audit_notes, fit_notes, nearly_constant
+from tiltlens.repair.price_fit import fit_free_price
 from tiltlens.repair.quantities import area, equal_gap
 from tiltlens.repair.row_checks import AuditedRowIndex, modelled_gap, moments, ranges_of
-from tiltlens.repair.rows import AuditedRows, audited_rows
+from tiltlens.repair.rows import AuditedRows, audited_rows, is_of_amounts
 from tiltlens.repair.score_tilt import ScoreTilt
 from tiltlens.results.audit import Audit
 from tiltlens.results.comparison import Comparison
@@ -61,6 +63,31 @@ def repair(
     metric: str = MEAN,
     threshold: float | None = None,
     propensity_model: Any = None,
+) -> ScoreTilt | DiscriminationFreePrice:
+    """Return the adjustment of a comparison, or of all comparisons of an audit: of amounts, the free price."""
+    if is_of_amounts(source):
+        given = {"max_gap": max_gap != 0.0, "use_group": bool(use_group), "metric": metric != MEAN}
+        given |= {"threshold": threshold is not None, "propensity_model": propensity_model is not None}
+        _check_none_given([name for name, is_given in given.items() if is_given])
+        return fit_free_price(source)
+    return tilt_scores(source, max_gap, use_group, metric, threshold, propensity_model)
+
+
+def _check_none_given(names: Sequence[str]) -> None:
+    if names:
+        raise DataError(
+            f"`{names[0]}` is for scores, but amounts have a discrimination-free price.",
+            "leave it out; the price has no options.",
+        )
+
+
+def tilt_scores(
+    source: Comparison | Audit,
+    max_gap: float,
+    use_group: bool,
+    metric: str,
+    threshold: float | None,
+    propensity_model: Any,
 ) -> ScoreTilt:
     """Return the tilt after which no gap of a comparison, or of all comparisons of an audit, is larger than `max_gap`.
 
@@ -113,8 +140,9 @@ def _solve(
     solved, after = problem.solve(a)
     if fit.design is not None:
         a = gradients(problem.constraints, fit.fitted(), members)
-    if fit.design is not None and solved[0].event == EQUAL:
-        columns = fit.models[-1].model.columns(fit.design.table)
+    exempt = exempt_model(fit.models)
+    if fit.design is not None and exempt is not None:
+        columns = exempt.columns(fit.design.table)
         solved = tuple(_with_exempt_error(rows, constraint, columns, after) for constraint in solved)
     applied = repaired(rows.scores, shift_of(solved, a, rows.outcomes), problem.threshold)
     gaps = map(modelled_gap, moments(a, applied, solved, rows.weights))

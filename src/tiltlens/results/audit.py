@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Any, ClassVar, TextIO
 import polars as pl
 
 if TYPE_CHECKING:
+    from tiltlens.repair.free_price import DiscriminationFreePrice
     from tiltlens.repair.score_tilt import ScoreTilt
 
 from tiltlens.analysis.intersections import Intersections
@@ -145,7 +146,7 @@ class Audit:
         metric: str = "mean_score",
         threshold: float | None = None,
         propensity_model: Any = None,
-    ) -> ScoreTilt:
+    ) -> ScoreTilt | DiscriminationFreePrice:
         """Find the smallest score adjustment after which no audited group's gap is larger than `max_gap`.
 
         Parameters
@@ -163,8 +164,9 @@ class Audit:
 
         Returns
         -------
-        ScoreTilt
-            The adjustment, which can be applied to new rows, evaluated and saved.
+        ScoreTilt or DiscriminationFreePrice
+            The adjustment, which can be applied to new rows, evaluated and saved. An audit of amounts with
+            observed costs has the discrimination-free price, which takes none of the parameters.
 
         Raises
         ------

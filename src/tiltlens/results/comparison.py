@@ -11,6 +11,7 @@ import polars as pl
 if TYPE_CHECKING:
     from tiltlens.figures import Figure
     from tiltlens.repair.alternatives import Alternatives
+    from tiltlens.repair.free_price import DiscriminationFreePrice
     from tiltlens.repair.reweigh import Reweighing
     from tiltlens.repair.score_tilt import ScoreTilt
 
@@ -225,7 +226,7 @@ class Comparison:
         metric: str = "mean_score",
         threshold: float | None = None,
         propensity_model: Any = None,
-    ) -> ScoreTilt:
+    ) -> ScoreTilt | DiscriminationFreePrice:
         """Find the smallest score adjustment after which the gap is at most `max_gap`.
 
         With exempt factors the gap is that at equal exempt factors. The gap after adjustment is measured on the audited
@@ -247,8 +248,9 @@ class Comparison:
 
         Returns
         -------
-        ScoreTilt
-            The adjustment, which can be applied to new rows, evaluated and saved.
+        ScoreTilt or DiscriminationFreePrice
+            The adjustment, which can be applied to new rows, evaluated and saved. An audit of amounts with
+            observed costs has the discrimination-free price, which takes none of the parameters.
 
         Raises
         ------

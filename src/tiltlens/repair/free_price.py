@@ -1,0 +1,301 @@
+"""The discrimination-free price h*(x) = k·Σ_d P(d)·μ_d(x): applied to rows, evaluated, and kept as plain numbers.
+
+μ_d(x) = E[cost | x, group d] is an additive regression within each group, P(d) the group's share of all exposure, and k
+makes prices add up to costs on the rows that they were fitted on (Lindholm, Richman, Tsanakas & Wüthrich 2022).
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import polars as pl
+
+from tiltlens.errors import DataError
+from tiltlens.learners.cost_regression import Link
+from tiltlens.learners.design import Table
+from tiltlens.limits import LARGEST
+from tiltlens.paper.checks import Floats, check_number, check_probability
+from tiltlens.repair.adjustment import Labels
+from tiltlens.repair.apply import apply_repair
+from tiltlens.repair.coded_features import AdditiveModel
+from tiltlens.repair.held_out import audited_group, read_held_out
+from tiltlens.repair.price_evaluation import PriceEvaluation, evaluate_price
+from tiltlens.repair.row_checks import (
+    COST,
+    AuditedRowIndex,
+    NewRowSums,
+    Range,
+    beyond_notes,
+    unseen_notes,
+    values_beyond,
+)
+from tiltlens.results.codec import to_plain
+from tiltlens.results.json_file import write_json
+from tiltlens.rows.declared import Declared
+from tiltlens.rows.outcomes import observed_costs
+from tiltlens.rows.scores import RowName
+from tiltlens.rows.wording import WORDING, Wording
+
+PRICE_SCHEMA = "tiltlens/price/1"
+NOT_FOR_READERS = ("costs", "row_index", "ranges", "declared")
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class AdditiveCost(AdditiveModel):
+    """The fitted additive regression of a cost, by its link."""
+
+    link: Link
+
+    def mean(self, table: Table) -> Floats:
+        """Return the expected cost of rows of numbers and codes."""
+        return self.link.mean(self.additive(table))
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class GroupCost:
+    """A group, its share P(d) of all exposure, and the model of its expected cost."""
+
+    group: str
+    share: float
+    model: AdditiveCost
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class DiscriminationFreePrice:
+    """The discrimination-free price of an audited amount: a fixed mixture of the groups' expected costs.
+
+    Attributes
+    ----------
+    reference
+        The group that others are compared with.
+    costs
+        Each group with its share of all exposure and its model of costs, the reference first.
+    factor
+        By which the mixture of expected costs is multiplied, so that prices add up to costs on the audited rows.
+    gap_before, gap_after
+        By audited group, the gap of the audited price and of the discrimination-free price; on the audited rows, by
+        models that have not seen them.
+    row_index
+        Hashes by which audited rows are recognised, and the features that are hashed.
+    notes
+        Warnings about the fit.
+    given
+        The conditions that audited rows met, as texts by column: the price of other rows is kept.
+    ranges
+        The range of each number in the audited rows, without ten people at either end.
+    declared
+        The features that are declared as categories, or as blocks of columns.
+    wording
+        The words and the unit of the audit.
+
+    Examples
+    --------
+    >>> import tiltlens as tl
+    >>> policies = {
+    ...     "sex": ["women", "men"] * 200,
+    ...     "km": [5, 5, 10, 10, 20, 20, 30, 30] * 50,
+    ...     "price": [105.0, 105, 110, 110, 120, 120, 130, 130] * 50,
+    ...     "cost": [110.0, 100, 115, 105, 125, 115, 135, 125] * 50,
+    ... }
+    >>> options = {"reference": "men", "scores": "price", "score_type": "amount", "outcome": "cost", "features": "km"}
+    >>> free = tl.audit(policies, "sex", favourable="low", folds=None, **options)["women"].repair()
+    >>> free.apply({"km": [5, 20]}, [105.0, 120.0]).round(0).tolist()
+    [105.0, 120.0]
+    """
+
+    reference: str
+    costs: tuple[GroupCost, ...]
+    factor: float
+    gap_before: Mapping[str, float]
+    gap_after: Mapping[str, float]
+    row_index: AuditedRowIndex
+    notes: tuple[str, ...]
+    given: Mapping[str, str] = field(default_factory=dict)
+    ranges: Mapping[str, Range] = field(default_factory=dict)
+    declared: Declared = field(default_factory=Declared)
+    wording: Wording = WORDING
+
+    @property
+    def groups(self) -> tuple[str, ...]:
+        """The audited groups."""
+        return tuple(cost.group for cost in self.costs if cost.group != self.reference)
+
+    @property
+    def audited(self) -> str | None:
+        """The audited group; None where there are several."""
+        return self.groups[0] if len(self.groups) == 1 else None
+
+    @property
+    def features(self) -> tuple[str, ...]:
+        """The columns that it needs in addition to the price."""
+        return tuple(self.declared.sources(list(self.costs[0].model.features)))
+
+    @property
+    def text_features(self) -> frozenset[str]:
+        """The features that are texts, whatever they look like."""
+        return frozenset(self.costs[0].model.levels)
+
+    @property
+    def left_alone(self) -> str:
+        """What happens to rows that do not meet the conditions, in words."""
+        return "they keep their prices"
+
+    def apply(self, data: Any, scores: Any, out: str | Path | None = None) -> Any:
+        """Return the discrimination-free prices of the rows of a table; no group is needed.
+
+        Parameters
+        ----------
+        data
+            A table in memory, files, a lazy frame, a DuckDB relation or a Spark data frame with the features of the
+            models of costs. Values that these have not learnt and numbers beyond the audited range raise a warning.
+        scores
+            The audited price: a column or, for a table in memory, an array. Rows that do not meet the conditions of the
+            audit keep it.
+        out
+            A .parquet or .csv file to write: the table with the prices in a column whose name ends in "_repaired".
+
+        Returns
+        -------
+        An array in the order of the rows; for Spark a data frame with the column of prices; with `out`, its path.
+        """
+        return apply_repair(self, data, scores, None, out)
+
+    def evaluate(
+        self,
+        held_out: Any,
+        scores: Any,
+        group: Any,
+        outcome: Any = None,
+        confidence: float = 0.95,
+        sample_weight: Any = None,
+        clusters: Any = None,
+        audited: str | None = None,
+    ) -> PriceEvaluation:
+        """Return the effect of the price on held-out data, which no model was fitted on.
+
+        Parameters
+        ----------
+        held_out
+            A table in memory, or files. Rows of other groups, and rows that do not meet the conditions of the audit,
+            are left out. Audited rows are refused.
+        scores, group
+            The audited prices, and the groups: columns or arrays; a list of columns for intersections.
+        outcome
+            The observed costs: adds actual to expected and deviances. Rows without one count for the rest.
+        confidence
+            The confidence level of the intervals.
+        sample_weight, clusters
+            The exposure, and which rows belong together, such as those of one customer: columns or arrays.
+        audited
+            The group that is compared with the reference, where several were audited.
+        """
+        check_probability("confidence", confidence)
+        name = audited_group(self, audited)
+        rows = read_held_out(self, held_out, name, scores, group, outcome, sample_weight, clusters)
+        return evaluate_price(self, rows, self.repair_batch(rows.frame, rows.scores), name, confidence)
+
+    def mean(self, table: Table) -> Floats:
+        """Return h*(x) of rows of numbers and codes."""
+        return np.asarray(self.factor * sum(cost.share * cost.model.mean(table) for cost in self.costs))
+
+    def repair_batch(
+        self, frame: pl.DataFrame, scores: Floats, group: Labels | None = None, sums: list[NewRowSums] | None = None
+    ) -> Floats:
+        """Return the prices of a clean frame of rows.
+
+        Sums that show whether the rows resemble the audited ones are added to `sums`.
+        """
+        table = self.table(frame)
+        if sums is not None:
+            sums.append(NewRowSums(0, 0, Counter(self.unseen_levels(frame)), values_beyond(table, self.ranges)))
+        return self.mean(table)
+
+    def read_scores(self, columns: Sequence[pl.Series], row_name: RowName = "row {}".format) -> Floats:
+        """Return the audited prices, from clean columns."""
+        self.check_score_columns(len(columns))
+        prices = columns[0].cast(pl.Float64, strict=False).to_numpy()
+        is_usable = np.abs(prices) <= LARGEST
+        if not is_usable.all():
+            row = int(np.argmin(is_usable))
+            raise DataError(
+                f"`scores` must be finite amounts, got {columns[0][row]} in {row_name(row)}.",
+                "fill or leave out such rows first.",
+            )
+        return np.asarray(prices)
+
+    def read_outcome(self, column: pl.Series) -> Floats:
+        """Return the observed cost of each row, NaN where it is missing."""
+        return observed_costs(column)
+
+    def check_score_columns(self, count: int) -> None:
+        """Raise unless one column holds the audited price."""
+        if count != 1:
+            raise DataError(f"`scores` must be one column, of the price, got {count}.", "name the audited price.")
+
+    def unadjusted(self, scores: Floats) -> Floats:
+        """Return the prices of rows that do not meet the conditions."""
+        return scores.copy()
+
+    def table(self, frame: pl.DataFrame) -> dict[str, Any]:
+        """Return the features of a clean frame as numbers and codes."""
+        return self.costs[0].model.checked_table(frame)  # all models use the same features
+
+    def unseen_levels(self, frame: pl.DataFrame) -> dict[str, int]:
+        """Return, by feature, how many rows of a clean frame hold a value that the models have not learnt."""
+        return self.costs[0].model.unseen_levels(frame)
+
+    def row_notes(self, sums: NewRowSums) -> list[str]:
+        """Return notes on rows that do not resemble the audited ones, from their sums."""
+        rows = sums.rows - sums.outside
+        return unseen_notes(sums.unseen, rows, COST) + beyond_notes(sums.beyond, rows, self.ranges)
+
+    def without_row_index(self) -> DiscriminationFreePrice:
+        """Return the same without the hashes of audited rows, as workers need it."""
+        return replace(self, row_index=AuditedRowIndex())
+
+    def check_whole(self) -> None:
+        """Raise where a part is missing, or parts do not fit together."""
+        check_number("factor", self.factor)
+        for cost in self.costs:
+            check_number("share", cost.share)
+            kinds = {name: np.intp if name in cost.model.levels else np.float64 for name in cost.model.features}
+            cost.model.mean({name: np.zeros(1, dtype=kind) for name, kind in kinds.items()})
+        if self.reference not in {cost.group for cost in self.costs} or len(self.costs) < 2:
+            raise ValueError("no costs of two groups")
+
+    def evaluate_groups(self, held_out: Any, scores: Any, group: Any, **options: Any) -> dict[str, PriceEvaluation]:
+        """Return the evaluation of each audited group against the reference; `options` are those of `evaluate`."""
+        return {name: self.evaluate(held_out, scores, group, audited=name, **options) for name in self.groups}
+
+    def summary(self) -> dict[str, Any]:
+        """Return the price for readers: neither its models nor the hashes of rows."""
+        plain = {key: value for key, value in self.to_dict().items() if key not in NOT_FOR_READERS}
+        shares = {cost.group: cost.share for cost in self.costs}
+        return plain | {"shares": shares, "features": list(self.features), "link": str(self.costs[0].model.link)}
+
+    def to_dict(self) -> dict[str, Any]:
+        """Return the price as plain numbers and texts: its models, and the hashes of rows."""
+        return {"schema": PRICE_SCHEMA, **to_plain(self)}
+
+    def to_json(self, path: str | Path) -> None:
+        """Write the price to a JSON file of numbers and texts, which `tl.read_repair` reads."""
+        write_json(self.to_dict(), str(path))
+
+    def _repr_html_(self) -> str:
+        from tiltlens.render.notebook import repair_html
+
+        return repair_html(self.summary())
+
+    def __str__(self) -> str:
+        from tiltlens.render.terminal import repair_text
+
+        return repair_text(self.summary())
+
+    def __repr__(self) -> str:
+        groups = ", ".join(map(repr, self.groups))
+        return f"DiscriminationFreePrice({groups} against {self.reference!r}: {self.costs[0].model.link} link)"
