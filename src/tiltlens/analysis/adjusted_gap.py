@@ -61,6 +61,7 @@ def adjusted_gap(evidence: Evidence, settings: Settings) -> tuple[AdjustedGap, t
         return AdjustedGap(None, None), (
             "the adjusted gap is not defined: the features identify the groups completely",
         )
+    # (27) over pairings, as the same rows serve all of them.
     measured = _averaged([c.estimate(evidence.sample) for c in coefficients])
     scale = _averaged([bias_scale(evidence.sample, c) for c in coefficients])
     if evidence.score_is_of_features:
@@ -73,6 +74,7 @@ def adjusted_gap(evidence: Evidence, settings: Settings) -> tuple[AdjustedGap, t
     estimate = measured.normal().estimate(settings.confidence)
     value, *ends = [0.0 if end is None else without_noise(end) for end in (estimate.value, estimate.low, estimate.high)]
     words, missed = output_scale(evidence, settings), _missed(evidence)
+    # c_all is too large by what cells hide, so that the hidden part moves one end, and the other stays.
     widened = Estimate(value, ends[0] - max(missed, 0.0), ends[1] - min(missed, 0.0))
     if abs(missed) > words.materiality:  # then nothing is said of causes
         return AdjustedGap(widened, measured, scale), (_MISSED.format(words.size_words(missed)), *_parts(seen))
@@ -124,6 +126,7 @@ def _seen(evidence: Evidence) -> float | None:
     audited, reference = probabilities[:, 0] / population.weight0, probabilities[:, 1] / population.weight1
     chance = audited / (audited + reference)
     omega = rows.balanced_weights
+    # Two independent fits: a square of one would count its noise as what b says beyond the features.
     beyond = [float(omega @ ((chance - expit(pair.a)) * (chance - expit(pair.b)))) for pair in propensity.pairings]
     return max(float(np.mean(beyond)), 0.0) / float(omega @ (chance * (1.0 - chance)) + np.mean(beyond))
 
@@ -149,12 +152,15 @@ def _coefficients(evidence: Evidence) -> list[Coefficient]:
     for (e_a, e_b), (m_a, m_b) in zip(
         expected.groups or tuple(map(expit, propensity.halves)), expected.pairs, strict=True
     ):
+        # e and m from disjoint rows: fitted on the same ones, their errors correlate wherever c is not 0.
         product = 0.5 * ((s - e_a) * (w - m_b) + (s - e_b) * (w - m_a))
         coefficients.append(mean_coefficient(rows, product, (s - e_a) * (s - e_b), (w - m_a) * (w - m_b)))
+    # D = 0: nobody has an equal in the other group, and c_all describes nobody.
     return [] if any(c.is_separated for c in coefficients) else coefficients
 
 
 def _averaged(parts: Sequence[InfluenceEstimate]) -> InfluenceEstimate:
+    # Approximation 1 of docs/methods holds for group membership only: here the factor is exact.
     mean = average_estimates(parts)
     # Each part's model serves several folds: the pairings' mean has six times the variance between them, not twice.
     return InfluenceEstimate(mean.value, mean.parts, mean.between * math.sqrt(3.0))

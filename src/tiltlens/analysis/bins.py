@@ -11,7 +11,7 @@ from typing import Any
 
 import numpy as np
 
-from tiltlens.analysis.histograms import Binned, Tallies, Tally, ValueTally, coarse, score_span, score_tally, tallied
+from tiltlens.analysis.histograms import Binned, Tallies, Tally, ValueTally, coarse, score_span, score_tally, tally_rows
 from tiltlens.analysis.suppression import Booleans, Integers, may_show, withheld
 from tiltlens.errors import SupportError
 from tiltlens.estimators.influence import Rows
@@ -34,7 +34,7 @@ def binned(found: Binned, correction: CorrectionFunction) -> dict[str, Any]:
     """Return every bin and cell sum of a comparison whose rows are in memory, as plain numbers."""
     positions = [*(f for _, f in dial_corrections(correction)), correction]
     edges = calibration_edges(partial(np.quantile, found.log_ratio))
-    return described(tallied(found, positions, edges), correction, found.features)
+    return described(tally_rows(found, positions, edges), correction, found.features)
 
 
 def of_scores_alone(rows: Rows, outcome: Floats, is_amount: bool = False) -> dict[str, Any]:

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import Any
 
 import numpy as np
 import polars as pl
@@ -20,6 +19,7 @@ from tiltlens.analysis.unobserved_groups import UnobservedGroup
 from tiltlens.estimators import crossfit
 from tiltlens.estimators.dial import ShareForm
 from tiltlens.estimators.influence import Rows
+from tiltlens.estimators.outputs import Scores
 from tiltlens.learners.propensity import prior_log_odds
 from tiltlens.limits import CLIP
 from tiltlens.paper.correction import CorrectionFunction
@@ -27,7 +27,6 @@ from tiltlens.rows.features import joined_feature
 
 MOST_CROSSED = 40  # features whose pairs are all looked at
 PARTNER_ROWS = 20_000  # from which partners are found
-Records = list[dict[str, Any]]
 NO_FEATURES = "no features were listed, so contributions were not estimated"
 
 
@@ -47,7 +46,7 @@ def contribution_table(
     evidence: Evidence,
     settings: Settings,
     correction: CorrectionFunction | None,
-    left: AdjustedGap,
+    adjusted: AdjustedGap,
     soft: UnobservedGroup | None = None,
     is_adequate: bool = True,
 ) -> ContributionTable:
@@ -59,15 +58,18 @@ def contribution_table(
     if correction is None or not evidence.rows.features:
         return ContributionTable(pl.DataFrame(schema=SCHEMA), None, None, None, {}, (NO_FEATURES,))
     pairs, of_pairs = _partners(evidence, settings, correction)
-    parts = decompose_gap(evidence, settings, left, pairs, soft)
+    parts = decompose_gap(evidence, settings, adjusted, pairs, soft)
     forms, shares, of_shares = correction_shares(evidence, settings, correction, is_adequate)
-    records: Records = []
-    for feature in evidence.rows.features:
-        record = {"feature": feature.name} | parts.columns[feature.name] | shares[feature.name]
-        record |= pairs.get(feature.name, Partners())._asdict()
-        record |= {"direction": direction(evidence, feature, record["alone"]), "notes": "; ".join(feature.notes)}
-        records.append(record)
-    records.sort(key=lambda record: (-round(abs(record["alone"] or 0.0), 12), record["feature"]))
+    features = sorted(
+        evidence.rows.features,
+        key=lambda feature: (-round(abs(parts.columns[feature.name]["alone"] or 0.0), 12), feature.name),
+    )
+    records = []
+    for feature in features:
+        columns = parts.columns[feature.name]
+        texts = {"feature": feature.name, "direction": direction(evidence, feature, columns["alone"])}
+        texts |= {"notes": "; ".join(feature.notes)} | parts.judgements[feature.name]._asdict()
+        records.append(columns | shares[feature.name] | pairs.get(feature.name, Partners())._asdict() | texts)
     frame = pl.DataFrame(records, schema=SCHEMA, infer_schema_length=None)
     tradeoff = forms if has_outputs(evidence) else None
     return ContributionTable(
@@ -87,20 +89,21 @@ def _partners(
         return {}, [f"partners are not searched for among more than {MOST_CROSSED} features"]
     at = np.arange(0, evidence.sample.audited.size, -(-evidence.sample.audited.size // PARTNER_ROWS))
     rows = Rows.of(evidence.sample.audited[at], evidence.sample.weights[at])
+    # One fit on all rows is enough to name a partner; no interval is made of it.
     ell = evidence.nuisances.log_odds[at] - prior_log_odds(evidence.population)
     pair = crossfit.known_pairing(rows, np.clip(ell, -CLIP, CLIP))
-    scores = type(evidence.scores).of(rows, evidence.scores.values[at])
+    scores = Scores.of(rows, evidence.scores.values[at])
     g = crossfit.gradient(rows, scores, pair, correction.input_weight, correction.output_weight)
     if evidence.nuisances.propensity is not None:
-        usable = [joined_feature(one, evidence.sample, evidence.nuisances.propensity.fold) for one in usable]
+        usable = [joined_feature(feature, evidence.sample, evidence.nuisances.propensity.fold) for feature in usable]
     return partners(usable, rows, g, [feature.codes[at] for feature in usable]), []
 
 
-def _with_ends(names: tuple[str, ...]) -> dict[str, Any]:
+def _with_ends(names: tuple[str, ...]) -> dict[str, type[pl.DataType]]:
     return {column: pl.Float64 for name in names for column in (name, f"{name}_low", f"{name}_high")}
 
 
-SCHEMA: dict[str, Any] = (
+SCHEMA: dict[str, type[pl.DataType]] = (
     {"feature": pl.String}
     | _with_ends(("alone", "beyond_others", "shapley", "use", "reveals", "drives", "alignment"))
     | _with_ends(("share", "share_inputs", "share_outputs"))

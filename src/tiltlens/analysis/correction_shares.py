@@ -8,11 +8,12 @@ from dataclasses import dataclass
 import numpy as np
 
 from tiltlens.analysis.evidence import Evidence
+from tiltlens.analysis.presentation import Columns, estimate_columns, number_columns
 from tiltlens.analysis.settings import Settings
 from tiltlens.errors import SupportError
 from tiltlens.estimators import crossfit
 from tiltlens.estimators.dial import CORNERS, ShareForm, plug_in_form, share_form
-from tiltlens.estimators.estimate import HasInterval, Ratio, without_noise
+from tiltlens.estimators.estimate import Ratio
 from tiltlens.estimators.influence import InfluenceEstimate, Integers, Rows, average_estimates, combine, sums_by
 from tiltlens.estimators.outputs import output_term
 from tiltlens.learners.propensity import Propensity, fold_pairings, prior_log_odds, row_folds, served_folds
@@ -24,6 +25,7 @@ from tiltlens.rows.features import Feature, joined_feature
 from tiltlens.sources.messages import listed
 from tiltlens.threads import steps_in_threads
 
+SHARES = ("share", "share_inputs", "share_outputs")  # of g, of ℓ, and of W
 POOLED_AUDITED = 0.1  # of the audited people, whose values were joined, from which a feature has no share
 INADEQUATE = (
     "shares of the correction are not reported, because the group-membership model fails its checks; share_outputs "
@@ -34,7 +36,7 @@ SplineMeans = list[tuple[Floats, Floats]]  # for each pairing, of both models: E
 
 def correction_shares(
     evidence: Evidence, settings: Settings, correction: CorrectionFunction, is_adequate: bool = True
-) -> tuple[dict[str, ShareForm] | None, dict[str, dict[str, float | None]], list[str]]:
+) -> tuple[dict[str, ShareForm] | None, dict[str, Columns], list[str]]:
     """Return the shares of g at every (λ2, λ4), and those of g, of ℓ and of W as columns, with notes.
 
     Where the membership model is not adequate, only shares in which ℓ has no part are returned.
@@ -43,9 +45,10 @@ def correction_shares(
         return _plug_in_shares(evidence, settings, correction)
     rows, scores, pairs = evidence.sample, evidence.scores, evidence.nuisances.propensity.pairings
     # A level too rare to leave a row out of has no place in a cross-fit.
-    features = [joined_feature(one, rows, evidence.nuisances.propensity.fold) for one in evidence.rows.features]
+    features = [joined_feature(feature, rows, evidence.nuisances.propensity.fold) for feature in evidence.rows.features]
     scored = [_score_gradient(rows, evidence.score.column, pair) for pair in pairs]
     spread = crossfit.gradient_variance(rows, scored)
+    # Three corners of the dial determine the form at every (λ2, λ4): (33).
     used = CORNERS if has_outputs(evidence) else CORNERS[:1]
     corners = [[crossfit.gradient(rows, scores, pair, *corner) for pair in pairs] for corner in used]
     wholes = [crossfit.gradient_variance(rows, corner) for corner in corners]
@@ -75,22 +78,23 @@ def _share_columns(
     correction: CorrectionFunction,
     is_adequate: bool,
     shares: Sequence[tuple[Feature, tuple[ShareForm, Ratio]]],
-) -> tuple[dict[str, dict[str, float | None]], list[str]]:
+) -> tuple[dict[str, Columns], list[str]]:
     """Return the shares of g, of ℓ and of W that are determined, with notes on others."""
-    columns: dict[str, dict[str, float | None]] = {}
+    columns: dict[str, Columns] = {}
     notes: list[str] = [] if is_adequate else [INADEQUATE]
     pooled: list[str] = []
-    is_told = {"share": is_adequate or not settings.input_weight, "share_inputs": is_adequate, "share_outputs": True}
+    is_reported = dict(zip(SHARES, (is_adequate or not settings.input_weight, is_adequate, True), strict=True))
     weights = (correction.input_weight, correction.output_weight)
     for feature, (form, of_outputs) in shares:
-        ratios = {"share": form.at(*weights), "share_inputs": form.at(1.0, 0.0), "share_outputs": of_outputs}
+        ratios = dict(zip(SHARES, (form.at(*weights), form.at(1.0, 0.0), of_outputs), strict=True))
         is_pooled = _pooled_share(evidence, feature) > POOLED_AUDITED
         pooled += [feature.name] if is_pooled else []
         columns[feature.name] = {}
         for name, ratio in ratios.items():
-            if is_told[name] and not ratio.is_determined(settings.confidence):
+            if is_reported[name] and not ratio.is_determined(settings.confidence):
                 notes.append(f"{name} is not reported: the total is indistinguishable from 0")
-            columns[feature.name] |= estimated(name, ratio if is_told[name] and not is_pooled else None, settings)
+            law = ratio if is_reported[name] and not is_pooled else None
+            columns[feature.name] |= estimate_columns(name, law, settings)
     if pooled:
         notes.append(
             f"share is not reported for {listed(pooled)}: more than {POOLED_AUDITED:.0%} of the audited people have "
@@ -105,6 +109,7 @@ def _pooled_share(evidence: Evidence, feature: Feature) -> float:
         return 0.0
     values = evidence.cells[feature.name].codes
     width = int(values.max()) + 1
+    # Levels with several of the original values are those that were joined.
     level_of = np.unique(feature.codes * width + values) // width
     joined = np.bincount(level_of, minlength=len(feature.labels)) > 1
     return evidence.sample.mean0(joined[feature.codes].astype(np.float64))
@@ -121,8 +126,10 @@ class _Parts:
     def means(self, column: Floats, weights: Floats, seed: int) -> SplineMeans:
         """Return the means given a numeric feature: each model's are learnt from its own rows."""
         every, at = np.empty((len(self.parts), self.fold.size, 3)), np.arange(self.fold.size)
-        for place, found in enumerate(spline_means(column, self.parts, weights, seed)):
-            every[place, self.parts[place].wanted] = found
+        # m_a is learnt from model a's own rows, m_b from b's: neither has seen the row it is used on.
+        means = spline_means(column, self.parts, weights, seed)
+        for number, (part, part_means) in enumerate(zip(self.parts, means, strict=True)):
+            every[number, part.wanted] = part_means
         return [(every[half[self.fold, 0], at], every[half[self.fold, 1], at]) for half in self.plan]
 
 
@@ -139,9 +146,9 @@ def _parts(evidence: Evidence, propensity: Propensity, settings: Settings) -> _P
         ells = [np.clip(log_odds - prior_log_odds(rows), -CLIP, CLIP) for log_odds in propensity.part_log_odds]
     term = output_term(evidence.scores).values() if has_outputs(evidence) else np.zeros(fold.size)
     parts = []
-    for number, (own, ell) in enumerate(zip(folds, ells, strict=True)):
+    for number, (fitted_on, ell) in enumerate(zip(folds, ells, strict=True)):
         target = np.column_stack([ell, term, evidence.score.column])
-        trained, wanted = (np.isin(fold, log_odds) for log_odds in (own, served_folds(plan, number)))
+        trained, wanted = (np.isin(fold, some) for some in (fitted_on, served_folds(plan, number)))
         parts.append(SmoothPart.of(target, np.flatnonzero(rows.audited & trained), np.flatnonzero(wanted)))
     return _Parts(parts, fold, plan)
 
@@ -150,6 +157,7 @@ def _learned_by(
     rows: Rows, gradients: list[crossfit.Gradient], means: SplineMeans, on: tuple[float, float]
 ) -> InfluenceEstimate:
     """Return Var0(E0[g|X_j]) of g = λ2·ℓ + λ4·T, (λ2, λ4) being `on`; of W itself where both are 0."""
+    # E0[g|X_j] is linear in (ℓ, T): learnt once, mixed for every corner.
     mix = np.array([*on, 0.0]) if any(on) else np.array([0.0, 0.0, 1.0])
     return average_estimates(
         [crossfit.learned_variance(rows, g, a @ mix, b @ mix) for g, (a, b) in zip(gradients, means, strict=True)]
@@ -162,7 +170,7 @@ def _explained_by(rows: Rows, gradients: list[crossfit.Gradient], codes: Integer
 
 def _plug_in_shares(
     evidence: Evidence, settings: Settings, correction: CorrectionFunction
-) -> tuple[dict[str, ShareForm], dict[str, dict[str, float | None]], list[str]]:
+) -> tuple[dict[str, ShareForm], dict[str, Columns], list[str]]:
     outcomes = correction.outcomes - 1
     slopes = (
         correction.log_output_ratio[1:] - correction.log_output_ratio[0]
@@ -171,17 +179,18 @@ def _plug_in_shares(
     )
     spread = float(evidence.score.covariance0[0, 0])
     scores = evidence.rows.scores[:, 1:] if evidence.rows.scores.ndim == 2 else evidence.rows.scores[:, None]
+    # W last: its own share does not pass through T.
     z = np.column_stack([evidence.nuisances.log_odds, scores, evidence.score.column])
-    forms, columns = {}, {}
+    forms, columns = {}, dict[str, Columns]()
     for feature in evidence.rows.features:
         between = _between(evidence, feature, z, settings)
         form = forms[feature.name] = plug_in_form(between[:-1, :-1], correction.audited.covariance, slopes)
         share = form.at(correction.input_weight, correction.output_weight)
-        columns[feature.name] = (
-            estimated("share", share.estimate().value, settings)
-            | estimated("share_inputs", form.at(1.0, 0.0).estimate().value, settings)
-            | estimated("share_outputs", float(between[-1, -1]) / spread if spread > 0 else 0.0, settings)
-        )
+        of_outputs = float(between[-1, -1]) / spread if spread > 0 else 0.0
+        values = (share.estimate().value, form.at(1.0, 0.0).estimate().value, of_outputs)
+        columns[feature.name] = {}
+        for name, value in zip(SHARES, values, strict=True):
+            columns[feature.name] |= number_columns(name, value, None, None)
     return forms, columns, []
 
 
@@ -204,6 +213,7 @@ def _three(corners: list[InfluenceEstimate]) -> list[InfluenceEstimate]:
     """Return the values at the three corners of the dial; outputs that cannot be aligned count for nothing."""
     if len(corners) == 3:
         return corners
+    # 0 with the shape of an estimate: T is left out of the form.
     inputs = corners[0]
     return [inputs, combine(0.0, [(0.0, inputs)]), inputs]
 
@@ -211,6 +221,7 @@ def _three(corners: list[InfluenceEstimate]) -> list[InfluenceEstimate]:
 def _score_gradient(rows: Rows, outcome: Floats, pair: crossfit.Pairing) -> crossfit.Gradient:
     """Return W as a gradient: the slope k of T = k·W cancels in every share, and its error with it."""
     varies = float(np.ptp(outcome) > 0)  # 0, not rounding
+    # A constant score has no share; rounding must not give it one.
     centred = crossfit.centre_by_fold(rows, outcome, pair.fold) * varies
     return crossfit.Gradient(centred, centred, pair, None, 0.0, 0.0, is_known=pair.a is pair.b)
 
@@ -222,15 +233,3 @@ def has_outputs(evidence: Evidence) -> bool:
     except SupportError:
         return False
     return True
-
-
-def estimated(name: str, measured: HasInterval | float | None, settings: Settings) -> dict[str, float | None]:
-    """Return a number and the ends of its interval as columns."""
-    if measured is None:
-        return dict.fromkeys((name, f"{name}_low", f"{name}_high"))
-    if isinstance(measured, float):
-        return {name: without_noise(measured), f"{name}_low": None, f"{name}_high": None}
-    estimate = measured.estimate(settings.confidence)
-    ends = (None, None) if settings.folds is None else (estimate.low, estimate.high)
-    low, high = (None if end is None else without_noise(end) for end in ends)
-    return {name: without_noise(estimate.value), f"{name}_low": low, f"{name}_high": high}

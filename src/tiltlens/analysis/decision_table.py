@@ -75,7 +75,7 @@ def decision_table(evidence: Evidence, settings: Settings) -> tuple[DecisionTabl
 def _tested(audited: Count, reference: Count, confidence: float) -> DecisionTable:
     z, orders = z_score(audited, reference), ((audited, reference), (reference, audited))
     return DecisionTable(
-        counts={"audited": _told(audited), "reference": _told(reference)},
+        counts={"audited": _disclosed(audited), "reference": _disclosed(reference)},
         z=z,
         z_p_value=two_sided(z),
         critical_z=quantile(confidence),
@@ -88,11 +88,11 @@ def _tested(audited: Count, reference: Count, confidence: float) -> DecisionTabl
     )
 
 
-def _told(group: Count) -> dict[str, int | None]:
+def _disclosed(group: Count) -> dict[str, int | None]:
     """Return the people with and without the outcome, None where one could be worked out that is withheld."""
     counts = np.array([group.counted, group.size - group.counted])
-    shown = zip(OUTCOMES, counts.tolist(), withheld(counts).tolist(), strict=True)
-    return {outcome: None if is_hidden else count for outcome, count, is_hidden in shown}
+    cells = zip(OUTCOMES, counts.tolist(), withheld(counts).tolist(), strict=True)
+    return {outcome: None if is_hidden else count for outcome, count, is_hidden in cells}
 
 
 def untold(group: Count, other: Count) -> Iterator[str]:

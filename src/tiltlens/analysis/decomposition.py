@@ -5,7 +5,6 @@ from __future__ import annotations
 from collections.abc import Collection, Mapping
 from dataclasses import dataclass, replace
 from functools import partial
-from typing import Any
 
 import numpy as np
 
@@ -15,18 +14,17 @@ from tiltlens.analysis.exempt import exempt_places
 from tiltlens.analysis.feature_use import FeatureUses, feature_uses, judged_use
 from tiltlens.analysis.influence_matching import RowErrors, set_errors
 from tiltlens.analysis.partners import Partners
-from tiltlens.analysis.presentation import OutputScale, output_scale
+from tiltlens.analysis.presentation import Columns, OutputScale, estimate_columns, number_columns, output_scale
 from tiltlens.analysis.settings import Settings
 from tiltlens.analysis.shapley_contributions import (
     Named,
     difference_se,
-    numbers,
     sampled_scores,
     shapley_parts,
     whole_gap,
 )
 from tiltlens.analysis.unobserved_groups import UnobservedGroup
-from tiltlens.estimators.estimate import HasInterval, quantile
+from tiltlens.estimators.estimate import quantile
 from tiltlens.estimators.feature_gap import FeatureGap, cell_coefficient, feature_gap, hidden_share, rare_part
 from tiltlens.estimators.influence import Rows
 from tiltlens.estimators.outputs import Scores
@@ -44,9 +42,10 @@ FACTORS = ("reveals", "drives", "alignment")
 
 @dataclass(frozen=True, slots=True, eq=False)
 class GapParts:
-    """The columns of each feature, what Shapley values leave of the gap, κ of the bands, errors by rows, and notes."""
+    """Numbers and judgement of each feature, what Shapley values leave of the gap, κ, errors by rows, and notes."""
 
-    columns: dict[str, dict[str, Any]]
+    columns: dict[str, Columns]
+    judgements: dict[str, Judgement]
     remainder: float | None
     band_factor: float | None
     errors: dict[tuple[str, str], RowErrors]
@@ -64,16 +63,16 @@ class _Alone:
     def named(self) -> Named:
         """The gaps, in the order of the table of models, which depends on no name."""
         names = list(self.gaps)
-        found = [self.gaps[name].gap for name in names]
-        influence = np.column_stack([one.influence for one in found]) if found else np.zeros((0, 0))
-        between = np.array([_padded(self.between[name]) for name in names]).reshape(-1, 3).T
-        return Named(names, SetCoefficients(np.array([one.value for one in found]), influence, between))
+        gaps = [self.gaps[name].gap for name in names]
+        influence = np.column_stack([gap.influence for gap in gaps]) if gaps else np.zeros((0, 0))
+        between = np.array([_pad_pairings(self.between[name]) for name in names]).reshape(-1, 3).T
+        return Named(names, SetCoefficients(np.array([gap.value for gap in gaps]), influence, between))
 
 
 def decompose_gap(
     evidence: Evidence,
     settings: Settings,
-    left: AdjustedGap,
+    adjusted: AdjustedGap,
     pairs: Mapping[str, Partners],
     soft: UnobservedGroup | None = None,
 ) -> GapParts:
@@ -82,7 +81,7 @@ def decompose_gap(
     `soft` says how far features may be judged where groups are known by probabilities.
     """
     doubt, visible = (None, 1.0) if soft is None else (soft.doubt, soft.visible)
-    at, outcome = _shown(evidence)
+    at, outcome = _influence_sample(evidence)
     alone = _alone(evidence, at, outcome, settings)
     every = None if evidence.nuisances.sets is None else evidence.nuisances.sets.left_out()
     joint = _joint(evidence, every)
@@ -94,29 +93,31 @@ def decompose_gap(
     alone_bands, joint_bands, factor = _bands(evidence, settings, own, joint)
     joint_bands = {name: _with_hidden(evidence, name, band) for name, band in joint_bands.items()}
     with stage(BANDS, USES):
-        known = feature_uses(evidence, settings, alone_bands, joint_bands, pairs) if doubt is None else FeatureUses()
+        uses = feature_uses(evidence, settings, alone_bands, joint_bands, pairs) if doubt is None else FeatureUses()
     with stage(USES, SHAPLEY):
-        shapley, remainder, notes, every_set = shapley_parts(evidence, settings, left, every, known.unused)
+        shapley, remainder, notes, every_set = shapley_parts(evidence, settings, adjusted, every, uses.unused)
     errors = _errors("alone", own) | _errors("beyond_others", joint) | _errors("shapley", every_set)
-    columns: dict[str, dict[str, Any]] = {}
+    columns: dict[str, Columns] = {}
+    judgements: dict[str, Judgement] = {}
     whole = whole_gap(evidence)
     notes += _wide(joint_bands.values(), output_scale(evidence, settings)) if settings.folds is not None else []
     for feature in evidence.rows.features:
         name = feature.name
         both = alone_bands.get(name), joint_bands.get(name)
-        found = _verdict(evidence, settings, feature, *both, pairs, visible=visible, whole=whole)
-        found = judged_use(evidence, settings, known, name, found)
-        if found.verdict == Verdict.NO_MATERIAL_CONTRIBUTION and any(band is not None and band.reach for band in both):
-            found = _unless_hidden(evidence, settings, left, every, feature.name, found)
-        if doubt is not None and found.verdict not in (Verdict.EXEMPT, Verdict.IDENTIFIES_GROUP):
-            found = Judgement(Verdict.NOT_ASSESSED, doubt)
+        judgement = _verdict(evidence, settings, feature, *both, pairs, visible=visible, whole=whole)
+        judgement = judged_use(evidence, settings, uses, name, judgement)
+        is_cleared = judgement.verdict == Verdict.NO_MATERIAL_CONTRIBUTION
+        if is_cleared and any(band is not None and band.reach for band in both):
+            judgement = _unless_hidden(evidence, settings, adjusted, every, name, judgement)
+        if doubt is not None and judgement.verdict not in (Verdict.EXEMPT, Verdict.IDENTIFIES_GROUP):
+            judgement = Judgement(Verdict.NOT_ASSESSED, doubt)
         has_bands = settings.folds is not None and _rarity(evidence, settings, name) is None
-        columns[name] = _banded("alone", both[0], has_bands) | _banded("beyond_others", both[1], has_bands)
-        parts = shapley.get(name, numbers("shapley", None, None, None))
+        columns[name] = _band_columns("alone", both[0], has_bands) | _band_columns("beyond_others", both[1], has_bands)
+        parts = shapley.get(name, number_columns("shapley", None, None, None))
         ends = {} if has_bands else {"shapley_low": None, "shapley_high": None}
-        columns[name] |= _factors(alone.gaps.get(name), settings) | parts | ends | known.columns(name)
-        columns[name] |= {"verdict": found.verdict, "reason": found.reason}
-    return GapParts(columns, remainder, None if settings.folds is None else factor, errors, tuple(notes))
+        columns[name] |= _factors(alone.gaps.get(name), settings) | parts | ends | uses.columns(name)
+        judgements[name] = judgement
+    return GapParts(columns, judgements, remainder, None if settings.folds is None else factor, errors, tuple(notes))
 
 
 def _wide(joint: Collection[Band], words: OutputScale) -> list[str]:
@@ -129,61 +130,64 @@ def _wide(joint: Collection[Band], words: OutputScale) -> list[str]:
 def _unless_hidden(
     evidence: Evidence,
     settings: Settings,
-    left: AdjustedGap,
+    adjusted: AdjustedGap,
     every: SetCoefficients | None,
     name: str,
-    found: Judgement,
+    judgement: Judgement,
 ) -> Judgement:
     """Return the verdict of a cleared feature: inconclusive where the regressions may miss a material part of it.
 
     They must agree on what all features leave, and the values of the feature, alone and with another, must hide
     nothing material.
     """
-    if not isinstance(evidence.nuisances.sets, RidgeSets) or every is None or left.value is None:
-        return found
+    if not isinstance(evidence.nuisances.sets, RidgeSets) or every is None or adjusted.value is None:
+        return judgement
     words, z = output_scale(evidence, settings), quantile(settings.confidence)
-    if left.estimate is not None and is_material(left.estimate, words.materiality):
-        rest = f"the adjusted gap of {words.size_words(left.value)} may be due to several features together"
-        return Judgement(Verdict.INCONCLUSIVE, f"{found.reason}, but {rest}")
-    missed = every.values[0] - left.value
-    if abs(missed) + z * difference_se(every, left) > words.materiality:
+    # What the regressions leave may belong to any feature, so none is cleared.
+    if adjusted.estimate is not None and is_material(adjusted.estimate, words.materiality):
+        rest = f"the adjusted gap of {words.size_words(adjusted.value)} may be due to several features together"
+        return Judgement(Verdict.INCONCLUSIVE, f"{judgement.reason}, but {rest}")
+    # Equivalence, not absence of a difference: the regressions must agree within ±m at the level asked.
+    missed = every.values[0] - adjusted.value
+    if abs(missed) + z * difference_se(every, adjusted) > words.materiality:
         rest = f"the regressions disagree by {words.size_words(missed)} on the adjusted gap"
         return Judgement(
-            Verdict.INCONCLUSIVE, f"{found.reason}, but {rest}, so that several features together may contribute"
+            Verdict.INCONCLUSIVE, f"{judgement.reason}, but {rest}, so that several features together may contribute"
         )
-    for one in evidence.nuisances.sets.hidden:
-        if name in one.names and abs(one.value) + z * one.se > words.materiality:
-            others = ", ".join(other for other in one.names if other != name) or "its own values"
+    for hidden in evidence.nuisances.sets.hidden:
+        if name in hidden.names and abs(hidden.value) + z * hidden.se > words.materiality:
+            others = ", ".join(other for other in hidden.names if other != name) or "its own values"
             return Judgement(
-                Verdict.INCONCLUSIVE, f"{found.reason}, but the regressions may miss how it acts with {others}"
+                Verdict.INCONCLUSIVE, f"{judgement.reason}, but the regressions may miss how it acts with {others}"
             )
-    return found
+    return judgement
 
 
 def _with_hidden(evidence: Evidence, name: str, band: Band) -> Band:
     """Return the band of joint(j), with what cells of j and other features surely hide: c_all is off by so much."""
     hidden = evidence.nuisances.sets.hidden if isinstance(evidence.nuisances.sets, RidgeSets) else ()
-    missed = [one.value for one in hidden if one.is_sure and name in one.names]
+    # What cells hide of c_all is missing in joint(j) of the features that the cells are made of.
+    missed = [part.value for part in hidden if part.is_sure and name in part.names]
     low, high = band.low + min([0.0, *missed]), band.high + max([0.0, *missed])
     return Band(band.value, low, high, max(band.value - low, high - band.value))
 
 
-def _errors(name: str, found: Named | None) -> dict[tuple[str, str], RowErrors]:
-    if found is None or not found.names:
+def _errors(name: str, named: Named | None) -> dict[tuple[str, str], RowErrors]:
+    if named is None or not named.names:
         return {}
-    return {(name, one): part for one, part in zip(found.names, set_errors(found.numbers), strict=True)}
+    return {(name, feature): part for feature, part in zip(named.names, set_errors(named.numbers), strict=True)}
 
 
-def _shown(evidence: Evidence) -> tuple[Rows, Scores]:
+def _influence_sample(evidence: Evidence) -> tuple[Rows, Scores]:
     """Return the rows whose influence is worked out, standing for all rows, and their scores."""
     at, rows = evidence.nuisances.influence_rows, evidence.sample
-    shown = rows.take(at)
-    everyone = evidence.population
+    some, everyone = rows.take(at), evidence.population
+    # (36): a sample's rows represent all rows, whose sums the values come from.
     if everyone.population is not None:
-        shown = shown.represent(everyone.population)
+        some = some.represent(everyone.population)
     elif at.size < rows.audited.size:
-        shown = shown.represent(rows.as_population)
-    return shown, replace(evidence.score, values=evidence.score.values[at])
+        some = some.represent(rows.as_population)
+    return some, replace(evidence.score, values=evidence.score.values[at])
 
 
 def _alone(evidence: Evidence, at: Rows, outcome: Scores, settings: Settings) -> _Alone:
@@ -203,13 +207,15 @@ def _alone(evidence: Evidence, at: Rows, outcome: Scores, settings: Settings) ->
             )
             if not c.is_separated:
                 gaps[feature.name] = feature_gap(at, outcome, c)
+                # Cells have no pairings: their leave-one-out mean is no fitted model.
                 between[feature.name] = np.zeros(1)
     if numeric and isinstance(evidence.nuisances.sets, RidgeSets):
         order = list(evidence.table)
-        found, spread = evidence.nuisances.sets.coefficients([[order.index(name)] for name in numeric])
-        for k, (name, c) in enumerate(zip(numeric, found, strict=True)):
+        coefficients, spread = evidence.nuisances.sets.coefficients([[order.index(name)] for name in numeric])
+        for k, (name, c) in enumerate(zip(numeric, coefficients, strict=True)):
             if not c.is_separated:
                 gaps[name] = feature_gap(evidence.nuisances.sets.at, sampled_scores(evidence, outcome), c)
+                # gap(j) = gap − c_j: what pairings move in c_j moves gap(j) the other way.
                 between[name] = -spread[:, k]
     ordered = [*evidence.table, *sorted(set(gaps) - set(evidence.table))]
     return _Alone({name: gaps[name] for name in ordered if name in gaps}, between)
@@ -218,11 +224,12 @@ def _alone(evidence: Evidence, at: Rows, outcome: Scores, settings: Settings) ->
 def _at_equal_exempt(evidence: Evidence, sets: CellSets | RidgeSets) -> Named:
     """Return c_E − c_{E∪j} of each other feature that is regressed on: its gap(j) between people equal in E."""
     start = exempt_places(evidence)
-    others = [place for place in range(sets.features) if place not in start]
-    found = sets.sets([start, *([*start, place] for place in others)])
+    others = [position for position in range(sets.features) if position not in start]
+    coefficients = sets.sets([start, *([*start, position] for position in others)])
+    # c_E − c_{E∪j}, column by column.
     weights = np.vstack([np.ones((1, len(others))), -np.eye(len(others))])
     names = list(evidence.table)
-    return Named([names[place] for place in others], found.combine(weights))
+    return Named([names[position] for position in others], coefficients.combine(weights))
 
 
 def _joint(evidence: Evidence, every: SetCoefficients | None) -> Named | None:
@@ -230,11 +237,12 @@ def _joint(evidence: Evidence, every: SetCoefficients | None) -> Named | None:
     if evidence.nuisances.sets is None or every is None:
         return None
     count = evidence.nuisances.sets.features
+    # (15): both within one class of regressions, so that what the basis misses mostly cancels.
     weights = np.vstack([-np.ones((1, count)), np.eye(count)])
-    names, found = list(evidence.table), every.combine(weights)
+    names, joint = list(evidence.table), every.combine(weights)
     unsaid = {*evidence.nuisances.sets.pooled, *evidence.question.exempt}
-    kept = [place for place, name in enumerate(names) if name not in unsaid]
-    return Named([names[place] for place in kept], found.select(kept))
+    kept = [position for position, name in enumerate(names) if name not in unsaid]
+    return Named([names[position] for position in kept], joint.select(kept))
 
 
 def _bands(
@@ -244,14 +252,16 @@ def _bands(
 
     κ is drawn: their order must not be that of the columns.
     """
-    both = [one for one in (own, joint) if one is not None and one.names]
+    both = [named for named in (own, joint) if named is not None and named.names]
     if not both:
         return {}, {}, None
-    values = [value for one in both for value in one.numbers.values.tolist()]
-    between = [_padded(column) for one in both for column in one.numbers.between.T]
-    influence = np.column_stack([column for one in both for column in one.numbers.influence.T])
-    errors = covariance(influence, np.column_stack(between))
-    degrees = degrees_of_freedom(influence, np.column_stack(between), errors)
+    values = np.concatenate([named.numbers.values for named in both]).tolist()
+    between = np.column_stack([_pad_pairings(column) for named in both for column in named.numbers.between.T])
+    influence = np.hstack([named.numbers.influence for named in both])
+    # (39): one covariance of gap(j) and joint(j) of all features, hence one κ for all that is judged.
+    errors = covariance(influence, between)
+    degrees = degrees_of_freedom(influence, between, errors)
+    # (1 − α)^{1/G} for each of G groups: enough for jointly normal errors (Šidák).
     confidence = settings.for_all(evidence.question.comparisons).confidence
     factor = simultaneous_factor(errors, confidence, settings.random_state)
     every = bands(values, np.sqrt(np.maximum(np.diag(errors), 0.0)), factor, degrees)
@@ -260,12 +270,12 @@ def _bands(
     return own_bands, dict(zip(others, every[len(own.names) :], strict=True)), factor
 
 
-def _padded(between: Floats) -> Floats:
+def _pad_pairings(between: Floats) -> Floats:
     """Return what lies between three pairings; where there is one only, nothing does."""
     return between if between.size == 3 else np.zeros(3)
 
 
-def _way(value: float, whole: float, materiality: float, audited: str) -> str:
+def _direction(value: float, whole: float, materiality: float, audited: str) -> str:
     """Return which way a part goes: against the whole, or, where that is about 0, for whom it is higher or lower."""
     if abs(whole) <= materiality:
         return f", {'higher' if value > 0.0 else 'lower'} for {audited}"
@@ -303,18 +313,15 @@ def _verdict(
         return Judgement(Verdict.NOT_ASSESSED, rarity)
     rows, partner = round(sum(evidence.rows.facts.people)), pairs.get(feature.name, Partners()).partner
     size, unit = words.size, words.measure.unit
-    way = partial(_way, whole=whole, materiality=words.materiality, audited=evidence.question.audited)
-    found = verdict(alone, joint, words.materiality, rows, partner, visible=visible, size=size, unit=unit, way=way)
-    if (
-        found.verdict not in EVIDENCE
-        and evidence.nuisances.sets is not None
-        and feature.name in evidence.nuisances.sets.pooled
-    ):
+    way = partial(_direction, whole=whole, materiality=words.materiality, audited=evidence.question.audited)
+    judgement = verdict(alone, joint, words.materiality, rows, partner, visible=visible, size=size, unit=unit, way=way)
+    pooled = () if evidence.nuisances.sets is None else evidence.nuisances.sets.pooled
+    if judgement.verdict not in EVIDENCE and feature.name in pooled:
         return Judgement(Verdict.NOT_ASSESSED, "it has too many values to be assessed with the others: group them")
     cells = evidence.cells.get(feature.name)
     if cells is not None and hidden_share(cells.sums) > HIDDEN:
         return Judgement(Verdict.NOT_ASSESSED, "it has too many values for the rows: group them, or add rows")
-    return found
+    return judgement
 
 
 def _rarity(evidence: Evidence, settings: Settings, name: str) -> str | None:
@@ -328,6 +335,7 @@ def _rarity(evidence: Evidence, settings: Settings, name: str) -> str | None:
         f"fewer than {SUPPRESSED_BELOW} people of {group} have",
         (float(outcome.mean0[0]), float(outcome.mean1[0])),
     )
+    # Cochran's rule in people: a share times the n that the weights are worth.
     rarest = min(max(rates), 1.0 - min(rates)) / max(rows.square0, rows.square1)
     if evidence.question.is_decisions and rarest < SMALLEST_EXPECTED:
         return f"{few} the rarer decision, too few for an interval: add people"
@@ -336,20 +344,14 @@ def _rarity(evidence: Evidence, settings: Settings, name: str) -> str | None:
     return f"{few} its rarer value, too few for an interval: add people, or group its values"
 
 
-def _banded(name: str, band: Band | None, has_ends: bool) -> dict[str, float | None]:
+def _band_columns(name: str, band: Band | None, has_ends: bool) -> Columns:
     if band is None:
-        return numbers(name, None, None, None)
-    return numbers(name, band.value, band.low if has_ends else None, band.high if has_ends else None)
+        return number_columns(name, None, None, None)
+    return number_columns(name, band.value, band.low if has_ends else None, band.high if has_ends else None)
 
 
-def _factors(found: FeatureGap | None, settings: Settings) -> dict[str, float | None]:
-    columns: dict[str, float | None] = {}
+def _factors(gap: FeatureGap | None, settings: Settings) -> Columns:
+    columns: Columns = {}
     for name in FACTORS:
-        measured: HasInterval | None = None if found is None else getattr(found, name)
-        if measured is None:
-            columns |= numbers(name, None, None, None)
-            continue
-        estimate = measured.estimate(settings.confidence)
-        ends = (None, None) if settings.folds is None else (estimate.low, estimate.high)
-        columns |= numbers(name, estimate.value, *ends)
+        columns |= estimate_columns(name, None if gap is None else getattr(gap, name), settings)
     return columns

@@ -41,14 +41,15 @@ def direction(evidence: Evidence, feature: Feature, part: float | None = None) -
                 f"{'more' if commoner else 'less'} common among {audited}"
             )
     people = rows.counts(codes, len(feature.labels))
-    told = used & ~np.any([(n > 0) & (n < SUPPRESSED_BELOW) for n in people], axis=0)
-    if not told.any():
+    is_common = used & ~np.any([(n > 0) & (n < SUPPRESSED_BELOW) for n in people], axis=0)
+    if not is_common.any():
         return "each of its values is too rare to describe"
+    # A level's part in Σ (P0 − P1)·E[W|level], the gap without holding the group fixed.
     pull = (p0 - p1) * (means - 0.5 * float((p0 + p1) @ means))
-    told &= (pull * part > 0.0) if part else told
-    if not told.any():
+    is_common &= (pull * part > 0.0) if part else is_common
+    if not is_common.any():
         return "no common value has the direction of its contribution"
-    top = int(np.argmax(np.where(told, np.abs(pull), -1.0)))
+    top = int(np.argmax(np.where(is_common, np.abs(pull), -1.0)))
     is_higher = means[top] > 0.5 * float((p0 + p1) @ means)
     return (
         f"{feature.name} = {feature.labels[top]} → {'higher' if is_higher else 'lower'} {score}, and "
@@ -62,5 +63,5 @@ def _filled(sums: Floats, feature: Feature) -> Floats:
 
 
 def _trend(weight: Floats, x: Floats, y: Floats) -> float:
-    share_of = weight / weight.sum()
-    return float(share_of @ ((x - share_of @ x) * (y - share_of @ y)))
+    share = weight / weight.sum()
+    return float(share @ ((x - share @ x) * (y - share @ y)))

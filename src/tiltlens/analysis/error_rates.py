@@ -139,6 +139,7 @@ def _counted(evidence: Evidence) -> CellSums | None:
     sums = evidence.sums_by_outcome
     if sums is None or evidence.rows.probabilities is None:
         return sums
+    # A row is in both groups, so that people are shares of a group and not rows.
     shares = sums.weight / sums.weight.sum(axis=1, keepdims=True)
     return replace(sums, people=np.round(np.array(evidence.rows.facts.people)[:, None] * shares))
 
@@ -152,10 +153,9 @@ def _too_few(name: str, evidence: Evidence, y_true: Integers, sums: CellSums) ->
     rows, score = evidence.sample, evidence.score.column
     if name in PREDICTIVE:
         decided = PREDICTIVE[name][0]
-        mine = (score == decided) & (y_true != rates.UNKNOWN)
-        few = [
-            g for g, who in zip(GROUPS, (rows.audited, ~rows.audited), strict=True) if (mine & who).sum() < MINIMUM_ROWS
-        ]
+        is_decided = (score == decided) & (y_true != rates.UNKNOWN)
+        groups = zip(GROUPS, (rows.audited, ~rows.audited), strict=True)
+        few = [group for group, who in groups if (is_decided & who).sum() < MINIMUM_ROWS]
         return f"fewer than {MINIMUM_ROWS} people of the {few[0]} group have decision {decided}" if few else None
     if name == "log_loss" and (score == np.where(y_true == rates.WITH, 0.0, 1.0))[y_true != rates.UNKNOWN].any():
         return "it is infinite, because a score of 0 or 1 was wrong"
@@ -190,6 +190,7 @@ def _by_decile(evidence: Evidence, y_true: Integers, reported: Reported, sums: C
         edges = (
             np.zeros(0) if is_constant else quantile_edges(score[has_outcome], rows.weights[has_outcome], SCORE_TENTHS)
         )
+        # Cut at deciles of both groups together: a cell then means the same score in either.
         decile = np.searchsorted(edges, score, side="left")
         for group, who in zip(GROUPS, (rows.audited, ~rows.audited), strict=True):
             cells = rates.calibration_cells(rows, score, y_true, np.where(who & has_outcome, decile, -1), people)

@@ -50,6 +50,7 @@ def exempt_parts(evidence: Evidence) -> ExemptParts | None:
             "name fewer of them.",
         )
     population, at = evidence.population, sets.at
+    # f = n/N, with weights Σ of squared shares of all rows over those of the rows regressed on.
     seen = (min(population.square0 / at.square0, 1.0), min(population.square1 / at.square1, 1.0))  # f of either group
     unseen = tuple(1.0 - f for f in seen)
 
@@ -60,6 +61,7 @@ def exempt_parts(evidence: Evidence) -> ExemptParts | None:
     columns = np.column_stack(
         [influence(left, left), influence(left, left, unseen), influence(score - left, -score - left, seen)]
     )
+    # Σ (1 − f)·IF_c² + f·(IF_gap − IF_c)²: outside the n rows the gap's error is independent of c_E's.
     errors = np.diag(covariance(columns, np.column_stack([between, between, np.zeros_like(between)])))
     constant = unseen_se(population, gap_score)  # of groups that all have one decision
     whole = gap(population, gap_score).value

@@ -49,9 +49,9 @@ from tiltlens.sources.arrays import chunked_moments, chunks
 from tiltlens.sources.tables import NativeTable
 
 REPEATED_ROWS = 10.0  # effective rows of a number, below which curves know more of it than its own rows
-SHOWN_ROWS = 20_000  # whose influence tells a standard error: its spread is then known to one per cent
+INFLUENCE_ROWS = 20_000  # whose influence tells a standard error: its spread is then known to one per cent
 WIDE_FEATURES = 50  # for each so many features, fewer rows are shown: there are so many more sets
-FEWEST_SHOWN = 5_000  # rows: a standard error is then known to two per cent
+FEWEST_INFLUENCE_ROWS = 5_000  # rows: a standard error is then known to two per cent
 MOST_CELL_FEATURES = 10  # whose every set is looked at by joint values: 2^10
 CELL_SET_ROWS = 5  # of the smaller group, on average, for joint values to be regressed on by their means
 GRAM_WORK = 4e10  # products that Gram matrices may take: rows × columns²
@@ -105,6 +105,7 @@ class _FitData:
 def gather_evidence(encoded: EncodedSample, sums: GroupSums, question: Question, settings: FitSettings) -> Evidence:
     """Return the evidence on one audited group and the reference."""
     pair = (question.audited, question.reference)
+    # The reference has code 0 in the table, the audited group code 0 in a comparison.
     code, rows = encoded.rows.groups.index(question.audited), encoded.rows.of_groups(*pair)
     is_audited = rows.group == 0
     rows = replace(rows, features=tuple(flag_separating(feature, is_audited) for feature in rows.features))
@@ -141,7 +142,9 @@ def _fit_data(
 ) -> _FitData:
     code = encoded.rows.groups.index(rows.groups[0])
     sample = Rows.of(rows.group == 0, rows.weights, rows.cluster)
+    # Not in the order of columns or names: renaming a column must change no number.
     ordered = sorted(rows.features, key=lambda feature: (encoded.feature_order[feature.name], feature.name))
+    # Ranks, with half of the weight in each group: no monotone transform changes a result.
     table = normal_scores(design_columns(ordered), sample.balanced_weights)
     every = {name: FeatureCells(codes, sums.cells[name].of(code, 0)) for name, codes in rows.value_codes.items()}
     cells = {
@@ -218,6 +221,7 @@ def _scores(channel: Floats, audited: GroupMoments, reference: GroupMoments) -> 
     if channel.ndim == 1:
         return Scores(channel[:, None], *parts)
     others = channel.shape[1] - 1
+    # W_0 = 1 − ΣW_y is linear in the others, and so are its moments.
     mix, level = np.hstack([-np.ones((others, 1)), np.eye(others)]), np.eye(1 + others)[0]
     means = [level + parts[k] @ mix for k in (0, 1)]
     return Scores(channel, means[0], means[1], mix.T @ parts[2] @ mix, mix.T @ parts[3] @ mix)
@@ -254,6 +258,7 @@ def _propensity(data: _FitData, blocks: Blocks) -> tuple[Propensity | None, Floa
     Log-odds have the prior of all rows, whatever share of each group the sample has.
     """
     sample, log_odds = data.sample, data.rows.log_odds
+    # A sample may have other shares of the groups than the table; ℓ must not depend on them (19).
     shift = prior_log_odds(data.population)
     if log_odds is not None:
         given = given_membership(sample, log_odds - shift + prior_log_odds(sample), area_under_curve(sample, log_odds))
@@ -309,10 +314,12 @@ def _influence_rows(sample: Rows, features: int) -> Integers:
     The order of rows, and the numbers of clusters, tell nothing about them.
     """
     groups = [np.flatnonzero(group) for group in (sample.audited, ~sample.audited)]
-    most = max(SHOWN_ROWS // (1 + features // WIDE_FEATURES), FEWEST_SHOWN)
+    # An influence is a matrix of rows × sets, and sets grow with the features.
+    most = max(INFLUENCE_ROWS // (1 + features // WIDE_FEATURES), FEWEST_INFLUENCE_ROWS)
     if sample.clusters is not None:
         last = int(np.searchsorted(np.cumsum(np.bincount(sample.clusters)), most, side="right"))
         return np.flatnonzero(sample.clusters <= last)
+    # Balanced, since the smaller group makes most of every variance.
     quota = group_quota({str(group): members.size for group, members in enumerate(groups)}, most)
     return np.sort(np.concatenate([evenly(members, quota) for members in groups]))
 
@@ -334,6 +341,7 @@ def _cell_sets(data: _FitData, influence_rows: Integers) -> CellSets | None:
     if len(data.table) > MOST_CELL_FEATURES or not all(name in cells for name in data.table):
         return None
     key, levels = joint_codes(np.column_stack([cells[name].codes for name in data.table]))
+    # 1/Σ of squared shares: the n of (3), of the smaller group.
     if CELL_SET_ROWS * len(levels) > 1.0 / max(sample.square0, sample.square1):
         return None
     sums = cell_sums_of(sample, data.score, key, len(levels))
@@ -357,6 +365,7 @@ def _ridge_sets(data: _FitData, influence_rows: Integers) -> tuple[RidgeSets, Ba
 
     def fit_basis(blocks: Sequence[Block]) -> BasisFit:
         basis = widened_basis(first, table, blocks, seed) if blocks else first
+        # Influence is that of these rows: `_as_sample_of` must be given the same.
         index = _gram_rows(len(score), len(basis.owners) + 3)
         grams = basis_grams(basis, table, audited, score, omega, fold=fold, index=index)
         shares = omega[index] / omega[index].sum()

@@ -5,9 +5,10 @@ from __future__ import annotations
 import math
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import Any, NamedTuple
+from typing import NamedTuple, TypeVar
 
 import numpy as np
+from numpy.typing import NDArray
 
 from tiltlens.analysis.suppression import withheld
 from tiltlens.estimators.influence import Booleans, Integers, Rows
@@ -21,6 +22,9 @@ SCORE_BINS = 20  # from 0 to 1; of amounts at most, from one per cent of people 
 CORRECTION_BINS = 40  # of f~ from −4 to 4, the ends open
 RATIO_BINS = 32  # of log-ratios from −4 to 4
 MOVING_VALUES = 600  # feature values with distributions of their own, which follow the dial: the page must stay small
+
+
+Number = TypeVar("Number", np.intp, np.float64)
 
 
 class Span(NamedTuple):
@@ -113,32 +117,35 @@ class Tallies:
     profiles: dict[str, ValueTally]
 
 
-def tallied(found: Binned, positions: Sequence[CorrectionFunction], edges: Floats) -> Tallies:
+def tally_rows(binned: Binned, positions: Sequence[CorrectionFunction], edges: Floats) -> Tallies:
     """Return the bins of these rows, f~ at each position among them; `edges` are those of the calibration.
 
     Positions are those of the dial, and then the correction.
     """
-    calibration, bins = below(edges, found.log_ratio + EDGE_ROUNDING, or_equal=True), len(edges) + 1
-    others = np.flatnonzero(~found.audited)
-    ratio = found.weights[others] * np.exp(found.log_ratio[others])
-    mine = np.flatnonzero(found.audited)
-    places = [_fine_places(f, found.log_odds[mine], found.scores[mine]) for f in positions]
-    room = int((np.cumsum([len(feature.labels) for feature in found.features]) <= MOVING_VALUES).sum())
-    drawn = {feature.name for feature in found.features[:room]}
+    calibration, bins = below(edges, binned.log_ratio + EDGE_ROUNDING, or_equal=True), len(edges) + 1
+    others = np.flatnonzero(~binned.audited)
+    ratio = binned.weights[others] * np.exp(binned.log_ratio[others])
+    mine = np.flatnonzero(binned.audited)
+    fine_bins = [_fine_bins(f, binned.log_odds[mine], binned.scores[mine]) for f in positions]
+    room = int((np.cumsum([len(feature.labels) for feature in binned.features]) <= MOVING_VALUES).sum())
+    drawn = {feature.name for feature in binned.features[:room]}
     return Tallies(
-        score=score_tally(found, found.outcome, found.span),
-        span=found.span,
-        overlap=_tally(found, _places(found.log_ratio, -4.0, 4.0, RATIO_BINS), RATIO_BINS),
-        calibration=_tally(found, calibration, bins),
+        score=score_tally(binned, binned.outcome, binned.span),
+        span=binned.span,
+        overlap=_tally(binned, _bins(binned.log_ratio, -4.0, 4.0, RATIO_BINS), RATIO_BINS),
+        calibration=_tally(binned, calibration, bins),
         expected=np.bincount(calibration[others], ratio, bins).astype(np.float64),
-        correction=tuple(_correction_tally(place, found.weights[mine]) for place in places),
-        profiles={one.name: _value_tally(found, one, places if one.name in drawn else []) for one in found.features},
+        correction=tuple(_correction_tally(own_bins, binned.weights[mine]) for own_bins in fine_bins),
+        profiles={
+            feature.name: _value_tally(binned, feature, fine_bins if feature.name in drawn else [])
+            for feature in binned.features
+        },
     )
 
 
-def score_tally(found: Binned | Rows, outcome: Floats, span: Span) -> Tally:
+def score_tally(rows: Binned | Rows, outcome: Floats, span: Span) -> Tally:
     """Return both groups' people by their score."""
-    return _tally(found, _places(outcome, *span), span.bins)
+    return _tally(rows, _bins(outcome, *span), span.bins)
 
 
 def score_span(outcome: Floats, is_amount: bool) -> Span:
@@ -154,57 +161,59 @@ def score_span(outcome: Floats, is_amount: bool) -> Span:
     return Span(first * step, last * step, last - first)
 
 
-def _places(values: Floats, low: float, high: float, bins: int) -> Integers:
+def _bins(values: Floats, low: float, high: float, bins: int) -> Integers:
     """Return the bin of each value among equal ones, the ends open."""
     x = (values - low) * (bins / (high - low)) + EDGE_ROUNDING
     return np.asarray(np.clip(x, 0, bins - 1).astype(np.intp))
 
 
-def _fine_places(f: CorrectionFunction, log_odds: Floats, scores: Floats) -> Integers:
-    return _places(np.asarray(f(log_odds, scores)), -FINE_REACH, FINE_REACH, FINE)
+def _fine_bins(f: CorrectionFunction, log_odds: Floats, scores: Floats) -> Integers:
+    return _bins(np.asarray(f(log_odds, scores)), -FINE_REACH, FINE_REACH, FINE)
 
 
-def _tally(found: Binned | Rows, codes: Integers, bins: int) -> Tally:
+def _tally(rows: Binned | Rows, codes: Integers, bins: int) -> Tally:
     counts, weights = [], []
-    for group in (found.audited, ~found.audited):
+    for group in (rows.audited, ~rows.audited):
         counts.append(np.bincount(codes[group], minlength=bins))
-        weights.append(np.bincount(codes[group], found.weights[group], bins).astype(np.float64))
+        weights.append(np.bincount(codes[group], rows.weights[group], bins).astype(np.float64))
     return Tally((counts[0], counts[1]), (weights[0], weights[1]))
 
 
-def _correction_tally(places: Integers, weights: Floats) -> Tally:
+def _correction_tally(fine_bins: Integers, weights: Floats) -> Tally:
     """Return the tally of f~ of the audited people in wider bins; nobody else is counted."""
-    counts = coarse(np.bincount(places, minlength=FINE), CORRECTION_BINS)
-    weighed = coarse(np.bincount(places, weights, FINE), CORRECTION_BINS)
+    counts = coarse(np.bincount(fine_bins, minlength=FINE), CORRECTION_BINS)
+    weighed = coarse(np.bincount(fine_bins, weights, FINE).astype(np.float64), CORRECTION_BINS)
     return Tally((counts, np.zeros_like(counts)), (weighed, np.zeros_like(weighed)))
 
 
-def _value_tally(found: Binned, feature: Feature, places: Sequence[Integers]) -> ValueTally:
-    """Return what is known of each value; `places` are the fine bins of f~, none where it is not drawn."""
-    mine, values = np.flatnonzero(found.audited), len(feature.labels)
-    codes, w, scores = feature.codes[mine], found.weights[mine], found.scores[mine]
+def _value_tally(binned: Binned, feature: Feature, fine_bins: Sequence[Integers]) -> ValueTally:
+    """Return what is known of each value; `fine_bins` are the fine bins of f~, none where it is not drawn."""
+    mine, values = np.flatnonzero(binned.audited), len(feature.labels)
+    codes, w, scores = feature.codes[mine], binned.weights[mine], binned.scores[mine]
 
     def total(column: Floats | None) -> Floats:
         return np.bincount(codes, column, values).astype(np.float64)
 
     weight = total(w)
-    columns = [found.log_odds[mine], *(scores[:, 1:].T if scores.ndim == 2 else [scores])]
+    columns = [binned.log_odds[mine], *(scores[:, 1:].T if scores.ndim == 2 else [scores])]
     safe = np.where(weight > 0, weight, 1.0)
-    crowd = [np.bincount(codes * FINE + place, minlength=values * FINE).reshape(values, FINE) for place in places]
-    fine = [np.bincount(codes * FINE + place, w, values * FINE).reshape(values, FINE) for place in places]
+    cells, size, shape = [codes * FINE + own_bins for own_bins in fine_bins], values * FINE, (values, FINE)
+    crowd = [np.bincount(cell, minlength=size).reshape(shape) for cell in cells]
+    fine = [np.bincount(cell, w, size).reshape(shape) for cell in cells]
     return ValueTally(
-        people=_tally(found, feature.codes, values),
+        people=_tally(binned, feature.codes, values),
         means=np.column_stack([total(w * column) / safe for column in columns]),
-        score=total(w * found.outcome[mine]),
-        moved=None if found.moved is None else total(found.moved[mine]),
-        fine=np.array(fine) if places else None,
-        crowd=np.array(crowd) if places else None,
+        score=total(w * binned.outcome[mine]),
+        moved=None if binned.moved is None else total(binned.moved[mine]),
+        fine=np.array(fine) if fine_bins else None,
+        crowd=np.array(crowd) if fine_bins else None,
     )
 
 
-def coarse(fine: Any, bins: int) -> Any:
+def coarse(fine: NDArray[Number], bins: int) -> NDArray[Number]:
     """Return counts or weights in equal bins from −4 to 4, the ends open, each a union of fine bins."""
     wide = round(FINE * 8.0 / (2 * FINE_REACH) / bins)
     starts = round(FINE * (FINE_REACH - 4.0) / (2 * FINE_REACH)) + wide * np.arange(bins)
     starts[0] = 0
-    return np.add.reduceat(fine, starts, axis=-1)
+    sums: NDArray[Number] = np.add.reduceat(fine, starts, axis=-1)
+    return sums

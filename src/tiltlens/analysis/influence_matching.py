@@ -79,25 +79,26 @@ class ComparisonErrors:
     of_features: dict[tuple[str, str], RowErrors]
 
 
-def known_rows(evidence: Evidence, places: Integers) -> KnownRows:
+def known_rows(evidence: Evidence, index: Integers) -> KnownRows:
     """Return by what some of the sample's rows are known."""
-    rows, taken = evidence.rows, evidence.sample.take(places)
+    rows, sample = evidence.rows, evidence.sample.take(index)
     are_ids = rows.facts.has_clusters
-    hashes, numbers = rows.row_key[places], rows.row_number[places] if rows.facts.is_numbered and not are_ids else None
-    if taken.clusters is not None:
-        _, first = np.unique(taken.clusters, return_index=True)
+    hashes, numbers = rows.row_key[index], rows.row_number[index] if rows.facts.is_numbered and not are_ids else None
+    if sample.clusters is not None:
+        _, first = np.unique(sample.clusters, return_index=True)
         return KnownRows(hashes[first], None if numbers is None else numbers[first], None, are_ids)
     if numbers is None:
-        return KnownRows(hashes, None, None if are_ids else taken.audited, are_ids)
-    own = {"number": numbers, "group": taken.audited.astype(np.int64)}
-    values = {part.name: (part.codes if part.values is None else part.values)[places] for part in rows.features}
+        return KnownRows(hashes, None, None if are_ids else sample.audited, are_ids)
+    own = {"number": numbers, "group": sample.audited.astype(np.int64)}
+    values = {part.name: (part.codes if part.values is None else part.values)[index] for part in rows.features}
     columns = {name: int(row_hashes(own | {"value": column}).sum()) for name, column in values.items()}
-    return KnownRows(hashes, numbers, taken.audited, columns=columns)
+    return KnownRows(hashes, numbers, sample.audited, columns=columns)
 
 
 def errors_of(estimate: InfluenceEstimate) -> RowErrors:
     """Return the errors of a number with influences."""
     pairings, factor = len(estimate.parts), tail_factor(estimate)
+    # Scaled so that the variance (27) is the plain sum of all squares.
     parts = np.column_stack(estimate.parts) * (factor / math.sqrt(pairings))
     return RowErrors(parts, estimate.between * (factor * math.sqrt(2.0 / pairings)))
 
@@ -123,6 +124,7 @@ def output_errors(evidence: Evidence) -> dict[str, RowErrors]:
         "reference_rate": replace(errors_of(rates[1]), unseen=(0.0, e1)),
     }
     if p1 > SMALLEST_SHARE and (p > 0.0 or favourable.is_probability):
+        # Delta method of p/p1 (section 14), not of its logarithm: two ratios are subtracted.
         ratio = rates[0].parts[0] / p1 - rates[1].parts[0] * (p / p1**2)
         errors["impact_ratio"] = RowErrors(ratio[:, None], unseen=(e0 / p1, e1 * p / p1**2))
     try:
@@ -158,27 +160,26 @@ class Pairs:
     def change(self, old: RowErrors, new: RowErrors) -> RowErrors:
         """Return the errors of new − old: those of a row subtracted, those of rows in one audit only as they are."""
         if old.parts.shape[1] != new.parts.shape[1]:
-            old, new = (replace(one, parts=_joined(one.parts)) for one in (old, new))
+            old, new = (replace(errors, parts=_join_pairings(errors.parts)) for errors in (old, new))
         parts = np.zeros((self.size, new.parts.shape[1]))
         parts[self.new] = new.parts
         parts[self.old] -= old.parts
+        # The same folds and pairings in both: their deviations are subtracted like rows.
         same = old.between.size == new.between.size
         between = new.between - old.between if same else np.concatenate([new.between, old.between])
+        # The same unseen error in both audits cancels in their difference.
         unseen = [0.0 if a == b else math.hypot(a, b) for a, b in zip(old.unseen, new.unseen, strict=True)]
         return RowErrors(parts, between, (unseen[0], unseen[1]))
 
 
-def _joined(parts: Floats) -> Floats:
+def _join_pairings(parts: Floats) -> Floats:
     return np.asarray(parts.sum(axis=1, keepdims=True) / math.sqrt(parts.shape[1]))
 
 
 def standard_error(errors: RowErrors) -> float:
     """Return √ of the sum of all squares."""
-    return math.sqrt(float((errors.parts**2).sum()) + float(errors.between @ errors.between) + _square(errors.unseen))
-
-
-def _square(values: tuple[float, float]) -> float:
-    return float(sum(value**2 for value in values))
+    unseen = float(sum(value**2 for value in errors.unseen))
+    return math.sqrt(float((errors.parts**2).sum()) + float(errors.between @ errors.between) + unseen)
 
 
 def paired(old: KnownRows, new: KnownRows, same_rows: bool, scores: tuple[RowErrors, RowErrors] | None) -> Pairs:
@@ -205,7 +206,7 @@ def paired(old: KnownRows, new: KnownRows, same_rows: bool, scores: tuple[RowErr
             "`paired` requires rows that can be matched, got rows in another order that differ by their scores alone.",
             NAME_AN_ID,
         )
-    return _side_by_side(*(mixed_hashes(one.hashes, _occurrence(one.hashes)) for one in (old, new)))
+    return _side_by_side(*(mixed_hashes(rows.hashes, _occurrence(rows.hashes)) for rows in (old, new)))
 
 
 def _are_same(old: KnownRows, new: KnownRows, at_old: Integers, at_new: Integers, same_rows: bool) -> bool:
@@ -218,8 +219,8 @@ def _are_same(old: KnownRows, new: KnownRows, at_old: Integers, at_new: Integers
 
 
 def _side_by_side(old: Integers, new: Integers) -> Pairs:
-    every, place = np.unique(np.concatenate([old, new]), return_inverse=True)
-    return Pairs(place[: old.size], place[old.size :], every.size)
+    every, index = np.unique(np.concatenate([old, new]), return_inverse=True)
+    return Pairs(index[: old.size], index[old.size :], every.size)
 
 
 def _occurrence(keys: Hashes) -> Integers:
@@ -227,14 +228,14 @@ def _occurrence(keys: Hashes) -> Integers:
     order = np.argsort(keys, kind="stable")
     is_first = np.concatenate([[True], keys[order][1:] != keys[order][:-1]])
     first = np.maximum.accumulate(np.where(is_first, np.arange(keys.size), 0))
-    found = np.empty(keys.size, dtype=np.int64)
-    found[order] = np.arange(keys.size) - first
-    return found
+    occurrence = np.empty(keys.size, dtype=np.int64)
+    occurrence[order] = np.arange(keys.size) - first
+    return occurrence
 
 
 def _differ_alike(old: KnownRows, new: KnownRows, scores: tuple[RowErrors, RowErrors]) -> bool:
     """Return whether some rows that hold the same have several scores in both audits."""
-    before, after = (_several(one.hashes, of.parts[:, 0]) for one, of in zip((old, new), scores, strict=True))
+    before, after = (_several(rows.hashes, errors.parts[:, 0]) for rows, errors in zip((old, new), scores, strict=True))
     return bool(np.isin(before, after).any())
 
 

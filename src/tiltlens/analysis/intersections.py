@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
-from typing import Annotated, Any
+from typing import Annotated
 
 import numpy as np
 import polars as pl
@@ -32,7 +32,7 @@ MANY_GROUPS = 10  # from which on all groups are looked at together, too; fewer 
 TAIL = 0.1  # share of the people that the tail bound is about
 
 MOST_DRAWN = 1e9  # people that numpy draws hypergeometric numbers of
-SCHEMA: dict[str, Any] = {
+SCHEMA: dict[str, type[pl.DataType]] = {
     **{"group": pl.String, "people": pl.Int64, "deviation": pl.Float64, "deviation_low": pl.Float64},
     **{"deviation_high": pl.Float64, "rank_low": pl.Int64, "rank_high": pl.Int64},
 }
@@ -72,9 +72,9 @@ class Intersections:
 
     def disclosed(self) -> Intersections:
         """Return the same for publication: without groups below ten, and groups that would reveal their sizes."""
-        shown = self.frame.filter(~withheld(self.frame["people"].to_numpy()))
-        few = self.singletons is None or min(self.singletons, self.groups - shown.height) < SUPPRESSED_BELOW
-        return replace(self, frame=shown, singletons=None if few and self.singletons else self.singletons)
+        frame = self.frame.filter(~withheld(self.frame["people"].to_numpy()))
+        few = self.singletons is None or min(self.singletons, self.groups - frame.height) < SUPPRESSED_BELOW
+        return replace(self, frame=frame, singletons=None if few and self.singletons else self.singletons)
 
 
 def find_intersections(
@@ -103,6 +103,7 @@ def find_intersections(
         main_effects=main,
         interaction=interaction,
         equal_means=equal_means_p_value(share, means, is_counted, settings.random_state),
+        # Cauchy–Schwarz: the mean deviation of a share s of the people is at most √(θ/s).
         tail_bound=float(estimate.high or 0.0) / math.sqrt(TAIL),
         frame=_group_frame(names, people.astype(np.int64), share, means, estimate, settings.confidence),
     )
@@ -128,6 +129,7 @@ def _group_frame(
 ) -> pl.DataFrame:
     value, reach = shrink_means(share, means, spread.value**2, float(spread.high or 0.0) ** 2, confidence)
     low, high = value - reach, value + reach
+    # Better for sure are the groups whose whole interval lies below.
     ranks = 1 + np.searchsorted(np.sort(high), low), np.searchsorted(np.sort(low), high, "right")
     columns = (names, people, value + 0.0, low, high, *ranks)  # 0, not −0
     return pl.DataFrame(dict(zip(SCHEMA, columns, strict=True)), schema=SCHEMA)

@@ -41,6 +41,7 @@ def track(audited: Floats, reference: Floats, measured: Measured) -> dict[str, T
     quantities = {"gap": _difference(whole, measured.is_amount)}
     rates = 1.0 - whole.mean if measured.favours_low and not measured.is_amount else whole.mean
     if rates.min() > SMALLEST_SHARE and not measured.has_metric:
+        # Delta method of log p, with the error that equal decisions do not show (9).
         errors = np.hypot(np.sqrt(whole.variance), _unseen(whole, measured.is_amount)) / rates
         size = quantities["gap"].size
         quantities["impact_ratio"] = Tracked(math.log(rates[0] / rates[1]), math.hypot(*errors), size, is_log=True)

@@ -29,19 +29,20 @@ def partners(
     """Return the partner and the duplicate of each feature, from two-way tables of g."""
     total = max(crossfit.gradient_variance(rows, [g]).value, 1e-300)
     alone = [_carried(rows, g, code) / total for code in codes]
-    found, best = {feature.name: Partners() for feature in features}, [0.0] * len(features)
+    related, best = {feature.name: Partners() for feature in features}, [0.0] * len(features)
     for j, k in combinations(range(len(features)), 2):
         width = int(codes[k].max()) + 1
         both = _carried(rows, g, codes[j] * width + codes[k]) / total
+        # θ of two features together beyond the sum of both: 0 if g is additive and they are independent.
         synergy, less = both - alone[j] - alone[k], min(alone[j], alone[k])
-        noise = _synergy_noise(rows, int(codes[j].max()), width - 1, alone[j] * alone[k])
-        for one, other in ((j, k), (k, j)):
-            name, its = features[one].name, features[other].name
-            if synergy > max(SYNERGY, PARTNER_SURE * noise, best[one]):
-                best[one], found[name] = synergy, found[name]._replace(partner=its)
+        noise = _synergy_noise(rows, int(codes[j].max()) * (width - 1), alone[j] * alone[k])
+        for first, other in ((j, k), (k, j)):
+            name, partner = features[first].name, features[other].name
+            if synergy > max(SYNERGY, PARTNER_SURE * noise, best[first]):
+                best[first], related[name] = synergy, related[name]._replace(partner=partner)
             if less > SYNERGY and both < REDUNDANT * less:
-                found[name] = found[name]._replace(redundant_with=its)
-    return found
+                related[name] = related[name]._replace(redundant_with=partner)
+    return related
 
 
 def _carried(rows: Rows, g: crossfit.Gradient, codes: Integers) -> float:
@@ -49,11 +50,11 @@ def _carried(rows: Rows, g: crossfit.Gradient, codes: Integers) -> float:
     return max(crossfit.explained_variance(rows, g, codes).value, 0.0)
 
 
-def _synergy_noise(rows: Rows, one: int, other: int, product: float) -> float:
+def _synergy_noise(rows: Rows, degrees: int, product: float) -> float:
     """Return √(2·df/n0² + 4·share·share/n0), how far two features that do not work together stray from no synergy.
 
-    df is the product of `one` and `other`, their numbers of levels less one; the second part is the chance
-    correlation of what each carries alone, `product` being that of their shares.
+    `degrees` are df, the product of their numbers of levels less one; the second part is the chance correlation of what
+    each carries alone, `product` being that of their shares.
     """
     spread = rows.square0
-    return math.sqrt(2 * one * other * spread**2 + 4 * product * spread)
+    return math.sqrt(2 * degrees * spread**2 + 4 * product * spread)

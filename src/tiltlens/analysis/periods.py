@@ -91,6 +91,7 @@ def _measure_period(evidence: Evidence, chosen: Booleans, code: int) -> tuple[di
         ends, errors = (0.0, 1.0), unseen_errors(evidence.population, chosen, means)
     pair = mean_pair(evidence.population, score, chosen, means, errors, *ends)
     is_reversed = not unit.is_amount and not np.array_equal(score, favourable)
+    # The gap is that of the score as given; rates are of what people want.
     rates = mean_pair(evidence.population, favourable, chosen, 1.0 - means, errors, *ends) if is_reversed else pair
     measured: dict[str, HasInterval] = {
         "gap": pair.difference,
@@ -99,6 +100,7 @@ def _measure_period(evidence: Evidence, chosen: Booleans, code: int) -> tuple[di
     }
     p, p1 = rates.audited, rates.reference
     if min(p.value, p1.value) > SMALLEST_SHARE and evidence.rows.probabilities is None:
+        # (5) with the errors of both rates, unseen ones included.
         error = math.hypot(rates.se[0] / p.value, rates.se[1] / p1.value)
         measured["impact_ratio"] = LogNormal(math.log(p.value / p1.value), error)
     return measured | _error_rates(evidence, chosen), pair
@@ -111,12 +113,12 @@ def _error_rates(evidence: Evidence, chosen: Booleans) -> dict[str, HasInterval]
         return measured
     rows, score = evidence.sample, evidence.score.column
     for name, code, x in (("fpr", WITHOUT, score), ("fnr", WITH, 1.0 - score)):
-        mine = chosen & (evidence.rows.y_true == code)
-        if _people(evidence, mine) >= MINIMUM_ROWS:
-            part = mine.astype(np.float64)
+        is_counted = chosen & (evidence.rows.y_true == code)
+        if _people(evidence, is_counted) >= MINIMUM_ROWS:
+            part = is_counted.astype(np.float64)
             means = np.array([rows.mean0(part * x) / rows.mean0(part), rows.mean1(part * x) / rows.mean1(part)])
-            errors = unseen_errors(rows, mine, means)
-            measured[f"{name}_difference"] = mean_pair(rows, x, mine, means, errors).difference
+            errors = unseen_errors(rows, is_counted, means)
+            measured[f"{name}_difference"] = mean_pair(rows, x, is_counted, means, errors).difference
     return measured
 
 
@@ -128,7 +130,7 @@ def _columns(measured: dict[str, HasInterval], reported: Reported) -> dict[str, 
     return columns
 
 
-SCHEMA: dict[str, Any] = (
+SCHEMA: dict[str, type[pl.DataType]] = (
     {"period": pl.String, "n_audited": pl.Int64, "n_reference": pl.Int64}
     | {f"{name}{end}": pl.Float64 for name in NUMBERS for end in ("", "_low", "_high")}
     | {"reason": pl.String}

@@ -1,4 +1,4 @@
-"""What the outputs of a comparison are measured in, how large a difference counts, and how both are told."""
+"""What the outputs of a comparison are measured in, how large a difference counts, and how both are written."""
 
 from __future__ import annotations
 
@@ -9,6 +9,7 @@ import numpy as np
 
 from tiltlens.analysis.evidence import Evidence
 from tiltlens.analysis.settings import Settings
+from tiltlens.estimators.estimate import HasInterval, without_noise
 from tiltlens.estimators.outputs import Scores
 from tiltlens.formats import typed
 from tiltlens.rows.amounts import Unit
@@ -40,6 +41,24 @@ class OutputScale:
         return self.measure.with_unit(self.signed(value))
 
 
+Columns = dict[str, float | None]
+
+
+def number_columns(name: str, value: float | None, low: float | None, high: float | None) -> Columns:
+    """Return the columns of a number and its ends."""
+    rounded = [None if number is None else without_noise(number) for number in (value, low, high)]
+    return dict(zip((name, f"{name}_low", f"{name}_high"), rounded, strict=True))
+
+
+def estimate_columns(name: str, law: HasInterval | None, settings: Settings) -> Columns:
+    """Return the columns of an estimate; plug-in values have no ends."""
+    if law is None:
+        return number_columns(name, None, None, None)
+    estimate = law.estimate(settings.confidence)
+    ends = (None, None) if settings.folds is None else (estimate.low, estimate.high)
+    return number_columns(name, estimate.value, *ends)
+
+
 def levels(evidence: Evidence) -> Scores:
     """Return what a person wants, as users know it: a rate, or the amount in its unit."""
     unit = evidence.rows.unit
@@ -54,7 +73,7 @@ def output_measure(evidence: Evidence) -> Measure:
 
 
 def output_scale(evidence: Evidence, settings: Settings) -> OutputScale:
-    """Return how the numbers of a comparison are told.
+    """Return how the numbers of a comparison are written.
 
     What counts is a number of points of a probability; of amounts a number of standard deviations, those of the
     standardised difference.

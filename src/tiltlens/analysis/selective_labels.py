@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Collection
 from dataclasses import dataclass
-from typing import Annotated, Any
+from typing import Annotated
 
 import numpy as np
 import polars as pl
@@ -20,7 +20,7 @@ from tiltlens.rows.binning import quantile_edges
 GAMMAS = (0.0, 0.02, 0.05, 0.1, 0.2)
 STEPS = 12  # halvings of the interval in which Γ lies: to a fortieth of a point
 ENDS = ("low", "high", "interval_low", "interval_high")
-SCHEMA: dict[str, Any] = {"rate": pl.String} | dict.fromkeys(("gamma", *ENDS), pl.Float64)
+SCHEMA: dict[str, type[pl.DataType]] = {"rate": pl.String} | dict.fromkeys(("gamma", *ENDS), pl.Float64)
 Ends = tuple[float | None, ...]
 
 
@@ -81,6 +81,7 @@ def _sign_gamma(ends: Callable[[float], Ends], start: int) -> float:
         low, high = ends(gamma)[start : start + 2]
         return low is not None and high is not None and (low > 0.0 or high < 0.0)
 
+    # Bounds widen with Γ, so that the sign is lost once and for all.
     if is_determined(1.0) or not is_determined(0.0):
         return float(is_determined(1.0))
     low, high = 0.0, 1.0

@@ -87,6 +87,7 @@ class Sensitivity:
 
     def _moved(self, factor: float) -> Estimate:
         """Return c + factor·𝒮; without an omitted factor its interval is that of the gap."""
+        # Var(c + factor·𝒮); only the difference to the se of c is added, as c's own interval may be wider than normal.
         square = self.se**2 + 2.0 * factor * self.covariance + (factor * self.scale_se) ** 2
         wider = quantile(self.confidence) * (math.sqrt(max(square, 0.0)) - self.se)
         low, high = (0.0 if end is None else end + factor * self.scale for end in (self.gap.low, self.gap.high))
@@ -100,7 +101,11 @@ class Sensitivity:
 
 
 def sensitivities(
-    evidence: Evidence, settings: Settings, left: AdjustedGap, parts: ExemptParts | None, given_exempt: Estimate | None
+    evidence: Evidence,
+    settings: Settings,
+    adjusted: AdjustedGap,
+    parts: ExemptParts | None,
+    given_exempt: Estimate | None,
 ) -> dict[str, Sensitivity]:
     """Return the sensitivity of the adjusted gap and of the gap given exempt factors, as far as these are measured.
 
@@ -110,10 +115,10 @@ def sensitivities(
     if settings.folds is None or sets is None or evidence.rows.probabilities is not None:
         return {}
     names, level = list(evidence.table), settings.confidence
-    if left.estimate is not None and left.measured is not None and left.scale is not None:
+    if adjusted.estimate is not None and adjusted.measured is not None and adjusted.scale is not None:
         strengths = [*_strengths(names, sets, range(sets.features))]
-        both = left.measured, left.scale
-        results[OF_ALL] = _sensitivity(left.estimate, left.measured.se, both, level, strengths)
+        both = adjusted.measured, adjusted.scale
+        results[OF_ALL] = _sensitivity(adjusted.estimate, adjusted.measured.se, both, level, strengths)
     if parts is not None and given_exempt is not None:
         strengths = [*_strengths(names, sets, exempt_places(evidence))]
         both = parts.measured, parts.scale
@@ -141,12 +146,17 @@ def _sensitivity(
 ) -> Sensitivity:
     value, scale = measured
     ends = sorted(abs(end) for end in (gap.low, gap.high) if end is not None)
+    # The end nearest to 0 makes the robustness value at the level asked.
     near = ends[0] if is_beyond_zero(gap.low, gap.high) else 0.0
     values = [robustness_value(end, scale.value) for end in (gap.value, near, ends[-1])]
     yardsticks = [
         Yardstick(name, *both, *(strength_multiple(end, scale.value, *both) for end in (gap.value, near)))
         for name, *both in strengths
     ]
-    yardsticks.sort(key=lambda one: (math.inf if one.multiple is None else one.multiple, one.feature))
+    yardsticks.sort(key=_rank)
     spread, covariance = math.sqrt(scale.variance), value.covariance(scale)
     return Sensitivity(gap, scale.value, Estimate(*values), se, spread, covariance, confidence, tuple(yardsticks))
+
+
+def _rank(yardstick: Yardstick) -> tuple[float, str]:
+    return math.inf if yardstick.multiple is None else yardstick.multiple, yardstick.feature

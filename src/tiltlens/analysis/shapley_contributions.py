@@ -5,16 +5,16 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import replace
 from functools import partial
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 import numpy as np
 
 from tiltlens.analysis.adjusted_gap import AdjustedGap
 from tiltlens.analysis.evidence import Evidence
 from tiltlens.analysis.exempt import exempt_places
-from tiltlens.analysis.presentation import OutputScale, output_scale
+from tiltlens.analysis.presentation import Columns, OutputScale, estimate_columns, output_scale
 from tiltlens.analysis.settings import Settings
-from tiltlens.estimators.estimate import quantile, without_noise
+from tiltlens.estimators.estimate import Normal, quantile, without_noise
 from tiltlens.estimators.outputs import Scores, gap
 from tiltlens.estimators.sets import CellSets, RidgeSets, SetCoefficients, covariance
 from tiltlens.estimators.shapley import shapley_gaps
@@ -33,10 +33,10 @@ class Named(NamedTuple):
 def shapley_parts(
     evidence: Evidence,
     settings: Settings,
-    left: AdjustedGap,
+    adjusted: AdjustedGap,
     every: SetCoefficients | None,
     unused: Sequence[str] = (),
-) -> tuple[dict[str, dict[str, Any]], float | None, list[str], Named | None]:
+) -> tuple[dict[str, Columns], float | None, list[str], Named | None]:
     """Return Shapley values where they add up to the gap minus the adjusted gap within their error, none otherwise.
 
     Features that the score does not use have no part in the game, and the value 0. Last are those of all sets, with
@@ -45,7 +45,7 @@ def shapley_parts(
     sets = evidence.nuisances.sets
     if sets is not None and sets.pooled:
         return {}, None, [f"shapley is left out: {_too_many(evidence)}"], None
-    if sets is None or every is None or left.value is None:
+    if sets is None or every is None or adjusted.value is None:
         return {}, None, [], None
     start = exempt_places(evidence)
     whole = whole_gap(evidence)
@@ -54,28 +54,24 @@ def shapley_parts(
     without, order = [number for number, name in enumerate(evidence.table) if name in unused], list(evidence.table)
     apply = partial(steps_in_threads, rows=evidence.sample.audited.size)
     gaps = shapley_gaps(sets, settings.random_state, apply, start, without)
-    difference = float(every.values[0]) - left.value
-    se, words = difference_se(every, left), output_scale(evidence, settings)
+    difference = float(every.values[0]) - adjusted.value
+    se, words = difference_se(every, adjusted), output_scale(evidence, settings)
+    # Parts of a sum that the best regressions contradict would be stated to two digits, and be wrong.
     if settings.folds is not None and abs(difference) > SHAPLEY_AGREED * se + 0.1 * words.materiality:
         note = (
             f"shapley is left out: the contributions sum to "
             f"{words.signed_words(whole - float(every.values[0]))}, where "
             f"{'the gap given the exempt factors' if start else 'the gap'} minus the adjusted gap is "
-            f"{words.signed(whole - left.value)}"
+            f"{words.signed(whole - adjusted.value)}"
         )
         return {}, None, [note], None
-    z = quantile(settings.confidence)
     by_orders = f"shapley rests on {gaps.orders} orders of the features; its intervals include that error"
     notes = [by_orders] if gaps.orders else []
     others = [name for name in order if name not in (*evidence.question.exempt, *unused)]
-    notes += _used_remainder(sets, without, words, z)
-    columns = dict.fromkeys(unused, numbers("shapley", 0.0, *(None, None) if settings.folds is None else (0.0, 0.0)))
-    columns |= {
-        name: numbers("shapley", value, value - z * e, value + z * e)
-        if settings.folds is not None
-        else numbers("shapley", value, None, None)
-        for name, value, e in zip(others, gaps.values.tolist(), gaps.se.tolist(), strict=True)
-    }
+    notes += _used_remainder(sets, without, words, quantile(settings.confidence))
+    columns = dict.fromkeys(unused, estimate_columns("shapley", Normal(0.0, 0.0), settings))
+    for name, value, se in zip(others, gaps.values.tolist(), gaps.se.tolist(), strict=True):
+        columns[name] = estimate_columns("shapley", Normal(value, se), settings)
     named = None if gaps.every is None else Named(others, gaps.every)
     return columns, without_noise(whole - float(gaps.values.sum())), notes, named
 
@@ -109,15 +105,16 @@ def _too_many(evidence: Evidence) -> str:
     return f"{', '.join(pooled)} has too many values for the rows to be assessed with the others"
 
 
-def difference_se(every: SetCoefficients, left: AdjustedGap) -> float:
+def difference_se(every: SetCoefficients, adjusted: AdjustedGap) -> float:
     """Return the standard error of c_all by the sets less c_all by the best regressions, from rows that both have.
 
     What is 0 by construction has no error.
     """
-    own, best = every.influence[:, 0], left.measured
-    if best is None or left.is_by_construction:
+    own, best = every.influence[:, 0], adjusted.measured
+    if best is None or adjusted.is_by_construction:
         shared, rest = own, 0.0
     elif best.influence.size == own.size:
+        # Row by row: both c_all come from the same rows, and their errors mostly cancel.
         shared, rest = own - best.influence, 2.0 * float(best.between @ best.between) / len(best.parts)
     else:
         shared, rest = own, best.variance
@@ -130,9 +127,3 @@ def sampled_scores(evidence: Evidence, outcome: Scores) -> Scores:
         return outcome
     whole = Scores.of(evidence.sample, evidence.score.column, outcome.is_probability)
     return replace(whole, values=outcome.values)
-
-
-def numbers(name: str, value: float | None, low: float | None, high: float | None) -> dict[str, float | None]:
-    """Return the columns of a number and its ends."""
-    rounded = [None if number is None else without_noise(number) for number in (value, low, high)]
-    return dict(zip((name, f"{name}_low", f"{name}_high"), rounded, strict=True))

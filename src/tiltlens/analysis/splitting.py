@@ -123,15 +123,16 @@ def _predictions(rows: Rows, some: SampledRows, seed: int) -> SplitPredictions:
     table: Table = normal_scores(design_columns(sorted(some.features, key=lambda feature: feature.name)), omega)
     values = {name: some.value_codes.get(name, column) for name, column in table.items() if column.dtype.kind != "f"}
     fold, audited, y = row_folds(rows, FOLDS, seed), rows.audited, (np.asarray(some.y_true) == WITH).astype(np.float64)
+    # y_0 and y_1 see one group each; e sees both, each with half of the weight.
     targets = ((y, audited), (y, ~audited), (audited.astype(np.float64), np.ones_like(audited)))
     regressors = [Regressor.of(table, values, target, omega * omega.size, seed) for target, _ in targets]
     fitted = np.empty((len(targets), y.size))
 
     def predict(number: int) -> None:
         own = np.flatnonzero(fold == number)
-        for place, (target, members) in enumerate(targets):
+        for model, (target, members) in enumerate(targets):
             train = np.flatnonzero(members & (fold != number))
-            fitted[place, own] = regressors[place].fitted(target, train, own)
+            fitted[model, own] = regressors[model].fitted(target, train, own)
 
     in_threads(predict, range(FOLDS), y.size)
     chance = np.clip(fitted[2], SMALLEST_CHANCE, 1.0 - SMALLEST_CHANCE)
@@ -164,6 +165,7 @@ def _outcome_gap(predictions: SplitPredictions, confidence: float) -> tuple[Esti
     c = mean_coefficient(rows, (s - e) * left, (s - e) ** 2, left**2)
     gap = c.estimate(rows).normal(-1.0, 1.0).estimate(confidence)
     ends = sorted((abs(gap.low or 0.0), abs(gap.high or 0.0)))
+    # ε(½) ≥ c_Y²·D by Cauchy–Schwarz (section 19); D counts as known.
     near = 0.0 if (gap.low or 0.0) <= 0.0 <= (gap.high or 0.0) else ends[0]
     least, most = (c.mean_residual * end**2 for end in (near, ends[1]))
     return gap, Estimate(c.mean_residual * gap.value**2, least, most)

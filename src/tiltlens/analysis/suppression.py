@@ -29,6 +29,7 @@ def withheld(counts: Integers) -> Booleans:
     small = int(hidden.sum())
     if not small or leaves_free(counts[hidden]):
         return hidden
+    # By position, never by size: a choice by size would bound the counts that it hides.
     others = np.flatnonzero(counts >= SUPPRESSED_BELOW)
     distance = np.abs(others - np.flatnonzero(hidden)[0])
     for other in others[np.lexsort((-others, distance))].tolist():

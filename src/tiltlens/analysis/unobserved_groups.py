@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from dataclasses import dataclass, replace
 from enum import StrEnum
-from typing import Any
 
 import numpy as np
 
@@ -82,12 +81,13 @@ class UnobservedGroup:
 
     def in_units(self, unit: Unit) -> UnobservedGroup:
         """Return the same in the unit of an amount."""
-        estimates = {name: getattr(self, name) for name in ("weighted", "linear", "limits", "bracket")}
-        scaled: dict[str, Any] = {
-            name: None if estimate is None else estimate.mapped(unit.difference) for name, estimate in estimates.items()
-        }
+        linear, limits, bracket = (
+            None if estimate is None else estimate.mapped(unit.difference)
+            for estimate in (self.linear, self.limits, self.bracket)
+        )
         sides = None if self.signs is None else Signs(*(estimate.mapped(unit.difference) for estimate in self.signs))
-        return replace(self, **scaled, signs=sides)
+        weighted = self.weighted.mapped(unit.difference)
+        return replace(self, weighted=weighted, linear=linear, limits=limits, bracket=bracket, signs=sides)
 
     def disclosed(self) -> UnobservedGroup:
         """Return the same for publication: without the number of labelled people where it is below ten."""
@@ -104,12 +104,12 @@ def unobserved_group(evidence: Evidence, settings: Settings) -> UnobservedGroup 
 
 
 def unobserved_group_of(
-    evidence: Evidence, settings: Settings, scores: Floats, places: Integers | None = None
+    evidence: Evidence, settings: Settings, scores: Floats, index: Integers | None = None
 ) -> UnobservedGroup | None:
-    """Return the same for other scores, or decisions, of all rows of the sample or of those at some `places`."""
+    """Return the same for other scores, or decisions, of all rows of the sample or of those at some `index`."""
     if evidence.rows.probabilities is None:
         return None
-    rows = evidence.rows if places is None else evidence.rows.take(places)
+    rows = evidence.rows if index is None else evidence.rows.take(index)
     sample = Rows.of(rows.group == 0, rows.sampling_weight, rows.cluster)
     return unobserved_group(
         replace(evidence, rows=rows, sample=sample, population=sample, score=Scores.of(sample, scores)), settings
@@ -175,6 +175,7 @@ def _once(evidence: Evidence) -> tuple[Integers, Floats, Floats]:
     probabilities, sample, population = np.asarray(evidence.rows.probabilities), evidence.sample, evidence.population
     at = np.flatnonzero(sample.audited | (probabilities[:, 0] == 0.0))
     both, is_audited = probabilities[at], sample.audited[at]
+    # Copies in either group may be sampled at different rates; each is scaled to all rows of its own.
     rate = np.where(is_audited, population.weight0 / sample.weight0, population.weight1 / sample.weight1)
     return at, both, rate * sample.weights[at] / np.where(is_audited, both[:, 0], both[:, 1])
 
@@ -202,10 +203,12 @@ def _bracket(
     if linear is None:
         return None
     both = (weighted, linear)
+    # Either estimate may be the one that is nearer, so the hull of both intervals.
     low = min(float(estimate.low or 0.0) for estimate in both) - outside[0]
     high = max(float(estimate.high or 0.0) for estimate in both) + outside[1]
     middle = (weighted.value + linear.value) / 2
     least, most = (None, None) if limits is None else (limits.low, limits.high)
+    # Limits hold whatever the covariances are; bracket and limits may miss each other by chance.
     if least is not None and most is not None and least <= high and low <= most:
         low, high = max(low, least), min(high, most)
     return Estimate(min(max(middle, low), high), low, high)
