@@ -22,9 +22,9 @@ from tiltlens.learners.design import encoding
 from tiltlens.learners.logit import ridge_logit
 from tiltlens.learners.propensity import (
     area_under_curve,
-    chosen_membership,
+    choose_membership,
     estimator_membership,
-    fitted_log_odds,
+    fit_log_odds,
     fold_pairings,
     given_membership,
     row_folds,
@@ -119,7 +119,7 @@ def test_nominal_95_percent_intervals_cover_where_a_linear_model_fails():
         audited, table, score = narrower(seed)
         rows = Rows.of(audited)
         for name, count in hits.items():
-            found = chosen_membership(rows, table, offered=LOGISTIC if name == "chosen" else LINEAR)
+            found = choose_membership(rows, table, offered=LOGISTIC if name == "chosen" else LINEAR)
             gradients = [gradient(rows, Scores.of(rows, score), pair) for pair in found.pairings]
             one = gradient_variance(rows, gradients).normal().estimate()
             other = input_divergence(rows, found.pairings).normal().estimate()
@@ -131,8 +131,8 @@ def test_nominal_95_percent_intervals_cover_where_a_linear_model_fails():
 def test_balance_accuses_the_linear_model_and_not_the_chosen_one():
     audited, table, score = narrower(3, size=3000)
     rows = Rows.of(audited)
-    chosen = balance(rows, table, chosen_membership(rows, table), score)
-    linear = balance(rows, table, chosen_membership(rows, table, offered=LINEAR), score)
+    chosen = balance(rows, table, choose_membership(rows, table), score)
+    linear = balance(rows, table, choose_membership(rows, table, offered=LINEAR), score)
     assert chosen.is_adequate
     assert chosen.calibration == pytest.approx((0.0, 1.0), abs=0.2)
     assert not linear.is_adequate
@@ -155,9 +155,9 @@ def test_given_membership_is_balanced_and_corrected_once():
 def test_exclusive_or_is_found_by_trees_and_lost_by_lines():
     audited, table, score = exclusive_or(0)
     rows = Rows.of(audited)
-    found = chosen_membership(rows, table)
+    found = choose_membership(rows, table)
     assert found.auc > 0.65
-    assert chosen_membership(rows, table, offered=LINEAR).auc < 0.55
+    assert choose_membership(rows, table, offered=LINEAR).auc < 0.55
     gradients = [gradient(rows, Scores.of(rows, score), pair, 1.0, 0.0) for pair in found.pairings]
     variance = gradient_variance(rows, gradients)
     for name in table:
@@ -170,7 +170,7 @@ def test_any_classifier_is_cross_fitted_the_same_way():
     inputs = np.column_stack(list(table.values()))
     for estimator in (LogisticRegression(C=1e4), GaussianNB()):
         found = estimator_membership(rows, estimator, inputs)
-        assert found.auc == pytest.approx(chosen_membership(rows, table, offered=LINEAR).auc, abs=0.02)
+        assert found.auc == pytest.approx(choose_membership(rows, table, offered=LINEAR).auc, abs=0.02)
         assert found.name == type(estimator).__name__
         assert balance(rows, table, found, score).is_adequate
 
@@ -196,7 +196,7 @@ def test_missing_values_and_levels_are_features_too():
         "flat": np.zeros(1200),
     }
     rows = Rows.of(audited, rng.uniform(0.5, 2.0, 1200))
-    found = chosen_membership(rows, table)
+    found = choose_membership(rows, table)
     assert found.auc > 0.6
     names = [m.name for m in balance(rows, table, found, expit(rng.normal(size=1200))).mismatches]
     assert "amount missing" in names
@@ -205,16 +205,16 @@ def test_missing_values_and_levels_are_features_too():
 def test_chunks_of_rows_and_fits_on_some_of_them(monkeypatch):
     audited, table, _ = narrower(9, size=900)
     rows = Rows.of(audited)
-    whole = chosen_membership(rows, table, offered=LOGISTIC)
+    whole = choose_membership(rows, table, offered=LOGISTIC)
     monkeypatch.setattr(module, "MODEL_CHUNK", 100)
-    assert chosen_membership(rows, table, offered=LOGISTIC).log_odds == pytest.approx(whole.log_odds, abs=1e-9)
+    assert choose_membership(rows, table, offered=LOGISTIC).log_odds == pytest.approx(whole.log_odds, abs=1e-9)
     monkeypatch.setattr(module, "FITTED_ROWS", 100)
-    assert all(fit.rows == 200 for fit in chosen_membership(rows, table, offered=LOGISTIC).parts)
+    assert all(fit.rows == 200 for fit in choose_membership(rows, table, offered=LOGISTIC).parts)
 
 
 def test_every_choice_is_on_record():
     audited, table, _ = narrower(10, size=600)
-    found = chosen_membership(Rows.of(audited), table)
+    found = choose_membership(Rows.of(audited), table)
     assert len(found.parts) == 10
     for part in found.parts:
         assert part.trial.best in part.trial.losses
@@ -250,15 +250,15 @@ def test_applied_slopes_equal_the_matrix_times_slopes():
 def test_one_fit_on_all_rows_is_the_plug_in():
     audited, table, _ = narrower(15, size=800)
     rows = Rows.of(audited)
-    log_odds = chosen_membership(rows, table, offered=LINEAR).log_odds
+    log_odds = choose_membership(rows, table, offered=LINEAR).log_odds
     inputs = np.column_stack(list(table.values()))
-    other = fitted_log_odds(rows, LogisticRegression(C=1e6), inputs, np.ones(800, dtype=bool))
+    other = fit_log_odds(rows, LogisticRegression(C=1e6), inputs, np.ones(800, dtype=bool))
     assert np.corrcoef(log_odds, other)[0, 1] > 0.999
 
 
 def test_few_rows_are_offered_penalised_models_only():
     audited, table, _ = narrower(11, size=150)
-    offered = set(chosen_membership(Rows.of(audited), table).parts[0].trial.losses)
+    offered = set(choose_membership(Rows.of(audited), table).parts[0].trial.losses)
     assert "splines" not in offered
     assert "linear, ridge" in offered
 
@@ -266,7 +266,7 @@ def test_few_rows_are_offered_penalised_models_only():
 def test_identical_groups_have_no_divergence():
     audited, table, score = narrower(12, size=1000)
     rows = Rows.of(np.random.default_rng(0).permutation(audited))
-    found = chosen_membership(rows, table, offered=LOGISTIC)
+    found = choose_membership(rows, table, offered=LOGISTIC)
     assert abs(found.auc - 0.5) < 0.05
     divergence = input_divergence(rows, found.pairings).normal().estimate()
     assert divergence.low <= 1e-3
@@ -279,9 +279,9 @@ def test_complete_separation_is_an_error_and_weak_overlap_is_not():
     audited, table, score = narrower(13, size=600)
     rows = Rows.of(audited)
     with pytest.raises(SupportError, match="separate the two groups"):
-        chosen_membership(rows, {**table, "copy": audited.astype(int)})
+        choose_membership(rows, {**table, "copy": audited.astype(int)})
     apart = {"one": table["one"] + 4.0 * audited}
-    found = chosen_membership(rows, apart, offered=LOGISTIC)
+    found = choose_membership(rows, apart, offered=LOGISTIC)
     assert found.clipped > 0.1
     assert "overlap too little" in " ".join(balance(rows, apart, found, score).reasons)
 
@@ -290,7 +290,7 @@ def test_mistakes_are_named():
     audited, _, _ = narrower(14, size=100)
     rows = Rows.of(audited)
     with pytest.raises(DataError, match="constant columns only"):
-        chosen_membership(rows, {"flat": np.ones(100)})
+        choose_membership(rows, {"flat": np.ones(100)})
     with pytest.raises(DataError, match="infinite"):
         encoding({"one": np.array([0.0, np.inf, 1.0])}, np.arange(3))
     with pytest.raises(DataError, match="5 folds need 10"):
@@ -315,7 +315,7 @@ def test_the_product_of_two_models_errors_has_the_variance_that_neighbours_tell(
 def test_one_pairing_has_the_error_of_its_models_in_its_intervals():
     audited, table, score = narrower(3, size=30_000, spread=0.8)
     rows = Rows.of(audited)
-    found = chosen_membership(rows, table, offered=CURVED)
+    found = choose_membership(rows, table, offered=CURVED)
     (pair,) = found.pairings
     disagreement = pair.disagreement
     assert disagreement.apart.shape == (5, audited.sum())

@@ -14,7 +14,7 @@ from tiltlens.analysis.settings import Settings
 from tiltlens.estimators.influence import Rows
 from tiltlens.estimators.outputs import Scores
 from tiltlens.learners.candidates import CANDIDATES
-from tiltlens.learners.propensity import area_under_curve, chosen_membership, fold_pairings, given_membership, row_folds
+from tiltlens.learners.propensity import area_under_curve, choose_membership, fold_pairings, given_membership, row_folds
 from tiltlens.learners.regressions import Expectations, Regressor, cell_means, expectations, joint_values
 from tiltlens.rows.amounts import PROBABILITY
 
@@ -50,7 +50,7 @@ def test_what_is_left_tells_whether_the_score_knows_the_group(direct):
     audited, table, score = levelled(5)
     rows = Rows.of(audited)
     outcome = 0.1 + 0.8 * score + direct * audited
-    membership = chosen_membership(rows, table, offered=LINEAR)
+    membership = choose_membership(rows, table, offered=LINEAR)
     expected = expectations(rows, table, {"two": table["two"]}, outcome, membership, 5, 0)
     found, notes = left(rows, outcome, membership, expected)
     assert found.estimate.low - 1e-3 <= direct <= found.estimate.high + 1e-3
@@ -97,7 +97,7 @@ def test_what_is_left_covers_whether_or_not_the_features_determine_the_score(noi
 def test_a_regression_has_not_seen_the_rows_it_is_used_on():
     audited, table, score = levelled(1, size=300)
     rows, values = Rows.of(audited), {"two": table["two"]}
-    membership = chosen_membership(rows, table, offered=LINEAR)
+    membership = choose_membership(rows, table, offered=LINEAR)
     own = membership.fold == 2
     one, other = (
         expectations(rows, table, values, target, membership, 5, 0)
@@ -123,7 +123,7 @@ def test_trees_have_not_seen_the_rows_they_are_used_on():
 def test_each_half_of_a_pairing_learns_from_its_own_rows():
     audited, table, score = levelled(2, size=400)
     rows = Rows.of(audited)
-    membership = chosen_membership(rows, table, offered=LINEAR)
+    membership = choose_membership(rows, table, offered=LINEAR)
     values = {"two": table["two"]}
     found = expectations(rows, table, values, score, membership, 5, 0)
     omega = 0.5 * (rows.audited_share + rows.reference_share)

@@ -17,7 +17,7 @@ from tiltlens.estimators.influence import Integers, Population, Rows, sums_by
 from tiltlens.estimators.outputs import Scores
 from tiltlens.estimators.ridges import FoldRidges
 from tiltlens.estimators.sets import CellSets, RidgeSets, evenly
-from tiltlens.learners.basis import basis_grams, basis_of, pooled_features, widened_basis
+from tiltlens.learners.basis import basis_grams, basis_of, pooled_features, widen_basis
 from tiltlens.learners.blocks import BasisFit, screen_of, widened
 from tiltlens.learners.design import Block, Table, normal_scores
 from tiltlens.learners.paper_fit import logistic_log_odds
@@ -25,9 +25,9 @@ from tiltlens.learners.propensity import (
     Propensity,
     area_under_curve,
     check_overlap,
-    chosen_membership,
+    choose_membership,
     estimator_membership,
-    fitted_log_odds,
+    fit_log_odds,
     given_membership,
     prior_log_odds,
     row_folds,
@@ -277,7 +277,7 @@ def _fit_propensity(data: _FitData, blocks: Blocks) -> tuple[Propensity | None, 
         log_odds = logistic_log_odds(data.rows.features, sample.audited, sample.weights)
         check_overlap(area_under_curve(sample, log_odds))
         return None, log_odds, "logistic"
-    chosen = chosen_membership(sample, data.table, settings.folds, settings.seed, blocks=blocks)
+    chosen = choose_membership(sample, data.table, settings.folds, settings.seed, blocks=blocks)
     return chosen, chosen.log_odds, chosen.name
 
 
@@ -287,7 +287,7 @@ def _fit_estimator(data: _FitData) -> tuple[Propensity | None, Floats, str]:
     with wrap_estimator_errors(estimator):
         if settings.folds is None:
             is_used = np.ones(sample.audited.size, dtype=np.bool_)
-            return None, fitted_log_odds(sample, estimator, data.inputs, is_used), name
+            return None, fit_log_odds(sample, estimator, data.inputs, is_used), name
         fitted = estimator_membership(sample, estimator, data.inputs, settings.folds, settings.seed)
         return fitted, fitted.log_odds, name
 
@@ -364,7 +364,7 @@ def _ridge_sets(data: _FitData, influence_rows: Integers) -> tuple[RidgeSets, Ba
     screen = screen_of(table, days, (audited, score), omega, fold, seed)
 
     def fit_basis(blocks: Sequence[Block]) -> BasisFit:
-        basis = widened_basis(first, table, blocks, seed) if blocks else first
+        basis = widen_basis(first, table, blocks, seed) if blocks else first
         # Influence is that of these rows: `_as_sample_of` must be given the same.
         index = _gram_rows(len(score), len(basis.owners) + 3)
         grams = basis_grams(basis, table, audited, score, omega, fold=fold, index=index)

@@ -98,6 +98,7 @@ def balance(
 
     `labels` name the levels of a feature's codes.
     """
+    # E1[e^ℓ·h] = E0[h] for the true ℓ and any h: a mismatch measures its error in the direction of h (38).
     ratio, noise = density_ratio(rows, membership), fitting_noise(rows, membership)
 
     def missed(column: tuple[str, Callable[[], Floats]]) -> Mismatch | None:
@@ -106,7 +107,7 @@ def balance(
 
     columns = list(_columns(table, outcome, labels or {}))
     mismatches = tuple(m for m in in_threads(missed, columns, outcome.size) if m is not None)
-    calibration = calibrated(rows.audited, rows.weights, membership.log_ratio)
+    calibration = calibration_line(rows.audited, rows.weights, membership.log_ratio)
     reasons = [*_unbalanced(mismatches), *_disagreeing(membership.parts), *_clipped(membership.clipped)]
     return Balance(tuple(reasons), membership.auc, calibration, membership.clipped, mismatches)
 
@@ -114,6 +115,7 @@ def balance(
 def density_ratio(rows: Rows, membership: Propensity) -> tuple[Floats, Floats]:
     """Return r at audited and at reference rows: −1 and e^ℓ, of mean 0 over the two groups."""
     if not membership.is_known:
+        # From models that have not seen the row: a fit balances its own rows whether it is right or not.
         ratios = [0.5 * (pair.r_a + pair.r_b) for pair in membership.pairings]
         mean = np.asarray(sum(ratios) / len(ratios))
         return mean, mean
@@ -125,6 +127,7 @@ def fitting_noise(rows: Rows, membership: Propensity) -> float:
     """Return √(1 + n/rows per fit): a fit on few rows adds its own error to the mismatch."""
     if membership.is_known:
         return 1.0
+    # A mismatch of the fit has the variance of a mean over the rows that it was fitted on.
     return math.sqrt(1.0 + (rows.count0 + rows.count1) / float(np.mean([part.rows for part in membership.parts])))
 
 
@@ -134,9 +137,11 @@ def mismatch(rows: Rows, name: str, x: Floats, ratio: tuple[Floats, Floats], noi
     spread = math.sqrt(max(rows.mean0((x - mean) ** 2), 0.0)) or math.sqrt(rows.mean1((x - rows.mean1(x)) ** 2))
     if spread <= 1e-9 * (abs(mean) + 1e-300):
         return None
+    # Centred first: a constant in h meets no error of ℓ, only that of its scale.
     moved0 = -(x - mean) * ratio[0] / spread
     moved1 = moved0 if ratio[1] is ratio[0] else -(x - mean) * ratio[1] / spread
     difference = InfluenceEstimate.of(rows, rows.mean0(moved0) + rows.mean1(moved1), moved0, moved1)
+    # (38) with √(1 + n/n_fit).
     return Mismatch(name, difference.value, noise * difference.se)
 
 
@@ -148,7 +153,7 @@ def _columns(
     numeric: dict[str, Floats] = {}
     for name, column in table.items():
         if column.dtype.kind == "f":
-            numeric[name] = _standardised(column)
+            numeric[name] = _standardise(column)
             if np.isnan(column).any():
                 yield f"{name} missing", partial(_indicator, np.isnan(column), True)
         else:
@@ -167,7 +172,7 @@ def _indicator(column: DesignColumn, level: int | bool) -> Floats:
     return np.asarray(column == level, dtype=np.float64)
 
 
-def _standardised(column: Floats) -> Floats:
+def _standardise(column: Floats) -> Floats:
     is_finite = np.isfinite(column)
     values = column[is_finite]
     sd = float(values.std()) if values.size else 0.0
@@ -207,8 +212,9 @@ def _clipped(share: float) -> Iterator[str]:
         yield f"the groups overlap too little: the log-ratio is clipped for {share:.0%} of a group's rows"
 
 
-def calibrated(audited: Booleans, weights: Floats, log_ratio: Floats) -> CalibrationLine:
+def calibration_line(audited: Booleans, weights: Floats, log_ratio: Floats) -> CalibrationLine:
     """Return intercept and slope of a logistic model of the group on ℓ."""
+    # The right ℓ has intercept 0 and slope 1, the groups having the weights of the table.
     fitted = ridge_logit(log_ratio[:, None], audited, weights, np.array([1e-8]))
     prior = math.log(weights[audited].sum()) - math.log(weights[~audited].sum())
     return CalibrationLine(fitted.intercept - prior, float(fitted.slopes[0]))

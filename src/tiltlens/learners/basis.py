@@ -37,7 +37,7 @@ FEW_VALUED = 20  # values, up to which a feature is known however few rows there
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Basis:
-    """Columns Φ of a table, standardised, the places of the features that own each, and the block it belongs to."""
+    """Columns Φ of a table, standardised, the indices of the features that own each, and the block it belongs to."""
 
     encoder: Encoding
     owners: Integers
@@ -55,18 +55,19 @@ def basis_of(table: Table, audited: Floats, outcome: Floats, omega: Floats, seed
     """Return the basis of a table; ω are the rows' weights, half of them in each group."""
     index = encoded_rows(len(outcome), seed)
     multiplied = strongest(table, (audited, outcome), omega, index, MULTIPLIED)
+    # Products first: a pair that acts only together is seen in no column of a single feature.
     room = MOST_COLUMNS - 2 * len(table) - MULTIPLIED * (MULTIPLIED - 1) // 2
     smooth = strongest(table, (audited, outcome), omega, index, max(room // (BASIS_KNOTS + 2), MULTIPLIED))
     encoder = encoding(table, index, BASIS_KNOTS, _affordable_levels(table), multiplied, smooth)
-    return _standardised(table, encoder, index)
+    return _make_basis(table, encoder, index)
 
 
 def strongest(table: Table, targets: Sequence[Floats], omega: Floats, index: Integers, count: int) -> set[str]:
     """Return the features most associated with one of the targets on the rows `index`; all where they are few."""
     if len(table) <= count:
         return set(table)
-    own, weights = [target[index] for target in targets], omega[index]
-    strength = {name: max(_explained(column[index], own, weights)) for name, column in table.items()}
+    observed, weights = [target[index] for target in targets], omega[index]
+    strength = {name: max(_explained(column[index], observed, weights)) for name, column in table.items()}
     return set(sorted(strength, key=lambda name: (-round(strength[name], 9), name))[:count])
 
 
@@ -77,6 +78,7 @@ def _explained(column: DesignColumn, targets: Sequence[Floats], omega: Floats) -
     for target in targets:
         centred = target - float(np.average(target, weights=omega))
         spread = float(omega @ centred**2)
+        # R² of a one-way layout, Σ T_c·m_c² over the total.
         between = np.bincount(codes, omega * centred) ** 2 / np.where(mass > 0.0, mass, 1.0)
         yield float(between.sum()) / spread if spread > 0 else 0.0
 
@@ -87,12 +89,12 @@ def _tenths(column: Floats) -> Integers:
     return np.searchsorted(edges, np.where(np.isnan(column), np.inf, column))
 
 
-def widened_basis(basis: Basis, table: Table, blocks: Sequence[Block], seed: int) -> Basis:
+def widen_basis(basis: Basis, table: Table, blocks: Sequence[Block], seed: int) -> Basis:
     """Return the basis with more blocks of columns."""
-    return _standardised(table, basis.encoder.widened(blocks), encoded_rows(len(next(iter(table.values()))), seed))
+    return _make_basis(table, basis.encoder.widened(blocks), encoded_rows(len(next(iter(table.values()))), seed))
 
 
-def _standardised(table: Table, encoder: Encoding, index: Integers) -> Basis:
+def _make_basis(table: Table, encoder: Encoding, index: Integers) -> Basis:
     matrix = encoder.matrix(table, index)
     owners = column_owners(table, encoder)
     blocks = column_blocks(encoder, owners)
@@ -106,8 +108,8 @@ def _scales(spread: Floats, blocks: Integers, kinds: NDArray[np.str_]) -> Floats
     """
     scale = np.where(spread > 1e-9, spread, 1.0)
     for number in np.unique(blocks):
-        own = np.flatnonzero((blocks == number) & np.isin(kinds, ("spline", "block")))
-        scale[own] = np.sqrt((scale[own] ** 2).mean()) if own.size else 1.0
+        columns = np.flatnonzero((blocks == number) & np.isin(kinds, ("spline", "block")))
+        scale[columns] = np.sqrt((scale[columns] ** 2).mean()) if columns.size else 1.0
     return scale
 
 
@@ -132,8 +134,9 @@ def basis_grams(
     def gram(number: int) -> Floats:
         rows, total = index[fold[index] == number], np.zeros((size, size))
         for chunk in chunks(len(rows), MODEL_CHUNK):
-            own = rows[chunk]
-            z = basis.rows(table, own, audited, outcome) * np.sqrt(omega[own])[:, None]
+            part = rows[chunk]
+            # √ω on either side: the Gram matrix is one product of a matrix with itself.
+            z = basis.rows(table, part, audited, outcome) * np.sqrt(omega[part])[:, None]
             total += z.T @ z
         return total
 
@@ -150,6 +153,7 @@ def pooled_features(table: Table, basis: Basis, omega: Floats) -> list[str]:
     for levels in basis.encoder.levels:
         codes = table[levels.name]
         without = levels.ranks(codes) > levels.count
+        # Two fifths: the rows of a pair of folds.
         is_thin = 0.4 * len(codes) / max(len(np.unique(codes)), 1) < ROWS_A_VALUE
         if float(omega[without].sum()) > POOLED_SHARE or (is_thin and levels.count > FEW_VALUED):
             pooled.append(levels.name)

@@ -162,15 +162,16 @@ def surviving_columns(matrix: Floats, owners: Integers, labels: Booleans, weight
     size, spread = 1.0 / float(w @ w), float(w @ target**2)
     survives = np.zeros(int(owners.max(initial=-1)) + 1, dtype=np.bool_)
     for feature in range(survives.size):
-        own = np.flatnonzero((owners == feature).all(axis=1))
-        if own.size:
-            x = matrix[:, own]
+        columns = np.flatnonzero((owners == feature).all(axis=1))
+        if columns.size:
+            x = matrix[:, columns]
             x -= w @ x
             weighted = x.T * w
             gram, cross = weighted @ x, weighted @ target
-            gram[np.diag_indices(own.size)] += 1e-8 * np.trace(gram) + 1e-12
+            # Levels and splines may be collinear among themselves.
+            gram[np.diag_indices(columns.size)] += 1e-8 * np.trace(gram) + 1e-12
             explained = float(cross @ np.linalg.solve(gram, cross)) / spread
-            survives[feature] = size * explained > own.size + SURVIVAL * np.sqrt(2 * own.size)
+            survives[feature] = size * explained > columns.size + SURVIVAL * np.sqrt(2 * columns.size)
     return np.asarray(survives[owners].all(axis=1))
 
 
@@ -200,11 +201,12 @@ def trial(sample: Sample, offered: Sequence[Candidate], seed: int) -> Trial:
     """
     generator = np.random.default_rng(seed)
     size = len(sample.audited)
+    # Within the part: rows of evaluation have no part in the choice.
     index = generator.permutation(size)[:CHOICE_ROWS]
     split = np.arange(index.size) % CHOICE_SPLITS
     if sample.clusters is not None:
-        _, own = np.unique(sample.clusters[index], return_inverse=True)  # of these rows, so that no split is empty
-        split = generator.permutation(int(own.max()) + 1)[own] % CHOICE_SPLITS
+        _, cluster = np.unique(sample.clusters[index], return_inverse=True)  # of these rows, so that no split is empty
+        split = generator.permutation(int(cluster.max()) + 1)[cluster] % CHOICE_SPLITS
     is_quick = size > SPLIT_ONCE or len(sample.kinds) > FEW_COLUMNS
     held_out = range(1) if is_quick else range(CHOICE_SPLITS)
     losses: dict[str, float] = {}
@@ -215,9 +217,10 @@ def trial(sample: Sample, offered: Sequence[Candidate], seed: int) -> Trial:
     return Trial(losses, variance)
 
 
-def chosen(trials: Sequence[Trial], offered: Sequence[Candidate]) -> Candidate:
+def choose_candidate(trials: Sequence[Trial], offered: Sequence[Candidate]) -> Candidate:
     """Return the candidate of least mean bias over the trials, among those that all of them could afford."""
     common = [c for c in offered if all(c.name in trial.losses for trial in trials)]
+    # (37): variance is taken from the loss, since the double cross-fit removes it and leaves squared bias.
     return min(common, key=lambda candidate: sum(trial.biases[candidate.name] for trial in trials))
 
 
@@ -227,6 +230,7 @@ def _held_out(candidate: Candidate, sample: Sample, fit: Integers, test: Integer
     model = fit_candidate(candidate, fitted, seed)
     loss = _mean_loss(model, rest)
     if isinstance(model, Logit):
+        # tr(S)/(2n) ≥ tr(S²)/(2n), the loss that estimating the coefficients costs (37).
         return loss, model.degrees / (2 * len(fit))
     if sample.raw.shape[1] > MULTIPLIED:  # of many features, what trees gain on their own rows is noise learnt by heart
         return loss, 0.0
@@ -244,6 +248,7 @@ def _mean_loss(model: FittedModel, sample: Sample) -> float:
 def _affordable(offered: Sequence[Candidate], sample: Sample) -> list[Candidate]:
     """Return the candidates whose weakly penalised columns the smaller group has rows for; at least the first."""
     smaller = min(int(sample.audited.sum()), int((~sample.audited).sum()))
+    # Hardly penalised columns need rows of the smaller group, or their fit separates it.
     free_columns = {c.name: int((c.penalty(sample.kinds)[1] < RIDGE).sum()) for c in offered}
     enough = [c for c in offered if c.is_trees or free_columns[c.name] * ROWS_PER_DEGREE <= smaller]
     return enough or [offered[0]]

@@ -1,7 +1,7 @@
 """A feature table as numbers: linear columns, squares and products, splines, blocks, and the raw matrix for trees.
 
 The encoding looks at the features only, never at the group, so that it may be learnt once from all rows. Which blocks
-it has may depend on the data (`models.blocks`).
+it has may depend on the data (`learners.blocks`).
 """
 
 from __future__ import annotations
@@ -58,13 +58,13 @@ class NumericColumn:
 
         The basis is tabulated between the knots and interpolated: ten times faster than evaluating it at every row.
         """
-        return self._interpolated(values, _tabulated(self.knots.tobytes(), self.degree))
+        return self._interpolate(values, _tabulate(self.knots.tobytes(), self.degree))
 
     def spline_effects(self, values: Floats, slopes: Floats) -> Floats:
         """Return `splines(values) @ slopes`, (n, models)."""
-        return self._interpolated(values, _tabulated(self.knots.tobytes(), self.degree) @ slopes)
+        return self._interpolate(values, _tabulate(self.knots.tobytes(), self.degree) @ slopes)
 
-    def _interpolated(self, values: Floats, table: Floats) -> Floats:
+    def _interpolate(self, values: Floats, table: Floats) -> Floats:
         """Return the rows of a table over the grid at each value, and 0 where it is missing."""
         missing = np.isnan(values)
         x = np.where(missing, self.knots[0], values) if missing.any() else values
@@ -73,6 +73,7 @@ class NumericColumn:
         between *= (GRID / np.diff(self.knots)).take(start)
         np.clip(between, 0.0, GRID, out=between)
         cell = np.minimum(between.astype(np.intp), GRID - 1)
+        # Linear from step to step of the table.
         between -= cell
         cell += start * GRID
         rows, more = np.take(table, cell, axis=0), np.take(np.diff(table, axis=0), cell, axis=0)
@@ -83,12 +84,13 @@ class NumericColumn:
 
 
 @lru_cache(maxsize=512)
-def _tabulated(knots: bytes, degree: int) -> Floats:
+def _tabulate(knots: bytes, degree: int) -> Floats:
     """Return the basis at GRID equal steps from knot to knot; rows come in many batches, and it takes a millisecond."""
     from scipy.interpolate import BSpline
 
     at = np.frombuffer(knots)
     steps = np.arange((at.size - 1) * GRID + 1) / GRID
+    # Clamped ends: outside the knots a value has the basis of the nearest end.
     padded = np.concatenate([[at[0]] * degree, at, [at[-1]] * degree])
     points = np.clip(np.interp(steps, np.arange(at.size), at), at[0], at[-1])
     splines = np.asarray(BSpline.design_matrix(points, padded, degree).toarray()[:, 1:])
@@ -101,11 +103,11 @@ class LevelColumns:
     """The levels of one categorical feature by frequency: the most frequent is the baseline, `count` have a column."""
 
     name: str
-    rank_of: Integers  # level → its place, the most frequent first; the last entry stands for unseen levels
+    rank_of: Integers  # level → its rank, the most frequent first; the last entry stands for unseen levels
     count: int
 
     def ranks(self, codes: Integers) -> Integers:
-        """Return each row's level as its place by frequency."""
+        """Return the rank by frequency of each row's level."""
         return np.asarray(self.rank_of[np.minimum(codes, len(self.rank_of) - 1)])
 
     def indicators(self, codes: Integers) -> Floats:
@@ -217,16 +219,16 @@ class Encoding:
         splined = [(column, v) for column, v in zip(self.numeric, values, strict=True) if column.knots.size]
         widths = [len(linear), *(c.count for c in self.levels), len(bent), *(c.width for c, _ in splined)]
         widths += [block.width for block in self.blocks]
-        own = iter(np.split(slopes, np.cumsum(widths)[:-1]))
+        parts = iter(np.split(slopes, np.cumsum(widths)[:-1]))
         fitted = np.zeros((len(next(iter(table.values()))[index]), slopes.shape[1]))
-        fitted = fitted + _product(linear, next(own))
+        fitted = fitted + _product(linear, next(parts))
         for level in self.levels:
-            fitted = fitted + level.effects(table[level.name][index], next(own))
-        fitted = fitted + _product(bent, next(own))
+            fitted = fitted + level.effects(table[level.name][index], next(parts))
+        fitted = fitted + _product(bent, next(parts))
         for column, v in splined:
-            if (part := next(own)).any():  # columns that no model uses are not made
+            if (part := next(parts)).any():  # columns that no model uses are not made
                 fitted = fitted + column.spline_effects(v, part)
-        for block, part in zip(self.blocks, own, strict=True):
+        for block, part in zip(self.blocks, parts, strict=True):
             if part.any():
                 fitted = fitted + block.columns(table, index) @ part
         return np.asarray(fitted)
@@ -328,6 +330,7 @@ def _knots(observed: Floats, most: int, spike_share: float) -> tuple[Floats, int
     is_spike = counts > spike_share * observed.size
     rest, levels = observed, np.linspace(0.0, 1.0, most)
     if is_spike.any():
+        # A spike would take several quantiles, and leave too few knots to the rest.
         rest = observed[np.isin(observed, values[~is_spike])]
         levels = np.linspace(0.02, 0.98, min(most, rest.size // KNOT_ROWS))
     quantiles = np.unique(np.quantile(rest, levels)) if rest.size else np.empty(0)
@@ -361,7 +364,7 @@ def code_columns(table: Table) -> Booleans:
 
 
 def column_owners(table: Table, encoder: Encoding) -> Integers:
-    """Return the places in the table of the one to three features that own each column, (columns, 3)."""
+    """Return the indices in the table of the one to three features that own each column, (columns, 3)."""
     number = {name: j for j, name in enumerate(table)}
     numeric = [(number[column.name], column) for column in encoder.numeric]
     levels = [(number[column.name], column) for column in encoder.levels]
@@ -373,12 +376,14 @@ def column_owners(table: Table, encoder: Encoding) -> Integers:
     splines = [j for j, column in numeric for _ in range(column.width)]
     owners = [*((j,) for j in single), *products, *((j,) for j in splines)]
     owners += [tuple(number[name] for name in block.names) for block in encoder.blocks for _ in range(block.width)]
-    return np.array([(*own, *own[-1:] * (3 - len(own))) for own in owners], dtype=np.intp).reshape(-1, 3)
+    padded = [(*features, *features[-1:] * (3 - len(features))) for features in owners]
+    return np.array(padded, dtype=np.intp).reshape(-1, 3)
 
 
 def column_blocks(encoder: Encoding, owners: Integers) -> Integers:
     """Return the number of the block of columns, with one ridge penalty, that each column belongs to."""
     added = np.repeat(np.arange(len(encoder.blocks)) + 1, [block.width for block in encoder.blocks])
+    # One penalty for all columns with the same owners; each added block has its own.
     number = np.append(np.zeros(len(owners) - added.size, dtype=np.intp), added)
     return np.unique(np.column_stack([owners, number]), axis=0, return_inverse=True)[1].reshape(-1)
 
@@ -398,5 +403,6 @@ def _normal_scores(column: Floats, weights: Floats) -> Floats:
     values, rank = np.unique(column[is_observed], return_inverse=True)
     mass = np.bincount(rank, weights[is_observed], values.size)
     scores = np.full(column.size, np.nan)
+    # Φ⁻¹((r − ½)/n) with weighted midranks.
     scores[is_observed] = ndtri((np.cumsum(mass) - 0.5 * mass) / mass.sum())[rank] if values.size else np.nan
     return scores

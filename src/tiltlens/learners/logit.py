@@ -31,6 +31,7 @@ def ridge_logit(matrix: Floats, labels: Booleans, weights: Floats, penalty: Floa
     """
     x = np.column_stack([np.ones(len(matrix)), matrix])
     w = weights / weights.mean()
+    # The intercept is free: shrinking it would move the prior, hence ℓ.
     ridge = np.concatenate([[1e-8], penalty])
     beta = np.zeros(x.shape[1])
     share = np.clip(float(np.dot(w, labels)) / float(w.sum()), 1e-6, 1 - 1e-6)
@@ -49,10 +50,12 @@ def ridge_logit(matrix: Floats, labels: Booleans, weights: Floats, penalty: Floa
         while True:
             beta, eta = start[0] - size * step, start[1] - size * eta_step
             trial = _objective(eta, beta, labels, w, ridge)
+            # Armijo: separable groups make a full Newton step overshoot.
             if trial <= loss - 1e-4 * size * fall or size < 2e-6:
                 break
             size /= 2
         loss = trial
+    # tr(S) with S = H(H + R)⁻¹ (37).
     degrees = len(ridge) - float(np.trace(cho_solve(factor, np.diag(ridge))))
     return Logit(float(beta[0]), beta[1:], degrees)
 

@@ -42,6 +42,7 @@ def logistic_log_odds(features: Sequence[Feature], target: DesignColumn, weights
     from sklearn.linear_model import LogisticRegression
 
     matrix = logistic_design(features)
+    # The paper has no penalty; published numbers are those of the maximum of the likelihood.
     model = LogisticRegression(C=np.inf, tol=1e-8, max_iter=1000)
     with warnings.catch_warnings():  # a level that one group alone has has no finite coefficient
         warnings.simplefilter("ignore", ConvergenceWarning)

@@ -24,7 +24,7 @@ from tiltlens.learners.candidates import (
     Sample,
     Trial,
     candidates,
-    chosen,
+    choose_candidate,
     every_log_odds,
     fit_candidate,
     trial,
@@ -72,7 +72,7 @@ class Propensity:
     parts
         What it was fitted on, and `part_log_odds` its log-odds on all rows, (parts, n).
     plan
-        For each pairing and each fold the places in `parts` of its two models.
+        For each pairing and each fold the indices in `parts` of its two models.
     clipped
         The larger of the groups' shares of rows with |ℓ| ≥ 4.
     auc
@@ -109,8 +109,8 @@ def group_folds(
     groups: Integers, clusters: Integers | None, folds: int = 5, seed: int = 0, strata: Integers | None = None
 ) -> Integers:
     """Return the same for the codes of any number of groups; and of `strata` within them, as far as these go round."""
-    own = np.arange(groups.size) if clusters is None else _by_appearance(clusters)
-    has = [np.bincount(own, groups == code) > 0 for code in range(int(groups.max()) + 1)]
+    unit = np.arange(groups.size) if clusters is None else _by_appearance(clusters)
+    has = [np.bincount(unit, groups == code) > 0 for code in range(int(groups.max()) + 1)]
     smallest = min(int(is_group.sum()) for is_group in has)
     if smallest < 2 * folds:
         what = "rows" if clusters is None else "clusters"
@@ -121,14 +121,15 @@ def group_folds(
     generator = np.random.default_rng(seed)
     # by which groups, or strata, a cluster is of
     codes = groups if strata is None else np.unique(strata, return_inverse=True)[1]
-    has = has if strata is None else [np.bincount(own, codes == code) > 0 for code in range(int(codes.max()) + 1)]
+    has = has if strata is None else [np.bincount(unit, codes == code) > 0 for code in range(int(codes.max()) + 1)]
     kinds = codes if clusters is None else np.unique(np.array(has).T, axis=0, return_inverse=True)[1].ravel()
     kinds = _by_appearance(kinds)  # not by role or name: swapped groups have the same folds
     fold = np.empty(kinds.size, dtype=np.intp)
     for kind in range(int(kinds.max()) + 1):
         members = np.flatnonzero(kinds == kind)
+        # Equally many of each kind in every fold: a fold must not lack a group.
         fold[members] = generator.permutation(np.arange(members.size) % folds)
-    return fold[own]
+    return fold[unit]
 
 
 def _by_appearance(codes: DesignColumn) -> Integers:
@@ -139,6 +140,7 @@ def _by_appearance(codes: DesignColumn) -> Integers:
 
 def fold_pairings(folds: int, several: bool) -> list[list[tuple[Part, Part]]]:
     """Return, for each pairing and each evaluation fold, two disjoint halves of the other folds."""
+    # Halves rotate with the fold, so that each pair of folds is fitted once and serves three folds.
     rotated = [[(fold + step) % folds for step in range(1, folds)] for fold in range(folds)]
     orders = [list(range(folds - 1))]
     if several and folds == 5:
@@ -159,16 +161,18 @@ def _part(others: list[int], chosen: list[int]) -> Part:
 def given_membership(rows: Rows, log_odds: Floats, auc: float) -> Propensity:
     """Return membership from given log-odds and the area under their curve, taken as known."""
     pair = given_pairing(rows, log_odds - prior_log_odds(rows))
+    # A given column is one fit: no second one to multiply it with (section 6, why two models).
     nothing, halves = np.empty((0, 0)), (np.array([pair.a, pair.b]),)
     return Propensity(pair.fold, (pair,), log_odds, "known", (), nothing, (), 0.0, check_overlap(auc), True, halves)
 
 
 def prior_log_odds(rows: Rows) -> float:
     """Return logit(q) = log Σ w[S=0] − log Σ w[S=1]."""
+    # (19): ℓ = logit m − logit q. With weights, as the model is fitted with them.
     return float(np.log(rows.weight0) - np.log(rows.weight1))
 
 
-def chosen_membership(
+def choose_membership(
     rows: Rows,
     table: Table,
     folds: int = 5,
@@ -185,27 +189,27 @@ def chosen_membership(
     plan = fold_pairings(folds, rows.audited.size <= SEVERAL_PAIRINGS)
     index = _fitted_rows(fold, folds, seed)
     encoder = encoding(table, encoded_rows(rows.audited.size, seed)).widened(blocks)
-    sample, at = encoded_sample(rows, table, encoder, index), fold[index]
+    sample, at = encode_sample(rows, table, encoder, index), fold[index]
     parts = _parts(plan)
     everyone = tuple(range(folds))
     is_wide = len(encoder.kinds) > FEW_COLUMNS
     tried = parts[:TRIED_PARTS] if is_wide or rows.audited.size > SEVERAL_PAIRINGS else parts
     offered = offered or candidates(is_wide=len(table) > MULTIPLIED, has_blocks=bool(blocks))
 
-    def own(part: Part) -> Sample:
+    def take_part(part: Part) -> Sample:
         return sample if part == everyone else sample.rows(np.isin(at, part))
 
     with stage(0.0, 0.6):
-        trials = steps_in_threads(lambda part: trial(own(part), offered, seed), tried, fold.size)
-    candidate = chosen(trials, offered)
+        trials = steps_in_threads(lambda part: trial(take_part(part), offered, seed), tried, fold.size)
+    candidate = choose_candidate(trials, offered)
     with stage(0.6, 0.9):
         fit = partial(fit_candidate, candidate, seed=seed)
-        whole, *models = steps_in_threads(lambda part: fit(own(part)), (everyone, *parts), fold.size)
+        whole, *models = steps_in_threads(lambda part: fit(take_part(part)), (everyone, *parts), fold.size)
     log_odds = _evaluate([*models, whole], encoder, table, fold.size)
     untried: list[Trial | None] = [None] * (len(parts) - len(trials))
     sizes = [int(np.isin(at, part).sum()) for part in parts]
     fits = [PartFit(*record) for record in zip(parts, sizes, [*trials, *untried], strict=True)]
-    return _assembled(rows, fold, _places(plan, parts), log_odds, candidate.name, tuple(fits))
+    return _assemble(rows, fold, _index_parts(plan, parts), log_odds, candidate.name, tuple(fits))
 
 
 def _parts(plan: list[list[tuple[Part, Part]]]) -> list[Part]:
@@ -216,11 +220,12 @@ def _fitted_rows(fold: Integers, folds: int, seed: int) -> Integers:
     """Return the rows that models are fitted on: all, or a seeded sample of each fold where there are many."""
     generator = np.random.default_rng(seed)
     chosen = [np.flatnonzero(fold == f) for f in range(folds)]
+    # Beyond this many rows the error of a fit no longer shrinks; (28) measures it.
     chosen = [m if m.size <= FITTED_ROWS else generator.choice(m, FITTED_ROWS, replace=False) for m in chosen]
     return np.sort(np.concatenate(chosen))
 
 
-def encoded_sample(rows: Rows, table: Table, encoder: Encoding, index: Integers) -> Sample:
+def encode_sample(rows: Rows, table: Table, encoder: Encoding, index: Integers) -> Sample:
     """Return some rows, ready for candidates to be fitted on."""
     return Sample(
         encoder.matrix(table, index),
@@ -246,12 +251,12 @@ def _evaluate(models: list[FittedModel], encoder: Encoding, table: Table, size: 
     return log_odds
 
 
-def _places(plan: list[list[tuple[Part, Part]]], parts: list[Part]) -> tuple[Integers, ...]:
-    """Return the plan with each part replaced by its place in `parts`, (folds, 2) for each pairing."""
+def _index_parts(plan: list[list[tuple[Part, Part]]], parts: list[Part]) -> tuple[Integers, ...]:
+    """Return the plan with each part replaced by its index in `parts`, (folds, 2) for each pairing."""
     return tuple(np.array([[parts.index(a), parts.index(b)] for a, b in pairs]) for pairs in plan)
 
 
-def _assembled(
+def _assemble(
     rows: Rows,
     fold: Integers,
     plan: tuple[Integers, ...],
@@ -264,6 +269,7 @@ def _assembled(
     pairs, clipped, middle = [], 0.0, np.zeros(fold.size)
     halves = tuple(log_odds[half[fold].T, everyone] - prior for half in plan)
     for a, b in halves:
+        # Shares of rows at which ℓ says no more than "beyond ±4": there the target is changed (section 6).
         clipped = max(clipped, clipped_share(rows, a), clipped_share(rows, b))
         middle += a + b
         pairs.append(pairing(rows, a, b, fold, CLIP, _fold_cycle(parts, plan, log_odds, prior)))
@@ -280,6 +286,7 @@ def _fold_cycle(
     None where there are several pairings: what is between them tells the same.
     """
     folds = [part.folds for part in parts]
+    # The ring of section 6: models of folds {f, f + 1}; neighbours share one fold, the next two none.
     cycle = [folds.index(_part([f, (f + 1) % 5], [0, 1])) for f in range(5)] if len(folds) == 5 else []
     return log_odds[cycle] - prior if len(plan) == 1 and cycle else None
 
@@ -293,6 +300,7 @@ def area_under_curve(rows: Rows, log_odds: Floats) -> float:
 
 def check_overlap(auc: float) -> float:
     """Return the area under the curve; raise where the features separate the groups completely."""
+    # P0 ≪ P1 fails: no density ratio exists (section 10).
     if auc >= 1.0 - 1e-6:
         raise SupportError(
             "The features separate the two groups completely, so no reference row is comparable to an audited row.",
@@ -309,10 +317,10 @@ def estimator_membership(
     plan = fold_pairings(folds, rows.audited.size <= SEVERAL_PAIRINGS)
     parts = _parts(plan)
     trains = [np.isin(fold, part) for part in parts] + [np.ones(fold.size, dtype=np.bool_)]
-    log_odds = np.array([fitted_log_odds(rows, estimator, inputs, train) for train in each(trains)])
+    log_odds = np.array([fit_log_odds(rows, estimator, inputs, train) for train in each(trains)])
     fits = [PartFit(part, int(train.sum()), None) for part, train in zip(parts, trains, strict=False)]
     name = type(estimator).__name__
-    return _assembled(rows, fold, _places(plan, parts), log_odds, name, tuple(fits))
+    return _assemble(rows, fold, _index_parts(plan, parts), log_odds, name, tuple(fits))
 
 
 def wrap_estimator_errors(estimator: object) -> AbstractContextManager[None]:
@@ -321,15 +329,15 @@ def wrap_estimator_errors(estimator: object) -> AbstractContextManager[None]:
     return wrap_errors(problem, "pass a pipeline that encodes them, or leave `propensity` out.")
 
 
-def fitted_log_odds(rows: Rows, estimator: object, inputs: NativeTable, train: Booleans) -> Floats:
+def fit_log_odds(rows: Rows, estimator: object, inputs: NativeTable, train: Booleans) -> Floats:
     """Return the log-odds of being audited on all rows, from a clone of `estimator` fitted on the rows `train`."""
     from sklearn.utils import _safe_indexing
 
-    own = _safe_indexing(inputs, np.flatnonzero(train))
-    return estimator_log_odds(fitted_clone(estimator, own, rows.audited[train], rows.weights[train]), inputs)
+    training = _safe_indexing(inputs, np.flatnonzero(train))
+    return estimator_log_odds(fit_clone(estimator, training, rows.audited[train], rows.weights[train]), inputs)
 
 
-def fitted_clone(estimator: object, inputs: NativeTable, labels: Booleans, weights: Floats) -> UserModel:
+def fit_clone(estimator: object, inputs: NativeTable, labels: Booleans, weights: Floats) -> UserModel:
     """Return a clone of `estimator` fitted on all of some rows, with weights where they differ."""
     from sklearn.base import clone
 

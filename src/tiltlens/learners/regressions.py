@@ -52,6 +52,7 @@ class Ridge:
 def ridge(encoder: Encoding, table: Table, target: Floats, train: Integers, w: Floats) -> tuple[Ridge, Floats]:
     """Return the regression of `target` on the rows `train`, of weights `w`, and what it leaves there."""
     x, y = encoder.matrix(table, train), target[train]
+    # Centred, so that the ridge penalty leaves the intercept alone.
     centre, middle = np.average(x, axis=0, weights=w), float(np.average(y, weights=w))
     x -= centre
     normal = weighted_gram(x, w) + RIDGE * np.eye(x.shape[1])
@@ -104,6 +105,7 @@ class Regressor:
         if train.size > REGRESSED_ROWS:
             train = np.sort(np.random.default_rng(self.seed).choice(train, REGRESSED_ROWS, replace=False))
         w = self.weights[train] / self.weights[train].mean()
+        # In turns: trees alone miss products that a ridge fit on columns has, and ridge fits miss steps.
         linear, left = ridge(self.encoder, self.table, target, train, w)
         flexible = [self._trees(train, left, w) if self.cells is None else cell_means(self.cells, train, left, w)]
         left = left - flexible[0](train)
@@ -119,7 +121,7 @@ class Regressor:
 
     def _trees(self, train: Integers, left: Floats, w: Floats) -> Predictor:
         table = {name: column for name, column in self.table.items() if name in self.strong}
-        trees = boosted_trees(self.encoder.raw(table, train), code_columns(table), left, w, self.seed)
+        trees = fit_boosted_trees(self.encoder.raw(table, train), code_columns(table), left, w, self.seed)
         return lambda rows: np.asarray(trees.predict(self.encoder.raw(table, rows)))
 
 
@@ -137,6 +139,7 @@ def cell_means(cells: Integers, train: Integers, left: Floats, w: Floats) -> Pre
     between = (
         float((counts[there] * plain[there] ** 2).sum()) / float(counts.sum()) - within * there.sum() / counts.sum()
     )
+    # σ²/τ² rows' worth of prior at 0; the means of values without a difference vanish.
     shrinkage = within / between if between > 1e-12 * within else LARGEST_SHRINKAGE
     means = sums / (counts + min(max(shrinkage, SMALLEST_SHRINKAGE), LARGEST_SHRINKAGE))
     return lambda rows: means[cells[rows]]
@@ -151,19 +154,19 @@ class BinnedTrees:
 
     def predict(self, raw: Floats) -> Floats:
         """Return what the trees expect."""
-        return np.asarray(self.model.predict(_binned(raw, self.edges)))
+        return np.asarray(self.model.predict(_cut(raw, self.edges)))
 
 
-def _binned(raw: Floats, edges: Sequence[Floats]) -> Floats:
-    """Return each number's place among the edges of its column, NaN where it is missing; codes stay as they are."""
+def _cut(raw: Floats, edges: Sequence[Floats]) -> Floats:
+    """Return each number's position among the edges of its column, NaN where it is missing; codes stay as they are."""
     columns = [
-        np.where(np.isnan(column), np.nan, np.searchsorted(own, column)) if own.size else column
-        for column, own in zip(raw.T, edges, strict=True)
+        np.where(np.isnan(column), np.nan, np.searchsorted(cuts, column)) if cuts.size else column
+        for column, cuts in zip(raw.T, edges, strict=True)
     ]
     return np.column_stack(columns)
 
 
-def boosted_trees(raw: Floats, is_code: Booleans, left: Floats, w: Floats, seed: int) -> BinnedTrees:
+def fit_boosted_trees(raw: Floats, is_code: Booleans, left: Floats, w: Floats, seed: int) -> BinnedTrees:
     """Return boosted trees on the raw features, fitted to `left`."""
     from sklearn.ensemble import HistGradientBoostingRegressor
 
@@ -182,7 +185,7 @@ def boosted_trees(raw: Floats, is_code: Booleans, left: Floats, w: Floats, seed:
         categorical_features=is_code if is_code.any() else None,
         random_state=seed,
     )
-    return BinnedTrees(edges, trees.fit(_binned(raw, edges), left, sample_weight=w if is_weighted else None))
+    return BinnedTrees(edges, trees.fit(_cut(raw, edges), left, sample_weight=w if is_weighted else None))
 
 
 def joint_values(table: Table) -> Integers | None:
@@ -232,11 +235,12 @@ def expectations(
     regressor = Regressor.of(table, values, outcome, omega * omega.size, seed, blocks)
     if membership is None or membership.is_known:
         fold = row_folds(rows, folds, seed)
+        # One fit for each fold: as the given membership is one fit, there is nothing to pair with.
         expected = np.empty(outcome.size)
 
         def expect(number: int) -> None:
-            own = np.flatnonzero(fold == number)
-            expected[own] = regressor.fitted(outcome, np.flatnonzero(fold != number), own)
+            held_out = np.flatnonzero(fold == number)
+            expected[held_out] = regressor.fitted(outcome, np.flatnonzero(fold != number), held_out)
 
         steps_in_threads(expect, range(folds), fold.size)
         return Expectations(fold, (np.array([expected, expected]),))
@@ -268,13 +272,15 @@ def best_expectations(
     """
     if membership is None or membership.is_known:
         return expected
+    # Parts of the propensity and of the ridges are the same pairs of folds, in another order.
     part_of = np.array([PARTS.index(part.folds) for part in membership.parts])
     omega = rows.balanced_weights
     every, at, fold = residuals(), np.arange(outcome.size), membership.fold
     best = []
-    for target, own, others in ((0, rows.audited * 1.0, expected.groups), (1, outcome, expected.pairs)):
-        basis = tuple(own - every[target][part_of[half][fold].T, at] for half in membership.plan)
-        losses = [sum(float(omega @ ((own - a) * (own - b))) for a, b in pairs) for pairs in (basis, others)]
+    for number, target, others in ((0, rows.audited * 1.0, expected.groups), (1, outcome, expected.pairs)):
+        # E[(W − m_a)(W − m_b)] = Var(W|X) + bias²: products of independent fits leave out their variance.
+        basis = tuple(target - every[number][part_of[half][fold].T, at] for half in membership.plan)
+        losses = [sum(float(omega @ ((target - a) * (target - b))) for a, b in pairs) for pairs in (basis, others)]
         best.append(basis if losses[0] < losses[1] else others)
     group = rows.audited - np.mean([pair.mean(axis=0) for pair in best[0]], axis=0)
     score = outcome - np.mean([pair.mean(axis=0) for pair in best[1]], axis=0)
@@ -309,6 +315,7 @@ def spline_means(column: Floats, parts: Sequence[SmoothPart], weights: Floats, s
         x = x - centre
         scale = np.sqrt(np.maximum(w @ x**2, 1e-12))
         gram = weighted_gram(x / scale, w) + SMOOTH_RIDGE * np.eye(x.shape[1])
+        # Several targets share the factorisation: ℓ, T and W of one part.
         slopes = cho_solve(cho_factor(gram, lower=True), ((x / scale).T * w) @ (part.target - level))
         slopes = slopes / scale[:, None]
         means.append(np.asarray(matrix[part.wanted] @ slopes + (level - centre @ slopes)))

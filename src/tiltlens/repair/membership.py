@@ -19,7 +19,7 @@ from tiltlens.errors import DataError, MissingExtraError
 from tiltlens.estimators.influence import Booleans, Integers
 from tiltlens.learners.design import Encoding, Table, encoding
 from tiltlens.learners.logit import ridge_logit
-from tiltlens.learners.propensity import estimator_log_odds, fitted_clone
+from tiltlens.learners.propensity import estimator_log_odds, fit_clone
 from tiltlens.limits import RIDGE, WEAK_RIDGE
 from tiltlens.model_files.load import open_skops
 from tiltlens.paper.checks import Floats
@@ -121,7 +121,7 @@ def fit_membership(design: Design, rows: Integers, labels: Booleans, weights: Fl
         return _fit_additive(design, rows, labels, weights)
     inputs = _inputs(design.levels, {name: column[rows] for name, column in design.table.items()})
     try:
-        estimator = fitted_clone(design.estimator, inputs, labels[rows], weights[rows])
+        estimator = fit_clone(design.estimator, inputs, labels[rows], weights[rows])
     except Exception as error:  # the user's code
         raise _refused(design.estimator, "fit", error) from error
     numbers = [name for name in design.table if name not in design.levels]
