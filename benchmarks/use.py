@@ -72,6 +72,13 @@ def own_effect(use: float, rho: float) -> float:
     return 0.5 * (low + high)
 
 
+def wave(rng: np.random.Generator) -> Draw:
+    """Return a smooth score of u and x, and a rapid wave along t, which no spline follows."""
+    columns, _ = smooth(0.0, 0.8)(rng)
+    score = 0.05 + 0.9 * columns["score"] + 0.01 * np.sin(15 * columns["t"])
+    return columns | {"score": score}, {"t": 0.02 * np.sqrt(0.5)}  # all phases are as likely
+
+
 def direct_use(rng: np.random.Generator) -> Draw:
     """Return direct use of the group that varies with x, and an ignored j that tells the group where x is 1."""
     group = rng.random(ROWS) < 0.5
@@ -224,6 +231,7 @@ WORLDS: dict[str, Callable[[], World]] = {
     "smooth, use 2m, correlation .5": lambda: World(smooth(own_effect(0.01, 0.5), 0.5), used=("t",)),
     "smooth, use 2m, correlation .95": lambda: World(smooth(own_effect(0.01, 0.95), 0.95), used=("t",)),
     "smooth, use 4 points, correlation .8": lambda: World(smooth(own_effect(0.04, 0.8), 0.8), used=("t",)),
+    "rapid wave": lambda: World(wave, used=("t",)),
     "direct use": lambda: World(direct_use, ("j",)),
     "decisions, use 2m": lambda: World(smooth(own_effect(0.01, 0.8), 0.8, True), used=("t", "u"), decisions=True),
     "decisions, use 4 points": lambda: World(smooth(own_effect(0.04, 0.8), 0.8, True), used=("t", "u"), decisions=True),

@@ -84,11 +84,12 @@ def test_a_learnt_column_widens_an_immaterial_use_and_shows_none():
         Projection(square * limit, noise * limit, wald=square / noise, least_noise=noise * limit)
         for square, noise in ((2.0, 0.01), (0.5, 0.1))
     )
-    wide = widen_use(use, clear, 0.95, m)
+    wide = widen_use(use, clear, 0.0, 0.95, m)
     assert (wide.low, wide.high) == pytest.approx((use.low, 2 * np.sqrt(clear.high(0.05))))
     assert wide.value == pytest.approx(2 * np.sqrt(clear.value))
     assert limit < noisy.high(0.05) < 4 * limit
-    assert widen_use(use, noisy, 0.95, m) == widen_use(use, Projection(), 0.95, m) == use
+    assert widen_use(use, clear, 9.0 * limit, 0.95, m).high == pytest.approx(3 * m)
+    assert widen_use(use, noisy, 1.0, 0.95, m) == widen_use(use, Projection(), 1.0, 0.95, m) == use
 
 
 def test_all_that_is_left_may_be_use_of_a_feature_that_is_used():

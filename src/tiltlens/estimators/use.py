@@ -219,17 +219,18 @@ def judge_projections(
     return _use(chosen.value, 0.0, chosen.high(chance))
 
 
-def widen_use(use: Use, learnt: Projection, confidence: float, materiality: float) -> Use:
-    """Return a use that seemed immaterial, with the upper end of a projection onto a column that was learnt.
+def widen_use(use: Use, learnt: Projection, residual_square: float, confidence: float, materiality: float) -> Use:
+    """Return a use that seemed immaterial, wider if a projection onto a learnt column contradicts.
 
     The column follows what the residuals leave, and a little of it may be due to other features. It therefore never
-    shows that a feature is used, only that it may be: where the projection is clear, or beyond twice the threshold.
+    shows that a feature is used, only that all residuals may be use of it: where the projection is beyond the threshold
+    and clear, or beyond twice the threshold.
     """
     chance, limit = 1.0 - confidence, 0.25 * materiality**2
     high = learnt.high(chance)
     if high <= (limit if learnt.low(1.0 - CLEAR_USE) > 0.0 else WIDE_USE**2 * limit):
         return use
-    return _use(max(0.25 * use.value**2, learnt.value), 0.25 * use.low**2, high)
+    return _use(max(0.25 * use.value**2, learnt.value), 0.25 * use.low**2, max(high, residual_square))
 
 
 def cell_products(at: Rows, outcome: Floats, codes: list[Integers]) -> tuple[Floats, float]:

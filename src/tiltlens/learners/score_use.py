@@ -189,11 +189,12 @@ class ScoreUse:
         return self._widen(use, features, residuals, confidence)
 
     def _widen(self, use: Use, features: Features, residuals: Floats, confidence: float) -> Use:
-        """Return a use with the upper end of what only a column that is learnt finds, such as a rapid wave."""
-        if use.high > self.materiality or 2.0 * np.sqrt(self._mean_square(residuals)) <= self.materiality:
+        """Return a use that is wider if a column that is learnt finds more, such as a rapid wave."""
+        residual_square = self._mean_square(residuals)
+        if use.high > self.materiality or 2.0 * np.sqrt(residual_square) <= self.materiality:
             return use
         learnt = project_residuals(self.at, residuals, self._learn_column(features, residuals)[:, None])
-        return widen_use(use, learnt, confidence, self.materiality)
+        return widen_use(use, learnt, residual_square, confidence, self.materiality)
 
     def _learn_column(self, features: Features, residuals: Floats) -> Floats:
         """Return residuals as a function of a set and the group, minus its regression on the other features.
