@@ -42,109 +42,61 @@ class TiltedMeans:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Question:
-    """The comparison that is asked for.
+    """The comparison that is asked for."""
 
-    Attributes
-    ----------
-    audited, reference
-        The names of the two groups.
-    comparisons
-        How many comparisons are made at once.
-    metric
-        The error rate whose difference is audited; None for the scores themselves.
-    wording
-        The user's words for people, the favourable outcome and the unit of amounts.
-    source
-        The data, as the provenance states them.
-    is_decisions
-        Whether scores are decisions, all of them 0 or 1.
-    exempt
-        The features that were named as exempt factors.
-    given
-        The conditions that all rows meet, as texts by column.
-    notes
-        What to know of the data and the model, whoever is compared.
-    """
-
+    # The names of the two groups
     audited: str
     reference: str
-    comparisons: int = 1
-    metric: str | None = None
-    wording: Wording = WORDING
-    source: str = ""
-    is_decisions: bool = False
-    exempt: tuple[str, ...] = ()
-    given: Mapping[str, str] = field(default_factory=dict)
-    notes: tuple[str, ...] = ()
+    comparisons: int = 1  # how many comparisons are made at once
+    metric: str | None = None  # the error rate whose difference is audited; None for the scores themselves
+    wording: Wording = WORDING  # the user's words for people, the favourable outcome and the unit of amounts
+    source: str = ""  # the data, as the provenance states them
+    is_decisions: bool = False  # whether scores are decisions, all of them 0 or 1
+    exempt: tuple[str, ...] = ()  # the features that were named as exempt factors
+    given: Mapping[str, str] = field(default_factory=dict)  # the conditions that all rows meet, as texts by column
+    notes: tuple[str, ...] = ()  # what to know of the data and the model, whoever is compared
 
 
 @dataclass(frozen=True, slots=True, eq=False, kw_only=True)
 class Nuisances:
-    """The models that are fitted on the sample.
+    """The models that are fitted on the sample."""
 
-    Attributes
-    ----------
-    propensity, log_odds, name
-        The cross-fitted or given propensity, None for plug-in values; the log-odds of one fit on all rows of the
-        sample; and the name of the model. Without features or a given column, everybody has the prior's log-odds.
-    expectations
-        E[W|X].
-    sets, influence_rows
-        The regressions on sets of features, None where no feature can be regressed on; and the places of the rows
-        whose influence these have.
-    """
-
+    # The cross-fitted or given propensity, None for plug-in values; the log-odds of one fit on all rows of the sample;
+    # and the name of the model. Without features or a given column, everybody has the prior's log-odds.
     propensity: Propensity | None
     log_odds: Floats
     name: str
-    expectations: Expectations | None
+    expectations: Expectations | None  # e[W|X]
+    # The regressions on sets of features, None where no feature can be regressed on; and the places of the rows whose
+    # influence these have
     sets: CellSets | RidgeSets | None
     influence_rows: Integers
 
 
 @dataclass(frozen=True, slots=True, eq=False, kw_only=True)
 class Evidence:
-    """One audited group and the reference.
+    """One audited group and the reference."""
 
-    Attributes
-    ----------
-    question
-        The comparison that is asked for.
-    rows
-        The sample's rows of both groups, with the codes 0 and 1, and their features.
-    sample, population
-        The same rows as estimators take them; and as a sample of all rows, for what comes from sums over these.
-    scores, score, favourable
-        All scores; the score whose gap is measured, W(1|x) or that of the favourable class; and the score of the
-        favourable outcome. Of amounts: their deciles; the amount; the same.
-    table, cells
-        The features as models take them; and all values of those that are countable.
-    nuisances
-        The models that are fitted on the sample.
-    model
-        The audited model, which makes the scores from the features alone; None where scores were given.
-    moments
-        Of (log-odds, scores) in the audited and in the reference group.
-    tilted
-        The reference weighted by e^ℓ over all rows, ℓ being the given log-odds; None where they are fitted.
-    sums_by
-        Sums over all rows by the codes of optional columns of the rows, such as "period".
-    """
-
-    question: Question
-    rows: SampledRows
+    question: Question  # the comparison that is asked for
+    rows: SampledRows  # the sample's rows of both groups, with the codes 0 and 1, and their features
+    # The same rows as estimators take them; and as a sample of all rows, for what comes from sums over these
     sample: Rows
     population: Rows
+    # All scores; the score whose gap is measured, W(1|x) or that of the favourable class; and the score of the
+    # favourable outcome. Of amounts: their deciles; the amount; the same.
     scores: Scores
     score: Scores
     favourable: Scores
+    # The features as models take them; and all values of those that are countable
     table: Table
     cells: dict[str, FeatureCells]
-    nuisances: Nuisances
+    nuisances: Nuisances  # the models that are fitted on the sample
+    # The audited model, which makes the scores from the features alone; None where scores were given
     model: AskedModel | None
-    moments: tuple[GroupMoments, GroupMoments]
+    moments: tuple[GroupMoments, GroupMoments]  # of (log-odds, scores) in the audited and in the reference group
+    # The reference weighted by e^ℓ over all rows, ℓ being the given log-odds; None where they are fitted
     tilted: TiltedMeans | None
-    sums_by: Mapping[str, CellSums]
+    sums_by: Mapping[str, CellSums]  # sums over all rows by the codes of optional columns of the rows, such as "period"
 
     @property
     def sums_by_outcome(self) -> CellSums | None:

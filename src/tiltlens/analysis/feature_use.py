@@ -29,28 +29,16 @@ Measure = Callable[[Sequence[Sequence[str]]], list[Use]]
 
 @dataclass(frozen=True, slots=True, eq=False)
 class FeatureUses:
-    """The use of the features that a verdict would name.
+    """The use of the features that a verdict would name."""
 
-    Attributes
-    ----------
-    use
-        By feature; missing where use was not measured.
-    unchanged_rows
-        By feature, where the model was asked: the number of rows in which other values left its output unchanged; None
-        where an output changed.
-    copies
-        By feature: the other features of a set of which at least one is used, but the data do not show which.
-    sure
-        The features that are used, but with so many values joined that the size is unknown.
-    unused
-        The features that may be left out together without a material change of the score.
-    """
-
-    use: Mapping[str, Use] = field(default_factory=dict)
+    use: Mapping[str, Use] = field(default_factory=dict)  # by feature; missing where use was not measured
+    # By feature, where the model was asked: the number of rows in which other values left its output unchanged; None
+    # where an output changed
     unchanged_rows: Mapping[str, int | None] = field(default_factory=dict)
+    # By feature: the other features of a set of which at least one is used, but the data do not show which
     copies: Mapping[str, tuple[str, ...]] = field(default_factory=dict)
-    sure: tuple[str, ...] = ()
-    unused: tuple[str, ...] = ()
+    sure: tuple[str, ...] = ()  # the features that are used, but with so many values joined that the size is unknown
+    unused: tuple[str, ...] = ()  # the features that may be left out together without a material change of the score
 
     def columns(self, name: str) -> dict[str, float | None]:
         """Return use and its interval."""

@@ -75,30 +75,18 @@ class FitSettings:
 
 @dataclass(frozen=True, slots=True, eq=False)
 class _FitData:
-    """What models are fitted on.
+    """What models are fitted on."""
 
-    Attributes
-    ----------
-    rows, sample, population
-        As in `Evidence`.
-    score
-        The score whose gap is measured.
-    table, values
-        The features as models take them; and with the codes of all values in place of texts.
-    cells
-        All values of the features that are countable.
-    inputs
-        The rows as the user's estimator takes them, where there is one.
-    """
-
+    # As in `Evidence`
     rows: SampledRows
     sample: Rows
     population: Rows
-    score: Floats
+    score: Floats  # the score whose gap is measured
+    # The features as models take them; and with the codes of all values in place of texts
     table: Table
     values: Table
-    cells: dict[str, FeatureCells]
-    inputs: NativeTable
+    cells: dict[str, FeatureCells]  # all values of the features that are countable
+    inputs: NativeTable  # the rows as the user's estimator takes them, where there is one
     settings: FitSettings
 
 

@@ -37,31 +37,19 @@ class Span(NamedTuple):
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Binned:
-    """Rows of a comparison, ready to be binned.
+    """Rows of a comparison, ready to be binned."""
 
-    Attributes
-    ----------
-    audited, weights, outcome, span, scores
-        Who is audited, row weights, the score whose gap is measured and its bins, and all scores, (n,) or (n, K).
-    log_odds
-        Of being audited, from one fit on all rows; with the prior.
-    log_ratio
-        Cross-fitted where there is a cross-fit, without the prior.
-    features
-        In the order of the table of proxy evidence.
-    moved
-        Each row's share of the audited group after the least change that removes the gap, up to a factor; None where
-        there is none.
-    """
-
+    # Who is audited, row weights, the score whose gap is measured and its bins, and all scores, (n,) or (n, K)
     audited: Booleans
     weights: Floats
     outcome: Floats
     span: Span
     scores: Floats
-    log_odds: Floats
-    log_ratio: Floats
-    features: tuple[Feature, ...]
+    log_odds: Floats  # of being audited, from one fit on all rows; with the prior
+    log_ratio: Floats  # cross-fitted where there is a cross-fit, without the prior
+    features: tuple[Feature, ...]  # in the order of the table of proxy evidence
+    # Each row's share of the audited group after the least change that removes the gap, up to a factor; None where
+    # there is none
     moved: Floats | None
 
 
@@ -81,25 +69,15 @@ class Tally:
 
 @dataclass(frozen=True, slots=True, eq=False)
 class ValueTally:
-    """What is known of each value of a feature.
+    """What is known of each value of a feature."""
 
-    Attributes
-    ----------
-    people
-        Both groups' people.
-    means
-        E0[(ℓ, W_1, …)|value].
-    score, moved
-        Σ w·W of the audited people, and their weight after the least change (None where there is none).
-    fine, crowd
-        Their weight, and how many they are, by value and fine bin of f~, for each dial position and then the
-        correction; None where values are too many.
-    """
-
-    people: Tally
-    means: Floats
+    people: Tally  # both groups' people
+    means: Floats  # e0[(ℓ, W_1, …)|value]
+    # Σ w·W of the audited people, and their weight after the least change (None where there is none)
     score: Floats
     moved: Floats | None
+    # Their weight, and how many they are, by value and fine bin of f~, for each dial position and then the correction;
+    # None where values are too many
     fine: Floats | None
     crowd: Floats | None
 

@@ -23,21 +23,11 @@ NAME_AN_ID = "name a column that identifies rows with `clusters` in both audits,
 
 @dataclass(frozen=True, slots=True, eq=False)
 class RowErrors:
-    """The parts of a number's error; its variance is the sum of all their squares.
+    """The parts of a number's error; its variance is the sum of all their squares."""
 
-    Attributes
-    ----------
-    parts
-        Of rows, or clusters: (n, k), k of the same row where the number is a mean over pairings.
-    between
-        What lies between pairings.
-    unseen
-        Of each group whose people all have one decision: negative where it is 0.
-    """
-
-    parts: Floats
-    between: Floats = field(default_factory=lambda: np.zeros(0))
-    unseen: tuple[float, float] = (0.0, 0.0)
+    parts: Floats  # of rows, or clusters: (n, k), k of the same row where the number is a mean over pairings
+    between: Floats = field(default_factory=lambda: np.zeros(0))  # what lies between pairings
+    unseen: tuple[float, float] = (0.0, 0.0)  # of each group whose people all have one decision: negative where it is 0
 
     def times(self, factor: float) -> RowErrors:
         """Return the errors of a multiple of the number."""

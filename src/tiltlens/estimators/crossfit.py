@@ -32,31 +32,19 @@ DISAGREEMENT_ROWS = 50_000  # audited rows, at most, at which models are compare
 
 @dataclass(frozen=True, slots=True)
 class Pairing:
-    """The log-ratios ℓ_a, ℓ_b of two models, clipped and normalised fold by fold, and what is made of both.
-
-    Attributes
-    ----------
-    r_a, r_b
-        −[|ℓ|<c] for audited and [|ℓ|<c]·e^ℓ for reference rows, of mean 0 over the two groups in each fold.
-    disagreement_sq
-        (ℓ_a − ℓ_b)² where neither is clipped.
-    kl_weight
-        1 for audited and 2e^{(ℓ_a+ℓ_b)/2} − ½(e^ℓ_a + e^ℓ_b) for reference rows, where neither is clipped.
-    disagreement
-        How far the models lie apart, where there is one pairing only.
-    is_known
-        Whether ℓ is taken as it is, so that nothing is corrected for.
-    """
+    """The log-ratios ℓ_a, ℓ_b of two models, clipped and normalised fold by fold, and what is made of both."""
 
     a: Floats
     b: Floats
+    # −[|ℓ|<c] for audited and [|ℓ|<c]·e^ℓ for reference rows, of mean 0 over the two groups in each fold
     r_a: Floats
     r_b: Floats
-    disagreement_sq: Floats
+    disagreement_sq: Floats  # (ℓ_a − ℓ_b)² where neither is clipped
+    # 1 for audited and 2e^{(ℓ_a+ℓ_b)/2} − ½(e^ℓ_a + e^ℓ_b) for reference rows, where neither is clipped
     kl_weight: Floats
     fold: Integers
-    disagreement: ModelDisagreement | None = None
-    is_known: bool = False
+    disagreement: ModelDisagreement | None = None  # how far the models lie apart, where there is one pairing only
+    is_known: bool = False  # whether ℓ is taken as it is, so that nothing is corrected for
 
 
 def pairing(
@@ -84,18 +72,12 @@ class ModelDisagreement:
 
     A model of two folds errs by the mean of theirs, ½(ε_i + ε_j), so neighbours in the cycle differ by ½(ε_k − ε_i),
     and one such difference and the next share no fold.
-
-    Attributes
-    ----------
-    index, shares
-        The rows, and what each counts; the shares add up to 1.
-    apart
-        The differences in turn, (parts, rows), of mean 0.
     """
 
+    # The rows, and what each counts; the shares add up to 1
     index: Integers
     shares: Floats
-    apart: Floats
+    apart: Floats  # the differences in turn, (parts, rows), of mean 0
 
     def products(self, lines: Floats, times: Floats | float = 1.0) -> Floats:
         """Return the means of each line times the next, and times a number for each row."""

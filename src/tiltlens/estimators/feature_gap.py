@@ -69,22 +69,13 @@ def cell_sums_of(rows: Rows, outcome: Floats, codes: Integers, values: int | Non
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Coefficient:
-    """c_A, and what its error and its factors are made of.
+    """c_A, and what its error and its factors are made of."""
 
-    Attributes
-    ----------
-    value
-        c_A = r̄/D.
-    product, residual
-        r = (S̄ − e)(W − m) and q = (S̄ − e)² of each row, and their means r̄ and D over all rows.
-    left
-        (W − m)² of each row, and its mean.
-    """
-
-    value: float
+    value: float  # c_A = r̄/D
+    # R = (S̄ − e)(W − m) and q = (S̄ − e)² of each row, and their means r̄ and D over all rows
     product: Floats
     residual: Floats
-    left: Floats
+    left: Floats  # (W − m)² of each row, and its mean
     mean_product: float
     mean_residual: float
     mean_left: float

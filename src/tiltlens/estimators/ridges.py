@@ -54,24 +54,12 @@ def _ratio(top: Floats, bottom: Floats) -> Floats:
 
 @dataclass(frozen=True, eq=False)
 class FoldRidges:
-    """The regressions on the columns of a basis.
+    """The regressions on the columns of a basis."""
 
-    Attributes
-    ----------
-    grams
-        Σ ω·zzᵀ over the rows of each fold, z = (1, Φ, S̄, W), Σ ω = 1 over all: (folds, p + 3, p + 3).
-    owners
-        The indices of the one to three features that each column belongs to, (p, 3).
-    blocks
-        The number of the block of columns, with one penalty, that each belongs to.
-    effective
-        How many rows of equal weight the weights are worth.
-    """
-
-    grams: Floats
-    owners: Integers
-    blocks: Integers
-    effective: float
+    grams: Floats  # Σ ω·zzᵀ over the rows of each fold, z = (1, Φ, S̄, W), Σ ω = 1 over all: (folds, p + 3, p + 3)
+    owners: Integers  # the indices of the one to three features that each column belongs to, (p, 3)
+    blocks: Integers  # the number of the block of columns, with one penalty, that each belongs to
+    effective: float  # how many rows of equal weight the weights are worth
 
     @property
     def columns(self) -> int:

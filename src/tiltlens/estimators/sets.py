@@ -73,20 +73,11 @@ def degrees_of_freedom(influence: Floats, between: Floats, errors: Floats) -> Fl
 
 @dataclass(frozen=True, slots=True, eq=False)
 class CellSets:
-    """Sets of discrete features by their joint values.
+    """Sets of discrete features by their joint values."""
 
-    Attributes
-    ----------
-    sums
-        Over all rows, by joint value of all features.
-    levels
-        The features' codes in each joint value, (values, features).
-    codes, outcome, at
-        The joint value and the score of the rows whose influence is wanted, and these rows.
-    """
-
-    sums: CellSums
-    levels: Integers
+    sums: CellSums  # over all rows, by joint value of all features
+    levels: Integers  # the features' codes in each joint value, (values, features)
+    # The joint value and the score of the rows whose influence is wanted, and these rows
     codes: Integers
     outcome: Floats
     at: Rows

@@ -46,23 +46,15 @@ LOSSES = {
 
 @dataclass(frozen=True, slots=True, eq=False)
 class SplitPredictions:
-    """Predictions of rows by models that have not seen them.
+    """Predictions of rows by models that have not seen them."""
 
-    Attributes
-    ----------
-    rows, outcome
-        The rows of both groups, and their outcomes, 0 or 1.
-    audited, reference
-        y_0 and y_1 at every row, whichever group it is of.
-    log_ratio
-        ℓ = log P0/P1 at every row.
-    """
-
+    # The rows of both groups, and their outcomes, 0 or 1
     rows: Rows
     outcome: Floats
+    # y_0 and y_1 at every row, whichever group it is of
     audited: Floats
     reference: Floats
-    log_ratio: Floats
+    log_ratio: Floats  # ℓ = log P0/P1 at every row
 
     def blind(self, weight: float) -> tuple[Floats, Floats]:
         """Return e_ω and η_ω."""

@@ -123,21 +123,11 @@ class LevelColumns:
 
 @dataclass(frozen=True, slots=True, eq=False)
 class CellBlock:
-    """An indicator for each of the frequent cells that some features' values make together.
+    """An indicator for each of the frequent cells that some features' values make together."""
 
-    Attributes
-    ----------
-    names
-        The features that own it.
-    codes
-        The cell of each row of the table, the most frequent first: that one is the baseline.
-    width
-        How many cells have a column.
-    """
-
-    names: tuple[str, ...]
-    codes: Integers
-    width: int
+    names: tuple[str, ...]  # the features that own it
+    codes: Integers  # the cell of each row of the table, the most frequent first: that one is the baseline
+    width: int  # how many cells have a column
 
     def columns(self, table: Table, index: Integers | slice) -> Floats:
         """Return the indicators of some rows."""

@@ -56,38 +56,19 @@ class PartFit:
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Propensity:
-    """The log-ratio ℓ = log P0/P1 of each row, from models that have not seen the row.
+    """The log-ratio ℓ = log P0/P1 of each row, from models that have not seen the row."""
 
-    Attributes
-    ----------
-    fold
-        The fold in which each row is evaluated.
-    pairings
-        The log-ratios of two models for each row, once or three times; in `halves` the same before they are normalised
-        by the reference group, (2, n) each: swapped groups change their signs and nothing else.
-    log_odds
-        log P(audited|x)/P(reference|x) of one model fitted on all rows: the paper's plug-in.
-    name
-        The candidate that was fitted on every part, or the estimator given.
-    parts
-        What it was fitted on, and `part_log_odds` its log-odds on all rows, (parts, n).
-    plan
-        For each pairing and each fold the indices in `parts` of its two models.
-    clipped
-        The larger of the groups' shares of rows with |ℓ| ≥ 4.
-    auc
-        How often ℓ ranks an audited row before a reference row.
-    """
-
-    fold: Integers
+    fold: Integers  # the fold in which each row is evaluated
+    # The log-ratios of two models for each row, once or three times; in `halves` the same before they are normalised by
+    # the reference group, (2, n) each: swapped groups change their signs and nothing else
     pairings: tuple[Pairing, ...]
-    log_odds: Floats
-    name: str
-    parts: tuple[PartFit, ...]
+    log_odds: Floats  # log P(audited|x)/P(reference|x) of one model fitted on all rows: the paper's plug-in
+    name: str  # the candidate that was fitted on every part, or the estimator given
+    parts: tuple[PartFit, ...]  # what it was fitted on, and `part_log_odds` its log-odds on all rows, (parts, n)
     part_log_odds: Floats
-    plan: tuple[Integers, ...]
-    clipped: float
-    auc: float
+    plan: tuple[Integers, ...]  # for each pairing and each fold the indices in `parts` of its two models
+    clipped: float  # the larger of the groups' shares of rows with |ℓ| ≥ 4
+    auc: float  # how often ℓ ranks an audited row before a reference row
     is_known: bool
     halves: tuple[Floats, ...]
 
