@@ -75,12 +75,12 @@ def with_options(specs: Mapping[str, Spec]) -> Callable[[Decorated], Decorated]:
     return decorate
 
 
-def refuse_options(names: Collection[str], place: str, hint: str) -> None:
+def refuse_options(names: Collection[str], when: str, hint: str) -> None:
     """Raise where one of some options was given on the command line: it would be ignored."""
     context = click.get_current_context()
     for option in context.command.params:
         if option.name in names and context.get_parameter_source(option.name) is ParameterSource.COMMANDLINE:
-            raise TiltlensError(f"{option.opts[0]} cannot be used {place}.", hint)
+            raise TiltlensError(f"{option.opts[0]} cannot be used {when}.", hint)
 
 
 def _names(ctx: click.Context, option: click.Parameter, value: tuple[str, ...]) -> list[str] | None:

@@ -80,7 +80,7 @@ def places_of(outputs: Mapping[str, str | None], file: Path | None = None) -> li
     label = "--{}".format if file is None else f"`outputs.{{}}` in {str(file)!r}".format
     tables = outputs.get("tables")
     others = [(label(option), target) for option, target in outputs.items() if option != "tables"]
-    return [*others, *((label("tables"), place) for place in files_of_tables(tables))]
+    return [*others, *((label("tables"), path) for path in files_of_tables(tables))]
 
 
 def check_gated(junit: str | None, gates: Sequence[Gate]) -> None:

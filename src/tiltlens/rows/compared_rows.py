@@ -188,10 +188,10 @@ def _check_known_groups(roles: ColumnRoles, frame: pl.DataFrame) -> None:
 
 def _sum_copies(content: Hashes, copies: Hashes) -> Hashes:
     """Return the hash of a row with copies in several groups: the sum over these."""
-    _, own = np.unique(copies, return_inverse=True)
-    totals = np.zeros(int(own.max()) + 1, dtype=np.uint64)
-    np.add.at(totals, own, content)
-    return np.asarray(totals[own])
+    _, index = np.unique(copies, return_inverse=True)
+    totals = np.zeros(int(index.max()) + 1, dtype=np.uint64)
+    np.add.at(totals, index, content)
+    return np.asarray(totals[index])
 
 
 def _sampling_weights(frame: pl.DataFrame, survey: Survey) -> Floats | None:

@@ -45,9 +45,9 @@ def leakage_notes(
     """
     at = np.arange(min(score.size, RANKED_ROWS))
     few = [feature.rows(at) for feature in features]
-    own = [feature for feature in few if feature.name not in set(seen)]
-    is_repeated = in_threads(lambda feature: _repeats(feature, score[at]), own, at.size)
-    repeating = [feature.name for feature, repeats in zip(own, is_repeated, strict=True) if repeats]
+    others = [feature for feature in few if feature.name not in set(seen)]
+    is_repeated = in_threads(lambda feature: _repeats(feature, score[at]), others, at.size)
+    repeating = [feature.name for feature, repeats in zip(others, is_repeated, strict=True) if repeats]
     if repeating:
         old = "amount" if output == "amount" else "score or a decision"
         yield f"{listed(repeating)} alone gives the {output}: if it is a label, an old {old}, {HINT}"

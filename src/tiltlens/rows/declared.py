@@ -35,14 +35,18 @@ class Declared:
         """Return a clean table with declared features as texts, where it has their columns, and a copy of `inputs`."""
         available = set(table.columns)
         made = [_category(table[name]) for name in self.categorical if name in available]
-        made += [_joint(name, table.select(own)) for name, own in self.blocks.items() if available.issuperset(own)]
+        made += [
+            _joint(name, table.select(parts)) for name, parts in self.blocks.items() if available.issuperset(parts)
+        ]
         return table.with_columns(*made, *(table[name].alias(f"{INPUT}{name}") for name in inputs))
 
     def of_features(self, features: Sequence[str]) -> tuple[list[str], Declared]:
         """Return the features with each block in place of its columns, and blocks of those columns that are listed."""
-        kept = {name: own if name in features else features for name, own in self.blocks.items()}
-        blocks = {name: tuple(column for column in own if column in kept[name]) for name, own in self.blocks.items()}
-        owner = {column: name for name, own in self.blocks.items() for column in own}
+        kept = {name: parts if name in features else features for name, parts in self.blocks.items()}
+        blocks = {
+            name: tuple(column for column in parts if column in kept[name]) for name, parts in self.blocks.items()
+        }
+        owner = {column: name for name, parts in self.blocks.items() for column in parts}
         chosen = list(dict.fromkeys(owner.get(column, column) for column in features))
         check_columns("blocks", blocks, chosen, "feature")
         check_columns("categorical", self.categorical, [name for name in chosen if name not in blocks], "feature")
@@ -51,8 +55,9 @@ class Declared:
 
 def declared_in(made_of: Mapping[str, Sequence[str]]) -> Declared:
     """Return what was declared of features, by the columns that each is made of; none of one that is as it was read."""
-    categorical = tuple(name for name, own in made_of.items() if list(own) == [name])
-    return Declared(categorical, {name: tuple(own) for name, own in made_of.items() if own and list(own) != [name]})
+    categorical = tuple(name for name, parts in made_of.items() if list(parts) == [name])
+    blocks = {name: tuple(parts) for name, parts in made_of.items() if parts and list(parts) != [name]}
+    return Declared(categorical, blocks)
 
 
 def declared_of(categorical: object, blocks: object, names: Sequence[str], taken: Sequence[str]) -> Declared:
@@ -61,7 +66,7 @@ def declared_of(categorical: object, blocks: object, names: Sequence[str], taken
         raise DataError(f"`blocks` must be a dict, got {shown(blocks)}.", "for example {'region': ['region_*']}.")
     columns_of: dict[str, tuple[str, ...]] = {}
     for block, patterns in (blocks or {}).items():
-        used = {*taken, *(column for own in columns_of.values() for column in own)}
+        used = {*taken, *(column for parts in columns_of.values() for column in parts)}
         wanted = [str(pattern) for pattern in texts_of("blocks", patterns)]
         matched = {name for name in names for text in wanted if name == text or fnmatchcase(name, text)} - used
         if len(matched) < 2:

@@ -124,9 +124,10 @@ def value_levels(name: str, counts: ValueCounts, groups: Sequence[str], levels: 
         return levels
     mine = counts.frame.filter(pl.col(GROUP).is_in(groups))
     if levels.is_binned:
+        if ROWS_A_CELL * mine[name].n_unique() > mine[PEOPLE].sum():
+            return None
         values = mine.group_by(name).agg(pl.col(PEOPLE, WEIGHT).sum()).sort(name)
-        is_repeated = ROWS_A_CELL * values.height <= values[PEOPLE].sum()
-        return _levelled(name, values, levels.kind, values[name].null_count()) if is_repeated else None
+        return _levelled(name, values, levels.kind, values[name].null_count())
     text = mine[name].cast(pl.String).unique().drop_nulls().sort()
     missing = len(text)
     labels = (*text.to_list(), MISSING)

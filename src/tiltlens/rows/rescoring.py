@@ -35,7 +35,7 @@ class AskedModel:
     # The columns as the model saw them, in the user's own table, and where in it each row stands; None where the model
     # saw `inputs`
     native: object = None
-    place: Integers | None = None
+    row_number: Integers | None = None
 
     @property
     def features(self) -> list[str]:
@@ -44,9 +44,9 @@ class AskedModel:
 
     def rows(self, index: Integers) -> AskedModel:
         """Return the same of some of the rows."""
-        place = None if self.place is None else self.place[index]
+        row_number = None if self.row_number is None else self.row_number[index]
         table, inputs = (frame[pl.Series(index, dtype=pl.UInt32)] for frame in (self.table, self.inputs))
-        return replace(self, table=table, inputs=inputs, place=place)
+        return replace(self, table=table, inputs=inputs, row_number=row_number)
 
     def scores(self, feature: str, source: Integers) -> Floats:
         """Return the scores of all rows, each with the value of a feature that the row `source` has."""
@@ -69,4 +69,4 @@ class AskedModel:
 
     def _seen(self) -> tuple[Any, pl.DataFrame]:
         """Return the columns as the model sees them, and clean."""
-        return self.inputs if self.place is None else taken_rows(self.native, self.place), self.inputs
+        return self.inputs if self.row_number is None else taken_rows(self.native, self.row_number), self.inputs

@@ -111,9 +111,9 @@ class RowSample:
         for group, count in self.counts.items():
             if count > quota:
                 mine = np.flatnonzero((frame[GROUP] == group).to_numpy())
-                own = np.sort(hashes[mine])
-                last = own[: min(quota, own.size)]
-                if quota < own.size and own[quota] == last[-1] and last[0] != last[-1]:
+                ordered = np.sort(hashes[mine])
+                last = ordered[: min(quota, ordered.size)]
+                if quota < ordered.size and ordered[quota] == last[-1] and last[0] != last[-1]:
                     last = last[last < last[-1]]  # a cluster is drawn whole or not at all
                 keep[mine] = False
                 keep[mine[hashes[mine] <= last[-1]][:quota]] = True  # of a cluster larger than that, as many as may be
@@ -286,8 +286,8 @@ def _sampling_keys(batch: BatchRows, hashes: Hashes) -> _Keys:
     first = np.zeros(content.size, dtype=np.intp)
     first[source[::-1]] = np.arange(source.size)[::-1]
     numbers = _row_numbers(batch.table, content)
-    own = numbers[first] if ROW in batch.table.columns else numbers
-    return _Keys(mixed_hashes(content, own)[source], content[source])
+    row_numbers = numbers[first] if ROW in batch.table.columns else numbers
+    return _Keys(mixed_hashes(content, row_numbers)[source], content[source])
 
 
 def _row_numbers(table: pl.DataFrame, hashes: Hashes) -> NDArray[np.integer]:

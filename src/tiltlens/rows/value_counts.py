@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
+from functools import cached_property
 
 import numpy as np
 import polars as pl
@@ -16,14 +17,14 @@ from tiltlens.sources.factorize import Factorized
 MOST_PLACES = 1 << 20  # of values in groups that are counted by their place
 
 
-@dataclass(frozen=True, slots=True, eq=False)
+@dataclass(frozen=True, eq=False)
 class ValueCounts:
     """How often each value of a feature occurs in each group, or, where there are too many values, their ranges."""
 
     parts: pl.DataFrame | None  # the counts of some rows after those of others: a value may have several lines
     only_ranges: pl.DataFrame | None = None  # where the values are too many
 
-    @property
+    @cached_property
     def frame(self) -> pl.DataFrame | None:
         """One row for each value and group: people and their weight."""
         return None if self.parts is None else _summed(self.parts)

@@ -56,11 +56,11 @@ def _on_limits(rule: Rule, limits: Limits) -> Iterator[str]:
     if limits.threshold is None:
         yield "The rule states no threshold."
     elif limits.threshold != rule.threshold:
-        own = "none" if rule.threshold is None else decimals(rule.threshold)
-        yield f"The threshold of {decimals(limits.threshold)} was chosen here; the rule states {own}."
+        stated = "none" if rule.threshold is None else decimals(rule.threshold)
+        yield f"The threshold of {decimals(limits.threshold)} was chosen here; the rule states {stated}."
     if limits.smallest_share != (rule.smallest_share or 0.0):
-        own = "none" if rule.smallest_share is None else f"{100 * rule.smallest_share:g}%"
-        yield f"The smallest share of {100 * limits.smallest_share:g}% was chosen here; the rule states {own}."
+        stated = "none" if rule.smallest_share is None else f"{100 * rule.smallest_share:g}%"
+        yield f"The smallest share of {100 * limits.smallest_share:g}% was chosen here; the rule states {stated}."
 
 
 def _on_outcome(outcomes: Outcomes, favourable: str) -> Iterator[str]:

@@ -195,12 +195,12 @@ def open_source(data: object, batches: Batches | None, columns: Sequence[str], s
             raise must_be_column(spec.argument, value)
         return Source(batches, (*checked_columns(batches, columns),), outcome)
     frame = frame_of(data, columns)
-    own = checked_columns(FrameBatches(frame), columns)
-    frame = frame.select(own)
+    read = checked_columns(FrameBatches(frame), columns)
+    frame = frame.select(read)
     if outcome == OUTCOME:
         check_index(spec.argument, value, data)
         frame = frame.with_columns(column_of_values(spec.argument, value, frame.height).alias(OUTCOME))
-    return Source(FrameBatches(frame), (*own,), outcome)
+    return Source(FrameBatches(frame), (*read,), outcome)
 
 
 def tally_source(source: Source, keys: Sequence[str], spec: OutcomeSpec) -> tuple[Tally, tuple[float, float] | None]:
