@@ -36,25 +36,30 @@ def block_penalties(
     in for a feature that is left out. One that matters beside others only has the penalty it has there.
     """
     alone = np.empty(len(cross))
-    for columns in blocks:
-        alone[columns] = _alone(covariance[np.ix_(columns, columns)], cross[columns], variance, rows)
+    for size in {columns.size for columns in blocks}:  # blocks of one size are worked out together
+        same = np.array([columns for columns in blocks if columns.size == size])
+        among = covariance[same[:, :, None], same[:, None, :]]
+        alone[same] = _alone(among, cross[same], variance, rows)[:, None]
     together = np.minimum(alone, START_PENALTY / rows)
     for _ in range(TOGETHER_ROUNDS):
         together = np.minimum(alone, _updated(covariance, cross, variance, blocks, rows, together))
     return UNDERSMOOTHED * together
 
 
-def _alone(covariance: Floats, cross: Floats, variance: float, rows: float) -> float:
-    """Return the penalty of the largest evidence of one block: σ²·γ/(rows·|β|²), γ its degrees of freedom."""
+def _alone(covariance: Floats, cross: Floats, variance: float, rows: float) -> Floats:
+    """Return the penalty of the largest evidence of each block: σ²·γ/(rows·|β|²), γ its degrees of freedom.
+
+    It is given by the blocks' covariances, (blocks, p, p), and those with the target, (blocks, p).
+    """
     values, vectors = np.linalg.eigh(covariance)
-    values, turned = np.maximum(values, 0.0), vectors.T @ cross
-    penalty = START_PENALTY / rows
+    values, turned = np.maximum(values, 0.0), np.einsum("kij,ki->kj", vectors, cross)
+    penalty = np.full(len(cross), START_PENALTY / rows)
     for _ in range(ALONE_ROUNDS):
-        slopes = turned / (values + penalty)
-        freedom = float((values / (values + penalty)).sum())
+        slopes = turned / (values + penalty[:, None])
+        freedom = (values / (values + penalty[:, None])).sum(axis=1)
         # In the axes of the block’s covariance a ridge regression shrinks each slope by itself.
-        left = variance - float(slopes @ (2.0 * turned - values * slopes))
-        penalty = _fixed_point(left, freedom, freedom, float(slopes @ slopes), rows)
+        left = variance - (slopes * (2.0 * turned - values * slopes)).sum(axis=1)
+        penalty = _fixed_point(left, freedom, freedom, (slopes**2).sum(axis=1), rows)
     return penalty
 
 
@@ -66,19 +71,18 @@ def _updated(
     slopes = inverse @ cross
     # γ of a column: the trace of (C + Λ)⁻¹C, column by column.
     freedom = 1.0 - penalties * np.diag(inverse)
-    left = variance - float(slopes @ (2.0 * cross - covariance @ slopes))
-    updated = np.empty_like(penalties)
-    for columns in blocks:
-        size = float(slopes[columns] @ slopes[columns])
-        updated[columns] = _fixed_point(left, float(freedom[columns].sum()), float(freedom.sum()), size, rows)
-    return updated
+    left = variance - slopes @ (2.0 * cross - covariance @ slopes)
+    block_of = np.empty(len(cross), dtype=np.int64)
+    for number, columns in enumerate(blocks):
+        block_of[columns] = number
+    of_blocks, size = (np.bincount(block_of, part).astype(np.float64) for part in (freedom, slopes**2))
+    return np.asarray(_fixed_point(left, of_blocks, freedom.sum(), size, rows)[block_of])
 
 
-def _fixed_point(left: float, freedom: float, all_freedom: float, size: float, rows: float) -> float:
+def _fixed_point(left: Floats, freedom: Floats, all_freedom: Floats, size: Floats, rows: float) -> Floats:
     # λ = σ²γ/(n|β|²), with σ² from what is left over n less all degrees of freedom.
-    noise = max(left, 0.0) * rows / max(rows - all_freedom, 1.0)
-    least, most = LEAST_PENALTY / rows, MOST_PENALTY
+    noise = np.maximum(left, 0.0) * rows / np.maximum(rows - all_freedom, 1.0)
     # Slopes that are all noise have their largest evidence at an endless penalty.
-    if size * rows * most <= noise * freedom:
-        return most
-    return max(noise * freedom / (rows * size), least)
+    least_size = np.maximum(rows * size, noise * freedom / MOST_PENALTY)
+    most = np.full_like(least_size, MOST_PENALTY)
+    return np.maximum(np.divide(noise * freedom, least_size, out=most, where=least_size > 0.0), LEAST_PENALTY / rows)

@@ -134,8 +134,7 @@ class FoldRidges:
                 blocks = covariance[used[:, :, None], used[:, None, :]] + penalties[used][:, :, None] * np.eye(size)
                 solved = np.linalg.solve(blocks, cross[used, target][:, :, None])
                 slopes[np.array(indices)[:, None], used] = solved[..., 0]
-            for index, slope in enumerate(slopes):
-                vectors[target, :, index] = _residual_vector(slope, mean, level, target)
+            vectors[target] = _residual_vectors(slopes, mean, level, target)
         return vectors
 
     def left_out(self, sets: Sequence[Sequence[int]]) -> list[Floats]:
@@ -150,12 +149,11 @@ class FoldRidges:
             for target, inverse in enumerate(inverses):
                 # Downdated by blocks of the inverse: nothing is fitted again for a feature that is left out.
                 slopes = inverse @ cross[:, target]
+                kept = np.tile(slopes, (len(gone), 1))
                 for index, out in enumerate(gone):
-                    kept = slopes
-                    if out.size:
-                        kept = slopes - inverse[:, out] @ np.linalg.solve(inverse[np.ix_(out, out)], slopes[out])
-                        kept[out] = 0.0
-                    vectors[target, :, index] = _residual_vector(kept, mean, level, target)
+                    kept[index] -= inverse[:, out] @ np.linalg.solve(inverse[np.ix_(out, out)], slopes[out])
+                    kept[index, out] = 0.0
+                vectors[target] = _residual_vectors(kept, mean, level, target)
             parts.append(vectors)
         return parts
 
@@ -182,11 +180,9 @@ class FoldRidges:
                 inverse = solve_triangular(factor, np.eye(self.columns), lower=True, check_finite=False)
                 # With A = LLᵀ and h = L⁻¹b, a leading block's solution is Σ_k L⁻¹[k,:]·h[k] over its rows k.
                 steps = np.cumsum(inverse * (inverse @ cross[by_entry, target])[:, None], axis=0)
-                for at, size in enumerate(sizes):
-                    slopes = np.zeros(self.columns)
-                    if size:
-                        slopes[by_entry] = steps[size - 1]
-                    vectors[target, :, at] = _residual_vector(slopes, mean, level, target)
+                slopes = np.zeros((len(sizes), self.columns))
+                slopes[np.ix_(sizes > 0, by_entry)] = steps[sizes[sizes > 0] - 1]
+                vectors[target] = _residual_vectors(slopes, mean, level, target)
             parts.append(vectors)
         return parts
 
@@ -236,8 +232,9 @@ class FoldRidges:
         return product, residual, left
 
 
-def _residual_vector(slopes: Floats, mean: Floats, level: Floats, target: int) -> Floats:
-    """Return v with z·v = S̄ − e(x) (target 0) or W − m(x) (target 1), z = (1, Φ, S̄, W)."""
-    vector = np.concatenate([[float(mean @ slopes) - level[target]], -slopes, [0.0, 0.0]])
-    vector[len(slopes) + 1 + target] = 1.0
-    return vector
+def _residual_vectors(slopes: Floats, mean: Floats, level: Floats, target: int) -> Floats:
+    """Return for each line of slopes v with z·v = S̄ − e(x) (target 0) or W − m(x) (target 1), z = (1, Φ, S̄, W)."""
+    vectors = np.zeros((slopes.shape[1] + 3, len(slopes)))
+    vectors[0], vectors[1:-2] = slopes @ mean - level[target], -slopes.T
+    vectors[target - 2] = 1.0
+    return vectors
