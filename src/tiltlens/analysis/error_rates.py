@@ -18,7 +18,7 @@ from tiltlens.estimators.estimate import Estimate, HasInterval
 from tiltlens.estimators.feature_gap import CellSums
 from tiltlens.estimators.influence import Integers
 from tiltlens.limits import MINIMUM_ROWS, SCORE_TENTHS
-from tiltlens.rows.binning import quantile_edges
+from tiltlens.rows.levels import quantile_edges
 from tiltlens.sources.tables import Record
 
 PREDICTIVE = {

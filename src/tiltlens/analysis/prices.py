@@ -21,7 +21,7 @@ from tiltlens.learners.propensity import Propensity, fold_pairings, row_folds
 from tiltlens.learners.regressions import Regressor
 from tiltlens.limits import FEWEST_KNOWN, FOLDS, SCORE_TENTHS
 from tiltlens.paper.checks import Floats
-from tiltlens.rows.binning import quantile_edges
+from tiltlens.rows.levels import quantile_edges
 from tiltlens.sources.tables import Record
 from tiltlens.threads import one_thread, steps_in_threads
 

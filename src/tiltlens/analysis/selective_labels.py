@@ -15,7 +15,7 @@ from tiltlens.estimators.estimate import Estimate, HasInterval
 from tiltlens.estimators.selective_labels import bound_gap, partly_seen_rate
 from tiltlens.limits import MINIMUM_ROWS, SCORE_TENTHS
 from tiltlens.paper.checks import Floats
-from tiltlens.rows.binning import quantile_edges
+from tiltlens.rows.levels import quantile_edges
 
 GAMMAS = (0.0, 0.02, 0.05, 0.1, 0.2)
 STEPS = 12  # halvings of the interval in which Γ lies: to a fortieth of a point

@@ -13,7 +13,7 @@ import numpy as np
 
 from tiltlens.paper.checks import Floats
 from tiltlens.paper.moments import GroupMoments
-from tiltlens.rows.binning import quantile_edges
+from tiltlens.rows.levels import quantile_edges
 from tiltlens.sources.arrays import below
 
 AMOUNT_BINS = 10  # of the pooled amounts, equally full: the channel of what is said of distributions

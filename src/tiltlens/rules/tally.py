@@ -94,7 +94,13 @@ def checked_outcome(spec: OutcomeSpec, column: pl.Series, row_name: RowName) -> 
             f"`favourable` must be 'high' or 'low', got {shown(spec.favourable)}.",
             "'high' if people want 1 or a high score, 'low' if they want 0 or a low score.",
         )
-    (_check_decisions if spec.is_selection else _check_finite)(numbers, row_name)
+    bad = ~np.isnan(numbers) & ~np.isin(numbers, (0.0, 1.0)) if spec.is_selection else np.isinf(numbers)
+    if bad.any():
+        row = int(np.argmax(bad))
+        rule, hint = "finite", "any scale will do; fill or drop rows without a score."
+        if spec.is_selection:
+            rule, hint = "0 or 1", "pass scores as `scores`, or the decisions made from them."
+        raise DataError(f"`{spec.argument}` must be {rule}, got {numbers[row]:g} in {row_name(row)}.", hint)
 
 
 def checked_numbers(spec: OutcomeSpec, column: pl.Series) -> Floats:
@@ -126,26 +132,6 @@ def outcomes_of(spec: OutcomeSpec, people: pl.DataFrame, middle: tuple[float, fl
     at_median = int(people.filter(pl.Series(numbers == 0))[PEOPLE].sum())
     counts = is_observed & (numbers > 0 if is_high else numbers < 0)
     return Outcomes(spec.name, "scoring", counts, is_observed, low if low == high else low / 2 + high / 2, at_median)
-
-
-def _check_decisions(numbers: Floats, row_name: RowName) -> None:
-    bad = ~np.isnan(numbers) & (numbers != 0.0) & (numbers != 1.0)
-    if bad.any():
-        row = int(np.argmax(bad))
-        raise DataError(
-            f"`selected` must be 0 or 1, got {numbers[row]:g} in {row_name(row)}.",
-            "pass scores as `scores`, or the decisions made from them.",
-        )
-
-
-def _check_finite(numbers: Floats, row_name: RowName) -> None:
-    bad = np.isinf(numbers)
-    if bad.any():
-        row = int(np.argmax(bad))
-        raise DataError(
-            f"`scores` must be finite, got {numbers[row]:g} in {row_name(row)}.",
-            "any scale will do; fill or drop rows without a score.",
-        )
 
 
 @dataclass(frozen=True, slots=True, eq=False)

@@ -110,11 +110,6 @@ READERS: dict[str, Callable[[str, str, str], Batches]] = {
 }
 
 
-def is_duckdb(data: object) -> bool:
-    """Return whether the data is a DuckDB relation, without importing DuckDB."""
-    return type(data).__name__ == "DuckDBPyRelation"
-
-
 @dataclass(frozen=True, slots=True, eq=False)
 class DuckBatches:
     """A DuckDB relation, run once for each pass."""

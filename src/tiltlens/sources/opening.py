@@ -2,17 +2,18 @@
 
 from __future__ import annotations
 
+import os
 from collections.abc import Sequence
 
 import polars as pl
 
 from tiltlens.inputs import remember
 from tiltlens.sources.batches import ROW, Batches, FrameBatches, checked_columns
-from tiltlens.sources.databases import DuckBatches, database_url, is_duckdb, query_batches
+from tiltlens.sources.databases import DuckBatches, database_url, query_batches
 from tiltlens.sources.file_formats import format_of
 from tiltlens.sources.files import FileBatches, files_of, inputs_of
 from tiltlens.sources.read_options import Source
-from tiltlens.sources.spark import SparkBatches, is_spark
+from tiltlens.sources.spark import SparkBatches
 from tiltlens.sources.tables import column_names, read_table
 from tiltlens.threads import check_threads
 
@@ -20,21 +21,28 @@ from tiltlens.threads import check_threads
 def batches_of(data: object) -> Batches | None:
     """Return the data as batches where it is read piece by piece; None where its rows are in memory."""
     check_threads()
-    source = Source.of(data)
+    if isinstance(data, (str, os.PathLike, list, tuple, Source)):
+        return _batches_of_source(Source.of(data))
+    if isinstance(data, pl.LazyFrame):
+        return FrameBatches(data)
+    kind = type(data)  # Spark and DuckDB need not be installed
+    if kind.__module__.startswith("pyspark.sql.") and hasattr(data, "mapInArrow"):
+        return SparkBatches(data)
+    return DuckBatches(data) if kind.__name__ == "DuckDBPyRelation" else None
+
+
+def _batches_of_source(source: Source) -> Batches | None:
+    """Return the rows of a database or of files; None where a list names neither."""
     url = database_url(source.path)
-    remember(*inputs_of(data))
+    remember(*inputs_of(source))
     if url is not None:
         return query_batches(url, source.options)
     files = files_of(source.path)
-    if files is not None:
-        file_format = format_of(files[0])
-        source.options.check_for(f"{file_format.name} files", file_format.options)
-        return FileBatches(files, source.options)
-    if is_spark(data):
-        return SparkBatches(data)
-    if isinstance(data, pl.LazyFrame):
-        return FrameBatches(data)
-    return DuckBatches(data) if is_duckdb(data) else None
+    if files is None:
+        return None
+    file_format = format_of(files[0])
+    source.options.check_for(f"{file_format.name} files", file_format.options)
+    return FileBatches(files, source.options)
 
 
 def reading_notes(batches: Batches, columns: Sequence[str]) -> tuple[str, ...]:

@@ -22,11 +22,6 @@ MERGERS = 4  # workers that add up the sums of all partitions
 SCHEMA = "sums binary"
 
 
-def is_spark(data: object) -> bool:
-    """Return whether the data is a Spark data frame, classic or Connect, without importing Spark."""
-    return type(data).__module__.startswith("pyspark.sql.") and hasattr(data, "mapInArrow")
-
-
 @dataclass(frozen=True, slots=True, eq=False)
 class SparkBatches:
     """A Spark data frame; tiltlens must be installed where Spark runs Python."""
