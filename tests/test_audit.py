@@ -229,9 +229,8 @@ def in_order(way):
 
 
 @pytest.mark.parametrize("way", EXACT_WAYS)
-@pytest.mark.parametrize("seed", range(3))
-def test_audit_is_invariant_to_row_order_with_its_intervals(way, seed):
-    shuffled = people().sample(fraction=1, shuffle=True, seed=seed)
+def test_audit_is_invariant_to_row_order_with_its_intervals(way):
+    shuffled = people().sample(fraction=1, shuffle=True, seed=0)
     assert_same_numbers(audited(shuffled, **EXACT_WAYS[way]).to_dict(), in_order(way))
 
 
@@ -333,10 +332,9 @@ UNWEIGHTED = [way for way in WAYS if "sample_weight" not in WAYS[way]]
 
 @pytest.mark.parametrize("way", UNWEIGHTED)
 def test_a_common_factor_of_the_weights_changes_the_shortfall_only(way):
-    data, factors = people(), (1.0, 1 / 3, 1e300)
-    plain, *others = (audited(data, sample_weight=data["weight"] * c, **WAYS[way]).to_dict() for c in factors)
-    for scaled, factor in zip(others, factors[1:], strict=True):
-        assert_same_numbers(with_shortfall_over(scaled, factor), plain)
+    data, factor = people(), 1e300 / 3  # neither a power of 2 nor near 1
+    plain, scaled = (audited(data, sample_weight=data["weight"] * c, **WAYS[way]).to_dict() for c in (1.0, factor))
+    assert_same_numbers(with_shortfall_over(scaled, factor), plain)
 
 
 def with_shortfall_over(summary, factor):
@@ -374,11 +372,11 @@ def few_levels(rows=2000, seed=8):
     return pl.DataFrame(columns)
 
 
-@pytest.mark.parametrize(("data", "seed"), [(few_levels(), 0), (people(800, 9), 1)], ids=["few levels", "mixed"])
-def test_another_order_of_rows_and_columns_changes_nothing_with_fitted_membership(data, seed):
-    """Folds and samples follow what the rows hold, not where they stand."""
+def test_another_order_of_rows_and_columns_changes_nothing_where_many_rows_are_alike():
+    """Folds follow what the rows hold, not where they stand; `tests/rows/test_agreement.py` has rows that differ."""
+    data = few_levels()
     features = sorted(set(data.columns) - {"group", "score", "chance", "weight"})
-    shuffled = data.sample(fraction=1, shuffle=True, seed=seed)
+    shuffled = data.sample(fraction=1, shuffle=True, seed=0)
     plain = audited(data, features=features).to_dict()
     moved = audited(shuffled.select(reversed(shuffled.columns)), features=features[::-1]).to_dict()
     for result in (plain, moved):

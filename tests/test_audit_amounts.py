@@ -51,7 +51,7 @@ ALIKE += ("descent_rate", "adjusted_gap", "gap_explained_by_exempt", "gap_given_
 
 @pytest.mark.parametrize(
     "options",
-    [{"propensity": None}, {"exempt": ["owner"], "sample_weight": "weight"}],
+    [{}, {"exempt": ["owner"], "sample_weight": "weight"}],
     ids=["plain", "exempt, weights"],
 )
 def test_amounts_of_0_and_1_equal_decisions(options):

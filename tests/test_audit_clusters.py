@@ -115,8 +115,8 @@ def expected():
 
 
 @pytest.mark.usefixtures("small_batches")
-@pytest.mark.parametrize("held", ["pandas", "csv files", "parquet files", "duckdb"], indirect=True)
-def test_every_engine_gives_the_same_of_clusters_and_exempt_factors(held):
+@pytest.mark.parametrize("held", ["pandas", "csv files"], indirect=True)
+def test_engines_give_the_same_of_clusters_and_exempt_factors(held):
     found = tl.audit(held(mixed()), **BOTH).to_dict()
     assert_same_numbers(found, expected())
     assert found["provenance"]["data_sha256"] == expected()["provenance"]["data_sha256"]

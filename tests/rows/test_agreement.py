@@ -12,9 +12,9 @@ from sklearn.pipeline import make_pipeline
 from sklearn.preprocessing import OneHotEncoder
 from tests.people import (
     FEATURES,
-    IN_PROCESS,
     SOURCES,
     SPARK,
+    along,
     assert_same_numbers,
     classed,
     in_arrays,
@@ -28,7 +28,6 @@ from tiltlens.learners.paper_fit import outcome_scores
 from tiltlens.sources import batches
 
 WAYS = {
-    "fitted": {},
     "fitted, weights": {"sample_weight": "weight"},
     "classes": {"propensity": "chance", "scores": ["none", "some", "all"], "favourable": "some"},
     "known": {"propensity": "chance"},
@@ -54,20 +53,17 @@ def in_one_batch(way):
     return tl.audit(classed(), **PEOPLE | WAYS[way]).to_dict()
 
 
-@pytest.mark.parametrize("held", SOURCES, indirect=True)
-def test_many_batches_of_every_engine_give_the_plug_in_audit_of_one(held, small_batches):
-    way = "classes, plug-in"
-    assert_same_numbers(tl.audit(held(classed()), **PEOPLE | WAYS[way]).to_dict(), in_one_batch(way))
-
-
 @pytest.mark.parametrize(
-    ("held", "way"), [*((one, "weights") for one in IN_PROCESS), ("csv files", "fitted")], indirect=["held"]
+    ("held", "way"),
+    [*along(["csv files", SPARK], "classes, plug-in"), ("csv files", "fitted, weights")],
+    indirect=["held"],
 )
-def test_many_batches_of_every_engine_give_the_audit_of_one(held, way, small_batches):
+def test_many_batches_of_a_source_give_the_audit_of_one(held, way, small_batches):
+    """Of all sources `tests/rows/test_sources.py` compares the rows and sums, of which every audit is made."""
     assert_same_numbers(tl.audit(held(classed()), **PEOPLE | WAYS[way]).to_dict(), in_one_batch(way))
 
 
-@pytest.mark.parametrize("way", [way for way in WAYS if way not in ("fitted", "known")])  # both with weights
+@pytest.mark.parametrize("way", [way for way in WAYS if way != "known"])  # which is there with weights
 def test_many_batches_of_another_order_of_rows_and_columns_give_the_same_audit(way, small_batches):
     shuffled = classed().sample(fraction=1, shuffle=True, seed=0)
     turned = shuffled.select(reversed(shuffled.columns))
