@@ -6,8 +6,9 @@ import pytest
 from scipy.special import expit
 
 import tiltlens as tl
+from tiltlens.analysis.feature_use import _find_copies
 from tiltlens.estimators.influence import Rows
-from tiltlens.estimators.use import cell_products, estimate_uses, squared_uses
+from tiltlens.estimators.use import Use, cell_products, estimate_uses, squared_uses
 from tiltlens.gates import gate
 
 ROWS = 600
@@ -125,6 +126,19 @@ def test_of_two_copies_the_scores_tell_neither():
         assert rows[name]["verdict"] == "potential proxy or stand-in"
         assert rows[name]["reason"] == "one of dollars and income; the data do not show which"
         assert abs(rows[name]["shapley"]) > 0.05
+
+
+def test_a_feature_that_is_used_a_little_beside_its_copy_leaves_others_stand_ins():
+    small = {"district": Use(0.0, 0.0, 0.001), "grade": Use(0.001, 0.0, 0.002), "years": Use(0.004, 0.003, 0.004)}
+
+    def measure(sets):
+        return [
+            Use(0.1, 0.09, 0.11) if {"grade", "years"} <= set(names) else max(map(small.get, names)) for names in sets
+        ]
+
+    copies, dropped = _find_copies(small, measure, 0.005)
+    assert copies == {"years": ("grade",), "grade": ("years",)}
+    assert dropped == ["district"]
 
 
 def test_a_model_that_is_asked_settles_copies(asked):

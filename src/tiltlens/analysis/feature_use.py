@@ -73,7 +73,9 @@ def feature_uses(
     small = [
         name for name in rest if use[name].high <= m and not evidence.question.is_decisions
     ]  # decisions are too noisy
-    copies, dropped = _find_copies(sorted(small, key=lambda name: (use[name].high, name)), measure, m)
+    copies, dropped = _find_copies(
+        {name: use[name] for name in sorted(small, key=lambda name: (use[name].high, name))}, measure, m
+    )
     for name in rest:  # pairs of which one is used although neither surely is
         other = pairs.get(name, Partners()).redundant_with
         is_open = other in rest and name not in copies and use[name].low == use[other].low == 0.0
@@ -90,11 +92,11 @@ def _material_features(evidence: Evidence, alone: Mapping[str, Band], joint: Map
     return sorted(named, key=lambda name: (-max(abs(band.value) for band in bands[name]), name))[:MOST_USES]
 
 
-def _find_copies(small: Sequence[str], measure: Measure, m: float) -> tuple[dict[str, tuple[str, ...]], list[str]]:
+def _find_copies(small: Mapping[str, Use], measure: Measure, m: float) -> tuple[dict[str, tuple[str, ...]], list[str]]:
     """Return which of the hardly used features are copies of each other, and those that are unused together.
 
     Features are left out one by one, the least used first, while the use of all that are left out stays immaterial. Of
-    copies, one is used although neither seems to be.
+    copies, one is used although neither seems to be: they are used more together than each alone.
     """
     dropped: list[str] = []
     copies: dict[str, tuple[str, ...]] = {}
@@ -104,7 +106,9 @@ def _find_copies(small: Sequence[str], measure: Measure, m: float) -> tuple[dict
             dropped.append(name)
         elif together.low > 0.0:
             pairs = measure([[name, other] for other in dropped])
-            group = [name, *([other for other, both in zip(dropped, pairs, strict=True) if both.low > 0.0] or dropped)]
+            alone = [max(small[name].high, small[other].high) for other in dropped]
+            used = [other for other, both, each in zip(dropped, pairs, alone, strict=True) if both.low > each]
+            group = [name, *(used or dropped)]
             for member in group:
                 copies[member] = tuple(sorted({*copies.get(member, ()), *group} - {member}))
     return copies, [name for name in dropped if name not in copies]
