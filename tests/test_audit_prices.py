@@ -140,7 +140,7 @@ def test_the_fingerprint_depends_on_costs():
 
 
 def test_the_command_prints_prices(tmp_path):
-    policies().write_csv(tmp_path / "policies.csv")
+    policies(1_500).write_csv(tmp_path / "policies.csv")
     arguments = ["audit", "policies.csv", "--group", "sex", "--reference", "men", "--scores", "price"]
     arguments += ["--propensity", "chance", "--score-type", "amount", "--favourable", "low", "--outcome", "cost"]
     result = invoked(*arguments, "--fail-if", "proxy_discrimination.low>0.01", cwd=tmp_path)

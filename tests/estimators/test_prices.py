@@ -33,6 +33,7 @@ def world(chance, propensity, costs, price=None):
         np.array([both, both]),
         np.array([e, e]),
         both,
+        np.zeros(weights.size, dtype=np.intp),
     )
 
 
@@ -110,8 +111,8 @@ def test_a_fixed_mixture_has_no_proxy_discrimination():
         price=3 + 0.3 * rows.costs[0, 0, : rows.weights.size // 2] + 0.5 * rows.costs[0, 1, : rows.weights.size // 2],
     )
     found = proxy_discrimination(mixed)
-    assert found.distance.value == pytest.approx(0, abs=1e-9)
-    assert found.nearest.value == pytest.approx(0, abs=1e-9)
+    assert found.crossed.value == pytest.approx(0, abs=1e-9)
+    assert found.distance(found.mixture).value == pytest.approx(0, abs=1e-9)
 
 
 @pytest.mark.parametrize("seed", range(5))
@@ -125,3 +126,29 @@ def test_the_nearest_mixture_against_a_grid(seed):
     assert (v >= 0).all()
     assert v.sum() <= 1 + 1e-12
     assert v @ quadratic @ v - 2 * linear @ v <= values.min() + 1e-12
+
+
+def noisy(seed, rows=1_000):
+    """Return rows of example 3 with a cost that varies, and two fits that err independently by noise of their own."""
+    rng = np.random.default_rng(seed)
+    x = rng.random(rows)
+    audited = rng.random(rows) < x
+    expected = np.array([1.5 + x, 0.5 + x])
+    cost = np.where(audited, *expected) + rng.normal(0, 0.5, rows)
+    waves = np.cos(np.outer(np.arange(1, 5), np.pi * x))
+    fits = expected + np.einsum("fdk,kn->fdn", rng.normal(0, 0.1, (2, 2, 4)), waves)
+    e = np.clip(x, 0.02, 0.98)
+    return PricedRows(0.5 + 2 * x, cost, np.ones(rows), audited, fits, np.array([e, e]), fits[0], np.arange(rows) % 5)
+
+
+def test_pd_lies_between_the_distance_at_its_own_mixture_and_at_that_of_other_rows():
+    every = [proxy_discrimination(noisy(seed)) for seed in range(150)]
+    inside = [distance.distance(distance.mixture).value / distance.variance.value for distance in every]
+    crossed = [distance.crossed.value / distance.variance.value for distance in every]
+    error = np.std(inside) / np.sqrt(len(every))
+    assert np.mean(inside) < 0.25 + 3 * error
+    assert np.mean(crossed) > 0.25 - 3 * error
+    assert np.mean(inside) < np.mean(crossed)
+    estimates = [distance.estimate() for distance in every]
+    assert np.mean([e.low <= 0.25 <= e.high for e in estimates]) > 0.9
+    assert np.mean([e.value for e in estimates]) == pytest.approx(0.25, abs=4 * error)

@@ -13,7 +13,7 @@ from scipy.special import expit, logit
 from tiltlens.analysis.evidence import Evidence
 from tiltlens.analysis.suppression import withheld
 from tiltlens.estimators import prices as estimators
-from tiltlens.estimators.estimate import Estimate, HasInterval, LogNormal
+from tiltlens.estimators.estimate import Estimate, LogNormal
 from tiltlens.estimators.influence import Booleans, InfluenceEstimate, Integers, combine
 from tiltlens.estimators.prices import AUDITED, REFERENCE, CostRows, PricedRows
 from tiltlens.estimators.verdicts import Materiality, materiality
@@ -62,7 +62,7 @@ class Prices:
         A/E of the audited group divided by that of the reference.
     proxy_discrimination, mixture
         PD, the least share of the price's variance that no constant plus mixture of the groups' expected costs
-        accounts for; and that mixture. Where PD may be 0, the lower end is 0 and the upper end one-sided.
+        accounts for; and that mixture.
     materiality, status
         The least PD that matters; and what the interval of PD says about it.
     unfairness
@@ -113,7 +113,7 @@ def _prices(evidence: Evidence, rows: PricedRows, index: Integers, confidence: f
     scale = evidence.rows.unit.scale
     ratios = {name: estimators.actual_to_expected(rows, rows.in_group[at] > 0) for name, at in GROUPS.items()}
     distance = estimators.proxy_discrimination(rows)
-    proxy = _from_zero(distance, confidence)
+    proxy = distance.estimate(confidence)
     status = materiality(proxy.low, proxy.high, MATERIAL_PROXY)
 
     def amount(measured: InfluenceEstimate, least: float = -np.inf) -> Estimate:
@@ -155,6 +155,7 @@ def priced_rows(evidence: Evidence, propensity: Propensity, index: Integers, see
         costs=costs,
         propensity=expit(propensity.halves[0][:, index] + logit(share)),
         steady=steady,
+        fold=fold,
         clusters=sample.clusters,
     )
 
@@ -203,14 +204,6 @@ def _shrunk(stages: Floats, cost: Floats, weights: Floats) -> Floats:
     gram, with_cost = (terms * weights) @ terms.T, (terms * weights) @ (cost - level)
     shrinkage = np.clip(np.linalg.lstsq(gram, with_cost, rcond=None)[0], 0.0, 1.0)
     return np.asarray(level + shrinkage @ terms)
-
-
-def _from_zero(law: HasInterval, confidence: float) -> Estimate:
-    """Return an estimate of what is not negative: where it may be 0, with a one-sided upper end."""
-    both = law.estimate(confidence)
-    if both.low or confidence <= 0.5:
-        return both
-    return Estimate(both.value, 0.0, law.estimate(2.0 * confidence - 1.0).high)
 
 
 def ratio_of_log(log_ratio: InfluenceEstimate | None, confidence: float) -> Estimate | None:

@@ -72,11 +72,14 @@ class PricedRows(CostRows):
     steady
         μ_d(x) by the same fits, shrunk to what they predict, (2 groups, n): less noise, some bias. They tell whose
         price is raised, and nothing else.
+    fold
+        The fold of each row; those of one cluster are in the same.
     """
 
     costs: Floats
     propensity: Floats
     steady: Floats
+    fold: Integers
 
     @property
     def corrections(self) -> Floats:
@@ -101,58 +104,81 @@ class ProxyDiscrimination:
     """PD = min over c, v ≥ 0, Σv ≤ 1 of E[(π − c − Σ_d v_d·μ_d)²]/Var(π), with its minimiser.
 
     It is 0 if and only if the price is a constant plus a fixed mixture of the groups' expected costs.
+
+    Attributes
+    ----------
+    mixture
+        The minimiser v of the corrected moments of all rows.
+    moments
+        Var(π), E[π·μ_a], E[μ_a·μ_b] of centred columns, of which the distance at any mixture is a linear function.
+    crossed
+        The distance of each row's price from the mixture that the rows of other folds choose.
+    local
+        Λ(x), the distance of each row's price from the mixture, in money.
     """
 
     mixture: Floats
-    distance: InfluenceEstimate
-    nearest: InfluenceEstimate  # the same at the minimiser of the corrected moments
-    variance: InfluenceEstimate
-    local: Floats  # Λ(x), the distance of each row's price from the mixture, in money
+    moments: tuple[InfluenceEstimate, ...]
+    crossed: InfluenceEstimate
+    local: Floats
+
+    @property
+    def variance(self) -> InfluenceEstimate:
+        """Var(π)."""
+        return self.moments[0]
+
+    def distance(self, mixture: Floats) -> InfluenceEstimate:
+        """Return E[(π − c − Σ_d v_d·μ_d)²] at a mixture."""
+        weights = _distance_weights(mixture)
+        return combine(
+            float(sum(w * part.value for w, part in zip(weights, self.moments, strict=True))),
+            list(zip(weights.tolist(), self.moments, strict=True)),
+        )
 
     def estimate(self, confidence: float = 0.95) -> Estimate:
-        """Return PD between the two distances, within both of Fieller's intervals in [0, 1].
+        """Return PD between the distance at the best mixture of these rows, and at mixtures that other rows choose.
 
-        Noise in the fits moves their minimiser away from the best one, so that its distance is too large; the minimiser
-        of corrected moments fits their noise, so that its distance is too small. Both vanish where rows are many.
+        The first is too small, because its minimiser follows the noise of the moments; the second is too large, because
+        no mixture that other rows choose is the best. The lower end is that of the first, the upper end of the second.
         """
-        laws = [distance.over(self.variance).estimate(confidence) for distance in (self.distance, self.nearest)]
-        value = 0.5 * (laws[0].value + laws[1].value)
-        return Estimate(value, min(law.low or 0.0 for law in laws), max(law.high or 0.0 for law in laws))
+        if self.variance.value <= 0.0:
+            return Estimate(0.0, 0.0, 1.0)
+        crossed = self.crossed.over(self.variance).estimate(confidence)
+        inside = self.distance(self.mixture).over(self.variance).estimate(confidence)
+        value, high = 0.5 * (crossed.value + inside.value), crossed.high or 0.0
+        return Estimate(value, min(inside.low or 0.0, value), max(high, value))
+
+
+def _distance_weights(v: Floats) -> Floats:
+    """Return the weights of the moments in the distance at a mixture."""
+    return np.array([1.0, -2.0 * v[0], -2.0 * v[1], v[0] ** 2, 2.0 * v[0] * v[1], v[1] ** 2])
 
 
 def proxy_discrimination(rows: PricedRows) -> ProxyDiscrimination:
     """Return how far the price is from a mixture of the groups' expected costs.
 
-    The minimiser comes from the fits alone: it needs no correction where these are good, because the objective is flat
-    there. The distance at it is corrected: every second moment is a product of the two fits, so that only the product
-    of their errors remains.
+    Every second moment is a product of the two fits, corrected, so that only the product of their errors remains.
     """
     price, costs, corrections = rows.centred(rows.price), rows.centred(rows.costs), rows.corrections
-    expected, shares = costs.mean(axis=0), rows.weights / rows.weights.sum()
+    expected = costs.mean(axis=0)
     with_price, products = price * (expected + corrections.mean(axis=0)), _products(costs, corrections)
-    moments, steadied = _moments(rows, costs)
-    v = nearest_mixture(moments + steadied, expected @ (shares * price))
-    other = nearest_mixture(products @ shares + steadied, with_price @ shares)
+    terms = np.array([price**2, *with_price, products[0, 0], products[0, 1], products[1, 1]])
+    v = _best_mixture(rows, terms, np.ones(price.size))
+    crossed = np.empty(price.size)
+    for number in np.unique(rows.fold).tolist():
+        own = rows.fold == number
+        others = np.ones(price.size) if own.all() else 1.0 - own
+        crossed[own] = _distance_weights(_best_mixture(rows, terms, others)) @ terms[:, own]
+    moments = tuple(rows.mean(term) for term in terms)
+    return ProxyDiscrimination(v, moments, rows.mean(crossed), price - v @ expected)
 
-    def distance(mixture: Floats) -> InfluenceEstimate:
-        at = price**2 - 2.0 * mixture @ with_price + np.einsum("a,b,abn->n", mixture, mixture, products)
-        return rows.mean(at)
 
-    return ProxyDiscrimination(v, distance(v), distance(other), rows.mean(price**2), price - v @ expected)
-
-
-def _moments(rows: PricedRows, costs: Floats) -> tuple[Floats, Floats]:
-    """Return E[μ_a·μ_b] of centred costs, and what makes it larger across mixtures other than the population's own.
-
-    Where the groups' costs differ by little more than the noise of their fits, any mixture would do, and that noise
-    would choose one that resembles the price. The added term is 0 for mixtures in proportion to P(d), and is small
-    compared with the costs where the fits agree.
-    """
-    shares, q = rows.weights / rows.weights.sum(), rows.share
-    expected, apart = costs.mean(axis=0), 0.5 * (costs[0] - costs[1])
-    moments, noise = ((x * shares) @ x.T for x in (expected, apart))
-    across = np.array([1.0 - q, -q])
-    return moments, np.asarray(math.sqrt(np.trace(moments) * np.trace(noise)) * np.outer(across, across))
+def _best_mixture(rows: PricedRows, terms: Floats, chosen: Floats) -> Floats:
+    """Return the minimiser of the distance on some rows."""
+    shares = rows.weights * chosen / (rows.weights @ chosen)
+    _, with_audited, with_reference, first, both, second = (terms @ shares).tolist()
+    quadratic = np.array([[first, both], [both, second]])
+    return nearest_mixture(quadratic, np.array([with_audited, with_reference]))
 
 
 def _products(costs: Floats, corrections: Floats) -> Floats:
