@@ -61,25 +61,14 @@ class CostRows:
 
 @dataclass(frozen=True, slots=True, eq=False)
 class PricedRows(CostRows):
-    """Rows with a price, an observed cost and what two independent fits expect.
+    """Rows with a price, an observed cost and what two independent fits expect."""
 
-    Attributes
-    ----------
-    costs
-        μ_d(x) by two fits that have not seen the row: (2 fits, 2 groups, n).
-    propensity
-        P(audited | x) by two fits that have not seen the row: (2 fits, n).
-    steady
-        μ_d(x) by the same fits, shrunk to what they predict, (2 groups, n): less noise, some bias. They tell whose
-        price is raised, and nothing else.
-    fold
-        The fold of each row; those of one cluster are in the same.
-    """
-
-    costs: Floats
-    propensity: Floats
+    costs: Floats  # μ_d(x) by two fits that have not seen the row: (2 fits, 2 groups, n)
+    propensity: Floats  # P(audited | x) by two fits that have not seen the row: (2 fits, n)
+    # μ_d(x) by the same fits, shrunk to what they predict, (2 groups, n): less noise, some bias. They tell whose price
+    # is raised, and nothing else.
     steady: Floats
-    fold: Integers
+    fold: Integers  # those of one cluster are in the same
 
     @property
     def corrections(self) -> Floats:

@@ -98,29 +98,18 @@ def _use(value: float, low: float, high: float) -> Use:
 
 @dataclass(frozen=True, slots=True)
 class Projection:
-    """The mean square |θ|² of residuals along columns of a feature, at most U of the feature.
+    """The mean square |θ|² of residuals along columns of a feature, at most U of the feature."""
 
-    Attributes
-    ----------
-    square
-        |θ̂|², θ̂ the covariances of the residuals with orthonormal columns, with the covariance matrix K.
-    noise, degrees
-        Satterthwaite's: |θ̂|²/noise is χ² with so many degrees of freedom, noncentral by |θ|²/noise.
-    wald
-        θ̂ᵀK⁻¹θ̂, which is χ² with one degree of freedom per direction where the feature is unused.
-    directions, least_noise
-        The number of columns, and the smallest eigenvalue of K.
-    tried
-        The number of columns of which this is the strongest, where it is one.
-    """
-
+    # |θ̂|², θ̂ the covariances of the residuals with orthonormal columns, with the covariance matrix K
     square: float = 0.0
+    # Satterthwaite's: |θ̂|²/noise is χ² with so many degrees of freedom, noncentral by |θ|²/noise
     noise: float = 0.0
     degrees: float = 1.0
-    wald: float = 0.0
+    wald: float = 0.0  # θ̂ᵀK⁻¹θ̂, which is χ² with one degree of freedom per direction where the feature is unused
+    # The number of columns, and the smallest eigenvalue of K
     directions: int = 1
     least_noise: float = 0.0
-    tried: int = 1
+    tried: int = 1  # the number of columns of which this is the strongest, where it is one
 
     @property
     def value(self) -> float:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from typing import Any, Protocol, Self
+from typing import Protocol, Self
 
 import numpy as np
 import polars as pl
@@ -12,6 +12,7 @@ from numpy.typing import NDArray
 from tiltlens.paper.checks import Floats
 from tiltlens.repair.row_checks import AuditedRowIndex, NewRowSums, Range
 from tiltlens.rows.declared import Declared
+from tiltlens.rows.features import DesignColumn
 from tiltlens.rows.scores import RowName
 
 Labels = NDArray[np.str_]
@@ -74,7 +75,7 @@ class Adjustment(Protocol):
         """Return the outputs to adjust, from clean columns: (n,), or (n, K)."""
         ...
 
-    def read_outcome(self, column: pl.Series) -> NDArray[Any]:
+    def read_outcome(self, column: pl.Series) -> DesignColumn:
         """Return the observed outcome of each row."""
         ...
 
@@ -92,7 +93,7 @@ class Adjustment(Protocol):
         """Return the adjusted outputs of a clean frame of rows, and append sums over them to `sums`."""
         ...
 
-    def table(self, frame: pl.DataFrame) -> dict[str, Any]:
+    def table(self, frame: pl.DataFrame) -> dict[str, DesignColumn]:
         """Return the features of a clean frame as numbers and codes."""
         ...
 

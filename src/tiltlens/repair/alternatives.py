@@ -226,7 +226,7 @@ def find_alternatives(comparison: Comparison, tolerance: float, threshold: float
     )
 
 
-def _check(tolerance: Any, threshold: Any, scores: Floats) -> None:
+def _check(tolerance: object, threshold: object, scores: Floats) -> None:
     check_share("tolerance", tolerance, "0.005 is half a point.")
     check_threshold(threshold, below_one=True)
     if scores.ndim != 1:

@@ -33,7 +33,7 @@ from tiltlens.rows.roles import must_be_column
 from tiltlens.sources.batches import FrameBatches, OrderedBatches, clean_batch, in_batches
 from tiltlens.sources.columns import check_index, column_of_values
 from tiltlens.sources.files import inputs_of
-from tiltlens.sources.messages import check_columns, first_line, shown
+from tiltlens.sources.messages import check_columns, first_line, names_in, shown
 from tiltlens.sources.opening import batches_of, frame_of, names_of
 from tiltlens.sources.spark import SparkBatches, with_numbers
 from tiltlens.sources.tables import empty_table
@@ -90,7 +90,7 @@ class _Rows(NamedTuple):
     repair: RowRepair
 
 
-def apply_repair(adjustment: Adjustment, data: Any, scores: Any, group: Any, out: str | Path | None) -> Any:
+def apply_repair(adjustment: Adjustment, data: object, scores: object, group: object, out: str | Path | None) -> Any:
     """Return the repaired scores: an array, for Spark a data frame, with `out` the path of the file written."""
     batches = batches_of(data)
     if isinstance(batches, SparkBatches):
@@ -117,7 +117,7 @@ def _warn(repair: RowRepair, sums: NewRowSums) -> None:
         warnings.warn(note, UserWarning, stacklevel=4)
 
 
-def _open(data: Any, batches: Any, adjustment: Adjustment, scores: Any, group: Any, is_whole: bool) -> _Rows:
+def _open(data: object, batches: Any, adjustment: Adjustment, scores: object, group: object, is_whole: bool) -> _Rows:
     """Return a table with its repair; of a table in memory the whole, or the columns needed."""
     names = names_of(data, batches)
     repair, arrays = _plan(adjustment, scores, group, names, has_arrays=batches is None)
@@ -136,12 +136,12 @@ def _open(data: Any, batches: Any, adjustment: Adjustment, scores: Any, group: A
 
 
 def _plan(
-    adjustment: Adjustment, scores: Any, group: Any, names: list[str], has_arrays: bool
+    adjustment: Adjustment, scores: object, group: object, names: list[str], has_arrays: bool
 ) -> tuple[RowRepair, dict[str, Any]]:
     """Return the repair of a table with these columns, and the arrays beside it, by the column that they become."""
-    is_texts = isinstance(group, (list, tuple)) and all(isinstance(name, str) for name in group)
-    is_crossed = is_texts and (not has_arrays or all(name in names for name in group))
-    groups = [] if group is None else list(group) if is_crossed else [group]
+    texts = None if isinstance(group, str) else names_in(group)
+    is_crossed = texts is not None and (not has_arrays or all(name in names for name in texts))
+    groups = [] if group is None else texts if texts is not None and is_crossed else [group]
     columns: dict[str, list[str]] = {"scores": [], "group": []}
     arrays: dict[str, Any] = {}
     for argument, given in (("scores", score_columns_of(scores)), ("group", groups)):
@@ -178,7 +178,7 @@ def _added_columns(repair: RowRepair, names: Sequence[str]) -> list[str]:
     return added
 
 
-def _on_spark(batches: SparkBatches, adjustment: Adjustment, scores: Any, group: Any, out: Any) -> Any:
+def _on_spark(batches: SparkBatches, adjustment: Adjustment, scores: object, group: object, out: object) -> Any:
     if out is not None:
         raise DataError(
             "`out` is not supported for Spark data.", "write the returned data frame: .write.parquet(path)."
@@ -240,7 +240,7 @@ def _lazy(first: pl.DataFrame, others: Generator[pl.DataFrame]) -> pl.LazyFrame:
     """Return frames that are made one by one as a lazy frame, which Polars writes in a stream."""
     from polars.io.plugins import register_io_source
 
-    def source(with_columns: Any, predicate: Any, n_rows: Any, batch_size: Any) -> Generator[pl.DataFrame]:
+    def source(with_columns: object, predicate: object, n_rows: object, batch_size: object) -> Generator[pl.DataFrame]:
         yield from chain([first], others)
 
     return register_io_source(source, schema=first.schema)

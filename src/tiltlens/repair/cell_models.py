@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any
 
 import numpy as np
 from scipy.special import expit
@@ -46,21 +45,11 @@ class CellModel:
 
 @dataclass(frozen=True, slots=True, eq=False)
 class MembershipFit:
-    """Models of the cells of some constraints.
+    """Models of the cells of some constraints."""
 
-    Attributes
-    ----------
-    design
-        The design of the models; None where no model is needed.
-    models
-        Fitted on all rows: these are saved, and applied to new rows.
-    cross_fitted
-        The probabilities of each row by models that were fitted on the other folds.
-    """
-
-    design: Design | None
-    models: tuple[CellModel, ...]
-    cross_fitted: Mapping[Cell, Floats]
+    design: Design | None  # the design of the models; None where no model is needed
+    models: tuple[CellModel, ...]  # fitted on all rows: these are saved, and applied to new rows
+    cross_fitted: Mapping[Cell, Floats]  # the probabilities of each row by models that were fitted on the other folds
 
     def fitted(self) -> Mapping[Cell, Floats]:
         """Return the probabilities of each row by the models of all rows."""
@@ -86,7 +75,9 @@ def exempt_model(models: Sequence[CellModel]) -> AdditiveModel | None:
     return next((model for model in exempt if isinstance(model, AdditiveModel)), None)
 
 
-def fit_cells(rows: AuditedRows, constraints: Sequence[Constraint], use_group: bool, estimator: Any) -> MembershipFit:
+def fit_cells(
+    rows: AuditedRows, constraints: Sequence[Constraint], use_group: bool, estimator: object
+) -> MembershipFit:
     """Return the models of the cells whose probabilities the constraints need."""
     cells = modelled_cells([cell for each in constraints for cell in each.cells], rows.reference, use_group)
     if not cells and estimator is not None:
@@ -134,7 +125,7 @@ def _strata(rows: AuditedRows, constraints: Sequence[Constraint]) -> Integers | 
     return np.asarray(rows.codes * (UNKNOWN + 1) + rows.outcome)
 
 
-def _design(features: Sequence[Feature], estimator: Any) -> Design:
+def _design(features: Sequence[Feature], estimator: object) -> Design:
     if not any(feature.in_membership for feature in features):
         raise DataError(
             "No feature can separate the groups, so scores cannot be adjusted without the group.",

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import warnings
+from collections.abc import Sequence
 from dataclasses import asdict, replace
 from numbers import Integral
 from typing import Any
@@ -43,7 +44,8 @@ from tiltlens.repair.quantities import EvaluationRows
 from tiltlens.repair.row_checks import duplicate_clusters
 from tiltlens.repair.rows import AuditedRows
 from tiltlens.repair.solve import RepairProblem, check_separations, constraints_for
-from tiltlens.sources.columns import check_index, clean_column, raw_column
+from tiltlens.rows.predictions import UserModel
+from tiltlens.sources.columns import ValuesLike, check_index, clean_column, raw_column
 from tiltlens.sources.hashing import row_hashes
 from tiltlens.sources.messages import first_line, listed, shown
 
@@ -105,13 +107,13 @@ class TiltedClassifier(ClassifierMixin, MetaEstimatorMixin, BaseEstimator):  # t
 
     def __init__(
         self,
-        estimator: Any = None,
+        estimator: object = None,
         *,
         max_gap: float = 0.0,
         metric: str = MEAN,
-        propensity: Any = None,
-        cv: Any = 5,
-        reference: Any = None,
+        propensity: object = None,
+        cv: object = 5,
+        reference: object = None,
         threshold: float | None = None,
     ) -> None:
         self.estimator = estimator
@@ -124,7 +126,7 @@ class TiltedClassifier(ClassifierMixin, MetaEstimatorMixin, BaseEstimator):  # t
 
     def fit(
         self,
-        X: Any,
+        X: object,
         y: ArrayLike,
         sensitive_features: ArrayLike | None = None,
         sample_weight: ArrayLike | None = None,
@@ -186,17 +188,23 @@ class TiltedClassifier(ClassifierMixin, MetaEstimatorMixin, BaseEstimator):  # t
                 "fit one class against the others.",
             )
 
-    def _fit(self, model: Any, X: Any, target: Any, weights: Floats | None) -> Any:
+    def _fit(self, model: UserModel, X: object, target: object, weights: Floats | None) -> UserModel:
         return self._classifier(model).fit(X, target, **_weight_arguments(model, weights))
 
-    def _membership_model(self) -> Any:
+    def _membership_model(self) -> UserModel:
         """Return the model of the group; by default it reads X as `estimator` does, texts too."""
         if self.propensity is not None or not isinstance(self.estimator, Pipeline):
             return self.propensity
         return Pipeline([*self.estimator.steps[:-1], ("propensity", LogisticRegression())])
 
     def _solve(
-        self, X: Any, rows: AuditedRows, targets: tuple[Any, Any], codes: Integers, limit: float, weights: Floats | None
+        self,
+        X: object,
+        rows: AuditedRows,
+        targets: tuple[Any, Any],
+        codes: Integers,
+        limit: float,
+        weights: Floats | None,
     ) -> tuple[Constraint, ...]:
         """Return the constraints with their multipliers, by models that were fitted on other rows."""
         constraints = constraints_for(rows, self.metric, limit)
@@ -236,7 +244,7 @@ class TiltedClassifier(ClassifierMixin, MetaEstimatorMixin, BaseEstimator):  # t
         strata = group * len(self.classes_) + codes
         return PredefinedSplit(group_folds(group, clusters, splitter.get_n_splits(), 0, strata))
 
-    def _group(self, sensitive_features: ArrayLike, X: Any, rows: int) -> Integers:
+    def _group(self, sensitive_features: ArrayLike, X: object, rows: int) -> Integers:
         """Return the position of each row's group in `groups_`, the reference last."""
         values = self._groups_of(sensitive_features, X)
         groups, counts = np.unique(values, return_counts=True)
@@ -246,7 +254,7 @@ class TiltedClassifier(ClassifierMixin, MetaEstimatorMixin, BaseEstimator):  # t
                 f"shape {values.shape} and {groups.size} groups.",
                 "pass one column.",
             )
-        reference = groups[counts.argmax()] if self.reference is None else self.reference
+        reference: Any = groups[counts.argmax()] if self.reference is None else self.reference
         if reference not in groups:
             raise DataError(
                 f"No row has group {shown(reference)} (`reference`).", f"the groups are {listed(groups.tolist())}."
@@ -254,7 +262,7 @@ class TiltedClassifier(ClassifierMixin, MetaEstimatorMixin, BaseEstimator):  # t
         self.groups_ = np.append(groups[groups != reference], reference)
         return np.asarray((values[:, None] == self.groups_).argmax(axis=1))
 
-    def _groups_of(self, sensitive_features: ArrayLike, X: Any) -> NDArray[Any]:
+    def _groups_of(self, sensitive_features: ArrayLike, X: object) -> NDArray[np.generic]:
         """Return the groups as an array, also from a table with one column."""
         check_index("sensitive_features", sensitive_features, X, "X")
         values = np.asarray(sensitive_features)
@@ -269,12 +277,12 @@ class TiltedClassifier(ClassifierMixin, MetaEstimatorMixin, BaseEstimator):  # t
 
     def evaluate(
         self,
-        X: Any,
+        X: object,
         y: ArrayLike,
         sensitive_features: ArrayLike,
         sample_weight: ArrayLike | None = None,
         *,
-        audited: Any = None,
+        audited: object = None,
         confidence: float = 0.95,
     ) -> RepairEvaluation:
         """Return the effect on held-out rows, as `ScoreTilt.evaluate` does; for two classes only.
@@ -320,11 +328,11 @@ class TiltedClassifier(ClassifierMixin, MetaEstimatorMixin, BaseEstimator):  # t
             "features": [str(column) for column in columns],
         }
 
-    def _predict_cells(self, X: Any) -> Floats:
-        model: Any = self.propensity_
+    def _predict_cells(self, X: object) -> Floats:
+        model: UserModel = self.propensity_
         return np.asarray(model.predict_proba(X), dtype=np.float64)
 
-    def _gradients(self, constraints: Any, probabilities: Any) -> Floats:
+    def _gradients(self, constraints: Sequence[Constraint], probabilities: ArrayLike) -> Floats:
         """Return a of each constraint from the probabilities of groups, or of groups and classes in this order."""
         names = [str(group) for group in self.groups_]
         if EVENTS[self.metric] == (ALL,):
@@ -339,15 +347,15 @@ class TiltedClassifier(ClassifierMixin, MetaEstimatorMixin, BaseEstimator):  # t
         threshold = 0.5 if self.threshold is None and self.metric == DECISIONS else self.threshold
         return None if threshold is None else float(np.nextafter(threshold, 1.0))
 
-    def _classifier(self, model: Any) -> Any:
+    def _classifier(self, model: UserModel) -> UserModel:
         return LogisticRegression() if model is None else clone(model)
 
-    def _scores(self, predictions: Any) -> Floats:
+    def _scores(self, predictions: object) -> Floats:
         """Return W(1|x) for two classes, all columns for more."""
         probabilities = np.asarray(predictions, dtype=np.float64)
         return probabilities[:, 1] if len(self.classes_) == 2 else probabilities
 
-    def _score_and_shift(self, X: Any) -> tuple[Floats, Floats | None]:
+    def _score_and_shift(self, X: object) -> tuple[Floats, Floats | None]:
         """Return the scores before the tilt, and by how much they are shifted; None where they are not."""
         check_is_fitted(self)
         score = self._scores(self.estimator_.predict_proba(X))
@@ -357,14 +365,14 @@ class TiltedClassifier(ClassifierMixin, MetaEstimatorMixin, BaseEstimator):  # t
         a = self._gradients(self.constraints_, self._predict_cells(X))
         return score, shift_of(self.constraints_, a, len(self.classes_))
 
-    def predict_proba(self, X: Any) -> Floats:
+    def predict_proba(self, X: object) -> Floats:
         """Return the probabilities of the classes, tilted unless decisions meet the metric."""
         score, shift = self._score_and_shift(X)
         if shift is not None and self._threshold is None:
             score = repaired(score, shift)
         return np.column_stack([1.0 - score, score]) if score.ndim == 1 else score
 
-    def predict(self, X: Any) -> NDArray[Any]:
+    def predict(self, X: object) -> NDArray[np.generic]:
         """Return the class of each row."""
         score, shift = self._score_and_shift(X)
         moves = shift is not None or self._threshold is not None
@@ -382,13 +390,13 @@ class TiltedClassifier(ClassifierMixin, MetaEstimatorMixin, BaseEstimator):  # t
         return tags
 
 
-def _weight_arguments(model: Any, weights: Floats | None) -> dict[str, Floats]:
+def _weight_arguments(model: object, weights: Floats | None) -> dict[str, Floats]:
     """Return the arguments that pass weights to a classifier, for a pipeline to its last step."""
     name = f"{model.steps[-1][0]}__sample_weight" if isinstance(model, Pipeline) else "sample_weight"
     return {} if weights is None else {name: weights}
 
 
-def _columns_of(X: Any) -> dict[str, Floats]:
+def _columns_of(X: ValuesLike) -> dict[str, Floats]:
     """Return the columns of any X as numbers, texts as codes, so that equal rows have equal hashes."""
     is_sparse = bool(issparse(X))
     if is_sparse:  # equal rows have equal products

@@ -17,7 +17,7 @@ from tiltlens.errors import DataError
 from tiltlens.estimators.influence import Integers
 from tiltlens.learners.design import Encoding, Table
 from tiltlens.paper.checks import Floats
-from tiltlens.rows.features import Feature
+from tiltlens.rows.features import DesignColumn, Feature
 from tiltlens.rows.levels import MISSING, OTHER, numbers_of
 from tiltlens.sources.arrays import chunks
 from tiltlens.sources.factorize import text_codes
@@ -73,12 +73,12 @@ class CodedFeatures:
     levels: Mapping[str, CategoryLevels]
     missing: tuple[str, ...]
 
-    def checked_table(self, frame: pl.DataFrame) -> dict[str, Any]:
+    def checked_table(self, frame: pl.DataFrame) -> dict[str, DesignColumn]:
         """Return the features of a clean frame as numbers and codes, after a check that it has them all."""
         check_features(self.features, frame.columns)
         return {name: self._column(frame[name]) for name in self.features}
 
-    def _column(self, column: pl.Series) -> Any:
+    def _column(self, column: pl.Series) -> DesignColumn:
         if column.name in self.levels:
             return self.levels[column.name].codes(column)
         if column.dtype == pl.String and column.null_count() == column.len():

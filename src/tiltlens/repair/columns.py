@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from typing import Any
 
 import numpy as np
 import polars as pl
@@ -17,41 +16,42 @@ from tiltlens.rows.groups import factorize_groups
 from tiltlens.rows.outcomes import PLAIN, check_outcome, outcome_codes
 from tiltlens.rows.scores import RowName
 from tiltlens.rows.weights import check_sample_weight, equals_mask
-from tiltlens.sources.columns import check_index, column_of_values
-from tiltlens.sources.messages import check_columns, shown, text_of
+from tiltlens.sources.columns import ValuesLike, check_index, column_of_values
+from tiltlens.sources.messages import check_columns, names_in, shown, text_of
 from tiltlens.sources.opening import collected
 
 
 class RepairTable:
     """A table of rows to repair, whose columns are given by name or as arrays of its length."""
 
-    def __init__(self, data: Any) -> None:
+    def __init__(self, data: object) -> None:
         self._given = data
         self.frame = collected(data)
 
-    def texts(self, argument: str, values: Any) -> NDArray[np.str_]:
+    def texts(self, argument: str, values: object) -> NDArray[np.str_]:
         """Return the values as texts, "" where one is missing; for several columns their intersections."""
-        is_crossed = isinstance(values, (list, tuple)) and all(name in self.frame.columns for name in values)
-        return crossed_texts([self._column(argument, column) for column in (values if is_crossed else [values])])
+        names = names_in(values) or []
+        is_crossed = bool(names) and all(name in self.frame.columns for name in names)
+        return crossed_texts([self._column(argument, column) for column in (names if is_crossed else [values])])
 
-    def scores(self, values: Any) -> list[pl.Series]:
+    def scores(self, values: object) -> list[pl.Series]:
         """Return the columns of scores."""
         if getattr(values, "ndim", 1) == 2:
             check_index("scores", values, self._given)
         return [self._column("scores", column) for column in score_columns_of(values)]
 
-    def outcome(self, values: Any) -> pl.Series | None:
+    def outcome(self, values: object) -> pl.Series | None:
         """Return the column of outcomes, if any."""
         return None if values is None else self._column("outcome", values)
 
-    def weights(self, values: Any) -> Floats:
+    def weights(self, values: object) -> Floats:
         """Return the weight of each row, 1 where none are given."""
         if values is None:
             return np.ones(self.frame.height)
         column = self._column("sample_weight", values).alias("sample_weight")
         return check_sample_weight("sample_weight", column.to_frame(), "row {}".format)
 
-    def clusters(self, values: Any) -> Integers | None:
+    def clusters(self, values: object) -> Integers | None:
         """Return the cluster of each row, None where none are given; a row without one is a cluster of its own."""
         if values is None:
             return None
@@ -59,7 +59,7 @@ class RepairTable:
         codes = np.unique(texts, return_inverse=True)[1]
         return np.where(texts == "", codes.max() + 1 + np.arange(codes.size), codes)
 
-    def _column(self, argument: str, values: Any) -> pl.Series:
+    def _column(self, argument: str, values: object) -> pl.Series:
         if not isinstance(values, str):
             check_index(argument, values, self._given)
             return column_of_values(argument, values, self.frame.height)
@@ -96,7 +96,7 @@ def observed_outcomes(column: pl.Series) -> Integers:
     return codes
 
 
-def score_columns_of(scores: Any) -> list[Any]:
+def score_columns_of(scores: ValuesLike) -> list[ValuesLike]:
     """Return scores as a list of columns, names or arrays, one for each class."""
     if isinstance(scores, (list, tuple)) and scores and all(isinstance(name, str) for name in scores):
         return list(scores)

@@ -28,6 +28,7 @@ from tiltlens.repair.quantities import (
 )
 from tiltlens.results.codec import to_plain
 from tiltlens.results.json_file import write_json
+from tiltlens.sources.tables import Record
 
 EVALUATION_STEPS = 11  # from no repair to the whole of it
 
@@ -227,13 +228,13 @@ def _cost_of_blindness(with_group: Measurements, without_group: Measurements, co
     return pl.DataFrame(_records(with_group, without_group, confidence), schema=SCHEMA).rename(renamed)
 
 
-def _records(old: Measurements, new: Measurements, confidence: float) -> list[dict[str, Any]]:
+def _records(old: Measurements, new: Measurements, confidence: float) -> list[Record]:
     """Return a record for each quantity; the gap of decisions is left out where it is the gap itself."""
     records = []
     for name, change in new.change(old).items():
         if name == "decision_gap" and new.are_decisions and old.are_decisions:
             continue
-        record: dict[str, Any] = {"quantity": name}
+        record: Record = {"quantity": name}
         quantities = {"before": old.interval(name), "after": new.interval(name), "change": change}
         for column, quantity in quantities.items():
             record |= interval_columns(column, quantity, confidence)
@@ -254,7 +255,7 @@ def _suppressed(count: int) -> int | None:
     return None if 0 < count < SUPPRESSED_BELOW else count
 
 
-def check_counterpart(tilt: ScoreTilt, other: Any) -> None:
+def check_counterpart(tilt: ScoreTilt, other: object) -> None:
     """Raise where another repair is not this one with, or without, the group."""
     same = ("groups", "reference", "metric", "threshold", "max_gap", "classes")
     if other is not None and (

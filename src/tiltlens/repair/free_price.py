@@ -37,6 +37,7 @@ from tiltlens.repair.row_checks import (
 from tiltlens.results.codec import to_plain
 from tiltlens.results.json_file import write_json
 from tiltlens.rows.declared import Declared
+from tiltlens.rows.features import DesignColumn
 from tiltlens.rows.outcomes import observed_costs
 from tiltlens.rows.scores import RowName
 from tiltlens.rows.wording import WORDING, Wording
@@ -145,7 +146,7 @@ class DiscriminationFreePrice:
         """What happens to rows that do not meet the conditions, in words."""
         return "they keep their prices"
 
-    def apply(self, data: Any, scores: Any, out: str | Path | None = None) -> Any:
+    def apply(self, data: object, scores: object, out: str | Path | None = None) -> Any:
         """Return the discrimination-free prices of the rows of a table; no group is needed.
 
         Parameters
@@ -167,13 +168,13 @@ class DiscriminationFreePrice:
 
     def evaluate(
         self,
-        held_out: Any,
-        scores: Any,
-        group: Any,
-        outcome: Any = None,
+        held_out: object,
+        scores: object,
+        group: object,
+        outcome: object = None,
         confidence: float = 0.95,
-        sample_weight: Any = None,
-        clusters: Any = None,
+        sample_weight: object = None,
+        clusters: object = None,
         audited: str | None = None,
     ) -> PriceEvaluation:
         """Return the effect of the price on held-out data, which no model was fitted on.
@@ -241,7 +242,7 @@ class DiscriminationFreePrice:
         """Return the prices of rows that do not meet the conditions."""
         return scores.copy()
 
-    def table(self, frame: pl.DataFrame) -> dict[str, Any]:
+    def table(self, frame: pl.DataFrame) -> dict[str, DesignColumn]:
         """Return the features of a clean frame as numbers and codes."""
         return self.costs[0].model.checked_table(frame)  # all models use the same features
 
@@ -268,7 +269,9 @@ class DiscriminationFreePrice:
         if self.reference not in {cost.group for cost in self.costs} or len(self.costs) < 2:
             raise ValueError("no costs of two groups")
 
-    def evaluate_groups(self, held_out: Any, scores: Any, group: Any, **options: Any) -> dict[str, PriceEvaluation]:
+    def evaluate_groups(
+        self, held_out: object, scores: object, group: object, **options: Any
+    ) -> dict[str, PriceEvaluation]:
         """Return the evaluation of each audited group against the reference; `options` are those of `evaluate`."""
         return {name: self.evaluate(held_out, scores, group, audited=name, **options) for name in self.groups}
 

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections import Counter
 from dataclasses import dataclass
-from typing import Any
 
 import numpy as np
 import polars as pl
@@ -17,8 +16,9 @@ from tiltlens.paper.checks import Floats
 from tiltlens.repair.adjustment import Adjustment
 from tiltlens.repair.columns import RepairTable, check_clusters, condition_notes, meets
 from tiltlens.repair.row_checks import NewRowSums, values_beyond
+from tiltlens.rows.features import DesignColumn
 from tiltlens.rows.groups import JOINT
-from tiltlens.sources.messages import listed, shown
+from tiltlens.sources.messages import listed, names_in, shown
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -29,13 +29,20 @@ class HeldOutRows:
     group_name: str  # the column of groups, for readers
     labels: NDArray[np.str_]
     scores: Floats
-    outcome: NDArray[Any] | None
+    outcome: DesignColumn | None
     rows: Rows
     notes: tuple[str, ...] = ()
 
 
 def read_held_out(
-    adjustment: Adjustment, data: Any, audited: str, scores: Any, group: Any, outcome: Any, weights: Any, clusters: Any
+    adjustment: Adjustment,
+    data: object,
+    audited: str,
+    scores: object,
+    group: object,
+    outcome: object,
+    weights: object,
+    clusters: object,
 ) -> HeldOutRows:
     """Return the rows of an audited group and the reference that meet the conditions of the audit.
 
@@ -82,7 +89,7 @@ def check_not_audited(
     frame: pl.DataFrame,
     labels: NDArray[np.str_],
     scores: Floats,
-    outcome: NDArray[Any] | None,
+    outcome: DesignColumn | None,
     clusters: Integers | None,
 ) -> list[str]:
     """Raise where rows were audited; return notes on rows that equal others."""
@@ -101,11 +108,11 @@ def _check_sizes(audited: int, reference: int, audited_name: str, reference_name
         )
 
 
-def _group_name(group: Any, columns: list[str]) -> str:
-    if isinstance(group, str):
-        return group
-    is_crossed = isinstance(group, (list, tuple)) and all(name in columns for name in group)
-    return JOINT.join(group) if is_crossed else "group"
+def _group_name(group: object, columns: list[str]) -> str:
+    names = names_in(group)
+    if isinstance(group, str) or names is None or not all(name in columns for name in names):
+        return group if isinstance(group, str) else "group"
+    return JOINT.join(names)
 
 
 def audited_group(adjustment: Adjustment, audited: str | None) -> str:

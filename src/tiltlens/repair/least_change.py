@@ -83,35 +83,21 @@ def nats_moved(before: Floats, after: Floats, weights: Floats) -> float:
 
 @dataclass(frozen=True, slots=True, eq=False)
 class GapProblem:
-    """Scores, and the gaps that a tilt of them is to bring within a limit.
+    """Scores, and the gaps that a tilt of them is to bring within a limit."""
 
-    Attributes
-    ----------
-    logs
-        As of `log_scores`: (n,), or (n, K).
-    gradients, classes
-        a_c of each constraint, (C, n), and the class whose score it constrains.
-    measures, modelled
-        (C, n): gap_c = Σ_n measures_cn·W'_n of that class, by the rows' own groups; and the same by the probabilities.
-    names
-        Names of the gaps, for messages.
-    shares
-        The share of each row in all weights, (n,).
-    wholes
-        Indices of the constraints of all classes with the same a: as their gaps add up to 0, t may be shifted there.
-    clusters
-        The cluster of each row, numbered from 0; None where each row is a cluster of its own.
-    """
-
-    logs: Floats
+    logs: Floats  # as of `log_scores`: (n,), or (n, K)
+    # A_c of each constraint, (C, n), and the class whose score it constrains
     gradients: Floats
     classes: Integers
+    # (C, n): gap_c = Σ_n measures_cn·W'_n of that class, by the rows' own groups; and the same by the probabilities
     measures: Floats
     modelled: Floats
-    shares: Floats
+    shares: Floats  # the share of each row in all weights, (n,)
     limit: float
-    names: Sequence[str]
+    names: Sequence[str]  # names of the gaps, for messages
+    # Indices of the constraints of all classes with the same a: as their gaps add up to 0, t may be shifted there
     wholes: Sequence[Integers] = ()
+    # The cluster of each row, numbered from 0; None where each row is a cluster of its own
     clusters: Integers | None = None
 
     def scores(self, t: Floats) -> Floats:

@@ -10,7 +10,7 @@ from __future__ import annotations
 from base64 import b64decode, b64encode
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 import numpy as np
 import polars as pl
@@ -32,7 +32,8 @@ from tiltlens.repair.coded_features import (
     feature_table,
 )
 from tiltlens.rows.batch_rows import ONE_AT_A_TIME
-from tiltlens.rows.features import Feature
+from tiltlens.rows.features import DesignColumn, Feature
+from tiltlens.rows.predictions import UserModel
 from tiltlens.sources.messages import first_line
 
 
@@ -52,7 +53,7 @@ class EstimatorLogit(CodedFeatures):
     It sees a level that no audited row had as missing.
     """
 
-    estimator: Any
+    estimator: object
 
     def log_odds(self, table: Table, index: Integers | slice = slice(None)) -> Floats:
         """Return the log-odds of rows of numbers and codes."""
@@ -67,7 +68,7 @@ class EstimatorLogit(CodedFeatures):
 Fitted = EstimatorLogit | AdditiveLogit
 
 
-def dump_estimator(estimator: Any) -> str:
+def dump_estimator(estimator: object) -> str:
     """Return a classifier as the text of a skops file."""
     try:
         import skops.io as sio
@@ -76,7 +77,7 @@ def dump_estimator(estimator: Any) -> str:
     return b64encode(sio.dumps(estimator)).decode()
 
 
-def load_estimator(content: str, trusted: Sequence[str]) -> Any:
+def load_estimator(content: str, trusted: Sequence[str]) -> UserModel:
     """Return the classifier of `dump_estimator`, if skops knows all of its types or they are trusted."""
     return open_skops("the group-membership model", b64decode(content), trusted)
 
@@ -87,7 +88,7 @@ def _inputs(levels: Mapping[str, CategoryLevels], table: Table) -> pl.DataFrame:
     )
 
 
-def _refused(estimator: Any, method: str, error: Exception) -> DataError:
+def _refused(estimator: object, method: str, error: Exception) -> DataError:
     return DataError(
         f"`propensity_model` {type(estimator).__name__} cannot {method} the features: {first_line(error)}",
         "pass a pipeline that encodes texts (handle_unknown='ignore') and fills missing numbers.",
@@ -102,11 +103,11 @@ class Design(NamedTuple):
 
     encoding: Encoding
     levels: Mapping[str, CategoryLevels]
-    table: dict[str, Any]
-    estimator: Any = None
+    table: dict[str, DesignColumn]
+    estimator: object = None
 
 
-def additive_design(features: Sequence[Feature], estimator: Any = None) -> Design:
+def additive_design(features: Sequence[Feature], estimator: object = None) -> Design:
     """Return the design of the features that a membership model may use."""
     used = [feature for feature in features if feature.in_membership]
     table = feature_table(used)

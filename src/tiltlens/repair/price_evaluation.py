@@ -22,6 +22,7 @@ from tiltlens.repair.quantities import ENDS, difference, interval_columns
 from tiltlens.results.codec import to_plain
 from tiltlens.results.json_file import write_json
 from tiltlens.rows.wording import WORDING, Wording
+from tiltlens.sources.tables import Record
 
 if TYPE_CHECKING:
     from tiltlens.repair.free_price import DiscriminationFreePrice
@@ -137,12 +138,12 @@ def evaluate_price(
     known = _taken(every, has_cost)
     pairs = _gap_quantities(every, after) | _moved(every, after)
     records = [_record(name, pair, confidence) for name, pair in pairs.items()]
-    deciles: list[dict[str, Any]] = []
+    deciles: list[Record] = []
     if min(int(known.audited.sum()), int((~known.audited).sum())) >= MINIMUM_ROWS:
         both = {"before": known, "after": replace(known, price=after[has_cost])}
         records += [_record(name, pair, confidence) for name, pair in _cost_quantities(*both.values()).items()]
         deciles = [
-            {"which": which} | record
+            {"which": which, **record}
             for which, priced in both.items()
             for record, _ in decile_cells(priced, 1.0, confidence)
         ]
@@ -170,8 +171,8 @@ class _Pair:
     change: HasInterval | None
 
 
-def _record(name: str, pair: _Pair, confidence: float) -> dict[str, Any]:
-    record: dict[str, Any] = {"quantity": name}
+def _record(name: str, pair: _Pair, confidence: float) -> Record:
+    record: Record = {"quantity": name}
     for column, quantity in zip(BEFORE_AFTER, (pair.before, pair.after, pair.change), strict=True):
         record |= interval_columns(column, quantity, confidence)
     return record

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Mapping
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 import numpy as np
 
@@ -26,6 +26,7 @@ from tiltlens.estimators.influence import (
 )
 from tiltlens.limits import MINIMUM_ROWS, SMALLEST_SHARE
 from tiltlens.paper.checks import Floats
+from tiltlens.sources.tables import Record
 
 Quantities = dict[str, InfluenceEstimate]
 Intervals = dict[str, HasInterval]
@@ -231,7 +232,7 @@ def difference(new: InfluenceEstimate, old: InfluenceEstimate) -> Normal:
     return combine(new.value - old.value, [(1.0, new), (-1.0, old)]).normal()
 
 
-def interval_columns(name: str, quantity: HasInterval | None, confidence: float) -> dict[str, Any]:
+def interval_columns(name: str, quantity: HasInterval | None, confidence: float) -> Record:
     """Return a value and its interval as three columns of a table, None where there is no value."""
     if quantity is None:
         return {f"{name}{end}": None for end in ENDS}

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
-from typing import Any
 
 import numpy as np
 import polars as pl
@@ -18,6 +17,7 @@ from tiltlens.paper.checks import Floats
 from tiltlens.results.parts import NoRows, needs_rows
 from tiltlens.results.profiles import Profiles
 from tiltlens.rows.features import Feature
+from tiltlens.sources.tables import Record
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -108,11 +108,15 @@ def reweighing(
     return Reweighing(new[order], row_numbers[order], nats, (effective[0], effective[1]), changes)
 
 
-def _changes(feature: Feature, audited: Integers, old: Floats, new: Floats) -> Iterator[dict[str, Any]]:
+def _changes(feature: Feature, audited: Integers, old: Floats, new: Floats) -> Iterator[Record]:
     """Yield the shares of each value among the audited, before and after."""
     codes, size = feature.codes[audited], len(feature.labels)
     people = np.bincount(codes, minlength=size)
     before, after = (np.bincount(codes, own[audited], size) for own in (old, new))
     for code in np.flatnonzero(people >= SUPPRESSED_BELOW).tolist():
-        shares = {"before": float(before[code]), "after": float(after[code])}
-        yield {"feature": feature.name, "value": feature.labels[code]} | shares
+        yield {
+            "feature": feature.name,
+            "value": feature.labels[code],
+            "before": float(before[code]),
+            "after": float(after[code]),
+        }

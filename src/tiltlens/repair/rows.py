@@ -26,43 +26,25 @@ from tiltlens.rows.sampled_rows import SampledRows
 
 @dataclass(frozen=True, slots=True, eq=False)
 class AuditedRows:
-    """The audited rows of two or more groups.
+    """The audited rows of two or more groups."""
 
-    Attributes
-    ----------
-    groups, codes
-        The reference, then the audited groups; and the position of each row's group among them.
-    weights, clusters
-        Sample weights, and the cluster of each row; None where each row is a cluster of its own.
-    features, scores, outcome
-        Scores are W(1|x), or (n, K), or amounts; outcomes are None where the audit had none.
-    cost
-        The observed cost of amounts, NaN where it is missing; None where none is given.
-    model
-        The audited model, where it can predict again.
-    given
-        The conditions that all rows meet, as texts by column.
-    favours_low
-        Whether the favourable outcome is 0: ratios are then those of low scores.
-    exempt
-        The exempt factors of the audit.
-    soft
-        By audited group, a function that returns the estimates of the gap of other scores; empty where groups are
-        observed.
-    """
-
+    # The reference, then the audited groups; and the position of each row's group among them
     groups: tuple[str, ...]
     codes: Integers
+    # Sample weights, and the cluster of each row; None where each row is a cluster of its own
     weights: Floats
     clusters: Integers | None
+    # Scores are W(1|x), or (n, K), or amounts; outcomes are None where the audit had none
     features: Sequence[Feature]
     scores: Floats
     outcome: Integers | None = None
-    cost: Floats | None = None
-    model: AskedModel | None = None
-    given: Mapping[str, str] = field(default_factory=dict)
-    favours_low: bool = False
-    exempt: tuple[str, ...] = ()
+    cost: Floats | None = None  # the observed cost of amounts, NaN where it is missing; None where none is given
+    model: AskedModel | None = None  # the audited model, where it can predict again
+    given: Mapping[str, str] = field(default_factory=dict)  # the conditions that all rows meet, as texts by column
+    favours_low: bool = False  # whether the favourable outcome is 0: ratios are then those of low scores
+    exempt: tuple[str, ...] = ()  # the exempt factors of the audit
+    # By audited group, a function that returns the estimates of the gap of other scores; empty where groups are
+    # observed
     soft: Mapping[str, SoftScores] = field(default_factory=dict)
 
     @property

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 import numpy as np
 import polars as pl
@@ -20,6 +20,7 @@ from tiltlens.limits import FOLDS, SMALLEST_SE, SMALLEST_SHARE
 from tiltlens.paper.checks import Floats
 from tiltlens.repair.quantities import accuracy_at, area, decision_gap, difference
 from tiltlens.repair.rows import AuditedRows
+from tiltlens.sources.tables import Record
 
 TOLERANCES = (0.0, 0.0025, 0.005, 0.01, 0.02, 0.03, 0.05, 0.1)  # losses of accuracy that rules are chosen for
 
@@ -186,7 +187,7 @@ def tolerance_table(
     records = []
     for loss, (chosen, is_sure), row in zip(losses, choices, changes, strict=True):
         bands = [Estimate(c.value, c.value - factor * c.se, c.value + factor * c.se) for c in row]
-        record: dict[str, Any] = {"tolerance": loss, "gap": decision_gap(data.rows, chosen).value}
+        record: Record = {"tolerance": loss, "gap": decision_gap(data.rows, chosen).value}
         for name, band in zip(("accuracy_change", "gap_reduction", "ratio_gain"), bands, strict=True):
             record |= {name: band.value, f"{name}_low": band.low, f"{name}_high": band.high}
         records.append(record | {"verdict": verdict_of(bands, loss, is_sure)})

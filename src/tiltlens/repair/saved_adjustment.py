@@ -84,14 +84,14 @@ def read_repair(path: str | Path, trusted: str | Sequence[str] = ()) -> ScoreTil
         ) from None
 
 
-def _saved_classifiers(saved: Any) -> list[dict[str, Any]]:
+def _saved_classifiers(saved: dict[str, object]) -> list[dict[str, Any]]:
     """Return the models that are classifiers, in a file that may be damaged."""
     models = saved.get("models")
     parts = [entry.get("model") for entry in models if isinstance(entry, dict)] if isinstance(models, list) else []
     return [part for part in parts if isinstance(part, dict) and "estimator" in part]
 
 
-def _whole(schema: str, saved: Any) -> ScoreTilt | DiscriminationFreePrice:
+def _whole(schema: str, saved: object) -> ScoreTilt | DiscriminationFreePrice:
     """Return an adjustment whose parts fit together; raise where one is missing."""
     if schema == PRICE_SCHEMA:
         price = from_plain(DiscriminationFreePrice, saved)

@@ -42,6 +42,7 @@ from tiltlens.repair.row_checks import (
 from tiltlens.results.codec import to_plain
 from tiltlens.results.json_file import write_json
 from tiltlens.rows.declared import Declared
+from tiltlens.rows.features import DesignColumn
 from tiltlens.rows.scores import RowName
 from tiltlens.sources.messages import listed, shown
 
@@ -190,9 +191,9 @@ class ScoreTilt:
 
     def apply(
         self,
-        data: Any,
-        scores: Any,
-        group: Any = None,
+        data: object,
+        scores: object,
+        group: object = None,
         out: str | Path | None = None,
     ) -> Any:
         """Return the repaired scores, or decisions, of the rows of a table.
@@ -225,15 +226,15 @@ class ScoreTilt:
 
     def evaluate(
         self,
-        held_out: Any,
-        scores: Any,
-        group: Any,
-        outcome: Any = None,
+        held_out: object,
+        scores: object,
+        group: object,
+        outcome: object = None,
         threshold: float = 0.5,
         confidence: float = 0.95,
         compare_with: ScoreTilt | None = None,
-        sample_weight: Any = None,
-        clusters: Any = None,
+        sample_weight: object = None,
+        clusters: object = None,
         audited: str | None = None,
         score_class: int | None = None,
     ) -> RepairEvaluation:
@@ -269,7 +270,9 @@ class ScoreTilt:
         rows = read_held_out(self, held_out, name, scores, group, outcome, sample_weight, clusters)
         return evaluate_repair(self, rows, name, column, cut, confidence, compare_with)
 
-    def evaluate_groups(self, held_out: Any, scores: Any, group: Any, **options: Any) -> dict[str, RepairEvaluation]:
+    def evaluate_groups(
+        self, held_out: object, scores: object, group: object, **options: Any
+    ) -> dict[str, RepairEvaluation]:
         """Return the evaluation of each audited group against the reference; `options` are those of `evaluate`."""
         return {name: self.evaluate(held_out, scores, group, audited=name, **options) for name in self.groups}
 
@@ -321,7 +324,7 @@ class ScoreTilt:
         """Return, by feature, how many rows of a clean frame hold a value that the model has not learnt."""
         return self.models[0].model.unseen_levels(frame) if self.models and self._changes_scores else {}
 
-    def check_group_given(self, group: Any) -> None:
+    def check_group_given(self, group: object) -> None:
         """Raise for a group that is not used, and for a missing one that is."""
         if not self.use_group and group is not None:
             raise DataError("This adjustment does not use `group`.", "omit it, or fit one with use_group=True.")
@@ -338,7 +341,7 @@ class ScoreTilt:
                 "adjust the rows of these groups only.",
             )
 
-    def table(self, frame: pl.DataFrame) -> dict[str, Any]:
+    def table(self, frame: pl.DataFrame) -> dict[str, DesignColumn]:
         """Return the features of a clean frame as numbers and codes."""
         return self.models[0].model.checked_table(frame) if self.models else {}  # all models use the same features
 
@@ -346,7 +349,7 @@ class ScoreTilt:
         """Return the shift of the log-odds, or log-scores, of the rows of a clean frame."""
         return shift_of(self.constraints, self._gradients(self.table(frame), group), self.classes)
 
-    def _gradients(self, table: Mapping[str, Any], group: Labels | None) -> Floats:
+    def _gradients(self, table: Mapping[str, DesignColumn], group: Labels | None) -> Floats:
         probabilities = {model.cell: model.probability(table) for model in self.models}
         members = None if group is None else {name: group == name for name in (*self.groups, self.reference)}
         return gradients(self.constraints, probabilities, members)

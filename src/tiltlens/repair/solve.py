@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
-from typing import Any
 
 import numpy as np
 
@@ -62,7 +61,7 @@ def repair(
     use_group: bool = False,
     metric: str = MEAN,
     threshold: float | None = None,
-    propensity_model: Any = None,
+    propensity_model: object = None,
 ) -> ScoreTilt | DiscriminationFreePrice:
     """Return the adjustment of a comparison, or of all comparisons of an audit: of amounts, the free price."""
     if is_of_amounts(source):
@@ -87,7 +86,7 @@ def tilt_scores(
     use_group: bool,
     metric: str,
     threshold: float | None,
-    propensity_model: Any,
+    propensity_model: object,
 ) -> ScoreTilt:
     """Return the tilt after which no gap of a comparison, or of all comparisons of an audit, is larger than `max_gap`.
 
@@ -162,7 +161,7 @@ def _with_exempt_error(rows: AuditedRows, constraint: Constraint, columns: Float
     return replace(constraint, se=equal_gap(pair, columns, scores).se, se_before=None)
 
 
-def _check_metric(metric: Any, threshold: float | None, rows: AuditedRows) -> str:
+def _check_metric(metric: object, threshold: float | None, rows: AuditedRows) -> str:
     if metric not in METRICS:
         names = ", ".join(map(repr, METRICS[:-1]))
         raise DataError(f"`metric` must be {names} or {ODDS!r}, got {metric!r}.", "threshold= is for decisions.")
@@ -210,26 +209,14 @@ def constraints_for(rows: AuditedRows, metric: str, limit: float) -> list[Constr
 
 @dataclass(frozen=True, slots=True, eq=False)
 class RepairProblem:
-    """Constraints on the gaps of some rows.
+    """Constraints on the gaps of some rows."""
 
-    Attributes
-    ----------
-    rows
-        The rows, with their scores.
-    constraints
-        The constraints, with the shares of the people whom they count.
-    members
-        The rows of the audited group and of the reference that each constraint compares.
-    measures
-        (C, n): the weight of each row in each gap, Σ_n measures_cn·W_n.
-    limit, threshold
-        The largest gap that is allowed, and the threshold of decisions; None for scores.
-    """
-
-    rows: AuditedRows
-    constraints: tuple[Constraint, ...]
+    rows: AuditedRows  # the rows, with their scores
+    constraints: tuple[Constraint, ...]  # the constraints, with the shares of the people whom they count
+    # The rows of the audited group and of the reference that each constraint compares
     members: tuple[tuple[Booleans, Booleans], ...]
-    measures: Floats
+    measures: Floats  # (C, n): the weight of each row in each gap, Σ_n measures_cn·W_n
+    # The largest gap that is allowed, and the threshold of decisions; None for scores
     limit: float
     threshold: float | None
 

@@ -8,20 +8,21 @@ Each is a rule that could be used, and is evaluated on the same rows as the mode
 from __future__ import annotations
 
 from collections.abc import Iterator
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 import numpy as np
 import polars as pl
 
 from tiltlens.errors import TiltlensError
 from tiltlens.estimators.error_rates import WITH
-from tiltlens.estimators.influence import Integers, Rows
+from tiltlens.estimators.influence import Booleans, Integers, Rows
 from tiltlens.estimators.sets import evenly
 from tiltlens.paper.checks import Floats
 from tiltlens.repair.quantities import ENDS, EvaluationRows, Measurements, accuracy_at, interval_columns, measure
 from tiltlens.rows.levels import numbers_of
 from tiltlens.rows.rescoring import AskedModel
 from tiltlens.sources.messages import first_line
+from tiltlens.sources.tables import Record
 
 WHAT_IF_ROWS = 20_000  # that the model is asked about: a standard error is then a point at most
 WHAT_IF_VALUES = 32  # of a feature that outputs are averaged over: each is a prediction of all those rows
@@ -133,7 +134,7 @@ def _is_number(column: pl.Series) -> bool:
     return column.dtype.is_numeric() or column.dtype.is_temporal()
 
 
-def _values(codes: Integers, among: Any, rows: Rows) -> list[tuple[int, float]]:
+def _values(codes: Integers, among: Booleans, rows: Rows) -> list[tuple[int, float]]:
     """Return rows whose values represent those of the rows `among`, with their shares.
 
     They hold each value where there are few, else those at equally spaced quantiles.
@@ -191,9 +192,9 @@ def _measure(data: EvaluationRows, scores: Floats) -> Measurements:
     return measured._replace(estimates=measured.estimates | {"accuracy": accuracy}, cost=cost)
 
 
-def _record(change: WhatIf, before: Measurements, after: Measurements, level: float) -> dict[str, Any]:
+def _record(change: WhatIf, before: Measurements, after: Measurements, level: float) -> Record:
     differences = after.change(before)
-    record: dict[str, Any] = {"feature": change.feature, "what_if": change.kind}
+    record: Record = {"feature": change.feature, "what_if": change.kind}
     for name, quantity in QUANTITIES.items():
         estimate = after.estimates.get(quantity)
         record |= interval_columns(name, None if estimate is None else estimate.normal(), level)
