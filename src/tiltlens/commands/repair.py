@@ -75,7 +75,9 @@ NOT_WITH_SAVED += ("sample_rows", "save", "score_type")
 def repair_command(
     data: tuple[str, ...], held_out: tuple[str, ...], apply: tuple[str, ...], out: str | None, **options: Value
 ) -> None:
-    """Close a gap by the smallest change of scores; of amounts with costs, find the discrimination-free price.
+    """Close a gap by the smallest change of scores.
+
+    Of amounts with costs, it finds the discrimination-free price.
 
     DATA: the audited rows, as for `tiltlens audit`; or a file that --save wrote. --held-out, other rows with the same
     columns, shows the effect on held-out data, without the group and with it. With several classes it evaluates the one
