@@ -7,7 +7,6 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterable, Iterator, Sequence
-from typing import Any
 
 import numpy as np
 import polars as pl
@@ -91,7 +90,7 @@ def _repeats(feature: Feature, score: Floats) -> bool:
     return is_close or _is_monotone(values, score)
 
 
-def _varies(values: NDArray[Any]) -> bool:
+def _varies(values: NDArray[np.generic]) -> bool:
     """Return whether enough rows differ from the most frequent value."""
     _, counts = np.unique(values, return_counts=True)
     return bool(values.size - counts.max(initial=0) >= FEWEST_APART)

@@ -189,7 +189,7 @@ def flag_separating(feature: Feature, audited: Booleans) -> Feature:
     return replace(feature, is_group=True, notes=(note, *feature.notes))
 
 
-def _shares_values(values: NDArray[Any], audited: Booleans) -> bool:
+def _shares_values(values: DesignColumn, audited: Booleans) -> bool:
     """Return whether the groups take turns so often among some rows that no bands of values can separate them."""
     turns = np.flatnonzero(np.diff(audited[np.argsort(values, kind="stable")]))
     return bool(turns.size > MOST_TURNS * max(len(np.unique(values)), 1)) or bool(

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from dataclasses import dataclass, replace
-from typing import Any
 
 import numpy as np
 import polars as pl
@@ -12,7 +11,7 @@ from tiltlens.errors import TiltlensError
 from tiltlens.estimators.influence import Integers
 from tiltlens.paper.checks import Floats
 from tiltlens.rows.roles import ColumnRoles
-from tiltlens.sources.tables import taken_rows, with_columns_of
+from tiltlens.sources.tables import NativeTable, taken_rows, with_columns_of
 
 ASKED_AGAIN = 500  # rows that a model is asked about twice: a term of the group in one row of a hundred shows
 SAME_ANSWERS = 1e-3  # mean difference, in points or sd, below which answers are equal: rounding may turn a decision
@@ -67,6 +66,6 @@ class AskedModel:
             return True
         return bool(np.abs(again - scores[index]).mean() > SAME_ANSWERS * scale)
 
-    def _seen(self) -> tuple[Any, pl.DataFrame]:
+    def _seen(self) -> tuple[NativeTable, pl.DataFrame]:
         """Return the columns as the model sees them, and clean."""
         return self.inputs if self.row_number is None else taken_rows(self.native, self.row_number), self.inputs

@@ -6,7 +6,7 @@ import numbers
 import re
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
-from typing import Any, Literal
+from typing import Literal, TypeVar
 
 import numpy as np
 import polars as pl
@@ -23,6 +23,7 @@ TENTHS, PER_CENT = 10.0, 100.0  # the largest score out of ten, and in per cent
 Floats = NDArray[np.float64]
 RowName = Callable[[int], str]  # how a message calls the row at a place
 Booleans = NDArray[np.bool_]
+T = TypeVar("T")
 
 ORDERED = ({"0", "1"}, {"False", "True"})  # outcomes of which everybody knows the high one
 AMOUNTS = ("low", "high")  # what a person may want of amounts
@@ -350,7 +351,7 @@ def _check_threshold(threshold: object, outcomes: int) -> float:
     return cut
 
 
-def either_spelling(favourable: object, favorable: object) -> Any:
+def either_spelling(favourable: T, favorable: T | None) -> T:
     """Return what a person wants, given in British or American spelling."""
     if favorable is not None and favourable != "high":
         raise DataError(
