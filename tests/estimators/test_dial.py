@@ -72,7 +72,7 @@ def test_a_plug_in_form_is_the_share_of_the_variance_of_g():
 def test_shares_along_the_dial_are_the_form_s_at_each_position():
     rows, scores, pairs, codes = world(2)
     form = form_of(rows, scores, pairs, codes)
-    for point in shares_along_dial({"x": form}, [0.0, 0.25, 1.0], 0.9):
-        expected = form.at(1 - point.position, point.position).estimate(0.9)
-        assert (point.share, point.low, point.high) == (expected.value, expected.low, expected.high)
-    assert [point.low for point in shares_along_dial({"x": form}, [0.5], None)] == [None]
+    for position, _, *share in shares_along_dial({"x": form}, [0.0, 0.25, 1.0], 0.9):
+        expected = form.at(1 - position, position).estimate(0.9)
+        assert share == [expected.value, expected.low, expected.high]
+    assert [low for _, _, _, low, _ in shares_along_dial({"x": form}, [0.5], None)] == [None]

@@ -12,9 +12,9 @@ from typing import Any
 import numpy as np
 
 from tiltlens.analysis.histograms import Binned, Tallies, Tally, ValueTally, coarse, score_span, score_tally, tally_rows
-from tiltlens.analysis.suppression import Booleans, Integers, may_show, withheld
+from tiltlens.analysis.suppression import may_show, withheld
 from tiltlens.errors import SupportError
-from tiltlens.estimators.influence import Rows
+from tiltlens.estimators.influence import Booleans, Integers, Rows
 from tiltlens.limits import DIAL_POSITIONS, EDGE_ROUNDING, FINE, FINE_REACH, SUPPRESSED_BELOW
 from tiltlens.paper.checks import Floats
 from tiltlens.paper.correction import CorrectionFunction, correction_function

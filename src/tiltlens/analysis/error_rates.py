@@ -123,7 +123,8 @@ def error_rates(evidence: Evidence, reported: Reported) -> ErrorRates | None:
     if y_true is None or sums is None or evidence.question.metric is not None:
         return None
     pairs, reasons = rate_pairs(evidence)
-    measured = {name: _reported(pairs[name], reported) if name in pairs else None for name in QUANTITIES}
+    laws = {name: (pair.audited, pair.reference, pair.difference) for name, pair in pairs.items()}
+    measured = {name: ErrorRate(*map(reported, laws[name])) if name in laws else None for name in QUANTITIES}
     measured["for_"] = measured.pop("for")
     return ErrorRates(
         **measured,
@@ -142,10 +143,6 @@ def _counted(evidence: Evidence) -> CellSums | None:
     # A row is in both groups, so that people are shares of a group and not rows.
     shares = sums.weight / sums.weight.sum(axis=1, keepdims=True)
     return replace(sums, people=np.round(np.array(evidence.rows.facts.people)[:, None] * shares))
-
-
-def _reported(pair: rates.GroupPair, reported: Reported) -> ErrorRate:
-    return ErrorRate(reported(pair.audited), reported(pair.reference), reported(pair.difference))
 
 
 def _too_few(name: str, evidence: Evidence, y_true: Integers, sums: CellSums) -> str | None:

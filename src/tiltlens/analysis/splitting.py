@@ -151,10 +151,9 @@ def _at_least_zero(gain: InfluenceEstimate, confidence: float) -> Estimate:
     """Return a gain, which is not negative: where it may be 0, with a one-sided upper end."""
     law = gain.normal(least=0.0)
     both = law.estimate(confidence)
-    if both.low:
+    if both.low or confidence <= 0.5:
         return both
-    one_sided = law.estimate(2.0 * confidence - 1.0) if confidence > 0.5 else both
-    return Estimate(both.value, 0.0, one_sided.high)
+    return Estimate(both.value, 0.0, law.estimate(2.0 * confidence - 1.0).high)
 
 
 def _outcome_gap(predictions: SplitPredictions, confidence: float) -> tuple[Estimate, Estimate]:

@@ -8,11 +8,10 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from tiltlens.estimators.influence import Booleans, Integers
 from tiltlens.limits import SUPPRESSED_BELOW
 
-Booleans = NDArray[np.bool_]
 Counts = int | NDArray[np.integer]
-Integers = NDArray[np.integer]
 
 
 def withheld(counts: Integers) -> Booleans:

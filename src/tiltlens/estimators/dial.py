@@ -8,7 +8,6 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from typing import NamedTuple
 
 import numpy as np
 
@@ -56,20 +55,10 @@ def share_form(numerators: Sequence[InfluenceEstimate], denominators: Sequence[I
     return ShareForm(values[:3], values[3:], tail**2 * covariances(six))
 
 
-class DialShare(NamedTuple):
-    """A feature's share of the correction at a position of the dial."""
-
-    position: float
-    feature: str
-    share: float
-    low: float | None
-    high: float | None
-
-
 def shares_along_dial(
     forms: Mapping[str, ShareForm], positions: Sequence[float], confidence: float | None
-) -> list[DialShare]:
-    """Return each feature's share at each position t of the dial, λ = (1 − t, t), with its interval.
+) -> list[tuple[float, str, float, float | None, float | None]]:
+    """Return position, feature, share and interval for each position t of the dial, λ = (1 − t, t), and each feature.
 
     A share that is not determined has the interval [0, 1]; without a `confidence` there are no intervals.
     """
@@ -79,7 +68,7 @@ def shares_along_dial(
             ratio = form.at(1.0 - position, position)
             share = ratio.estimate(0.95 if confidence is None else confidence)
             ends = (share.low, share.high) if confidence is not None else (None, None)
-            shares.append(DialShare(float(position), name, share.value, *ends))
+            shares.append((float(position), name, share.value, *ends))
     return shares
 
 

@@ -334,11 +334,15 @@ def equal_gaps_test(gaps: Sequence[InfluenceEstimate]) -> EqualGapsTest:
     contrast = np.hstack([-np.ones((len(gaps) - 1, 1)), np.eye(len(gaps) - 1)])
     influence = np.column_stack([gap.influence for gap in gaps])
     moved = contrast @ np.array([gap.value for gap in gaps])
-    errors = contrast @ (influence.T @ influence) @ contrast.T
-    # Periods in which every decision is the same have no error: the matrix stays invertible.
-    errors += (1e-12 * np.trace(errors) + 1e-300) * np.eye(len(moved))
-    statistic = float(moved @ np.linalg.solve(errors, moved))
+    statistic = _wald(moved, contrast @ (influence.T @ influence) @ contrast.T)
     return EqualGapsTest(statistic, len(moved), float(chdtrc(len(moved), statistic)))
+
+
+def _wald(difference: Floats, covariance: Floats) -> float:
+    """Return dᵀV⁻¹d."""
+    # Where every decision is the same there is no error: a trace of one keeps V invertible.
+    ridge = (1e-12 * np.trace(covariance) + 1e-300) * np.eye(len(difference))
+    return float(difference @ np.linalg.solve(covariance + ridge, difference))
 
 
 @dataclass(frozen=True, slots=True)
@@ -379,9 +383,7 @@ def equal_outputs_limit(rows: Rows, scores: Scores) -> EqualOutputsTest:
     """Return the same test by the limit of its permutation law, χ² with as many degrees as there are free outcomes."""
     count = max(scores.values.shape[1] - 1, 1)
     gaps = [gap(rows, scores.outcome(y if scores.values.shape[1] > 1 else 1)) for y in range(count)]
-    difference, covariance = np.array([estimate.value for estimate in gaps]), covariances(gaps)
-    covariance = covariance + (1e-12 * np.trace(covariance) + 1e-300) * np.eye(count)
-    statistic = float(difference @ np.linalg.solve(covariance, difference))
+    statistic = _wald(np.array([estimate.value for estimate in gaps]), covariances(gaps))
     return EqualOutputsTest(statistic, float(chdtrc(count, statistic)), 0)
 
 

@@ -102,7 +102,7 @@ class CellSets:
 
     def sets(self, sets: Sequence[Sequence[int]]) -> SetCoefficients:
         """Return c_A of some sets."""
-        return _stacked(self.at, *self.coefficients(sets))
+        return _stack(self.at, *self.coefficients(sets))
 
     def values(self, sets: Sequence[Sequence[int]]) -> Floats:
         """Return the values of the same."""
@@ -119,16 +119,12 @@ class CellSets:
         product, residual, left = np.array([(c.mean_product, c.mean_residual, c.mean_left) for c in every]).T
         return product, residual, left
 
-    def along(self, order: Sequence[int]) -> SetCoefficients:
-        """Return c of ∅, {1st}, {1st, 2nd}, … along an order of the features."""
+    def along(self, order: Sequence[int], has_influence: bool = True) -> SetCoefficients:
+        """Return c of ∅, {1st}, {1st, 2nd}, … along an order of the features; always with the influence of rows."""
         return self.sets([order[:size] for size in range(len(order) + 1)])
 
-    def values_along(self, order: Sequence[int]) -> Floats:
-        """Return the values of the same."""
-        return self.along(order).values
 
-
-def _stacked(at: Rows, coefficients: Sequence[Coefficient], between: Floats) -> SetCoefficients:
+def _stack(at: Rows, coefficients: Sequence[Coefficient], between: Floats) -> SetCoefficients:
     influence = np.column_stack([coefficient.estimate(at).influence for coefficient in coefficients])
     return SetCoefficients(np.array([coefficient.value for coefficient in coefficients]), influence, between)
 
@@ -174,8 +170,10 @@ class RidgeSets:
 
     def sets(self, sets: Sequence[Sequence[int]]) -> SetCoefficients:
         """Return c_A of some sets."""
-        parts = [self._made(self.ridges.single_sets(sets[k : k + SET_BLOCK])) for k in range(0, len(sets), SET_BLOCK)]
-        return _joined(parts)
+        parts = [
+            self._estimate(self.ridges.single_sets(sets[k : k + SET_BLOCK])) for k in range(0, len(sets), SET_BLOCK)
+        ]
+        return _join(parts)
 
     def values(self, sets: Sequence[Sequence[int]]) -> Floats:
         """Return the values of the same."""
@@ -184,8 +182,8 @@ class RidgeSets:
     def left_out(self) -> SetCoefficients:
         """Return c of all features, then of all but each one."""
         sets = [[], *([feature] for feature in range(self.features))]
-        return _joined(
-            [self._made(self.ridges.left_out(sets[k : k + SET_BLOCK])) for k in range(0, len(sets), SET_BLOCK)]
+        return _join(
+            [self._estimate(self.ridges.left_out(sets[k : k + SET_BLOCK])) for k in range(0, len(sets), SET_BLOCK)]
         )
 
     def means(self, sets: Sequence[Sequence[int]]) -> tuple[Floats, Floats, Floats]:
@@ -197,16 +195,14 @@ class RidgeSets:
         means = self.ridges.means(vectors)
         return means.product.mean(axis=0), means.residual.mean(axis=0), means.left.mean(axis=0)
 
-    def along(self, order: Sequence[int]) -> SetCoefficients:
-        """Return c of ∅, {1st}, {1st, 2nd}, … along an order of the features."""
-        return self._made(self.ridges.leading_sets(order))
+    def along(self, order: Sequence[int], has_influence: bool = True) -> SetCoefficients:
+        """Return c of ∅, {1st}, {1st, 2nd}, … along an order of the features, without rows' influence if not wanted."""
+        return self._estimate(self.ridges.leading_sets(order), has_influence)
 
-    def values_along(self, order: Sequence[int]) -> Floats:
-        """Return the values of the same."""
-        return self.ridges.means(self.ridges.leading_sets(order)).value
-
-    def _made(self, vectors: list[Floats]) -> SetCoefficients:
+    def _estimate(self, vectors: list[Floats], has_influence: bool = True) -> SetCoefficients:
         means = self.ridges.means(vectors)
+        if not has_influence:
+            return SetCoefficients(means.value, np.zeros((0, means.value.size)), means.between)
         product, residual, _ = self.ridges.row_values(self.z, self.fold, vectors)
         values, spread = means.value, means.residual.mean(axis=0)
         # Features that tell the group completely have D = 0 and no c: their parts are 0.
@@ -219,7 +215,7 @@ def evenly(index: Integers, count: int) -> Integers:
     return index[np.linspace(0, index.size, min(count, index.size), endpoint=False).astype(np.intp)]
 
 
-def _joined(parts: Sequence[SetCoefficients]) -> SetCoefficients:
+def _join(parts: Sequence[SetCoefficients]) -> SetCoefficients:
     return SetCoefficients(
         np.concatenate([part.values for part in parts]),
         np.hstack([part.influence for part in parts]),

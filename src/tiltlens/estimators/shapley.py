@@ -9,7 +9,7 @@ from __future__ import annotations
 import math
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
-from typing import Protocol, TypeVar
+from functools import partial
 
 import numpy as np
 
@@ -23,16 +23,7 @@ ORDERS = 24  # of the features, where they are more
 MANY_SHARING = 40  # features, beyond which the influence of rows is worked out along fewer orders
 FEWEST_ORDERS = 8  # of those
 SHAPLEY_ROWS = 4_000  # whose influence is worked out in every order: a standard error is then known to two per cent
-T = TypeVar("T")
-R = TypeVar("R")
-
-
-class Apply(Protocol):
-    """What maps a function over values, as `map` does."""
-
-    def __call__(self, function: Callable[[T], R], values: Sequence[T], /) -> Iterable[R]:
-        """Return the function of each value, in their order."""
-        ...
+Apply = Callable[[Callable[[Integers], SetCoefficients], Sequence[Integers]], Iterable[SetCoefficients]]
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -93,40 +84,34 @@ def _sampled(
     orders = [generator.permutation(others.size) for _ in range(ORDERS // 2)]
     looked = len(orders) if others.size <= MANY_SHARING else FEWEST_ORDERS // 2
 
-    def halved(order: Integers) -> SetCoefficients:
-        return _mean([_contributions(sets, others, direction, start, without) for direction in (order, order[::-1])])
+    def halve(order: Integers, has_influence: bool) -> SetCoefficients:
+        both = (order, order[::-1])
+        return _mean([_contributions(sets, others, way, start, without, has_influence) for way in both])
 
-    def valued(order: Integers) -> Floats:
-        return 0.5 * (_values(sets, others, order, start, without) + _values(sets, others, order[::-1], start, without))
-
-    halves_of_orders = list(apply(halved, orders[:looked]))
-    halves = np.array([*(half.values for half in halves_of_orders), *apply(valued, orders[looked:])])
+    with_influence = list(apply(partial(halve, has_influence=True), orders[:looked]))
+    rest = apply(partial(halve, has_influence=False), orders[looked:])
+    halves = np.array([half.values for half in (*with_influence, *rest)])
     # (18): the variance between 12 pairs of orders is itself known with 11 degrees of freedom only.
     spread = float(student_factor(len(halves) - 1)) ** 2 * halves.var(axis=0, ddof=1) / len(halves)
-    return ShapleyGaps(halves.mean(axis=0), np.sqrt(_se(_mean(halves_of_orders)) ** 2 + spread), 2 * len(orders), None)
+    return ShapleyGaps(halves.mean(axis=0), np.sqrt(_se(_mean(with_influence)) ** 2 + spread), 2 * len(orders), None)
 
 
 def _contributions(
-    sets: CellSets | RidgeSets, others: Integers, order: Integers, start: Sequence[int], without: Sequence[int]
+    sets: CellSets | RidgeSets,
+    others: Integers,
+    order: Integers,
+    start: Sequence[int],
+    without: Sequence[int],
+    has_influence: bool,
 ) -> SetCoefficients:
     """Return c_A − c_{A∪j} of each of the others along an order of them, A being those before it and the start."""
-    along = sets.along([*start, *others[order].tolist(), *without])
+    along = sets.along([*start, *others[order].tolist(), *without], has_influence)
     weights = np.zeros((len(start) + len(order) + len(without) + 1, len(order)))
     steps = len(start) + np.arange(len(order))
     # Along an order the values are successive differences, so that they add up whatever the c_A.
     weights[steps, order] = 1.0
     weights[steps + 1, order] = -1.0
     return along.combine(weights)
-
-
-def _values(
-    sets: CellSets | RidgeSets, others: Integers, order: Integers, start: Sequence[int], without: Sequence[int]
-) -> Floats:
-    """Return the same without the influence of rows."""
-    along = sets.values_along([*start, *others[order].tolist(), *without])[len(start) :][: len(order) + 1]
-    values = np.empty(order.size)
-    values[order] = along[:-1] - along[1:]
-    return values
 
 
 def _mean(parts: list[SetCoefficients]) -> SetCoefficients:

@@ -187,11 +187,6 @@ class Trial:
         """Return log-loss minus variance, which is bias up to a constant."""
         return {name: loss - self.variance[name] for name, loss in self.losses.items()}
 
-    @property
-    def best(self) -> str:
-        """Return the candidate of least bias in this part alone."""
-        return min(self.biases, key=lambda name: self.biases[name])
-
 
 def trial(sample: Sample, offered: Sequence[Candidate], seed: int) -> Trial:
     """Return the held-out log-losses of the candidates, three splits, or one where rows are many.

@@ -120,7 +120,8 @@ class CorrectionFunction:
         self._check_binary("b1")
         # With λ4 = 0 the ratios need not exist, but b1 is asked for all the same.
         output_log_ratios(self.audited.output, self.reference.output, needed=True)
-        return -math.sqrt(self.p * (1 - self.p)) * self._k
+        k = float(self.log_output_ratio[1] - self.log_output_ratio[0])
+        return -math.sqrt(self.p * (1 - self.p)) * k
 
     @property
     def n_l(self) -> float:
@@ -183,10 +184,6 @@ class CorrectionFunction:
             return float(getattr(self, name))
         except SupportError:
             return None
-
-    @property
-    def _k(self) -> float:
-        return float(self.log_output_ratio[1] - self.log_output_ratio[0])
 
     @property
     def _score_sd(self) -> float:

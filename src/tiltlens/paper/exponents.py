@@ -95,7 +95,7 @@ class TestPair:
         kl = DIVERGENCES["kl"]
         rows = []
         for order in np.linspace(1.0, 0.0, points):
-            q = self._tilted(float(order))
+            q, _ = self._tilt(float(order))
             exponents = kl.between(q, self.null), kl.between(q, self.alternative)
             if np.isfinite(exponents).all():
                 rows.append((float(order), *exponents))
@@ -136,24 +136,20 @@ class TestPair:
         return self._log_affinity(order) / power
 
     def _log_affinity(self, order: float) -> float:
-        """Return log Σ P0^a·P1^{1−a} over the values both groups show (P0's alone where P1^0 counts)."""
+        return self._tilt(order)[1]
+
+    def _tilt(self, order: float) -> tuple[Floats, float]:
+        """Return Q_a ∝ P0^a·P1^{1−a} on the values both groups show, and the logarithm of its sum."""
         both = (self.null > 0) & (self.alternative > 0)
         if not both.any():
             raise SupportError(
                 "the exponent is infinite: the groups share no value.", "one observation identifies the group."
             )
         logs = order * np.log(self.null[both]) + (1 - order) * np.log(self.alternative[both])
-        return float(logsumexp(logs))
-
-    def _tilted(self, order: float) -> Floats:
-        both = (self.null > 0) & (self.alternative > 0)
-        if not both.any():
-            self._log_affinity(order)
-        logs = order * np.log(self.null[both]) + (1 - order) * np.log(self.alternative[both])
-        q = np.zeros_like(self.null)
+        q, total = np.zeros_like(self.null), float(logsumexp(logs))
         # Q_a minimises a·KL(Q‖P0) + (1 − a)·KL(Q‖P1), the paper’s L with λ3 = λ4 = 0.
-        q[both] = np.exp(logs - logsumexp(logs))
-        return q
+        q[both] = np.exp(logs - total)
+        return q, total
 
 
 @dataclass(frozen=True, slots=True, eq=False)

@@ -7,7 +7,6 @@ the joint path aligns inputs and outputs, λ = (1, t, 0, t), and ends at P1 (red
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import TypedDict
 
 import numpy as np
 
@@ -65,29 +64,7 @@ CORNERS = np.array([[0.0, 0.0], [1.0, 0.0], [0.5, np.sqrt(0.75)]])  # a triangle
 WEIGHTS = tuple(float(weight) for weight in np.geomspace(0.02, 2000.0, 60))
 
 
-class Point(TypedDict):
-    """A distribution over three atoms, and its position in the plane."""
-
-    x: float
-    y: float
-    q: list[float]
-
-
-class Stop(Point):
-    """A point of a path, with t; None at an end that no finite t reaches."""
-
-    weight: float | None
-
-
-class SimplexRecord(TypedDict):
-    """Fig. 1 as plain numbers."""
-
-    corners: list[Point]
-    p0: Point
-    p1: Point
-    level: list[Point]
-    green: list[Stop]
-    red: list[Stop]
+Point = dict[str, float | list[float] | None]  # a distribution q over three atoms, its x and y in the plane, and t
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -117,7 +94,7 @@ class Simplex:
     green_weights: Floats
     red_weights: Floats
 
-    def to_dict(self) -> SimplexRecord:
+    def to_dict(self) -> dict[str, Point | list[Point]]:
         """Return every point with its position in the plane; an infinite weight is None."""
         return {
             "corners": [_point(row) for row in np.eye(3)],
@@ -191,7 +168,7 @@ def _point(q: Floats) -> Point:
     return {"x": x, "y": y, "q": q.tolist()}
 
 
-def _stops(points: Floats, weights: Floats) -> list[Stop]:
+def _stops(points: Floats, weights: Floats) -> list[Point]:
     return [
         {"weight": weight if np.isfinite(weight) else None, **_point(q)}
         for q, weight in zip(points, weights.tolist(), strict=True)

@@ -157,7 +157,7 @@ class Profiles:
     ) -> pl.DataFrame:
         """As of `Comparison`, of the given features."""
         shares = shares_along_dial(forms, np.linspace(0.0, 1.0, positions).tolist(), level)
-        return pl.DataFrame([share._asdict() for share in shares], schema=SHARES_SCHEMA)
+        return pl.DataFrame(shares, schema=SHARES_SCHEMA, orient="row")
 
     def splitting(self, confidence: float) -> Splitting | None:
         """As of `Comparison`."""
