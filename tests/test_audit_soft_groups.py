@@ -246,9 +246,8 @@ def test_the_command_line_takes_a_column_for_each_group(tmp_path):
     path = tmp_path / "people.csv"
     names(600).drop("truth").write_csv(path)
     soft = ("--group-probability", "a=p a", "--group-probability", "b=p b")
-    found = invoked(
-        "audit", path, *soft, "--known-groups", "race", "--scores", "score", "--reference", "b", cwd=tmp_path
-    )
+    rest = ("--known-groups", "race", "--scores", "score", "--reference", "b", "--features", "owner")
+    found = invoked("audit", path, *soft, *rest, cwd=tmp_path)
     assert "Unobserved groups" in found.stdout
     assert "weighted gap" in found.stdout
     both = invoked("audit", path, *soft, "--group", "race", "--scores", "score", cwd=tmp_path)
@@ -257,7 +256,7 @@ def test_the_command_line_takes_a_column_for_each_group(tmp_path):
 
 
 def test_summary_and_page_never_show_one_number_alone(tmp_path):
-    found = audited(names(), known_groups="race", features=["owner"])
+    found = of_names()
     jsonschema.Draft202012Validator(strict(SCHEMA)).validate(json.loads(json.dumps(found.to_dict(), allow_nan=False)))
     found.report(tmp_path / "page.html")
     page = (tmp_path / "page.html").read_text()
@@ -279,8 +278,8 @@ def test_two_models_are_compared_on_the_same_rows_of_several_groups():
 
 
 @pytest.mark.usefixtures("small_batches")
-@pytest.mark.parametrize("held", ["csv files", "duckdb"], indirect=True)
-def test_every_engine_gives_the_same_audit_of_probabilities(held):
+@pytest.mark.parametrize("held", ["csv files"], indirect=True)
+def test_files_give_the_same_audit_of_probabilities(held):
     found = audited(held(with_copies()), known_groups="race", exclude=[])["a"].to_dict()
     assert_same_numbers(found, audit_with_copies())
 
@@ -381,7 +380,7 @@ def test_no_view_shows_one_estimate_alone():
 def test_two_models_are_compared_by_probabilities_of_groups(tmp_path):
     names(400).with_columns(new=pl.col("score") ** 2).write_csv(tmp_path / "p.csv")
     groups = [word for name, column in SOFT.items() for word in ("--group-probability", f"{name}={column}")]
-    asked = [*groups, "--reference", "b", "--features", "x", "--scores", "score", "--scores", "new", "--json", "-"]
+    asked = [*groups, "--reference", "b", "--features", "", "--scores", "score", "--scores", "new", "--json", "-"]
     ran = invoked("compare", "p.csv", *asked, cwd=tmp_path)
     assert ran.returncode == 0, ran.stderr
     c = json.loads(ran.stdout)["comparisons"]["a"]

@@ -54,26 +54,39 @@ def check_contrast(tab):
     assert [one for one in found if contrast(one[1], one[2]) < 4.5] == []
 
 
-@browser_only
-@pytest.mark.parametrize("scheme", ["light", "dark"])
-def test_every_text_stands_out_from_its_ground(browser, report, scheme):
-    with opened(browser, report, scheme=scheme) as tab:
-        for folder in tab.locator(".folder").all():
-            folder.click()
-        assert (luminance(tab.evaluate(GROUND)) < 0.1) == (scheme == "dark")
-        check_contrast(tab)
-
-
-@browser_only
-def test_paper_is_light_and_everything_on_it_is_open(browser, report):
+@pytest.fixture(scope="module")
+def dark(report, browser):
     with opened(browser, report, scheme="dark") as tab:
-        tab.emulate_media(media="print")
-        assert luminance(tab.evaluate(GROUND)) == pytest.approx(1.0)
-        check_contrast(tab)
-        tab.wait_for_function("!document.querySelector('details:not([open], .numbers)')")
-        assert all(part.is_visible() for part in tab.locator(".folded").all())
-        tab.emulate_media(media="screen")
-        tab.wait_for_function("!document.querySelector('details[open]')")
+        yield tab
+
+
+@pytest.fixture(scope="module")
+def light(report, browser):
+    with opened(browser, report) as tab:
+        yield tab
+
+
+@browser_only
+def test_paper_is_light_and_everything_on_it_is_open(dark):
+    dark.emulate_media(media="print")
+    assert luminance(dark.evaluate(GROUND)) == pytest.approx(1.0)
+    check_contrast(dark)
+    dark.wait_for_function("!document.querySelector('details:not([open], .numbers)')")
+    assert all(part.is_visible() for part in dark.locator(".folded").all())
+    dark.emulate_media(media="screen")
+    dark.wait_for_function("!document.querySelector('details[open]')")
+
+
+def check_colours(tab, is_dark):
+    for folder in tab.locator(".folder").all():
+        folder.click()
+    assert (luminance(tab.evaluate(GROUND)) < 0.1) == is_dark
+    check_contrast(tab)
+
+
+@browser_only
+def test_every_text_stands_out_from_a_dark_ground(dark):
+    check_colours(dark, is_dark=True)
 
 
 def test_every_colour_of_the_figures_has_a_light_and_a_dark_one_on_the_page():
@@ -90,15 +103,19 @@ def test_colours_follow_the_page_but_data_do_not():
 
 
 @browser_only
-def test_contents_stay_beside_the_text_and_mark_what_is_read(browser, report):
-    with opened(browser, report) as tab:
-        main = tab.locator("main").bounding_box()
-        tab.evaluate("document.getElementById('origin').scrollIntoView({behavior: 'instant'})")
-        tab.wait_for_selector('nav a[href="#origin"][aria-current="true"]')
-        assert tab.locator('nav a[aria-current="true"]').count() == 1
-        contents = tab.locator("nav").bounding_box()
-        assert contents["y"] == pytest.approx(0, abs=1)
-        assert contents["x"] + contents["width"] <= main["x"]
+def test_contents_stay_beside_the_text_and_mark_what_is_read(light):
+    main = light.locator("main").bounding_box()
+    light.evaluate("document.getElementById('origin').scrollIntoView({behavior: 'instant'})")
+    light.wait_for_selector('nav a[href="#origin"][aria-current="true"]')
+    assert light.locator('nav a[aria-current="true"]').count() == 1
+    contents = light.locator("nav").bounding_box()
+    assert contents["y"] == pytest.approx(0, abs=1)
+    assert contents["x"] + contents["width"] <= main["x"]
+
+
+@browser_only
+def test_every_text_stands_out_from_a_light_ground(light):
+    check_colours(light, is_dark=False)
 
 
 @browser_only
