@@ -125,6 +125,7 @@ def _ask_model(evidence: Evidence, settings: Settings, names: Sequence[str]) -> 
     model = evidence.model.rows(at)
     before = evidence.rows.unit.level(evidence.score.column) if evidence.rows.unit.is_amount else evidence.rows.scores
     before = (1.0 - before if evidence.question.metric == "fnr" else before)[at]
+    # Values of other rows occur; a cyclic shift of a random order gives no row its own.
     order = np.random.default_rng(settings.random_state).permutation(at.size)
     source = np.empty_like(order)
     source[order] = np.roll(order, 1)

@@ -173,6 +173,7 @@ def _best_mixture(rows: PricedRows, terms: Floats, chosen: Floats) -> Floats:
 def _products(costs: Floats, corrections: Floats) -> Floats:
     """Return the rows whose mean is E[μ_a·μ_b], from the first fit of one and the second of the other, (2, 2, n)."""
     (first, second), (of_first, of_second) = costs, corrections
+    # One factor from each fit, in both orders: their errors are independent, and the product has mean 0.
     products = first[:, None] * (second + of_second) + of_first[:, None] * second
     return np.asarray(0.5 * (products + products.swapaxes(0, 1)))
 
@@ -186,6 +187,7 @@ def nearest_mixture(quadratic: Floats, linear: Floats) -> Floats:
         for face in combinations(corners, count):
             start, edges = face[0], np.array(face[1:]) - face[0]
             inside = edges @ quadratic @ edges.T
+            # On each face the optimum without limits; those outside the face lose to an edge or a corner.
             steps = np.linalg.lstsq(inside, edges @ (linear - quadratic @ start), rcond=None)[0]
             if (steps >= 0.0).all() and steps.sum() <= 1.0:
                 candidates.append(start + steps @ edges)
@@ -203,6 +205,7 @@ def unfairness(rows: CostRows, price: Floats) -> Square:
     prevalence = rows.mean(rows.in_group[AUDITED])
     scale = math.sqrt(q * (1.0 - q) / variance.value) if variance.value > 0.0 else 0.0
     root = gap.value * scale
+    # Delta method (4) of R in the gap, in q and in Var(π).
     slopes = (scale, root * (1.0 - 2.0 * q) / (2.0 * q * (1.0 - q)), -root / (2.0 * variance.value or 1.0))
     return Square(root, combine(root, list(zip(slopes, (gap, prevalence, variance), strict=True))).se, is_signed=True)
 
@@ -237,6 +240,7 @@ def free_price_gap(rows: PricedRows) -> InfluenceEstimate:
     lean = propensity / q - (1.0 - propensity) / (1.0 - q)
     correction = lean * np.einsum("d,fdn->n", [q, 1.0 - q], rows.corrections) / len(rows.costs)
     plain, fitted = group_gap(rows, rows.free_price), rows.mean(correction)
+    # ∂h*/∂q = μ_audited − μ_reference: the groups' shares are estimated too.
     of_share = group_gap(rows, rows.effects.mean(axis=0)).value
     share = rows.mean(rows.in_group[AUDITED])
     return combine(plain.value + fitted.value, [(1.0, plain), (1.0, fitted), (of_share, share)])

@@ -62,6 +62,7 @@ def squared_uses(at: Rows, products: Floats) -> SetCoefficients:
     `products` are (W − a)(W − b) for each row, by regressions a and b on all features, then on all but each set,
     (pairings, n, 1 + sets).
     """
+    # U as a mean of products of independent fits, whose variance is left out; the rows are its influence.
     gains = products[:, :, 1:] - products[:, :, :1]
     means = _pairing_means(at, gains)
     values = means.mean(axis=0)
@@ -86,6 +87,7 @@ def estimate_uses(
     estimates = []
     for u, se, t_two, t_one in zip(squared.values, standard_errors, two_sided, one_sided, strict=True):
         is_used = u - t_two * se > 0.0
+        # At U = 0 the influence vanishes: the one-sided end is then too wide, which is the safe way.
         low, high = (u - t_two * se, u + t_two * se) if is_used else (0.0, u + t_one * se)
         high += residual_square if is_used and high > 0.25 * materiality**2 else 0.0
         estimates.append(_use(u, low, high))
@@ -146,6 +148,7 @@ def project_residuals(at: Rows, residuals: Floats, columns: Floats) -> Projectio
     hardly vary or that rest on few rows are left out.
     """
     weights = balanced_weights(at)
+    # (15a): θ̂ = Σω·R·φ̃ and K = Σω²R²φ̃φ̃ᵀ.
     orthonormal = orthonormalise(weights, columns)
     leverage = weights[:, None] * orthonormal**2
     terms = (weights * residuals)[:, None] * orthonormal[:, (leverage**2).sum(axis=0) < 1.0 / FEWEST_PROJECTED]
@@ -156,7 +159,9 @@ def project_residuals(at: Rows, residuals: Floats, columns: Floats) -> Projectio
     if not noises.size or noises[0] <= 0.0:
         return Projection()
     rows, count = terms.shape
+    # K is estimated from as many rows: without the factor the test of many columns rejects too often.
     wald = max(1.0 - count / rows, 0.0) * float(((covariances @ axes) ** 2 / noises).sum())
+    # Satterthwaite: tr K²/tr K and (tr K)²/tr K² match mean and variance of |θ̂ − θ|².
     noise = float((noises**2).sum() / noises.sum())
     square = float(covariances @ covariances)
     return Projection(square, noise, float(noises.sum()) / noise, wald, count, float(noises[0]))
@@ -195,6 +200,7 @@ def judge_projections(
     threshold, and of all others where it is beyond twice the threshold.
     """
     every, limit = (lines, *others), 0.25 * materiality**2
+    # Bonferroni: none of the tests may be significant for a stand-in.
     chance = 0.5 * (1.0 - confidence) / len(every)
     low = max(projection.low(chance) for projection in every)
     if low > 0.0:

@@ -74,7 +74,7 @@ class Residuals:
 
 
 def hidden_part(residuals: Residuals, codes: Integers) -> tuple[float, float]:
-    """Return u/D of some cells, u = Σ_c [(Σω r_S)(Σω r_W) − Σω² r_S r_W]/T_c, and its standard error.
+    """Return u/D of some cells (17a), u = Σ_c [(Σω r_S)(Σω r_W) − Σω² r_S r_W]/T_c, and its standard error.
 
     No row meets itself, so that u has mean 0 where the residuals are independent within the cells.
     """

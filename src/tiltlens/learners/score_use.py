@@ -179,6 +179,7 @@ class ScoreUse:
         if self._is_clear(features):
             return self._ridge_fit(features).judge(confidence, self.materiality)
         together = next((group for group in self._groups_left_out if set(features) <= set(group)), features)
+        # (15a) holds for every T: the one that leaves less of the score makes the smaller covariance K.
         residuals = min(self._ridge_residuals([together])[:, 0], self._trees(together), key=self._mean_square)
         if self._mean_square(residuals) > LOST_FIT * self._whole_residual:
             # Neither ridges nor trees replace the set, as with a parity that no projection onto few columns shows.
@@ -269,6 +270,7 @@ class ScoreUse:
         steepest = lines[:, np.argsort(-lines.var(axis=0), kind="stable")[:MODIFIED_LINES]]
         weights = balanced_weights(self.at)
         directions = orthonormalise(weights, own)
+        # Projected on the set's own residual columns, steps have mean 0 given the other features.
         steps = directions @ (directions.T @ (weights[:, None] * self._steps(features)))
         bases = np.hstack([steepest, steps])
         modifiers = [k for k in self._modifiers if k not in (*self.ignored, *features)]
@@ -328,6 +330,7 @@ class ScoreUse:
         """(1, Φ, logit W, W) of the rows; W twice where it is no probability."""
         first = self.score
         if self.is_probability:
+            # Scores of 0 and 1 have no log-odds: they are cut at ±9.
             least = expit(-LARGEST_LOG_ODDS)
             first = logit(np.clip(first, least, 1.0 - least))
         return np.column_stack([self.z[:, :-1], first, self.score])
@@ -367,6 +370,7 @@ class ScoreUse:
                 if learner == SCORE:
                     residuals[part, group] = z @ vectors[1]
                 else:
+                    # W − σ(fitted log-odds): z @ v is logit W minus its regression.
                     residuals[part, group] = z[:, -1:] - expit(z[:, -2:-1] - z @ vectors[0])
         return residuals
 
