@@ -443,6 +443,12 @@ def test_a_column_without_a_name_is_a_feature_like_others(kind):
     assert sorted(audit["A"].contributions_full["feature"]) == ["", "city"]
 
 
+@pytest.mark.parametrize("name", ["*", "^inc.*$"])
+def test_a_column_name_that_is_a_pattern_is_refused_in_words(name):
+    with pytest.raises(TiltlensError, match=re.escape(f"Column name {name!r} is a pattern")):
+        tl.audit(people().rename({"income": name}), "group", scores="score", reference="B", folds=None)
+
+
 @pytest.mark.parametrize("argument", ["group", "scores", "sample_weight", "propensity"])
 @pytest.mark.parametrize("kind", ["another order", "other labels"])
 def test_a_series_with_another_index_than_the_data_is_refused(argument, kind):

@@ -322,3 +322,16 @@ def test_the_plain_part_leaves_the_words_of_statisticians_to_them():
     assert re.search(words_of_experts, rest)
     assert "rarer" not in text
     assert "too little data" not in text
+
+
+def test_shapley_contributions_leave_the_adjusted_gap_only_where_it_is_the_number_above(summary):
+    """Law school, by race: "minus the adjusted gap (−2.15)" below an adjusted gap of −0.02."""
+    c = summary["comparisons"]["A"]
+    parts = c["gap_parts"] | {"shapley_remainder": -0.0215}
+    assert words.remainder_name(c | {"adjusted_gap": estimate(-0.0002, -0.03, 0.03), "gap_parts": parts}) == (
+        "a rougher estimate of the adjusted gap"
+    )
+    assert (
+        words.remainder_name(c | {"adjusted_gap": estimate(-0.0215, -0.04, 0.0), "gap_parts": parts})
+        == "the adjusted gap"
+    )

@@ -15,6 +15,7 @@ from tiltlens.analysis.settings import Settings
 from tiltlens.estimators.estimate import Estimate, without_noise
 from tiltlens.estimators.feature_gap import Coefficient, mean_coefficient
 from tiltlens.estimators.influence import InfluenceEstimate, average_estimates
+from tiltlens.estimators.outputs import unseen_se
 from tiltlens.estimators.sensitivity import bias_scale
 from tiltlens.estimators.sets import CellSets
 
@@ -71,7 +72,8 @@ def adjusted_gap(evidence: Evidence, settings: Settings) -> tuple[AdjustedGap, t
     seen = _seen(evidence)
     if seen is not None and seen < LEAST_SEEN:
         return AdjustedGap(None, measured), (f"the adjusted gap is not determined: {_TOO_CLOSE}",)
-    estimate = measured.normal().estimate(settings.confidence)
+    constant = unseen_se(evidence.population, evidence.score)  # of groups that all have one decision
+    estimate = measured.normal().with_extra_se(*constant).estimate(settings.confidence)
     value, *ends = [0.0 if end is None else without_noise(end) for end in (estimate.value, estimate.low, estimate.high)]
     words, missed = output_scale(evidence, settings), _missed(evidence)
     # c_all is too large by what cells hide, so that the hidden part moves one end, and the other stays.

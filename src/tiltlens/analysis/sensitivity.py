@@ -13,6 +13,7 @@ from tiltlens.analysis.exempt import ExemptParts, exempt_places
 from tiltlens.analysis.settings import Settings
 from tiltlens.estimators.estimate import Estimate, quantile
 from tiltlens.estimators.influence import InfluenceEstimate
+from tiltlens.estimators.outputs import unseen_se
 from tiltlens.estimators.sensitivity import bias_factor, partial_strengths, robustness_value, strength_multiple
 from tiltlens.estimators.sets import CellSets, RidgeSets
 from tiltlens.estimators.verdicts import is_beyond_zero
@@ -118,7 +119,8 @@ def sensitivities(
     if adjusted.estimate is not None and adjusted.measured is not None and adjusted.scale is not None:
         strengths = [*_strengths(names, sets, range(sets.features))]
         both = adjusted.measured, adjusted.scale
-        results[OF_ALL] = _sensitivity(adjusted.estimate, adjusted.measured.se, both, level, strengths)
+        se = math.hypot(adjusted.measured.se, *unseen_se(evidence.population, evidence.score))
+        results[OF_ALL] = _sensitivity(adjusted.estimate, se, both, level, strengths)
     if parts is not None and given_exempt is not None:
         strengths = [*_strengths(names, sets, exempt_places(evidence))]
         both = parts.measured, parts.scale

@@ -42,7 +42,7 @@ from tiltlens.documents.prices import price_blocks
 from tiltlens.documents.quantities import CONTRIBUTIONS, FEATURES, estimate_cell, fill, quantity, row_estimate
 from tiltlens.documents.ratios import decision_table_words, four_fifths_words, is_of_decisions
 from tiltlens.documents.sensitivity import sensitivity_blocks
-from tiltlens.documents.sentences import IS_NO_FINDING, checks_words, simultaneous_words
+from tiltlens.documents.sentences import IS_NO_FINDING, checks_words, remainder_name, simultaneous_words
 from tiltlens.documents.splitting import splitting_blocks
 from tiltlens.documents.summary_access import by_gap, warnings_of
 from tiltlens.documents.unobserved_groups import expected, soft_words, weighted
@@ -183,11 +183,8 @@ def _reading(c: Record, settings: Record | None) -> str:
     lines = [f"{FEATURES[key].head}: {fill(FEATURES[key].definition, m)}" for key in used if key != "shapley"]
     if "shapley" in used:
         left = c["gap_parts"]["shapley_remainder"] or 0.0
-        rest = (
-            f" minus the adjusted gap ({m.difference(left)})"
-            if abs(left) >= NEGLIGIBLE * c["scale"]["materiality"]
-            else ""
-        )
+        is_seen = abs(left) >= NEGLIGIBLE * c["scale"]["materiality"]
+        rest = f" minus {remainder_name(c)} ({m.difference(left)})" if is_seen else ""
         lines.append(f"Shapley: sums to the {whole}{rest}")
     text = f"Contributions to the {whole}. " * bool(c["gap_parts"]["exempt"]) + "; ".join(lines)
     text = f"{text[:1].upper()}{text[1:]}."

@@ -131,13 +131,20 @@ def _weighted_sentence(summary: Record, c: Record) -> str:
     )
 
 
+def _why_none(c: Record) -> str:
+    """Return why people equal on all features surely have equal outputs."""
+    if c["gap"]["low"] == c["gap"]["high"] == 0:
+        return f"all {measure_of(c).each}s are equal"
+    return "the model sees nothing but the listed features"
+
+
 def adjusted_gap(summary: Record, c: Record) -> Iterator[str]:
     """Yield how much the listed features account for, the adjusted gap, and what its interval says."""
     left, m, checks = c["adjusted_gap"], measure_of(c), checks_of(c)
     if left is None or left["low"] is None:
         return
     if left["low"] == left["high"] == 0:
-        yield "The adjusted gap is 0, because the model sees nothing but the listed features."
+        yield f"The adjusted gap is 0, because {_why_none(c)}."
         return
     estimate, threshold = estimate_words(left, m, level_name(summary)), threshold_words(c)
     start = f"{_explained(c)}The adjusted gap, among {m.people} equal on all listed features, is {estimate}"

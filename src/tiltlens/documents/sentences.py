@@ -43,6 +43,14 @@ def common_notes(c: Record) -> dict[str, int]:
     return {note: times for note, times in given.items() if times > FEW}
 
 
+def remainder_name(c: Record) -> str:
+    """Return what the Shapley contributions leave of the gap; their regressions are not those of the adjusted gap."""
+    left, rest, write = c["adjusted_gap"], c["gap_parts"]["shapley_remainder"], measure_of(c).difference
+    if left is None or rest is None or write(left["value"]) == write(rest):
+        return "the adjusted gap"
+    return "a rougher estimate of the adjusted gap"
+
+
 def audited_words(summary: Record) -> list[str]:
     """Return what was audited, and on which condition."""
     names = ", ".join(label(name) for name in list(summary["comparisons"])[:MOST_NAMED])

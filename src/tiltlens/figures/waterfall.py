@@ -21,6 +21,7 @@ KINDS = {"disadvantage": DISADVANTAGE, "advantage": FAINT, "mean": INK}  # of a 
 REMAINS = "datum.is_remainder == true"
 NAME = 34  # letters of a step, the role of a group among them
 LEFT = quantity("adjusted_gap").label
+ROUGHER = f"rougher estimate of the {LEFT}"  # by the regressions of the Shapley contributions
 THROUGH, EQUAL = (quantity(key).label for key in ("gap_explained_by_exempt", "gap_given_exempt"))
 NO_PARTS = "the audit has no Shapley contributions; see the contribution of each feature alone"
 
@@ -66,7 +67,8 @@ def _stairs(comparison: Record, rows: list[Record], start: float) -> list[Record
     if rest:
         steps.append((f"{len(rest)} other features", sum(row["shapley"] for row in rest), None, None, "others"))
     if comparison["gap_parts"]["shapley_remainder"] is not None:
-        steps.append((LEFT, comparison["gap_parts"]["shapley_remainder"], *_remainder_ends(comparison), "remainder"))
+        name = LEFT if _agrees(comparison) else ROUGHER
+        steps.append((name, comparison["gap_parts"]["shapley_remainder"], *_remainder_ends(comparison), "remainder"))
     elif comparison["gap_parts"]["gap_given_exempt"] is not None:
         steps.append((EQUAL, *_ends(comparison["gap_parts"]["gap_given_exempt"]), "equal"))
     m, records, level = measure_of(comparison), [], start

@@ -135,4 +135,8 @@ def checked_names(names: Sequence[object]) -> list[str]:
         raise DataError(
             f"{names.count(repeated)} columns have the name {shown(repeated)}.", "rename or drop the copies."
         )
-    return [str(name) for name in names]
+    texts = [str(name) for name in names]
+    for name in texts:
+        if name == "*" or (name.startswith("^") and name.endswith("$")):  # Polars selects every column that matches
+            raise DataError(f"Column name {shown(name)} is a pattern that stands for other columns.", "rename it.")
+    return texts
