@@ -85,18 +85,18 @@ def decompose_gap(
     alone = _alone(evidence, at, outcome, settings)
     every = None if evidence.nuisances.sets is None else evidence.nuisances.sets.left_out()
     joint = _joint(evidence, every)
-    own = (
+    gaps = (
         _at_equal_exempt(evidence, evidence.nuisances.sets)
         if evidence.question.exempt and evidence.nuisances.sets is not None
         else alone.named
     )
-    alone_bands, joint_bands, factor = _bands(evidence, settings, own, joint)
+    alone_bands, joint_bands, factor = _bands(evidence, settings, gaps, joint)
     joint_bands = {name: _with_hidden(evidence, name, band) for name, band in joint_bands.items()}
     with stage(BANDS, USES):
         uses = feature_uses(evidence, settings, alone_bands, joint_bands, pairs) if doubt is None else FeatureUses()
     with stage(USES, SHAPLEY):
         shapley, remainder, notes, every_set = shapley_parts(evidence, settings, adjusted, every, uses.unused)
-    errors = _errors("alone", own) | _errors("beyond_others", joint) | _errors("shapley", every_set)
+    errors = _errors("alone", gaps) | _errors("beyond_others", joint) | _errors("shapley", every_set)
     columns: dict[str, Columns] = {}
     judgements: dict[str, Judgement] = {}
     whole = whole_gap(evidence)
@@ -246,13 +246,13 @@ def _joint(evidence: Evidence, every: SetCoefficients | None) -> Named | None:
 
 
 def _bands(
-    evidence: Evidence, settings: Settings, own: Named, joint: Named | None
+    evidence: Evidence, settings: Settings, gaps: Named, joint: Named | None
 ) -> tuple[dict[str, Band], dict[str, Band], float | None]:
     """Return the bands of gap(j) and of joint(j), all at once over features and over comparisons, and their κ.
 
     κ is drawn: their order must not be that of the columns.
     """
-    both = [named for named in (own, joint) if named is not None and named.names]
+    both = [named for named in (gaps, joint) if named is not None and named.names]
     if not both:
         return {}, {}, None
     values = np.concatenate([named.numbers.values for named in both]).tolist()
@@ -266,8 +266,8 @@ def _bands(
     factor = simultaneous_factor(errors, confidence, settings.random_state)
     every = bands(values, np.sqrt(np.maximum(np.diag(errors), 0.0)), factor, degrees)
     others = [] if joint is None else joint.names
-    own_bands = dict(zip(own.names, every, strict=False))
-    return own_bands, dict(zip(others, every[len(own.names) :], strict=True)), factor
+    gap_bands = dict(zip(gaps.names, every, strict=False))
+    return gap_bands, dict(zip(others, every[len(gaps.names) :], strict=True)), factor
 
 
 def _pad_pairings(between: Floats) -> Floats:

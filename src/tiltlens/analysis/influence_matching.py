@@ -79,9 +79,9 @@ def known_rows(evidence: Evidence, index: Integers) -> KnownRows:
         return KnownRows(hashes[first], None if numbers is None else numbers[first], None, are_ids)
     if numbers is None:
         return KnownRows(hashes, None, None if are_ids else sample.audited, are_ids)
-    own = {"number": numbers, "group": sample.audited.astype(np.int64)}
+    identity = {"number": numbers, "group": sample.audited.astype(np.int64)}
     values = {part.name: (part.codes if part.values is None else part.values)[index] for part in rows.features}
-    columns = {name: int(row_hashes(own | {"value": column}).sum()) for name, column in values.items()}
+    columns = {name: int(row_hashes(identity | {"value": column}).sum()) for name, column in values.items()}
     return KnownRows(hashes, numbers, sample.audited, columns=columns)
 
 

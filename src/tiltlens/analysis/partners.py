@@ -28,11 +28,11 @@ def partners(
 ) -> dict[str, Partners]:
     """Return the partner and the duplicate of each feature, from two-way tables of g."""
     total = max(crossfit.gradient_variance(rows, [g]).value, 1e-300)
-    alone = [_carried(rows, g, code) / total for code in codes]
+    alone = [_explained(rows, g, code) / total for code in codes]
     related, best = {feature.name: Partners() for feature in features}, [0.0] * len(features)
     for j, k in combinations(range(len(features)), 2):
         width = int(codes[k].max()) + 1
-        both = _carried(rows, g, codes[j] * width + codes[k]) / total
+        both = _explained(rows, g, codes[j] * width + codes[k]) / total
         # θ of two features together beyond the sum of both: 0 if g is additive and they are independent.
         synergy, less = both - alone[j] - alone[k], min(alone[j], alone[k])
         noise = _synergy_noise(rows, int(codes[j].max()) * (width - 1), alone[j] * alone[k])
@@ -45,7 +45,7 @@ def partners(
     return related
 
 
-def _carried(rows: Rows, g: crossfit.Gradient, codes: Integers) -> float:
+def _explained(rows: Rows, g: crossfit.Gradient, codes: Integers) -> float:
     """Return Var0(E0[g|cell])."""
     return max(crossfit.explained_variance(rows, g, codes).value, 0.0)
 

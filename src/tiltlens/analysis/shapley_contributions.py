@@ -110,14 +110,14 @@ def difference_se(every: SetCoefficients, adjusted: AdjustedGap) -> float:
 
     What is 0 by construction has no error.
     """
-    own, best = every.influence[:, 0], adjusted.measured
+    influence, best = every.influence[:, 0], adjusted.measured
     if best is None or adjusted.is_by_construction:
-        shared, rest = own, 0.0
-    elif best.influence.size == own.size:
+        shared, rest = influence, 0.0
+    elif best.influence.size == influence.size:
         # Row by row: both c_all come from the same rows, and their errors mostly cancel.
-        shared, rest = own - best.influence, 2.0 * float(best.between @ best.between) / len(best.parts)
+        shared, rest = influence - best.influence, 2.0 * float(best.between @ best.between) / len(best.parts)
     else:
-        shared, rest = own, best.variance
+        shared, rest = influence, best.variance
     return float(np.sqrt(covariance(shared[:, None], every.between[:, :1])[0, 0] + rest))
 
 

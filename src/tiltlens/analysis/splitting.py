@@ -129,15 +129,15 @@ def _predictions(rows: Rows, some: SampledRows, seed: int) -> SplitPredictions:
     fitted = np.empty((len(targets), y.size))
 
     def predict(number: int) -> None:
-        own = np.flatnonzero(fold == number)
+        held_out = np.flatnonzero(fold == number)
         for model, (target, members) in enumerate(targets):
             train = np.flatnonzero(members & (fold != number))
-            fitted[model, own] = regressors[model].fitted(target, train, own)
+            fitted[model, held_out] = regressors[model].fitted(target, train, held_out)
 
     in_threads(predict, range(FOLDS), y.size)
     chance = np.clip(fitted[2], SMALLEST_CHANCE, 1.0 - SMALLEST_CHANCE)
-    own, other = np.clip(fitted[:2], 0.0, 1.0)
-    return SplitPredictions(rows, y, own, other, np.asarray(logit(chance)))
+    audited_fit, reference_fit = np.clip(fitted[:2], 0.0, 1.0)
+    return SplitPredictions(rows, y, audited_fit, reference_fit, np.asarray(logit(chance)))
 
 
 def _gains(predictions: SplitPredictions, loss: str, confidence: float) -> SplitGains:
