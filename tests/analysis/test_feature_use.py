@@ -141,6 +141,13 @@ def test_a_feature_that_is_used_a_little_beside_its_copy_leaves_others_stand_ins
     assert dropped == ["district"]
 
 
+def test_features_whose_small_uses_add_up_are_no_copies():
+    small = {"district": Use(0.0, 0.0, 0.003), "street": Use(0.002, 0.0, 0.004)}
+    assert _find_copies(small, lambda sets: [Use(0.002, 0.001, 0.006)], 0.005) == ({}, ["district"])
+    copies, dropped = _find_copies(small, lambda sets: [Use(0.02, 0.001, 0.1)], 0.005)
+    assert (copies, dropped) == ({"district": ("street",), "street": ("district",)}, [])
+
+
 def test_a_model_that_is_asked_settles_copies(asked):
     rows, _ = asked
     assert rows["income"]["verdict"] == "potential proxy"
