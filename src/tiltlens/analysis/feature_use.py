@@ -107,7 +107,11 @@ def _find_copies(small: Mapping[str, Use], measure: Measure, m: float) -> tuple[
         elif together.low > 0.0 and together.value > max(small[each].high for each in (*dropped, name)):
             pairs = measure([[name, other] for other in dropped])
             alone = [max(small[name].high, small[other].high) for other in dropped]
-            used = [other for other, both, each in zip(dropped, pairs, alone, strict=True) if both.value > each]
+            used = [
+                other
+                for other, both, each in zip(dropped, pairs, alone, strict=True)
+                if both.low > 0.0 and both.value > each
+            ]
             group = [name, *(used or dropped)]
             for member in group:
                 copies[member] = tuple(sorted({*copies.get(member, ()), *group} - {member}))
