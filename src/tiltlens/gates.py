@@ -38,7 +38,7 @@ DECISIONS_ONLY = "adverse_impact_ratio"
 TOO_SMALL = "too_small"  # how many groups have too few rows to be compared
 ENDS_ONLY = ("bracket", "limits")  # of unobserved groups: what lies between the two ends is not estimated
 OF_UNOBSERVED = (*ENDS_ONLY, "linear")
-OF_AUDITS = (*ESTIMATES, *OF_UNOBSERVED, PROXIES, *COUNTED, TOO_SMALL)
+OF_AUDITS = (*ESTIMATES, PROXIES, *COUNTED, TOO_SMALL)
 OF_CHANGES = tuple(f"{name}_change" for name in QUANTITIES)
 SEQUENCES = {name: name for name in SEQUENCE_KEYS} | {DECISIONS_ONLY: "impact_ratio"}  # of looks at growing data
 IN_UNITS = (
@@ -197,7 +197,7 @@ def _read(comparison: Comparison | GroupChange, key: str) -> Estimate | None:
         return comparison.changes[key.removesuffix("_change")]
     soft = comparison.unobserved_group
     key = "bracket" if soft is not None and key == "gap" else key
-    return getattr(soft, key, None) if key in OF_UNOBSERVED else comparison.estimate(key)
+    return comparison.estimate(key)
 
 
 def _interval(estimate: Estimate, confidence: float | None) -> str:

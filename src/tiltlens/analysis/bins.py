@@ -1,4 +1,4 @@
-"""What figures and the report are made of: bins and cell sums of a comparison as plain numbers, never people's rows.
+"""What figures and the report are made of: bins and cell sums of a comparison never people's rows.
 
 Nothing is said of cells with fewer than ten people, nor can their counts be had by subtraction.
 """
@@ -6,8 +6,8 @@ Nothing is said of cells with fewer than ten people, nor can their counts be had
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
+from dataclasses import dataclass, field
 from functools import partial
-from typing import Any
 
 import numpy as np
 
@@ -25,53 +25,170 @@ VALUE_BINS = 80  # of f~ from −4 to 4 for one value of a feature
 QUANTILES = (0.05, 0.25, 0.5, 0.75, 0.95)
 
 
+@dataclass(frozen=True, slots=True)
+class GroupBin:
+    """The share of each group between two values; None where it is suppressed."""
+
+    start: float = field(metadata={"key": "from"})
+    stop: float = field(metadata={"key": "to"})
+    audited: float | None
+    reference: float | None
+
+
+@dataclass(frozen=True, slots=True)
+class CalibrationBin:
+    """A tenth of the log-ratio: its expected and observed value, and the number of people."""
+
+    expected: float
+    observed: float
+    n: int
+
+
+@dataclass(frozen=True, slots=True)
+class DialPoint:
+    """The plug-in correction at the position t of the dial, λ = (1 − t, t)."""
+
+    position: float
+    intercept: float
+    on_log_odds: float
+    on_scores: list[float]
+    descent_rate: float
+
+
+@dataclass(frozen=True, slots=True)
+class ValueProfile:
+    """A value of a feature: people, shares, mean score and log-odds, and the correction at each dial position.
+
+    Attributes
+    ----------
+    share_moved
+        Its share after the least change that removes the gap.
+    correction
+        The number of people in 80 bins of f~ from −4 to 4; None where n is suppressed.
+    quantiles
+        The 5, 25, 50, 75 and 95 % quantiles of f~ at each dial position.
+    mean_correction
+        The mean of f~ at each dial position.
+    """
+
+    value: str
+    n: int | None
+    n_reference: int | None
+    share_audited: float | None
+    share_reference: float | None
+    score: float | None
+    log_odds: float | None
+    scores: list[float] | None
+    share_moved: float | None
+    correction: list[int | None] | None
+    quantiles: list[list[float | None]] | None
+    mean_correction: list[float] | None
+
+
+@dataclass(frozen=True, slots=True)
+class FeatureProfile:
+    """The values of a feature."""
+
+    kind: str
+    is_ordered: bool
+    values: list[ValueProfile]
+
+
+@dataclass(frozen=True, slots=True)
+class PathStop:
+    """A point of a correction path: its weight, the change of inputs, the remaining divergence, and the rate."""
+
+    weight: float
+    input_change: float | None
+    output_divergence: float | None
+    favourable_rate: float
+
+
+@dataclass(frozen=True, slots=True)
+class Paths:
+    """The two paths of the paper's Fig. 1."""
+
+    green: list[PathStop]
+    red: list[PathStop]
+
+
+@dataclass(frozen=True, slots=True)
+class LeastChange:
+    """The least change of inputs that removes the gap: its cost, and the favourable rate after it."""
+
+    cost: float
+    favourable_rate: float
+
+
+@dataclass(frozen=True, slots=True)
+class Bins:
+    """The histograms, profiles and paths that figures are drawn from; None where few people would be identified.
+
+    Attributes
+    ----------
+    score
+        The distribution of the score.
+    overlap
+        The distribution of the log-ratio ℓ.
+    calibration
+        Tenths of the log-ratio, joined until each has ten people of both groups.
+    correction
+        The distribution of f~ over the audited group at each dial position: 40 bins from −4 to 4, the ends open.
+    """
+
+    score: list[GroupBin]
+    overlap: list[GroupBin]
+    calibration: list[CalibrationBin]
+    tradeoff: list[DialPoint]
+    correction: list[list[float | None]]
+    profiles: dict[str, FeatureProfile]
+    path: Paths
+    least_change: LeastChange | None
+
+
 def calibration_edges(quantiles: Callable[[Floats], Floats]) -> Floats:
     """Return the tenths of the log-ratio, whose quantiles these are."""
     return np.unique(quantiles(np.linspace(0, 1, CALIBRATION_BINS + 1)[1:-1]))
 
 
-def binned(found: Binned, correction: CorrectionFunction) -> dict[str, Any]:
-    """Return every bin and cell sum of a comparison whose rows are in memory, as plain numbers."""
-    positions = [*(f for _, f in dial_corrections(correction)), correction]
-    edges = calibration_edges(partial(np.quantile, found.log_ratio))
-    return described(tally_rows(found, positions, edges), correction, found.features)
+def bin_rows(rows: Binned, correction: CorrectionFunction, path: Paths, least_change: LeastChange | None) -> Bins:
+    """Return every bin and cell sum of a comparison whose rows are in memory."""
+    dialled = dial_corrections(correction)
+    edges = calibration_edges(partial(np.quantile, rows.log_ratio))
+    tallies = tally_rows(rows, [*(f for _, f in dialled), correction], edges)
+    return Bins(
+        score=_both_groups(tallies.score, tallies.span.low, tallies.span.high),
+        overlap=_both_groups(tallies.overlap, -4.0, 4.0),
+        calibration=_calibration_bins(tallies),
+        tradeoff=[
+            DialPoint(position, f.intercept, f.on_log_odds, list(f.on_scores), f.descent_rate)
+            for position, f in dialled
+        ],
+        correction=[tally.shares(0) for tally in tallies.correction[: len(dialled)]],
+        profiles={
+            feature.name: _profile(tallies.profiles[feature.name], feature, [f for _, f in dialled])
+            for feature in rows.features
+        },
+        path=path,
+        least_change=least_change,
+    )
 
 
-def of_scores_alone(rows: Rows, outcome: Floats, is_amount: bool = False) -> dict[str, Any]:
+def bin_scores(rows: Rows, outcome: Floats, is_amount: bool) -> Bins:
     """Return the bins of a comparison that knows nothing of the inputs."""
-    nothing: dict[str, Any] = {name: [] for name in ("overlap", "calibration", "tradeoff", "correction")}
     span = score_span(outcome, is_amount)
     score = _both_groups(score_tally(rows, outcome, span), span.low, span.high)
-    return nothing | {"score": score, "profiles": {}, "path": {"green": [], "red": []}, "least_change": None}
+    return Bins(score, [], [], [], [], {}, Paths([], []), None)
 
 
-def described(tallies: Tallies, correction: CorrectionFunction, features: Sequence[Feature]) -> dict[str, Any]:
-    """Return every bin and cell sum of a comparison, as plain numbers."""
-    dialled = dial_corrections(correction)
-    return {
-        "score": _both_groups(tallies.score, tallies.span.low, tallies.span.high),
-        "overlap": _both_groups(tallies.overlap, -4.0, 4.0),
-        "calibration": _calibration_bins(tallies),
-        "tradeoff": [_coefficients(position, f) for position, f in dialled],
-        "correction": [tally.shares(0) for tally in tallies.correction[: len(dialled)]],
-        "profiles": {
-            feature.name: _profile(tallies.profiles[feature.name], feature, [f for _, f in dialled])
-            for feature in features
-        },
-    }
-
-
-def _both_groups(tally: Tally, low: float, high: float) -> list[dict[str, Any]]:
+def _both_groups(tally: Tally, low: float, high: float) -> list[GroupBin]:
     """Return the distribution of a number in both groups; for log-ratios, where one is empty they do not overlap."""
     edges = np.linspace(low, high, len(tally.counts[0]) + 1).tolist()
     shares = zip(tally.shares(0), tally.shares(1), strict=True)
-    return [
-        {"from": start, "to": stop, "audited": audited, "reference": reference}
-        for start, stop, (audited, reference) in zip(edges, edges[1:], shares, strict=False)
-    ]
+    return [GroupBin(start, stop, *both) for start, stop, both in zip(edges, edges[1:], shares, strict=False)]
 
 
-def _calibration_bins(tallies: Tallies) -> list[dict[str, Any]]:
+def _calibration_bins(tallies: Tallies) -> list[CalibrationBin]:
     """Return, by tenths of the log-ratio, the expected and the observed log of P0/P1; few people join their neighbours.
 
     Expected is the log of the mean e^ℓ over the bin's reference rows; ℓ is right where the two agree. A bin left out
@@ -84,7 +201,7 @@ def _calibration_bins(tallies: Tallies) -> list[dict[str, Any]]:
         expected = float(tallies.expected[part].sum() / weight1[part].sum())
         observed = float((weight[part].sum() / whole) / (weight1[part].sum() / whole1))
         people = int(audited[part].sum() + reference[part].sum())
-        bins.append({"expected": float(np.log(expected)), "observed": float(np.log(observed)), "n": people})
+        bins.append(CalibrationBin(float(np.log(expected)), float(np.log(observed)), people))
     return bins
 
 
@@ -111,17 +228,7 @@ def dial_corrections(correction: CorrectionFunction) -> list[tuple[float, Correc
     return found
 
 
-def _coefficients(position: float, f: CorrectionFunction) -> dict[str, Any]:
-    return {
-        "position": position,
-        "intercept": f.intercept,
-        "on_log_odds": f.on_log_odds,
-        "on_scores": list(f.on_scores),
-        "descent_rate": f.descent_rate,
-    }
-
-
-def _profile(tally: ValueTally, feature: Feature, dialled: Sequence[CorrectionFunction]) -> dict[str, Any]:
+def _profile(tally: ValueTally, feature: Feature, dialled: Sequence[CorrectionFunction]) -> FeatureProfile:
     """Return, per value of a feature: how many people, what they score, and where f~ lies at each dial position."""
     (audited, reference), (weight, weight1) = tally.people.counts, tally.people.weights
     hidden, hidden_reference = withheld(audited), withheld(reference)
@@ -132,25 +239,25 @@ def _profile(tally: ValueTally, feature: Feature, dialled: Sequence[CorrectionFu
     quantiles: list[list[list[float | None]]] = []
     if tally.fine is not None and tally.crowd is not None:
         quantiles = _quantiles(tally.fine[: len(dialled)], tally.crowd[: len(dialled)])
-    records = []
+    profiles = []
     for value, label in enumerate(feature.labels):
         is_shown = audited[value] > 0 and not hidden[value]
-        record: dict[str, Any] = {
-            "value": label,
-            "n": None if hidden[value] else int(audited[value]),
-            "n_reference": None if hidden_reference[value] else int(reference[value]),
-            "share_audited": None if hidden[value] else min(float(p0[value]), 1.0),
-            "share_reference": None if hidden_reference[value] else min(float(p1[value]), 1.0),
-            "score": float(tally.score[value] / weight[value]) if is_shown else None,
-            "log_odds": float(means[value, 0]) if is_shown else None,
-            "scores": means[value, 1:].tolist() if is_shown else None,
-            "share_moved": None if moved is None or hidden[value] else min(float(moved[value]), 1.0),
-            "correction": None if at is None or hidden[value] else _distribution(at[value]),
-            "quantiles": quantiles[value] if is_shown and quantiles else None,
-            "mean_correction": [_mean(f, means[value]) for f in dialled] if is_shown else None,
-        }
-        records.append(record)
-    return {"kind": feature.kind, "is_ordered": feature.is_ordered, "values": records}
+        profile = ValueProfile(
+            value=label,
+            n=None if hidden[value] else int(audited[value]),
+            n_reference=None if hidden_reference[value] else int(reference[value]),
+            share_audited=None if hidden[value] else min(float(p0[value]), 1.0),
+            share_reference=None if hidden_reference[value] else min(float(p1[value]), 1.0),
+            score=float(tally.score[value] / weight[value]) if is_shown else None,
+            log_odds=float(means[value, 0]) if is_shown else None,
+            scores=means[value, 1:].tolist() if is_shown else None,
+            share_moved=None if moved is None or hidden[value] else min(float(moved[value]), 1.0),
+            correction=None if at is None or hidden[value] else _distribution(at[value]),
+            quantiles=quantiles[value] if is_shown and quantiles else None,
+            mean_correction=[_mean(f, means[value]) for f in dialled] if is_shown else None,
+        )
+        profiles.append(profile)
+    return FeatureProfile(feature.kind, feature.is_ordered, profiles)
 
 
 def _mean(f: CorrectionFunction, means: Floats) -> float:

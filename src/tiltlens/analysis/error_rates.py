@@ -88,6 +88,11 @@ class ErrorRates:
     people: dict[str, dict[str, int | None]]
     by_decile: Annotated[pl.DataFrame, DECILE_SCHEMA]
 
+    def rate(self, key: str) -> ErrorRate | None:
+        """Return a rate by its key in JSON."""
+        rate: ErrorRate | None = getattr(self, "for_" if key == "for" else key)
+        return rate
+
 
 def rate_pairs(evidence: Evidence) -> tuple[dict[str, rates.GroupPair], dict[str, str]]:
     """Return the error rates that are measured, and why others are not; none where no outcome is given."""

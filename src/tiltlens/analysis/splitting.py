@@ -46,6 +46,11 @@ class SplitGains:
     largest: Estimate
     weight: float
 
+    def of(self, name: str) -> Estimate:
+        """Return one of the gains by its name."""
+        gain: Estimate = getattr(self, name)
+        return gain
+
 
 @dataclass(frozen=True, slots=True)
 class Splitting:
@@ -77,6 +82,10 @@ class Splitting:
     outcome_gap: Estimate
     least_gain: Estimate
     rows: dict[str, int]
+
+    def relative(self, gain: Estimate) -> Estimate:
+        """Return a gain in Brier score as a share of that of the one model."""
+        return gain.mapped(lambda value: value / self.blind_brier)
 
 
 def splitting(sampled: SampledRows, confidence: float, seed: int = 0) -> Splitting | None:

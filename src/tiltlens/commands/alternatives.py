@@ -50,7 +50,7 @@ def alternatives_command(data: tuple[str, ...], tolerance: float, threshold: flo
     """
     from tiltlens.render.document_page import write_alternatives
     from tiltlens.render.terminal import print_alternatives
-    from tiltlens.repair.alternatives import alternatives_summary
+    from tiltlens.repair.alternatives import AlternativesByGroup
 
     outputs = {name: options.pop(name) for name in ("json", "report")}
     check_targets(outputs, data, options["model"])
@@ -61,7 +61,7 @@ def alternatives_command(data: tuple[str, ...], tolerance: float, threshold: flo
     with progress_shown(outputs["json"]) as progress:
         audit = audit_files(data, progress, folds=0, **options)
     by_group = {name: c.alternatives(tolerance, threshold) for name, c in audit.comparisons.items()}
-    summary = alternatives_summary(by_group, audit.group)
-    write_outputs(outputs, summary, report=write_alternatives)
+    alternatives = AlternativesByGroup(by_group, audit.group)
+    write_outputs(outputs, alternatives, report=write_alternatives)
     if outputs["json"] != "-":
-        print_alternatives(summary, screen())
+        print_alternatives(alternatives, screen())

@@ -123,7 +123,6 @@ def run_audit(request: AuditRequest) -> bool:
     from tiltlens.render.page import check_report, write_report
     from tiltlens.render.table_files import write_tables
     from tiltlens.render.terminal import print_audit, printable
-    from tiltlens.results.codec import to_plain
 
     outputs, options = request.outputs, request.options
     check_report(outputs["report"])
@@ -136,11 +135,10 @@ def run_audit(request: AuditRequest) -> bool:
         trained = "a logistic model was trained on it and audited; for your model use --scores or --model"
         use = given if options["scores"] or options["model"] else trained
         click.echo(f"--outcome {printable(options['outcome'])}: {use}.", err=True)
-    has_parts = outputs["json"] or outputs["report"] or has_costs  # which take time to compute
-    summary = audit.to_dict() if has_parts else to_plain(audit)
-    write_outputs(outputs, summary, report=write_report, tables=write_tables, junit=partial(write_junit, judgements))
+    has_fits = bool(outputs["json"] or outputs["report"] or has_costs)  # which take time
+    write_outputs(outputs, audit, report=write_report, tables=write_tables, junit=partial(write_junit, judgements))
     if outputs["json"] != "-":
-        print_audit(summary, screen())
+        print_audit(audit, screen(), has_fits=has_fits)
     audit.count_batch()  # last: a run that was stopped before can be repeated
     return report_gates(request.gates, judgements, audit)
 

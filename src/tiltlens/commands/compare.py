@@ -70,10 +70,9 @@ def compare_command(data: tuple[str, ...], fail_if: tuple[str, ...], **options: 
     check_gated(outputs["junit"], gates)
     change = _compare(data, **options)
     judgements = [judgement for condition in gates for judgement in condition.judge(change)]
-    summary = change.to_dict()
-    write_outputs(outputs, summary, report=write_change, junit=partial(write_junit, judgements))
+    write_outputs(outputs, change, report=write_change, junit=partial(write_junit, judgements))
     if outputs["json"] != "-":
-        print_change(summary, screen())
+        print_change(change, screen())
     if report_gates(gates, judgements, change):
         sys.exit(GATE_FAILED)
 

@@ -15,8 +15,8 @@ def demo_command(json: str | None, report: str | None) -> None:
     from tiltlens.render.page import write_report
 
     check_targets({"json": json, "report": report})
-    summary = paper_experiment()
-    write_outputs({"json": json}, summary)
-    write_outputs({"report": report}, summary["cross_fitted"], report=write_report)
+    experiment = paper_experiment()
+    write_outputs({"json": json}, experiment)
+    write_outputs({"report": report}, experiment.cross_fitted, report=write_report)
     if json != "-":
-        print_demo(summary, screen())
+        print_demo(experiment.plug_in, experiment.cross_fitted, experiment.least_change["cost"], screen())

@@ -31,8 +31,9 @@ from tiltlens.commands.targets import announce, check_targets, progress_shown, s
 from tiltlens.errors import TiltlensError
 
 if TYPE_CHECKING:
-    from tiltlens.documents.summary_access import Record
+    from tiltlens.repair.evaluation import RepairEvaluation
     from tiltlens.repair.free_price import DiscriminationFreePrice
+    from tiltlens.repair.price_evaluation import PriceEvaluation
     from tiltlens.repair.score_tilt import ScoreTilt
     from tiltlens.sources.read_options import Source
 
@@ -101,13 +102,23 @@ def repair_command(
         tilt.to_json(save)
         announce("adjustment", save)
     if evaluations is not None:
-        write_outputs({"json": json, "report": report}, evaluations, report=write_evaluations)
+        write_outputs({"json": json, "report": report}, evaluations, json=_write_json, report=write_evaluations)
     if json == "-":
         return
     if evaluations is None:
         print_repair(tilt.summary() | {"group": " & ".join(options["group"]) or "group"}, screen())
     else:
         print_evaluations(evaluations, screen())
+
+
+def _write_json(evaluations: list[RepairEvaluation] | list[PriceEvaluation], target: str) -> None:
+    from tiltlens.repair.evaluation import RepairEvaluation, evaluations_summary
+    from tiltlens.repair.price_evaluation import PriceEvaluation, price_evaluations_summary
+    from tiltlens.results.json_file import write_json
+
+    prices = [each for each in evaluations if isinstance(each, PriceEvaluation)]
+    tilts = [each for each in evaluations if isinstance(each, RepairEvaluation)]
+    write_json(price_evaluations_summary(prices) if prices else evaluations_summary(tilts), target)
 
 
 def _check_options(
@@ -167,11 +178,9 @@ def _evaluate(
     other: ScoreTilt | None,
     held_out: tuple[str, ...],
     options: Options,
-) -> Record:
+) -> list[RepairEvaluation] | list[PriceEvaluation]:
     """Return the evaluations of the audited groups on held-out rows."""
     from tiltlens.repair.columns import meets
-    from tiltlens.repair.evaluation import evaluations_summary
-    from tiltlens.repair.price_evaluation import price_evaluations_summary
     from tiltlens.repair.score_tilt import ScoreTilt
     from tiltlens.sources.messages import check_columns
 
@@ -182,10 +191,10 @@ def _evaluate(
     columns = _columns(options["scores"]), _columns(options["group"])
     shared = {name: options[name] for name in ("outcome", "confidence", "sample_weight", "clusters")}
     if not isinstance(tilt, ScoreTilt):
-        return price_evaluations_summary(tilt.evaluate_groups(rows, *columns, **shared).values())
+        return [*tilt.evaluate_groups(rows, *columns, **shared).values()]
     score_class = _class_of(options["scores"], options["favourable"])
     evaluations = tilt.evaluate_groups(rows, *columns, score_class=score_class, compare_with=other, **shared)
-    return evaluations_summary(evaluations.values())
+    return [*evaluations.values()]
 
 
 def _columns(names: tuple[str, ...]) -> str | list[str]:

@@ -59,7 +59,7 @@ def rule_command(data: tuple[str, ...], rule: str, json: str | None, **options: 
     check_targets({"json": json}, data)
     lists = {"group": list(options["group"]), "strata": list(options["strata"]) or None}
     source = read(list(data), **{name: options.pop(name) for name in READING})
-    summary = rule_tables(source, rule, **options | lists).to_dict()
-    write_outputs({"json": json}, summary)
+    tables = rule_tables(source, rule, **options | lists)
+    write_outputs({"json": json}, tables)
     if json != "-":
-        print_rule_tables(summary, screen())
+        print_rule_tables(tables, screen())

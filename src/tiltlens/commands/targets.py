@@ -5,9 +5,8 @@ from __future__ import annotations
 import sys
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
-from dataclasses import asdict
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Protocol, TypeVar
 
 import click
 
@@ -16,7 +15,6 @@ from tiltlens.errors import TiltlensError
 if TYPE_CHECKING:
     from rich.console import Console
 
-    from tiltlens.documents.summary_access import Record
     from tiltlens.gates import Gate, Judgement
     from tiltlens.progress import Listener
     from tiltlens.results.audit import Audit
@@ -24,7 +22,14 @@ if TYPE_CHECKING:
 
 GATE_FAILED = 1
 ANNOUNCED = ("report", "tables")
-Writer = Callable[["Record", str], object]
+T = TypeVar("T")
+
+
+class HasDict(Protocol):
+    """A result that can be written as JSON."""
+
+    def to_dict(self) -> dict[str, object]:
+        """Return the result as plain values."""
 
 
 def screen() -> Console:
@@ -96,24 +101,28 @@ def announce(name: str, target: str) -> None:
     click.echo(f"Wrote the {name} to {printable(target)}.", err=True)
 
 
-def write_outputs(outputs: Mapping[str, str | None], summary: Record, **writers: Writer) -> None:
+def write_outputs(outputs: Mapping[str, str | None], result: T, **writers: Callable[[T, str], object]) -> None:
     """Write a result as JSON and by `writers`, where an option says so, and say where reports and tables are."""
-    from tiltlens.results.json_file import write_json
-
-    for option, write in ({"json": write_json} | writers).items():
+    for option, write in ({"json": _write_json} | writers).items():
         target = outputs.get(option)
         if target is not None:
-            write(summary, target)
+            write(result, target)
             if option in ANNOUNCED:
                 announce(option, target)
 
 
-def write_junit(judgements: Sequence[Judgement], summary: Record, target: str) -> None:
+def _write_json(result: HasDict, target: str) -> None:
+    from tiltlens.results.json_file import write_json
+
+    write_json(result.to_dict(), target)
+
+
+def write_junit(judgements: Sequence[Judgement], result: Audit | Change, target: str) -> None:
     """Write the judgements of gates as JUnit XML."""
     from tiltlens.render.junit import junit
     from tiltlens.results.json_file import write_text
 
-    write_text(sys.stdout if target == "-" else target, junit(summary, [asdict(part) for part in judgements]))
+    write_text(sys.stdout if target == "-" else target, junit(result, judgements))
 
 
 def report_gates(gates: Sequence[Gate], judgements: Sequence[Judgement], result: Audit | Change) -> bool:

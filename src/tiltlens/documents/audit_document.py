@@ -3,16 +3,16 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from typing import Any
 
+from tiltlens.analysis.periods import PeriodTable
 from tiltlens.documents.audit_tables import (
-    BOTH,
     MATRIX_NOTE,
     contribution_table,
     correction_table,
     decile_table,
     estimate_table,
     group_matrix,
+    has_bands,
     reason,
 )
 from tiltlens.documents.display_names import named
@@ -34,69 +34,71 @@ from tiltlens.documents.document import (
     bullets,
 )
 from tiltlens.documents.error_rates import error_rate_blocks
-from tiltlens.documents.first_screen import first_screen
+from tiltlens.documents.first_screen import FirstScreen, first_screen, screen_of
 from tiltlens.documents.headline import headline
 from tiltlens.documents.labels import SHORT
+from tiltlens.documents.measures import BOTH, by_gap, group_of, level_of, measure_of, subject
 from tiltlens.documents.overall import overall_blocks
 from tiltlens.documents.prices import price_blocks
-from tiltlens.documents.quantities import CONTRIBUTIONS, FEATURES, estimate_cell, fill, quantity, row_estimate
+from tiltlens.documents.quantities import CONTRIBUTIONS, FEATURES, estimate_cell, fill, quantity
 from tiltlens.documents.ratios import decision_table_words, four_fifths_words, is_of_decisions
 from tiltlens.documents.sensitivity import sensitivity_blocks
 from tiltlens.documents.sentences import IS_NO_FINDING, checks_words, remainder_name, simultaneous_words
 from tiltlens.documents.splitting import splitting_blocks
-from tiltlens.documents.summary_access import by_gap, warnings_of
 from tiltlens.documents.unobserved_groups import expected, soft_words, weighted
-from tiltlens.formats import count, interval_name, label, minus, p_value
-from tiltlens.rows.measures import measure_of, subject
+from tiltlens.formats import count, label, minus, p_value
+from tiltlens.results.audit import Audit
+from tiltlens.results.checks import Checks
+from tiltlens.results.comparison import Comparison
+from tiltlens.results.outputs import row_estimate
 
-Record = dict[str, Any]
 NOT_COUNTED = ("read", "used")
 MOST_NAMED = 8  # features that one sentence lists
 NEGLIGIBLE = 0.1  # parts of the materiality threshold that a note leaves out
 FEW = "few"  # in the place of an interval
 
 
-def audit_document(summary: Record, is_brief: bool = False) -> Document:
-    """Return an audit of one or more groups: the first screen, then each group; with `is_brief` folded if several."""
-    summary = by_gap(named(summary, summary["group"]))
-    comparisons = [*summary["comparisons"].values()]
+def audit_document(audit: Audit, is_brief: bool = False, has_fits: bool = False) -> Document:
+    """Return an audit of one or more groups: the first screen, then each group; with `is_brief` folded if several.
+
+    `has_fits` adds separate models and prices, which are fitted when they are first asked for.
+    """
+    audit = by_gap(named(audit))
+    comparisons = [*audit.comparisons.values()]
     is_single = len(comparisons) == 1
-    blocks = [*_first_screen(summary)]
+    blocks = [*_screen(first_screen(audit))]
     if not is_single:
-        blocks += [group_matrix(summary), Paragraph(MATRIX_NOTE, QUIET)]
+        blocks += [group_matrix(audit), Paragraph(MATRIX_NOTE, QUIET)]
     if is_brief and is_single:
         blocks += _figures(comparisons[0])
     for c in comparisons:
-        section = comparison_blocks(summary, c, has_headline=not is_single)
+        section = comparison_blocks(audit, c, not is_single, has_fits)
         blocks += [Details(_who_and_gap(c), tuple(section[1:]))] if is_brief and not is_single else section
-    blocks += overall_blocks(summary)
-    confidence = summary["settings"]["confidence"]
-    text = " ".join(filter(None, [_rows(summary), simultaneous_words(summary, confidence)]))
-    blocks += [Heading("Data"), Paragraph(text)]
-    if summary["too_small"]:
-        names = ", ".join(label(name) for name in summary["too_small"])
+    blocks += overall_blocks(audit)
+    blocks += [Heading("Data"), Paragraph(" ".join(filter(None, [_rows(audit), simultaneous_words(audit)])))]
+    if audit.too_small:
+        names = ", ".join(label(name) for name in audit.too_small)
         blocks.append(Paragraph(f"Groups of fewer than 10 people are not analysed: {names}.", WARNING))
-    return Document(audit_title(summary), (*blocks, Paragraph(IS_NO_FINDING, QUIET)))
+    return Document(audit_title(audit), (*blocks, Paragraph(IS_NO_FINDING, QUIET)))
 
 
-def audit_title(summary: Record) -> str:
+def audit_title(audit: Audit) -> str:
     """Return what was audited: "Audit of decisions by race: Black vs White"."""
-    names, more = [label(name, SHORT) for name in summary["comparisons"]], len(summary["comparisons"]) - 1
+    names, more = [label(name, SHORT) for name in audit.comparisons], len(audit.comparisons) - 1
     groups = names[0] if len(names) == 1 else f"{names[0]} and {more} more group{'s' if more > 1 else ''}"
-    return f"Audit of {subject(summary)} by {label(summary['group'])}: {groups} vs {label(summary['reference'], SHORT)}"
+    return f"Audit of {subject(audit)} by {label(audit.group)}: {groups} vs {label(audit.reference, SHORT)}"
 
 
-def checks_document(checks: Record) -> Document:
+def checks_document(checks: Checks) -> Document:
     """Return the checks of the group-membership model, and the warnings of a comparison."""
-    reasons = [] if checks["balance"] is None else checks["balance"]["reasons"]
+    reasons = [] if checks.balance is None else checks.balance.reasons
     blocks = [Paragraph(checks_words(checks)), *bullets([label(reason, 1000) for reason in reasons], "Reasons")]
-    warnings = bullets([minus(note) for note in checks["notes"]], "Warnings")
+    warnings = bullets([minus(note) for note in checks.notes], "Warnings")
     return Document("Overlap and calibration checks", (*blocks, *warnings))
 
 
-def _first_screen(summary: Record) -> Iterator[Block]:
+def _screen(screen: FirstScreen) -> Iterator[Block]:
     """Yield the finding, its numbers, how reliable they are and what to do next."""
-    screen = first_screen(summary)
     if screen.lead:
         yield Paragraph(f"{screen.lead}:", QUIET)
     yield Paragraph(screen.headline, HEADLINE)
@@ -105,111 +107,112 @@ def _first_screen(summary: Record) -> Iterator[Block]:
     yield from bullets(screen.next_steps, "Next steps")
 
 
-def comparison_document(c: Record) -> Document:
-    """Return one comparison, with a figure of its decomposition."""
-    _, *others = comparison_blocks(c, c, has_headline=False)
-    return Document("", (Heading(who(c), 2), *_first_screen(c), *_figures(c), *others))
+def comparison_document(c: Comparison) -> Document:
+    """Return one comparison, with a figure of its decomposition and with what takes a fit of its own."""
+    _, *others = comparison_blocks(None, c, has_headline=False, has_fits=True)
+    return Document("", (Heading(who(c), 2), *_screen(screen_of(c)), *_figures(c), *others))
 
 
-def _figures(c: Record) -> list[Block]:
+def _figures(c: Comparison) -> list[Block]:
     """Return the decomposition of the gap, or the contributions where there is none."""
-    if not c["contributions"]:
+    if not c.by_feature:
         return []
-    has_parts = (
-        any(row["shapley"] is not None for row in c["contributions"]) or c["gap_parts"]["gap_explained_by_exempt"]
-    )
-    return [FigureRef("waterfall" if has_parts else "features", c)]
+    has_parts = c.gap_parts.gap_explained_by_exempt is not None
+    has_parts |= any(row.shapley is not None for row in c.by_feature)
+    return [FigureRef("waterfall" if has_parts else "features", (c,))]
 
 
-def comparison_blocks(summary: Record, c: Record, has_headline: bool = True) -> list[Block]:
-    """Return the findings about one audited group; `summary` is the audit, or the comparison where that is alone."""
-    settings = summary.get("settings")
-    confidence = settings and settings["confidence"]
+def comparison_blocks(
+    audit: Audit | None, c: Comparison, has_headline: bool = True, has_fits: bool = False
+) -> list[Block]:
+    """Return the findings about one audited group, of an audit or alone."""
     blocks: list[Block] = [Heading(who(c), 2)]
     if has_headline:
-        first, *others = headline(summary, c)
+        first, *others = headline(audit, c)
         blocks += [Paragraph(first, HEADLINE), *(Paragraph(line) for line in others)]
     blocks += bullets([minus(line) for line in soft_words(c)], "Unobserved groups")
-    blocks += [estimate_table(summary, c), *_tests(summary, c, confidence)]
-    if c["contributions"]:
-        blocks += [Heading(measure_of(c).headed("Contributions of features")), *contribution_blocks(c, settings)]
+    blocks += [estimate_table(c), *_tests(c)]
+    if c.by_feature:
+        blocks += [Heading(measure_of(c).headed("Contributions of features")), *contribution_blocks(audit, c)]
     blocks += sensitivity_blocks(c)
-    if c["error_rates"] is not None:
-        blocks += [Heading("Error rates by group"), *error_rate_blocks(c, confidence)]
-    blocks += [*splitting_blocks(c, confidence), *price_blocks(c, confidence)]
-    if c.get("periods"):
-        blocks += [Heading("Gap over time"), *_periods(c, confidence)]
-    if c["outputs"]["decile_shares"]:
-        blocks += [Heading("Share of each group above each overall decile"), decile_table(c, confidence)]
-    blocks += bullets([minus(note) for note in warnings_of(c)], "Warnings")
-    return [*blocks, *_correction(summary, c)]
+    if c.error_rates is not None:
+        blocks += [Heading("Error rates by group"), *error_rate_blocks(c, c.error_rates)]
+    if has_fits:
+        blocks += [*splitting_blocks(c), *price_blocks(c)]
+    if c.periods is not None:
+        blocks += [Heading("Gap over time"), *_periods(c, c.periods)]
+    if not c.outputs.decile_shares.is_empty():
+        blocks += [Heading("Share of each group above each overall decile"), decile_table(c)]
+    blocks += bullets([minus(note) for note in c.checks.notes], "Warnings")
+    return [*blocks, *_correction(c)]
 
 
-def _who_and_gap(c: Record) -> str:
+def _who_and_gap(c: Comparison) -> str:
     m = measure_of(c)
-    return f"{label(c['audited'])} vs {label(c['reference'])}: {m.with_unit(m.difference(c['gap']['value']))}"
+    return f"{label(c.audited)} vs {label(c.reference)}: {m.with_unit(m.difference(c.gap.value))}"
 
 
-def who(c: Record) -> str:
+def who(c: Comparison) -> str:
     """Return the two groups with their sizes."""
-    sizes = (f"{label(c[group])} ({count(c['rows'][group])}{expected(c)}, {group})" for group in BOTH)
+    sizes = (f"{label(group_of(c, group))} ({count(c.rows[group])}{expected(c)}, {group})" for group in BOTH)
     return " vs ".join(sizes)
 
 
-def _tests(summary: Record, c: Record, confidence: float | None) -> Iterator[Block]:
+def _tests(c: Comparison) -> Iterator[Block]:
     """Yield the test of equal means and, for decisions, what is asked of their rates."""
-    if c["gap"]["low"] is None:
+    if c.gap.low is None:
         yield Paragraph("Plug-in values, as in the paper: no intervals.", QUIET)
-    elif c["gap_test"]:
-        yield Paragraph(f"Test of equal means: {p_value(c['gap_test']['p_value'])}.", QUIET)
+    elif c.gap_test:
+        yield Paragraph(f"Test of equal means: {p_value(c.gap_test.p_value)}.", QUIET)
     among = measure_of(c).among
-    if is_of_decisions(summary) and c["adverse_impact_ratio"] is not None:
-        yield Paragraph(four_fifths_words(c["adverse_impact_ratio"], confidence, among))
-    for line in decision_table_words(c["decision_table"], confidence, among) if c["decision_table"] else ():
+    if is_of_decisions(c) and c.adverse_impact_ratio is not None:
+        yield Paragraph(four_fifths_words(c.adverse_impact_ratio, level_of(c), among))
+    for line in decision_table_words(c.decision_table, level_of(c), among) if c.decision_table else ():
         yield Paragraph(line)
 
 
-def contribution_blocks(c: Record, settings: Record | None) -> list[Block]:
+def contribution_blocks(audit: Audit | None, c: Comparison) -> list[Block]:
     """Return the table of contributions, how to read it, and the reasons of its verdicts."""
     table = contribution_table(c)
-    return [table, Paragraph(_reading(c, settings), QUIET), Bullets(tuple(_reasons(c)))]
+    return [table, Paragraph(_reading(audit, c), QUIET), Bullets(tuple(_reasons(c)))]
 
 
-def _reading(c: Record, settings: Record | None) -> str:
+def _reading(audit: Audit | None, c: Comparison) -> str:
     """Return how the table of contributions is to be read."""
     m = measure_of(c)
-    whole = "gap given exempt factors" if c["gap_parts"]["exempt"] else "gap"
-    used = [key for key in CONTRIBUTIONS if any(row[key] is not None for row in c["contributions"])]
+    whole = "gap given exempt factors" if c.gap_parts.exempt else "gap"
+    used = [key for key in CONTRIBUTIONS if any(getattr(row, key) is not None for row in c.by_feature)]
     lines = [f"{FEATURES[key].head}: {fill(FEATURES[key].definition, m)}" for key in used if key != "shapley"]
     if "shapley" in used:
-        left = c["gap_parts"]["shapley_remainder"] or 0.0
-        is_seen = abs(left) >= NEGLIGIBLE * c["scale"]["materiality"]
+        left = c.gap_parts.shapley_remainder or 0.0
+        is_seen = abs(left) >= NEGLIGIBLE * c.scale.materiality
         rest = f" minus {remainder_name(c)} ({m.difference(left)})" if is_seen else ""
         lines.append(f"Shapley: sums to the {whole}{rest}")
-    text = f"Contributions to the {whole}. " * bool(c["gap_parts"]["exempt"]) + "; ".join(lines)
+    text = f"Contributions to the {whole}. " * bool(c.gap_parts.exempt) + "; ".join(lines)
     text = f"{text[:1].upper()}{text[1:]}."
-    if settings and any(row["alone_low"] is not None for row in c["contributions"]):
-        level = f"{100 * settings['confidence']:g}%"
+    if audit is not None and has_bands(c):
+        level, threshold = f"{100 * c.scale.confidence:g}%", m.with_unit(m.size(c.scale.materiality))
+        threshold += f" ({m.threshold(audit.settings.materiality)})" if m.is_amount else ""
         text += (
             f" Intervals of alone and beyond the others are {level} simultaneous confidence bands, from which the "
-            f"verdicts are read; others are {level} CIs. Materiality threshold: {m.counted(c, settings)}."
+            f"verdicts are read; others are {level} CIs. Materiality threshold: {threshold}."
         )
     return text
 
 
-def _reasons(c: Record) -> Iterator[str]:
+def _reasons(c: Comparison) -> Iterator[str]:
     """Yield the reason of each verdict; equal ones once."""
     given: dict[str, list[str]] = {}
-    for row in c["contributions"]:
-        given.setdefault(reason(row), []).append(label(row["feature"]))
+    for row in c.by_feature:
+        given.setdefault(reason(row), []).append(label(row.feature))
     for sentence, names in given.items():
         more = len(names) - MOST_NAMED
         yield f"{', '.join(names[:MOST_NAMED])}{f' and {more} more' if more > 0 else ''}: {sentence}"
 
 
-def _periods(c: Record, confidence: float | None) -> Iterator[Block]:
+def _periods(c: Comparison, periods: PeriodTable) -> Iterator[Block]:
     """Yield the table of periods, and the test that their gaps are equal."""
-    m, periods = measure_of(c), c["periods"]
+    m, every = measure_of(c), periods.frame.to_dicts()
     columns = (Column("period", NAME), Column(weighted(quantity("gap"), c).name(m)), *(Column(group) for group in BOTH))
     rows = (
         (
@@ -217,34 +220,34 @@ def _periods(c: Record, confidence: float | None) -> Iterator[Block]:
             Cell("–", FEW) if row["reason"] else estimate_cell(row_estimate(row, "gap"), m.difference),
             *(Cell(m.level(row[f"{group}_rate"])) for group in BOTH),
         )
-        for row in periods["table"]
+        for row in every
     )
-    yield Table("periods", columns, tuple(rows), interval_name(confidence))
+    yield Table("periods", columns, tuple(rows), level_of(c))
     notes = [f"audited, reference: {m.rate} of each group{m.among}."]
-    if any(row["reason"] for row in periods["table"]):
+    if any(row["reason"] for row in every):
         notes.append(f"{FEW}: fewer than 10 people in a group.")
-    if periods["equal_gaps"] is not None:
-        notes.append(f"Test of equal gaps in all periods: {p_value(periods['equal_gaps']['p_value'])}.")
+    if periods.equal_gaps is not None:
+        notes.append(f"Test of equal gaps in all periods: {p_value(periods.equal_gaps.p_value)}.")
     yield Paragraph(" ".join(notes), QUIET)
 
 
-def _correction(summary: Record, c: Record) -> Iterator[Block]:
+def _correction(c: Comparison) -> Iterator[Block]:
     blocks: list[Block] = []
-    if (table := correction_table(summary, c)) is not None:
+    if (table := correction_table(c)) is not None:
         blocks.append(table)
-    if c["correction"]["numbers"] is not None:
-        blocks.append(Paragraph(f"Group-membership model (propensity): {label(c['checks']['propensity'])}.", QUIET))
+    if c.correction.numbers is not None:
+        blocks.append(Paragraph(f"Group-membership model (propensity): {label(c.checks.propensity)}.", QUIET))
     if blocks:
         yield Details("Correction (for statisticians)", tuple(blocks))
 
 
-def _rows(summary: Record) -> str:
-    rows = summary["rows"]
+def _rows(audit: Audit) -> str:
+    rows = audit.rows
     dropped = {reason.replace("_", " "): size for reason, size in rows.items() if reason not in NOT_COUNTED}
     parts = [f"{size:,} {reason}" for reason, size in dropped.items() if size]
     parts += [f"rows with {reason} (not counted)" for reason, size in dropped.items() if size is None]
     left_out = f"; excluded: {', '.join(parts)}" if parts else ""
-    outcome = label(summary["favourable"])
-    m = measure_of(summary)
+    outcome = label(audit.favourable)
+    m = measure_of(audit)
     wanted = f"a {outcome} amount" if m.is_amount else m.favoured or outcome
     return f"{rows['read']:,} rows read, {rows['used']:,} used{left_out}. Favourable outcome: {wanted}."

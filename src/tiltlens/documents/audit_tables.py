@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
-from typing import Any
+from collections.abc import Iterable, Iterator, Mapping
+from dataclasses import replace
 
 from tiltlens.documents.document import NAME, TEXT, Cell, Column, Table
-from tiltlens.documents.headline import level_name
+from tiltlens.documents.measures import BOTH, group_of, is_favourable_mean, level_of, mean_estimates, measure_of
 from tiltlens.documents.quantities import (
     CONTRIBUTIONS,
     CORRECTION_KEYS,
@@ -19,17 +19,18 @@ from tiltlens.documents.quantities import (
     quantity,
     quantity_cell,
     quantity_table,
-    row_estimate,
 )
-from tiltlens.documents.summary_access import checks_of, estimate_of, mean_estimates
-from tiltlens.documents.unobserved_groups import expected, soft_estimates, weighted
-from tiltlens.documents.verdict_texts import EVIDENCE, OPEN, THE_GROUP, verdict_of
+from tiltlens.documents.unobserved_groups import expected, weighted
+from tiltlens.documents.verdict_texts import EVIDENCE, OPEN, THE_GROUP, kind_of
+from tiltlens.estimators.estimate import Estimate
 from tiltlens.formats import NOTHING, count, interval_name, label, minus, number, percent, points
-from tiltlens.rows.measures import Measure, is_favourable_mean, measure_of
+from tiltlens.results.audit import Audit
+from tiltlens.results.comparison import ESTIMATES, Comparison
+from tiltlens.results.outputs import Contribution, Rates, row_estimate
+from tiltlens.rows.measures import Measure
 
-Record = dict[str, Any]
-BOTH = ("audited", "reference")
-FACTORS = ("reveals", "drives", "alignment", "share")
+FACTORS = ("reveals", "drives", "alignment")
+Counts = Mapping[str, Mapping[str, int | None]]  # people by group and decision
 MOST_FACTORS = 60  # features in the table of factors
 LONGEST_REASON = 600  # characters
 MATRIX_FEATURES = 8  # columns of the matrix
@@ -40,89 +41,95 @@ MATRIX_NOTE = (
 )
 
 
-def estimate_table(summary: Record, c: Record) -> Table:
+def estimate_table(c: Comparison) -> Table:
     """Return the quantities of the first screen: gap, adjusted gap, ratios, shortfall and rates."""
-    rows = [*_present(c | soft_estimates(c), HEADLINE_KEYS)]
+    rows = [*_present(c, HEADLINE_KEYS)]
     rows[0] = (weighted(rows[0][0], c), rows[0][1])
-    for key, estimates in rates_of_groups(c).items():
+    for key, rates in rates_of_groups(c).items():
         item = quantity(key)
-        rows += [
-            (Quantity(key, f"{item.label}, {group}", item.scale, item.definition), estimates[group]) for group in BOTH
-        ]
-    return quantity_table("estimates", rows, measure_of(c), level_name(summary))
+        rows += [(replace(item, label=f"{item.label}, {who}"), rate) for who, rate in zip(BOTH, rates, strict=True)]
+    return quantity_table("estimates", rows, measure_of(c), level_of(c))
 
 
-def rates_of_groups(c: Record) -> dict[str, dict[str, Record]]:
+def rates_of_groups(c: Comparison) -> dict[str, Rates]:
     """Return both groups' means in the direction of the gap; with a metric, their favourable rates as well."""
-    if c["outputs"]["metric_rates"]:
-        return {"metric_rate": c["outputs"]["metric_rates"], "favourable_rate": c["outputs"]["rates"]}
+    if c.outputs.metric_rates is not None:
+        return {"metric_rate": c.outputs.metric_rates, "favourable_rate": c.outputs.rates}
     return {"favourable_rate" if is_favourable_mean(c) else "metric_rate": mean_estimates(c)}
 
 
-def _present(c: Record, keys: tuple[str, ...]) -> Iterator[tuple[Quantity, Record]]:
-    """Yield the quantities that a comparison has; a bare interval has no value."""
-    for key in keys:
-        estimate = estimate_of(c, key)
-        if estimate is not None and "value" in estimate and c["scale"]["score_type"] in quantity(key).applies:
+def _present(c: Comparison, keys: tuple[str, ...]) -> Iterator[tuple[Quantity, Estimate]]:
+    """Yield the quantities that a comparison has."""
+    for key in (key for key in keys if key in ESTIMATES):
+        estimate = c.estimate(key)
+        if estimate is not None and c.scale.score_type in quantity(key).applies:
             yield quantity(key), estimate
 
 
-def contribution_table(c: Record, has_reasons: bool = False) -> Table:
+def contribution_table(c: Comparison, has_reasons: bool = False) -> Table:
     """Return one row for each feature: contributions, use, verdict and, where asked for, its reason."""
     m = measure_of(c)
-    keys = [key for key in CONTRIBUTIONS if any(row[key] is not None for row in c["contributions"])]
+    keys = [key for key in CONTRIBUTIONS if any(getattr(row, key) is not None for row in c.by_feature)]
     heads = (Column(FEATURES[key].head, is_optional=key == "shapley") for key in keys)
     rows = (
         (
-            Cell(label(row["feature"])),
-            *(estimate_cell(row_estimate(row, key), format_of(FEATURES[key].scale, m).value) for key in keys),
-            Cell(row["verdict"], mark=verdict_of(row).kind),
+            Cell(label(row.feature)),
+            *feature_cells(row, keys, m),
+            Cell(row.verdict, mark=kind_of(row)),
             *([Cell(reason(row))] if has_reasons else []),
         )
-        for row in c["contributions"]
+        for row in c.by_feature
     )
     last = (Column("verdict", TEXT), *([Column("reason", TEXT)] if has_reasons else []))
     return Table("contributions", (Column("feature", NAME), *heads, *last), tuple(rows))
 
 
-def reason(row: Record) -> str:
+def has_bands(c: Comparison) -> bool:
+    """Return whether contributions have the bands that verdicts are read from."""
+    return any(row.alone is not None and row.alone.low is not None for row in c.by_feature)
+
+
+def feature_cells(row: Contribution, keys: Iterable[str], m: Measure) -> Iterator[Cell]:
+    """Yield the estimates of a feature as cells."""
+    return (estimate_cell(getattr(row, key), format_of(FEATURES[key].scale, m).value) for key in keys)
+
+
+def reason(row: Contribution) -> str:
     """Return the reason of a verdict, and what else is to be known about the feature."""
-    sentences = [f"{row['reason']}."]
-    if verdict_of(row).kind == EVIDENCE:
-        sentences.append(f"{row['direction']}.")
-        if row["redundant_with"]:
-            sentences.append(f"{label(row['redundant_with'])} carries the same information.")
-    return minus(label(" ".join([*sentences, *([f"({row['notes']})"] if row["notes"] else [])]), LONGEST_REASON))
+    sentences = [f"{row.reason}."]
+    if kind_of(row) == EVIDENCE:
+        sentences.append(f"{row.direction}.")
+        if row.redundant_with:
+            sentences.append(f"{label(row.redundant_with)} carries the same information.")
+    return minus(label(" ".join([*sentences, *([f"({row.notes})"] if row.notes else [])]), LONGEST_REASON))
 
 
-def factor_table(c: Record) -> Table:
+def factor_table(c: Comparison) -> Table:
     """Return the factors of each feature's contribution, and its share of the correction."""
     m = measure_of(c)
     columns = (
         Column("feature", NAME),
-        *(Column(FEATURES[key].label) for key in FACTORS),
+        *(Column(FEATURES[key].label) for key in (*FACTORS, "share")),
         *(Column(name, TEXT) for name in ("partner", "same information as")),
     )
     rows = []
-    for row in c["contributions"][:MOST_FACTORS]:
-        cells = [estimate_cell(row_estimate(row, key), format_of(FEATURES[key].scale, m).value) for key in FACTORS[:-1]]
-        share = row_estimate(row, "share")
-        is_open = (share["low"], share["high"]) == (0, 1)
-        cells.append(Cell("not determined") if is_open else estimate_cell(share, percent))
-        others = (Cell(label(row[key] or NOTHING)) for key in ("partner", "redundant_with"))
-        rows.append((Cell(label(row["feature"])), *cells, *others))
+    for row in c.by_feature[:MOST_FACTORS]:
+        is_open = row.share is not None and (row.share.low, row.share.high) == (0, 1)
+        share = Cell("not determined") if is_open else estimate_cell(row.share, percent)
+        others = (Cell(label(other or NOTHING)) for other in (row.partner, row.redundant_with))
+        rows.append((Cell(label(row.feature)), *feature_cells(row, FACTORS, m), share, *others))
     return Table("factors", columns, tuple(rows))
 
 
-def group_table(summary: Record) -> Table:
+def group_table(audit: Audit) -> Table:
     """Return one row for each group: the audited ones, the reference, and those too small to be analysed."""
-    m, comparisons = measure_of(summary), [*summary["comparisons"].values()]
+    m, comparisons = measure_of(audit), [*audit.comparisons.values()]
     first = comparisons[0]
-    ratio_key = "bracket" if first["unobserved_group"] else "impact_ratio"
+    ratio_key = "bracket" if first.unobserved_group else "impact_ratio"
     keys = [
-        *(["adjusted_gap"] if any(c["adjusted_gap"] for c in comparisons) else []),
+        *(["adjusted_gap"] if any(c.adjusted_gap is not None for c in comparisons) else []),
         ratio_key,
-        *(["shortfall"] if any(c["shortfall"] for c in comparisons) else []),
+        *(["shortfall"] if any(c.shortfall is not None for c in comparisons) else []),
     ]
     columns = (
         Column("group", NAME),
@@ -133,29 +140,28 @@ def group_table(summary: Record) -> Table:
     )
     rows = [_group_row(c, "audited", keys) for c in comparisons] + [_group_row(first, "reference", keys)]
     blank = [Cell(NOTHING)] * (len(columns) - 2)
-    rows += [(Cell(label(name)), Cell(count(None)), *blank) for name in summary["too_small"]]
-    return Table("groups", columns, tuple(rows), interval_name(summary["settings"]["confidence"]))
+    rows += [(Cell(label(name)), Cell(count(None)), *blank) for name in audit.too_small]
+    return Table("groups", columns, tuple(rows), interval_name(audit.settings.confidence))
 
 
-def _group_row(c: Record, role: str, keys: list[str]) -> tuple[Cell, ...]:
-    m, both = measure_of(c), c | soft_estimates(c)
-    name = f"{label(c[role])}{' (reference)' if role == 'reference' else ''}"
-    rate = estimate_cell(mean_estimates(c)[role], m.level)
+def _group_row(c: Comparison, role: str, keys: list[str]) -> tuple[Cell, ...]:
+    m, name, means = measure_of(c), label(group_of(c, role)), mean_estimates(c)
+    rate = estimate_cell(means.audited if role == "audited" else means.reference, m.level)
     if role == "reference":
-        return (Cell(name), Cell(count(c["rows"][role])), rate, *[Cell(NOTHING)] * (1 + len(keys)))
-    gap = estimate_cell(c["gap"], m.difference)
-    others = (quantity_cell(quantity(key), both[key], m) for key in keys)
-    return (Cell(name), Cell(count(c["rows"][role])), rate, gap, *others)
+        return (Cell(f"{name} (reference)"), Cell(count(c.rows[role])), rate, *[Cell(NOTHING)] * (1 + len(keys)))
+    gap = estimate_cell(c.gap, m.difference)
+    others = (quantity_cell(quantity(key), c.estimate(key), m) for key in keys)
+    return (Cell(name), Cell(count(c.rows[role])), rate, gap, *others)
 
 
-def group_matrix(summary: Record) -> Table:
+def group_matrix(audit: Audit) -> Table:
     """Return groups × features: gap, adjusted gap and the contribution of each feature alone, marked by its verdict."""
-    m, comparisons = measure_of(summary), [*summary["comparisons"].values()]
+    m, comparisons = measure_of(audit), [*audit.comparisons.values()]
     sizes: dict[str, float] = {}
-    for row in (row for c in comparisons for row in c["contributions"]):
-        sizes[row["feature"]] = max(sizes.get(row["feature"], 0.0), abs(row["alone"] or 0.0))
+    for row in (row for c in comparisons for row in c.by_feature):
+        sizes[row.feature] = max(sizes.get(row.feature, 0.0), abs(row.alone or 0.0))
     names = sorted(sizes, key=lambda name: -sizes[name])[:MATRIX_FEATURES]
-    keys = [key for key in ("gap", "adjusted_gap") if any(c[key] for c in comparisons)]
+    keys = [key for key in ("gap", "adjusted_gap") if any(c.estimate(key) is not None for c in comparisons)]
     heads = (
         Column(weighted(quantity(key), comparisons[0]).name(m) if key == "gap" else quantity(key).name(m))
         for key in keys
@@ -163,20 +169,20 @@ def group_matrix(summary: Record) -> Table:
     columns = (Column("group", NAME), *heads, *(Column(label(name, 24), is_optional=True) for name in names))
     rows = []
     for c in comparisons:
-        found = {row["feature"]: row for row in c["contributions"]}
-        estimates = (estimate_cell(c[key], m.difference) for key in keys)
-        rows.append((Cell(label(c["audited"])), *estimates, *(_matrix_cell(found.get(name), m) for name in names)))
-    return Table("matrix", columns, tuple(rows), interval_name(summary["settings"]["confidence"]))
+        by_name = {row.feature: row for row in c.by_feature}
+        estimates = (estimate_cell(c.estimate(key), m.difference) for key in keys)
+        rows.append((Cell(label(c.audited)), *estimates, *(_matrix_cell(by_name.get(name), m) for name in names)))
+    return Table("matrix", columns, tuple(rows), interval_name(audit.settings.confidence))
 
 
-def _matrix_cell(row: Record | None, m: Measure) -> Cell:
-    if row is None or row["alone"] is None:
+def _matrix_cell(row: Contribution | None, m: Measure) -> Cell:
+    if row is None or row.alone is None:
         return Cell(NOTHING)
-    kind = verdict_of(row).kind
-    return Cell(f"{m.difference(row['alone'])}{MARKS.get(kind, '')}", mark=kind, value=row["alone"])
+    kind = kind_of(row)
+    return Cell(f"{m.difference(row.alone)}{MARKS.get(kind, '')}", mark=kind, value=row.alone.value)
 
 
-def check_table(summary: Record) -> Table:
+def check_table(audit: Audit) -> Table:
     """Return the overlap and calibration checks of each group."""
     columns = (
         Column("group", NAME),
@@ -184,18 +190,18 @@ def check_table(summary: Record) -> Table:
         *(Column(name) for name in ("AUC", "clipped", "calibration slope")),
     )
     rows = []
-    for c in summary["comparisons"].values():
-        if (checks := checks_of(c)) is None:
-            rows.append((Cell(label(c["audited"])), Cell("not made"), *[Cell(NOTHING)] * 3))
+    for c in audit.comparisons.values():
+        if (checks := c.checks.balance) is None:
+            rows.append((Cell(label(c.audited)), Cell("not made"), *[Cell(NOTHING)] * 3))
             continue
-        reasons = "; ".join(minus(label(reason, LONGEST_REASON)) for reason in checks["reasons"])
-        numbers = (number(checks["auc"], 2), percent(checks["clipped"]), number(checks["calibration"]["slope"], 2))
-        result = "passed" if checks["is_adequate"] else f"failed: {reasons}"
-        rows.append((Cell(label(c["audited"])), Cell(result), *map(Cell, numbers)))
+        reasons = "; ".join(minus(label(reason, LONGEST_REASON)) for reason in checks.reasons)
+        numbers = (number(checks.auc, 2), percent(checks.clipped), number(checks.calibration.slope, 2))
+        result = "passed" if checks.is_adequate else f"failed: {reasons}"
+        rows.append((Cell(label(c.audited)), Cell(result), *map(Cell, numbers)))
     return Table("checks", columns, tuple(rows))
 
 
-def decile_table(c: Record, confidence: float | None) -> Table:
+def decile_table(c: Comparison) -> Table:
     """Return the share of each group whose amount lies above each overall decile."""
     m = measure_of(c)
     columns = (Column("above", NAME), *(Column(group) for group in BOTH), Column("gap (points)"))
@@ -205,27 +211,26 @@ def decile_table(c: Record, confidence: float | None) -> Table:
             *(estimate_cell(row_estimate(row, group), percent) for group in BOTH),
             estimate_cell(row_estimate(row, "difference"), points),
         )
-        for row in c["outputs"]["decile_shares"]
+        for row in c.outputs.decile_shares.iter_rows(named=True)
     )
-    return Table("deciles", columns, tuple(rows), interval_name(confidence))
+    return Table("deciles", columns, tuple(rows), level_of(c))
 
 
-def decision_table(c: Record) -> Table:
+def decision_table(c: Comparison, counts: Counts) -> Table:
     """Return the counted decisions of both groups."""
-    counts = c["decision_table"]["counts"]
     columns = (Column("group", NAME), *(Column(str(outcome)) for outcome in counts["audited"]), Column("people"))
     rows = (
         (
-            Cell(label(c[group])),
+            Cell(label(group_of(c, group))),
             *(Cell("suppressed" if people is None else count(people)) for people in counts[group].values()),
-            Cell(count(c["rows"][group])),
+            Cell(count(c.rows[group])),
         )
         for group in BOTH
     )
     return Table("two-by-two", columns, tuple(rows))
 
 
-def correction_table(summary: Record, c: Record) -> Table | None:
+def correction_table(c: Comparison) -> Table | None:
     """Return the quantities of the correction, for statisticians; None where there are none."""
     rows = [*_present(c, CORRECTION_KEYS)]
-    return quantity_table("further", rows, measure_of(c), level_name(summary)) if rows else None
+    return quantity_table("further", rows, measure_of(c), level_of(c)) if rows else None

@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from typing import Any
 
-from tiltlens.documents.display_names import named
+from tiltlens.documents.display_names import named_change
 from tiltlens.documents.document import (
     HEADLINE,
     NAME,
@@ -22,23 +23,23 @@ from tiltlens.documents.document import (
     Table,
     bullets,
 )
+from tiltlens.documents.measures import level_of, measure_of, subject
 from tiltlens.documents.quantities import (
-    CONTRIBUTIONS,
     FEATURES,
     estimate_cell,
     estimate_words,
     format_of,
     quantity,
-    row_estimate,
 )
 from tiltlens.documents.sentences import IS_NO_FINDING, simultaneous_words
 from tiltlens.documents.verdict_texts import EVIDENCE, NOTHING, OPEN
+from tiltlens.estimators.estimate import Estimate
 from tiltlens.estimators.verdicts import Materiality, is_beyond_zero, materiality
-from tiltlens.formats import interval_name, label, minus
-from tiltlens.results.change import QUANTITIES, ChangeVerdict
-from tiltlens.rows.measures import measure_of, subject
+from tiltlens.formats import label, minus
+from tiltlens.results.change import NUMBERS, QUANTITIES, Change, ChangeVerdict, GroupChange, Origin
+from tiltlens.results.outputs import row_estimate
 
-Record = dict[str, Any]
+Row = Mapping[str, Any]  # of the frame of features
 VERDICTS: dict[str, tuple[str, str]] = {  # of results → kind, as a sentence has it
     ChangeVerdict.MORE: (EVIDENCE, "contributes more than before"),
     ChangeVerdict.LESS: (EVIDENCE, "contributes less than before"),
@@ -51,127 +52,137 @@ MOST_NAMED = 5
 SIDES = ("old", "new")
 
 
-def change_document(summary: Record) -> Document:
+def change_document(change: Change) -> Document:
     """Return a change, the largest first."""
-    summary = named(summary, summary["group"])
-    sides = (f"{which}: {_source(summary[which])} ({summary[which]['rows']['used']:,} rows)" for which in SIDES)
+    change = named_change(change)
+    origins = zip(SIDES, (change.old, change.new), strict=True)
+    sides = (f"{which}: {_source(origin)} ({origin.rows['used']:,} rows)" for which, origin in origins)
     blocks: list[Block] = [Paragraph("; ".join(sides) + ".", QUIET)]
-    largest = sorted(summary["comparisons"].values(), key=lambda c: -abs(c["changes"]["gap"]["value"]))
+    largest = sorted(change.comparisons.values(), key=lambda c: -abs(c.changes["gap"] or 0.0))
     for c in largest:
-        blocks += _group(summary, c)
-    for name, which in summary["too_small"].items():
+        blocks += _group(c)
+    for name, which in change.too_small.items():
         blocks.append(Paragraph(f"{label(name)} is in the {which} audit only and is not compared.", WARNING))
-    pairing = f"{summary['pairing'][:1].upper()}{summary['pairing'][1:]}."
-    notes = " ".join(filter(None, [pairing, simultaneous_words(summary, summary["confidence"])]))
-    title = f"Change of {subject(summary)} by {label(summary['group'])}"
+    pairing = f"{change.pairing[:1].upper()}{change.pairing[1:]}."
+    notes = " ".join(filter(None, [pairing, simultaneous_words(change)]))
+    title = f"Change of {subject(change)} by {label(change.group)}"
     return Document(title, (*blocks, Heading("Data"), Paragraph(notes), Paragraph(IS_NO_FINDING, QUIET)))
 
 
-def _source(side: Record) -> str:
+def _source(side: Origin) -> str:
     """Return the name of an audit: its model, its scores, or when it was made."""
-    question, stated = side["provenance"]["question"], side["provenance"]["stated"]
-    made = (side["provenance"]["created"] or "no date")[:10]
-    name = stated.get("model") or question.get("scores") or question.get("model")
+    question, stated = side.provenance.question, side.provenance.stated
+    made = (side.provenance.created or "no date")[:10]
+    name = stated.get("model") or question["scores"] or question["model"]
     return f"{label(name, 40)}, {made}" if name else made
 
 
-def provenance_blocks(summary: Record) -> list[Block]:
+def provenance_blocks(change: Change) -> list[Block]:
     """Return where both audits come from, for a page."""
     rows: dict[str, list[str]] = {}
-    for index, which in enumerate(SIDES):
-        side = summary[which]["provenance"]
-        entries = side["stated"] | {name: text for name, text in side["question"].items() if text and name != "where"}
-        entries |= {"SHA-256 of the rows": side["data_sha256"], "made": side["created"] or "no date"}
+    for index, side in enumerate((change.old.provenance, change.new.provenance)):
+        question = {name: str(text) for name, text in side.question.items() if text and name != "where"}
+        entries = side.stated | question | {"SHA-256 of the rows": side.data_sha256, "made": side.created or "no date"}
         for name, text in entries.items():
-            rows.setdefault(name, ["", ""])[index] = str(text)
+            rows.setdefault(name, ["", ""])[index] = text
     columns = (Column("provenance", NAME), *(Column(which, TEXT) for which in SIDES))
     cells = ((Cell(label(name)), *(Cell(label(text, 400)) for text in both)) for name, both in rows.items())
     return [Heading("Provenance", 2), Table("provenance", columns, tuple(cells))]
 
 
-def _group(summary: Record, c: Record) -> list[Block]:
-    first, *others = headline(summary, c)
+def _group(c: GroupChange) -> list[Block]:
+    first, *others = headline(c)
     blocks: list[Block] = [
-        Heading(f"{label(c['audited'])} (audited) vs {label(c['reference'])} (reference)", 2),
+        Heading(f"{label(c.audited)} (audited) vs {label(c.reference)} (reference)", 2),
         Paragraph(first, HEADLINE),
         *(Paragraph(line) for line in others),
-        _quantities(summary, c),
+        _quantities(c),
     ]
-    if c["features"]:
-        m, level = measure_of(c), f"{100 * summary['confidence']:g}%"
+    if not c.features.is_empty():
+        m, level = measure_of(c), f"{100 * c.scale.confidence:g}%"
         blocks += [
             Heading(m.headed("Change of contributions")),
-            FigureRef("change", c),
+            FigureRef("change", (c,)),
             _features(c),
             Paragraph(
                 f"New minus old. Intervals of alone and beyond the others are {level} simultaneous confidence bands, "
                 "from which the verdicts are read. Materiality threshold: "
-                f"{m.with_unit(m.size(c['scale']['materiality']))}.",
+                f"{m.with_unit(m.size(c.scale.materiality))}.",
                 QUIET,
             ),
-            Bullets(tuple(f"{label(row['feature'])}: {minus(row['reason'])}." for row in c["features"])),
+            Bullets(tuple(f"{label(row['feature'])}: {minus(row['reason'])}." for row in _rows(c))),
         ]
-    return blocks + bullets([minus(note) for note in c["notes"]], "Warnings")
+    return blocks + bullets([minus(note) for note in c.notes], "Warnings")
 
 
-def headline(summary: Record, c: Record) -> list[str]:
+def _rows(c: GroupChange) -> list[Row]:
+    return [*c.features.iter_rows(named=True)]
+
+
+def headline(c: GroupChange) -> list[str]:
     """Return how the gap changed, and which features' contributions did."""
-    old, new, change, m = c["old"]["gap"], c["new"]["gap"], c["changes"]["gap"], measure_of(c)
-    values = [estimate_words({"value": item["value"], "low": None, "high": None}, m) for item in (old, new)]
-    name = "Gap" if c["new"]["linear_gap"] is None else "Weighted gap"
+    m, (old, new, change) = measure_of(c), map(_gap, (c.old, c.new, c.changes))
+    values = [estimate_words(Estimate(gap.value), m) for gap in (old, new)]
+    name = "Gap" if c.new["linear_gap"] is None else "Weighted gap"
     lines = [
         f"{name} in the {m.mean}s: {values[0]} before, {values[1]} now. Change "
-        f"{estimate_words(change, m, interval_name(summary['confidence']))}: {_status(change, old, c)}."
+        f"{estimate_words(change, m, level_of(c))}: {_status(change, old, c)}."
     ]
-    moved = [row for row in c["features"] if row["verdict"] in MOVED]
+    moved = [row for row in _rows(c) if row["verdict"] in MOVED]
     if moved:
         more = f"; and {len(moved) - MOST_NAMED} more" if len(moved) > MOST_NAMED else ""
         lines.append("; ".join(_moved(row, c) for row in moved[:MOST_NAMED]) + more + ".")
-    elif c["features"]:
+    elif not c.features.is_empty():
         lines.append("No feature's contribution changed materially beyond doubt.")
     return lines
 
 
-def _moved(row: Record, c: Record) -> str:
+def _gap(side: Mapping[str, Estimate | None]) -> Estimate:
+    gap = side["gap"]
+    return Estimate(0.0) if gap is None else gap
+
+
+def _moved(row: Row, c: GroupChange) -> str:
     """Return how a contribution changed, with the number that the verdict was read from."""
-    alone = row_estimate(row, "alone_change")
-    is_alone = materiality(alone["low"], alone["high"], c["scale"]["materiality"]) is Materiality.MATERIAL
+    ends = row["alone_change_low"], row["alone_change_high"]
+    is_alone = materiality(*ends, c.scale.materiality) is Materiality.MATERIAL
     key = "alone" if is_alone or row["beyond_others_change"] is None else "beyond_others"
-    change = estimate_words({"value": row[f"{key}_change"], "low": None, "high": None}, measure_of(c))
+    change = estimate_words(Estimate(row[f"{key}_change"]), measure_of(c))
     return f"{label(row['feature'])} {VERDICTS[row['verdict']][1]} ({change}, {FEATURES[key].head})"
 
 
-def _status(change: Record, old: Record, c: Record) -> str:
-    status, m = materiality(change["low"], change["high"], c["scale"]["materiality"]), measure_of(c)
+def _status(change: Estimate, old: Estimate, c: GroupChange) -> str:
+    status, m = materiality(change.low, change.high, c.scale.materiality), measure_of(c)
     if status is None:
         return "no interval"
     if status is Materiality.NOT_MATERIAL:
-        return f"no material change, less than {m.with_unit(m.size(c['scale']['materiality']))}"
-    if not is_beyond_zero(change["low"], change["high"]):
+        return f"no material change, less than {m.with_unit(m.size(c.scale.materiality))}"
+    if not is_beyond_zero(change.low, change.high):
         return "inconclusive, consistent with no change"
-    wider = change["value"] * old["value"] >= 0.0 or abs(change["value"]) > 2 * abs(old["value"])
+    wider = change.value * old.value >= 0.0 or abs(change.value) > 2 * abs(old.value)
     return "the gap became wider" if wider else "the gap became narrower"
 
 
-def _quantities(summary: Record, c: Record) -> Table:
-    audited_rate = f"{c['scale']['metric']}_difference"  # it is the gap
+def _quantities(c: GroupChange) -> Table:
+    audited_rate = f"{c.scale.metric}_difference"  # it is the gap
     keys = [*FIRST, *(key for key in QUANTITIES if key not in FIRST)]
     rows = []
     for key in keys:
-        if c["changes"][key] is None or key == audited_rate:
+        change, sides = c.changes[key], (c.old[key], c.new[key])
+        if change is None or key == audited_rate:
             continue
         item = quantity(key)
         written = format_of(item.scale, measure_of(c))
-        name = "weighted " * (key == "gap" and c["new"]["linear_gap"] is not None) + item.name(measure_of(c))
-        values = (Cell(written.value(c[when][key]["value"])) for when in SIDES)
-        rows.append((Cell(name), *values, estimate_cell(c["changes"][key], written.change)))
+        name = "weighted " * (key == "gap" and c.new["linear_gap"] is not None) + item.name(measure_of(c))
+        values = (Cell(written.value(None if side is None else side.value)) for side in sides)
+        rows.append((Cell(name), *values, estimate_cell(change, written.change)))
     columns = (Column("quantity", NAME), Column("old"), Column("new"), Column("change"))
-    return Table("estimates", columns, tuple(rows), interval_name(summary["confidence"]))
+    return Table("estimates", columns, tuple(rows), level_of(c))
 
 
-def _features(c: Record) -> Table:
+def _features(c: GroupChange) -> Table:
     write = measure_of(c).difference
-    keys = [key for key in CONTRIBUTIONS if any(row.get(f"{key}_change") is not None for row in c["features"])]
+    keys = [key for key in NUMBERS if c.features[f"{key}_change"].is_not_null().any()]
     heads = (Column(f"change, {FEATURES[key].head}", is_optional=key == "shapley") for key in keys)
     both = (Column(f"{when}, {FEATURES['alone'].head}", is_optional=True) for when in SIDES)
     columns = (Column("feature", NAME), *both, *heads, Column("verdict", TEXT))
@@ -182,7 +193,7 @@ def _features(c: Record) -> Table:
             *(estimate_cell(row_estimate(row, f"{key}_change"), write) for key in keys),
             _verdict(row["verdict"]),
         )
-        for row in c["features"]
+        for row in _rows(c)
     )
     return Table("contributions", columns, tuple(rows))
 

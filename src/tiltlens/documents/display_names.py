@@ -3,15 +3,21 @@
 from __future__ import annotations
 
 import re
-from typing import Any
+from collections.abc import Mapping
+from dataclasses import replace
+from typing import TypeVar
+
+import polars as pl
+
+from tiltlens.results.audit import Audit
+from tiltlens.results.change import Change
+from tiltlens.results.comparison import Comparison
+from tiltlens.results.monitor import Monitor
 
 JOINT = " & "  # between the columns and the values of an intersection
-ROLES = ("audited", "reference")  # keys whose value is the name of a group
-BY_GROUP = ("comparisons", "too_small", "evaluations", "sequences")  # keys of records by group
-UNNAMED = ("provenance", "bins", "tradeoff_table", "prototypes", "curve")
 BARE = {"yes", "no", "true", "false", "none", "null"}
-Record = dict[str, Any]
 WORD = re.compile(r"[^\W\d_]{2}")
+T = TypeVar("T")
 
 
 def group_name(column: str, value: str) -> str:
@@ -25,22 +31,50 @@ def group_name(column: str, value: str) -> str:
     )
 
 
-def named(summary: Any, column: str, key: str = "") -> Any:
-    """Return the summary of any result with readable names of its groups; numbers by row or bin are left alone."""
-    if key in UNNAMED:
-        return summary
-    if isinstance(summary, dict):
-        renamed = {
-            group_name(column, name) if key in BY_GROUP else name: named(value, column, name)
-            for name, value in summary.items()
-        }
-        if "contributions" in renamed:
-            end, new_end = f" among {summary['audited']}", f" among {renamed['audited']}"
-            renamed["contributions"] = [
-                row | {"direction": re.sub(f"{re.escape(end)}$", lambda _: new_end, row["direction"])}
-                for row in renamed["contributions"]
-            ]
-        return renamed
-    if isinstance(summary, list):
-        return [named(entry, column) for entry in summary]
-    return group_name(column, summary) if key in ROLES and isinstance(summary, str) else summary
+def named(audit: Audit) -> Audit:
+    """Return an audit as readers see it: readable names of groups, and no sizes of those too small."""
+    audit, column = audit.disclosed(), audit.group
+    comparisons = {name: _named_comparison(c, column) for name, c in audit.items()}
+    return replace(
+        audit,
+        reference=group_name(column, audit.reference),
+        too_small=_by_name(audit.too_small, column),
+        comparisons=_by_name(comparisons, column),
+        monitor=None if audit.monitor is None else _named_monitor(audit.monitor, column),
+    )
+
+
+def _by_name(parts: Mapping[str, T], column: str) -> dict[str, T]:
+    return {group_name(column, name): part for name, part in parts.items()}
+
+
+def _named_comparison(c: Comparison, column: str) -> Comparison:
+    name = group_name(column, c.audited)
+    text, end = pl.col("direction"), f" among {c.audited}"
+    direction = pl.when(text.str.ends_with(end)).then(text.str.strip_suffix(end) + f" among {name}").otherwise(text)
+    return replace(
+        c,
+        audited=name,
+        reference=group_name(column, c.reference),
+        contributions_full=c.contributions_full.with_columns(direction),
+    )
+
+
+def _named_monitor(monitor: Monitor, column: str) -> Monitor:
+    names = pl.col("audited").replace({name: group_name(column, name) for name in monitor.looks["audited"].unique()})
+    return replace(monitor, looks=monitor.looks.with_columns(names), sequences=_by_name(monitor.sequences, column))
+
+
+def named_change(change: Change) -> Change:
+    """Return a change with readable names of groups."""
+    column = change.group
+    comparisons = {
+        name: replace(c, audited=group_name(column, c.audited), reference=group_name(column, c.reference))
+        for name, c in change.comparisons.items()
+    }
+    return replace(
+        change,
+        reference=group_name(column, change.reference),
+        too_small=_by_name(change.too_small, column),
+        comparisons=_by_name(comparisons, column),
+    )

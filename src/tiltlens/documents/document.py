@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import Any
 
 HEADLINE, QUIET, WARNING = "headline", "quiet", "warning"  # tones of a paragraph
 NAME, NUMBER, TEXT = "name", "number", "text"  # kinds of a column
@@ -64,10 +63,10 @@ class Table:
 
 @dataclass(frozen=True, slots=True)
 class FigureRef:
-    """A figure by its name, and the summary that it draws."""
+    """A figure by its name, and what it draws."""
 
     name: str
-    summary: dict[str, Any]
+    parts: tuple[object, ...]
 
 
 @dataclass(frozen=True, slots=True)

@@ -3,15 +3,17 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from typing import Any
 
+from tiltlens.analysis.error_rates import ErrorRates
+from tiltlens.analysis.selective_labels import SelectiveLabels
 from tiltlens.documents.document import NAME, QUIET, Block, Cell, Column, Paragraph, Table
+from tiltlens.documents.measures import BOTH, level_of, measure_of, metric_of
 from tiltlens.documents.quantities import ERROR_RATE_KEYS, estimate_cell, format_of, quantity
-from tiltlens.formats import NOTHING, count, interval_name, label
-from tiltlens.rows.measures import METRICS, POINTS, WHOSE, measure_of, metric_of
+from tiltlens.formats import NOTHING, count, label
+from tiltlens.results.audit import Audit
+from tiltlens.results.comparison import Comparison
+from tiltlens.rows.measures import METRICS, POINTS, WHOSE
 
-Record = dict[str, Any]
-BOTH = ("audited", "reference")
 OF_SCORES = {"fpr": "mean score", "fnr": "1 minus the mean score"}
 OF_DECISIONS = {
     "fpr": "share given decision 1",
@@ -25,46 +27,48 @@ DOES_NOT_SHOW = (
 )
 
 
-def error_rate_blocks(c: Record, confidence: float | None) -> list[Block]:
+def error_rate_blocks(c: Comparison, rates: ErrorRates) -> list[Block]:
     """Return the error rates of both groups and their gaps, with how to read them."""
-    rates, m = c["error_rates"], measure_of(c)
+    m = measure_of(c)
     columns = (Column("quantity", NAME), *(Column(who) for who in BOTH), Column("audited minus reference"))
-    rows, notes = [], [f"People: {_people(c)}."]
+    rows, notes = [], [f"People: {_people(c, rates)}."]
     # Decisions have no calibration or AUC, and scores no predictive values.
     keys = ERROR_RATE_KEYS if m.each != "decision" else OF_DECISIONS
-    for key in (key for key in keys if rates[key] or key in rates["reasons"]):
-        item = quantity(key)
+    for key in keys:
+        item, rate = quantity(key), rates.rate(key)
+        if rate is None and key not in rates.reasons:
+            continue
         notes.append(
             f"{item.label[:1].upper()}{item.label[1:]}: {definition(key, m.each)}."
-            if rates[key]
-            else f"{item.label[:1].upper()}{item.label[1:]} is not measured: {rates['reasons'].get(key, '')}."
+            if rate is not None
+            else f"{item.label[:1].upper()}{item.label[1:]} is not measured: {rates.reasons[key]}."
         )
-        if rates[key]:
+        if rate is not None:
             written = format_of(item.scale, m)
-            cells = [estimate_cell(rates[key][who], written.value) for who in BOTH]
-            rows.append((Cell(item.name(m)), *cells, estimate_cell(rates[key]["difference"], written.change)))
+            cells = [estimate_cell(side, written.value) for side in (rate.audited, rate.reference)]
+            rows.append((Cell(item.name(m)), *cells, estimate_cell(rate.difference, written.change)))
         else:
             rows.append((Cell(item.name(m)), *[Cell(NOTHING)] * 3))
-    table = Table("error-rates", columns, tuple(rows), interval_name(confidence))
-    bounds = [Paragraph(line) for line in selective_words(rates["selective_labels"])]
+    table = Table("error-rates", columns, tuple(rows), level_of(c))
+    bounds = [Paragraph(line) for line in selective_words(rates.selective_labels)]
     return [table, Paragraph(" ".join(notes), QUIET), *bounds, Paragraph(DOES_NOT_SHOW, QUIET)]
 
 
-def selective_words(found: Record | None) -> Iterator[str]:
+def selective_words(labels: SelectiveLabels | None) -> Iterator[str]:
     """Yield how far the unobserved may differ from the observed before the sign of a gap is open."""
-    for key, gamma in found["sign_gamma"].items() if found else ():
+    for key, gamma in labels.sign_gamma.items() if labels is not None else ():
         gap, name = quantity(f"{key}_difference").label, quantity("sign_gamma")
-        if gamma["value"] == 0.0:
+        if gamma.value == 0.0:
             yield f"Unobserved outcomes leave the sign of the {gap} open."
             continue
-        if gamma["value"] == 1.0:
+        if gamma.value == 1.0:
             yield f"The sign of the {gap} does not depend on the outcomes that were not observed."
             continue
         shown = format_of(name.scale, POINTS).value
-        interval = f" (with its interval: {shown(gamma['low'])})" if gamma["low"] is not None else ""
+        interval = f" (with its interval: {shown(gamma.low)})" if gamma.low is not None else ""
         yield (
             f"The sign of the {gap} is determined while outcomes that were not observed are as frequent as observed "
-            f"ones at equal score, give or take {shown(gamma['value'])} points{interval}."
+            f"ones at equal score, give or take {shown(gamma.value)} points{interval}."
         )
 
 
@@ -75,10 +79,10 @@ def definition(key: str, each: str) -> str:
     return f"{(OF_DECISIONS if each == 'decision' else OF_SCORES)[key]} among {WHOSE[key]}"
 
 
-def _people(c: Record) -> str:
-    parts = ["expected by group probability"] if c["unobserved_group"] else []
+def _people(c: Comparison, rates: ErrorRates) -> str:
+    parts = ["expected by group probability"] if c.unobserved_group else []
     for group in BOTH:
-        people = c["error_rates"]["people"][group]
+        people = rates.people[group]
         counts = (_counted(people[which]) for which in ("without", "with"))
         parts.append("{}: {} without, {} with the outcome".format(group, *counts))
         parts[-1] += f", {count(people['unknown'])} unknown" if people["unknown"] else ""
@@ -89,8 +93,8 @@ def _counted(people: int | None) -> str:
     return "a suppressed number" if people is None else count(people)
 
 
-def metric_words(summary: Record) -> str:
+def metric_words(audit: Audit) -> str:
     """Return which error rate was audited."""
-    key, m = metric_of(summary) or "", measure_of(summary)
-    outcome = label(summary["provenance"]["question"]["outcome"])
+    key, m = metric_of(audit) or "", measure_of(audit)
+    outcome = label(audit.provenance.question["outcome"])
     return f"The audit compares the {METRICS[key]}: {definition(key, m.each)} (outcome: {outcome}). {DOES_NOT_SHOW}"

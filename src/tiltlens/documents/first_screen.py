@@ -2,30 +2,31 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
+from tiltlens.analysis.unobserved_groups import UnobservedGroup
 from tiltlens.documents.headline import (
     STATES,
     gap_status,
     headline,
-    level_name,
     named_list,
     of_kind,
 )
 from tiltlens.documents.labels import SHORT
+from tiltlens.documents.measures import by_gap, fares_worse, is_favourable_mean, level_of, measure_of, metric_of
 from tiltlens.documents.next_steps import next_steps
 from tiltlens.documents.quantities import brief, fill, quantity
 from tiltlens.documents.ratios import against_four_fifths, is_of_decisions
-from tiltlens.documents.summary_access import by_gap, checks_of, fares_worse, warnings_of
 from tiltlens.documents.unobserved_groups import expected
 from tiltlens.documents.verdict_texts import OPEN
+from tiltlens.estimators.estimate import Estimate
 from tiltlens.estimators.verdicts import Materiality, is_significant
-from tiltlens.formats import count, interval, label, p_value, ratio
-from tiltlens.rows.measures import Measure, is_favourable_mean, measure_of, metric_of
-
-Record = dict[str, Any]
+from tiltlens.formats import Shown, count, interval, label, p_value, ratio
+from tiltlens.results.audit import Audit
+from tiltlens.results.comparison import Comparison
+from tiltlens.rows.measures import Measure
 
 
 class Tile(NamedTuple):
@@ -55,138 +56,138 @@ class FirstScreen:
     lead: str = ""  # above the headline, of several groups
 
 
-def first_screen(summary: Record) -> FirstScreen:
-    """Return the first screen of an audit, or of a comparison alone."""
-    ordered = by_gap(summary) if "comparisons" in summary else summary
-    comparisons = [*ordered.get("comparisons", {"": summary}).values()]
-    c = comparisons[0]
-    first, *others = headline(ordered, c)
-    steps = tuple(next_steps(ordered, comparisons))
+def first_screen(audit: Audit) -> FirstScreen:
+    """Return the first screen of an audit."""
+    comparisons = [*by_gap(audit).comparisons.values()]
     if len(comparisons) == 1:
-        return FirstScreen(first, tuple(others), tuple(tiles(ordered, c)), tuple(reliability(ordered, c)), steps)
+        return screen_of(comparisons[0], audit)
+    c, steps = comparisons[0], tuple(next_steps(comparisons))
     lead = f"{'Largest disadvantage' if fares_worse(c) else 'Widest gap'} among {len(comparisons)} groups"
-    return FirstScreen(
-        first, tuple(_states(comparisons)), (), tuple(_all_reliability(ordered, comparisons)), steps, lead
-    )
+    doubts = tuple(_all_reliability(audit, comparisons))
+    return FirstScreen(headline(audit, c)[0], tuple(_states(comparisons)), (), doubts, steps, lead)
 
 
-def _all_reliability(summary: Record, comparisons: list[Record]) -> Iterator[Doubt]:
+def screen_of(c: Comparison, audit: Audit | None = None) -> FirstScreen:
+    """Return the first screen of a comparison, which may be the only one of its audit."""
+    first, *others = headline(audit, c)
+    return FirstScreen(first, tuple(others), tuple(tiles(c)), tuple(reliability(audit, c)), tuple(next_steps([c])))
+
+
+def _all_reliability(audit: Audit, comparisons: Sequence[Comparison]) -> Iterator[Doubt]:
     """Yield how reliable an audit of several groups is: what holds of all of them, or of how many."""
-    m, groups = measure_of(summary), len(comparisons)
-    sizes = sorted(c["rows"]["audited"] for c in comparisons)
-    people, others = f"{m.people}{expected(comparisons[0])}", count(comparisons[0]["rows"]["reference"])
+    m, groups = measure_of(audit), len(comparisons)
+    sizes = sorted(c.rows["audited"] for c in comparisons)
+    people, others = f"{m.people}{expected(comparisons[0])}", count(comparisons[0].rows["reference"])
     yield Doubt(f"{count(sizes[0])} to {count(sizes[-1])} {people} per group, {others} in the reference", False)
-    failed = [c["audited"] for c in comparisons if (checks := checks_of(c)) is not None and not checks["is_adequate"]]
-    if any(checks_of(c) is not None for c in comparisons):
+    failed = [c.audited for c in comparisons if c.checks.is_adequate is False]
+    if any(c.checks.is_adequate is not None for c in comparisons):
         text = f"failed for {named_list(failed)}" if failed else f"passed for all {groups} groups"
         yield Doubt(f"overlap and calibration checks {text}", bool(failed))
-    if is_open := sum(bool(of_kind(c["contributions"], OPEN)) for c in comparisons):
+    if is_open := sum(bool(of_kind(c.by_feature, OPEN)) for c in comparisons):
         yield Doubt(f"features without a clear verdict in {is_open} of {groups} groups", True)
-    if warned := sum(bool(warnings_of(c)) for c in comparisons):
+    if warned := sum(bool(c.checks.notes) for c in comparisons):
         yield Doubt(f"warnings about {warned} of {groups} groups below", True)
-    if "provenance" in summary and not summary["provenance"]["stated"]:
+    if not audit.provenance.stated:
         yield Doubt("no provenance recorded", True)
 
 
-def _states(comparisons: list[Record]) -> Iterator[str]:
+def _states(comparisons: Sequence[Comparison]) -> Iterator[str]:
     """Yield how many groups have a material gap, none, or an inconclusive one, by name."""
-    other = label(comparisons[0]["reference"], SHORT)
+    other = label(comparisons[0].reference, SHORT)
     parts = []
     for status, words in STATES.items():
         for is_worse in (True, False) if status is Materiality.MATERIAL else (None,):
             chosen = [c for c in comparisons if gap_status(c) is status and is_worse in (None, fares_worse(c))]
             whose = {True: " to their disadvantage", False: " to their advantage", None: ""}[is_worse]
             if chosen:
-                parts.append(f"{len(chosen)} with {words}{whose} ({named_list([c['audited'] for c in chosen])})")
+                parts.append(f"{len(chosen)} with {words}{whose} ({named_list([c.audited for c in chosen])})")
     if parts:
         yield f"Of {len(comparisons)} groups compared with {other}: {'; '.join(parts)}."
 
 
-def tiles(summary: Record, c: Record) -> list[Tile]:
+def tiles(c: Comparison) -> list[Tile]:
     """Return the numbers of the first screen: gap, adjusted gap and ratio; without features the shortfall as well."""
-    if c["unobserved_group"] is not None:
-        return list(_soft_tiles(c))
-    numbers = [_gap_tile(summary, c, key) for key in ("gap", "adjusted_gap") if c[key] is not None]
-    numbers += _ratio_tiles(summary, c)
-    return numbers if c["adjusted_gap"] is not None or c["shortfall"] is None else [*numbers, _shortfall(c)]
+    if c.unobserved_group is not None:
+        return list(_soft_tiles(c.unobserved_group, measure_of(c)))
+    numbers = [
+        _gap_tile(c, key, gap) for key, gap in (("gap", c.gap), ("adjusted_gap", c.adjusted_gap)) if gap is not None
+    ]
+    numbers += _ratio_tiles(c)
+    return numbers if c.adjusted_gap is not None or c.shortfall is None else [*numbers, _shortfall(c, c.shortfall)]
 
 
-def _gap_tile(summary: Record, c: Record, key: str) -> Tile:
+def _gap_tile(c: Comparison, key: str, estimate: Estimate) -> Tile:
     """Return a gap with its unit, interval and definition."""
-    m, item, estimate = measure_of(c), quantity(key), c[key]
+    m, item = measure_of(c), quantity(key)
     write = brief(estimate, m)
-    low, high = estimate["low"], estimate["high"]
-    ends = "" if low is None else f"{level_name(summary)} {interval(low, high, write)}; "
-    return Tile(item.label, m.with_unit(write(estimate["value"])), f"{ends}{fill(item.definition, m)}")
+    ends = "" if estimate.low is None else f"{level_of(c)} {_ends(estimate, write)}; "
+    return Tile(item.label, m.with_unit(write(estimate.value)), f"{ends}{fill(item.definition, m)}")
 
 
-def _ratio_tiles(summary: Record, c: Record) -> Iterator[Tile]:
+def _ends(estimate: Estimate, write: Shown) -> str:
+    return interval(estimate.low, estimate.high, write)
+
+
+def _ratio_tiles(c: Comparison) -> Iterator[Tile]:
     key = "adverse_impact_ratio" if is_of_decisions(c) else "impact_ratio"
-    if (estimate := c[key]) is None:
+    if (estimate := c.estimate(key)) is None:
         return
-    notes = [] if estimate["low"] is None else [f"{level_name(summary)} {_ends(estimate)}"]
+    notes = [] if estimate.low is None else [f"{level_of(c)} {_ends(estimate, ratio)}"]
     notes += [against_four_fifths(estimate)] if is_of_decisions(c) else []
-    yield Tile(quantity(key).label, ratio(estimate["value"]), "; ".join([*notes, ratio_words(c)]))
+    yield Tile(quantity(key).label, ratio(estimate.value), "; ".join([*notes, ratio_words(c)]))
 
 
-def ratio_words(c: Record) -> str:
+def ratio_words(c: Comparison) -> str:
     """Return whose rates a ratio divides, and rates of what: for low scores they are not the means of the gap."""
-    m, who, other = measure_of(c), label(c["audited"], SHORT), label(c["reference"], SHORT)
+    m, who, other = measure_of(c), label(c.audited, SHORT), label(c.reference, SHORT)
     if is_favourable_mean(c) or m.is_amount or metric_of(c):
         what = m.predicted if m.each == "score" else m.rate
         return f"{what}{m.among}, {who} ÷ {other}"
-    rates = " ÷ ".join(m.level(c["outputs"]["rates"][role]["value"]) for role in ("audited", "reference"))
+    rates = " ÷ ".join(m.level(rate.value) for rate in c.outputs.rates)
     if m.each == "decision":
         return f"of the favourable decision{f', {m.favoured}' if m.favoured else ''}: {rates}, {who} ÷ {other}"
     return f"of the favourable outcome, 100% minus the score: {rates}, {who} ÷ {other}"
 
 
-def _ends(estimate: Record) -> str:
-    return interval(estimate["low"], estimate["high"], ratio)
-
-
-def _soft_tiles(c: Record) -> Iterator[Tile]:
+def _soft_tiles(soft: UnobservedGroup, m: Measure) -> Iterator[Tile]:
     """Yield both estimates and the limits of the gap between unobserved groups."""
-    m: Measure = measure_of(c)
-    for key, name, note in (
-        ("weighted", "weighted gap", "each row counts in both groups by its probabilities"),
-        ("linear", quantity("linear").label, fill(quantity("linear").definition, m)),
+    linear, limits = quantity("linear"), quantity("limits")
+    for estimate, name, note in (
+        (soft.weighted, "weighted gap", "each row counts in both groups by its probabilities"),
+        (soft.linear, linear.label, fill(linear.definition, m)),
     ):
-        if (estimate := c["unobserved_group"][key]) is not None:
-            ends = interval(estimate["low"], estimate["high"], m.difference)
-            note = note if estimate["low"] is None else f"{ends}; {note}"
-            yield Tile(name, m.with_unit(m.difference(estimate["value"])), note)
-    if (limits := c["unobserved_group"]["limits"]) is not None:
-        ends = interval(limits["low"], limits["high"], m.difference)
-        yield Tile(quantity("limits").label, m.with_unit(ends), quantity("limits").definition)
+        if estimate is not None:
+            note = note if estimate.low is None else f"{_ends(estimate, m.difference)}; {note}"
+            yield Tile(name, m.with_unit(m.difference(estimate.value)), note)
+    if soft.limits is not None:
+        yield Tile(limits.label, m.with_unit(_ends(soft.limits, m.difference)), limits.definition)
 
 
-def _shortfall(c: Record) -> Tile:
-    estimate, m = c["shortfall"], measure_of(c)
-    ends = "" if estimate["low"] is None else f"{interval(estimate['low'], estimate['high'], m.total)}; "
-    return Tile(quantity("shortfall").label, m.total(estimate["value"]), f"{ends}{m.affected_words}")
+def _shortfall(c: Comparison, estimate: Estimate) -> Tile:
+    m = measure_of(c)
+    ends = "" if estimate.low is None else f"{_ends(estimate, m.total)}; "
+    return Tile(quantity("shortfall").label, m.total(estimate.value), f"{ends}{m.affected_words}")
 
 
-def reliability(summary: Record, c: Record) -> Iterator[Doubt]:
+def reliability(audit: Audit | None, c: Comparison) -> Iterator[Doubt]:
     """Yield how reliable a comparison is, a short line each."""
-    rows, checks, m = c["contributions"], checks_of(c), measure_of(c)
-    yield Doubt(f"{count(c['rows']['audited'])} and {count(c['rows']['reference'])} {m.people}{expected(c)}", False)
-    if c["unobserved_group"]:
-        status = c["unobserved_group"]["status"]
+    rows, m = c.by_feature, measure_of(c)
+    yield Doubt(f"{count(c.rows['audited'])} and {count(c.rows['reference'])} {m.people}{expected(c)}", False)
+    if c.unobserved_group:
+        status = c.unobserved_group.status
         yield Doubt(f"group probabilities: {status}", status != "checked")
-    if c["gap"]["low"] is None:
+    if c.gap.low is None:
         yield Doubt("plug-in values: no intervals, no verdicts", True)
-    elif c["gap_test"] and "settings" in summary:
-        p = c["gap_test"]["p_value"]
-        is_sure = is_significant(p, summary["settings"]["confidence"], len(summary["comparisons"]))
+    elif c.gap_test and audit is not None:
+        p = c.gap_test.p_value
+        is_sure = is_significant(p, audit.settings.confidence, len(audit))
         is_doubt = not is_sure and gap_status(c) is not Materiality.NOT_MATERIAL
         yield Doubt(f"gap {'' if is_sure else 'not '}statistically significant ({p_value(p)})", is_doubt)
-    if checks is not None:
-        result = "passed" if checks["is_adequate"] else "failed"
-        yield Doubt(f"overlap and calibration checks {result}", not checks["is_adequate"])
+    if (is_adequate := c.checks.is_adequate) is not None:
+        yield Doubt(f"overlap and calibration checks {'passed' if is_adequate else 'failed'}", not is_adequate)
     if is_open := len(of_kind(rows, OPEN)):
         yield Doubt(f"{is_open} of {len(rows)} features without a clear verdict", True)
-    if warnings := len(warnings_of(c)):
+    if warnings := len(c.checks.notes):
         yield Doubt(f"{warnings} warning{'s' if warnings > 1 else ''} below", True)
-    if "provenance" in summary and not summary["provenance"]["stated"]:
+    if audit is not None and not audit.provenance.stated:
         yield Doubt("no provenance recorded", True)

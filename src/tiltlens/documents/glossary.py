@@ -2,12 +2,9 @@
 
 from __future__ import annotations
 
-from typing import Any
-
+from tiltlens.documents.measures import measure_of
 from tiltlens.documents.quantities import FEATURES, quantity
-from tiltlens.rows.measures import measure_of
-
-Record = dict[str, Any]
+from tiltlens.results.audit import Audit
 
 
 def _labelled(entries: dict[str, str]) -> dict[str, str]:
@@ -140,27 +137,27 @@ OF_CHANCES = {
 }
 
 
-def glossary(summary: Record) -> dict[str, str]:
+def glossary(audit: Audit) -> dict[str, str]:
     """Return the terms of an audit's report."""
-    m, comparisons = measure_of(summary), list(summary["comparisons"].values())
-    unobserved = OF_CHANCES if any(c["unobserved_group"] for c in comparisons) else {}
+    m, comparisons = measure_of(audit), list(audit.comparisons.values())
+    unobserved = OF_CHANCES if any(c.unobserved_group for c in comparisons) else {}
     if m.is_amount:
         entries = {name: OF_AMOUNTS.get(name, (name, text)) for name, text in GLOSSARY.items()}
-        costs = OF_COSTS if any(c.get("prices") for c in comparisons) else {}
+        costs = OF_COSTS if any(c.prices is not None for c in comparisons) else {}
         terms = {name: text.replace("the score", "the amount") for name, text in filter(None, entries.values())}
         return terms | costs | unobserved
     terms = GLOSSARY | {
         "points": f"Percentage points: hundredths of the {m.output}.",
         "gap": f"{m.mean.capitalize()} of the audited group minus that of the reference group, in points.",
     }
-    if not any(c["error_rates"] or c["scale"]["metric"] for c in comparisons):
+    if not any(c.error_rates or c.scale.metric for c in comparisons):
         terms = {name: text for name, text in terms.items() if name not in OF_OUTCOMES}
     return terms | ({"decision rate": DECISION_RATE} if m.output == "decision rate" else {}) | unobserved
 
 
-def for_statisticians(summary: Record) -> dict[str, str]:
+def for_statisticians(audit: Audit) -> dict[str, str]:
     """Return the terms of the part for statisticians."""
-    m = measure_of(summary)
+    m = measure_of(audit)
     return {
         name: text.replace("mean score", m.mean).replace("the score", f"the {m.output}")
         for name, text in FOR_STATISTICIANS.items()

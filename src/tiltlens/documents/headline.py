@@ -3,23 +3,25 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
-from typing import Any
 
+from tiltlens.analysis.unobserved_groups import UnobservedGroup
 from tiltlens.documents.labels import SHORT, group_words, has_noun
+from tiltlens.documents.measures import is_favourable_mean, level_of, means, measure_of, metric_of
 from tiltlens.documents.quantities import brief, estimate_words
-from tiltlens.documents.summary_access import checks_of, means
-from tiltlens.documents.unobserved_groups import WEIGHTED, bracket_words, soft_estimates
-from tiltlens.documents.verdict_texts import EVIDENCE, EXEMPT, OPEN, THE_GROUP, verdict_of
+from tiltlens.documents.unobserved_groups import WEIGHTED, bracket_words
+from tiltlens.documents.verdict_texts import EVIDENCE, EXEMPT, OPEN, THE_GROUP, kind_of
+from tiltlens.estimators.estimate import Estimate
 from tiltlens.estimators.verdicts import Materiality, Verdict, materiality
-from tiltlens.formats import interval_name, label
-from tiltlens.rows.measures import Measure, is_favourable_mean, measure_of, metric_of
+from tiltlens.formats import label
+from tiltlens.results.audit import Audit
+from tiltlens.results.comparison import Comparison
+from tiltlens.results.outputs import Contribution
+from tiltlens.rows.measures import Measure
 
-Record = dict[str, Any]
 MOST_NAMED = 6
 HEADLINED = 3  # features in the first sentences
 NO_FEATURES = "No features were listed, so contributions were not estimated."
 OVERLAP = "They overlap and do not sum to the gap."
-NO_ENDS = {"low": None, "high": None}
 STATES = {
     Materiality.MATERIAL: "a material gap",
     Materiality.DETECTED: "a gap that may be below the threshold",
@@ -28,50 +30,45 @@ STATES = {
 }
 
 
-def level_name(summary: Record) -> str:
-    """Return the name of the intervals of an audit, or of a comparison alone."""
-    return interval_name((summary.get("settings") or {}).get("confidence"))
-
-
-def headline(summary: Record, c: Record) -> list[str]:
+def headline(audit: Audit | None, c: Comparison) -> list[str]:
     """Return the answer in a few sentences: the gap, the adjusted gap and the largest contributions.
 
     For unobserved groups the range of the gap comes first, because one estimate would mislead.
     """
-    if c["unobserved_group"] is None:
-        return [gap_sentence(summary, c), *adjusted_gap(summary, c), *_largest(summary, c)]
+    if (soft := c.unobserved_group) is None:
+        return [gap_sentence(audit, c), *adjusted_gap(c), *_largest(c)]
     both = f"{group_words(c, 'audited')} and {group_words(c, 'reference')}"
-    return [*bracket_words(c, both), _weighted_sentence(summary, c), *_largest(summary, c)]
+    return [*bracket_words(soft, measure_of(c), both), _weighted_sentence(c, soft), *_largest(c)]
 
 
-def gap_status(c: Record) -> Materiality | None:
+def gap_status(c: Comparison) -> Materiality | None:
     """Return whether the gap is material; None without an interval, and for unobserved groups."""
-    if c["unobserved_group"]:
+    if c.unobserved_group:
         return None
-    return materiality(c["gap"]["low"], c["gap"]["high"], c["scale"]["materiality"])
+    return materiality(c.gap.low, c.gap.high, c.scale.materiality)
 
 
-def threshold_words(c: Record) -> str:
+def threshold_words(c: Comparison) -> str:
     """Return the materiality threshold with its name."""
     m = measure_of(c)
-    return f"the materiality threshold of {m.with_unit(m.size(c['scale']['materiality']))}"
+    return f"the materiality threshold of {m.with_unit(m.size(c.scale.materiality))}"
 
 
-def gap_sentence(summary: Record, c: Record) -> str:
+def gap_sentence(audit: Audit | None, c: Comparison) -> str:
     """Return who is disadvantaged and by how much, and whether that is material."""
     (audited, reference), m, status = means(c), measure_of(c), gap_status(c)
     who, other = group_words(c, "audited"), group_words(c, "reference")
-    numbers = f"{m.level(audited)} vs {m.level(reference)}, a gap of {estimate_words(c['gap'], m, level_name(summary))}"
+    numbers = f"{m.level(audited)} vs {m.level(reference)}, a gap of {estimate_words(c.gap, m, level_of(c))}"
     if status is Materiality.NOT_MATERIAL:
         return f"No material gap between {who} and {other}: {numbers}, within {threshold_words(c)}."
     if status is Materiality.INCONCLUSIVE:
         return f"The data neither show nor rule out a material gap between {who} and {other}: {numbers}."
     doubt = f", possibly by less than {threshold_words(c)}" if status is Materiality.DETECTED else ""
-    finding = _compare_people(summary, c) if has_noun(c) else _compare_groups(summary, c)
+    finding = _compare_people(audit, c) if has_noun(c) else _compare_groups(audit, c)
     return _upper(f"{finding}{_disadvantage(c)}{doubt}: {numbers}.")
 
 
-def _compare_people(summary: Record, c: Record) -> str:
+def _compare_people(audit: Audit | None, c: Comparison) -> str:
     """Return how the groups relate, as people: "Black applicants are approved less often than White applicants"."""
     (audited, reference), m = means(c), measure_of(c)
     who, other = group_words(c, "audited"), group_words(c, "reference")
@@ -81,10 +78,10 @@ def _compare_people(summary: Record, c: Record) -> str:
     if is_of_rates(c):
         return f"{who} receive the unfavourable decision{_not_favoured(m)} {often} {other}"
     side = "lower" if audited < reference else "higher"
-    return f"{who} have a {side} {_mean_name(summary, c, m)} than {other}"
+    return f"{who} have a {side} {_mean_name(audit, c, m)} than {other}"
 
 
-def _compare_groups(summary: Record, c: Record) -> str:
+def _compare_groups(audit: Audit | None, c: Comparison) -> str:
     """Return how the groups relate, by names that may be no nouns: "The mean score is lower for A than for B"."""
     (audited, reference), m = means(c), measure_of(c)
     both = f"for {group_words(c, 'audited')} than for {group_words(c, 'reference')}"
@@ -93,28 +90,28 @@ def _compare_groups(summary: Record, c: Record) -> str:
         favoured = f"the favourable decision{f' ({m.favoured})' if m.favoured else ''}"
         what = favoured if is_favourable_mean(c) else f"the unfavourable decision{_not_favoured(m)}"
         return f"{what} is {often} frequent {both}"
-    return f"the {_mean_name(summary, c, m)} is {'lower' if audited < reference else 'higher'} {both}"
+    return f"the {_mean_name(audit, c, m)} is {'lower' if audited < reference else 'higher'} {both}"
 
 
 def _not_favoured(m: Measure) -> str:
     return f" (not {m.favoured})" if m.favoured else ""
 
 
-def is_of_rates(c: Record) -> bool:
+def is_of_rates(c: Comparison) -> bool:
     """Return whether the gap is one in rates of decisions, not in an error rate of theirs."""
     return measure_of(c).each == "decision" and metric_of(c) is None
 
 
-def _mean_name(summary: Record, c: Record, m: Measure) -> str:
+def _mean_name(audit: Audit | None, c: Comparison, m: Measure) -> str:
     """Return the name of the mean; of more than two classes it is that of the favourable one."""
-    if isinstance(c["outputs"]["means"]["audited"], int | float):
+    if not isinstance(c.outputs.means.audited, tuple):
         return f"{m.mean}{m.among}"
-    return f"{m.rate} of “{label(summary['favourable'])}”" if "favourable" in summary else m.rate
+    return m.rate if audit is None else f"{m.rate} of “{label(audit.favourable)}”"
 
 
-def _disadvantage(c: Record) -> str:
+def _disadvantage(c: Comparison) -> str:
     """Return whom the gap disadvantages, unless the sentence before says it."""
-    lacks = c["shortfall"]["value"] if c["shortfall"] else 0.0
+    lacks = 0.0 if c.shortfall is None else c.shortfall.value
     if not lacks or is_of_rates(c):
         return ""
     if lacks > 0 and has_noun(c):
@@ -122,41 +119,41 @@ def _disadvantage(c: Record) -> str:
     return f", to the disadvantage of {group_words(c, 'audited' if lacks > 0 else 'reference')}"
 
 
-def _weighted_sentence(summary: Record, c: Record) -> str:
-    (audited, reference), m, linear = means(c), measure_of(c), soft_estimates(c)["linear"]
-    other = f"; linear estimate {estimate_words(linear, m)}" if linear else ""
+def _weighted_sentence(c: Comparison, soft: UnobservedGroup) -> str:
+    (audited, reference), m = means(c), measure_of(c)
+    other = "" if soft.linear is None else f"; linear estimate {estimate_words(soft.linear, m)}"
     return (
         f"{WEIGHTED.capitalize()}, the {m.mean} is {m.level(audited)} vs {m.level(reference)}: weighted gap "
-        f"{estimate_words(c['gap'], m, level_name(summary))}{other}."
+        f"{estimate_words(c.gap, m, level_of(c))}{other}."
     )
 
 
-def _why_none(c: Record) -> str:
+def _why_none(c: Comparison) -> str:
     """Return why people equal on all features surely have equal outputs."""
-    if c["gap"]["low"] == c["gap"]["high"] == 0:
+    if c.gap.low == c.gap.high == 0:
         return f"all {measure_of(c).each}s are equal"
     return "the model sees nothing but the listed features"
 
 
-def adjusted_gap(summary: Record, c: Record) -> Iterator[str]:
+def adjusted_gap(c: Comparison) -> Iterator[str]:
     """Yield how much the listed features account for, the adjusted gap, and what its interval says."""
-    left, m, checks = c["adjusted_gap"], measure_of(c), checks_of(c)
-    if left is None or left["low"] is None:
+    left, m = c.adjusted_gap, measure_of(c)
+    if left is None or left.low is None:
         return
-    if left["low"] == left["high"] == 0:
+    if left.low == left.high == 0:
         yield f"The adjusted gap is 0, because {_why_none(c)}."
         return
-    estimate, threshold = estimate_words(left, m, level_name(summary)), threshold_words(c)
-    start = f"{_explained(c)}The adjusted gap, among {m.people} equal on all listed features, is {estimate}"
-    status = materiality(left["low"], left["high"], c["scale"]["materiality"])
+    estimate, threshold = estimate_words(left, m, level_of(c)), threshold_words(c)
+    start = f"{_explained(c, left)}The adjusted gap, among {m.people} equal on all listed features, is {estimate}"
+    status = materiality(left.low, left.high, c.scale.materiality)
     if status is Materiality.NOT_MATERIAL:
-        is_part = c.get("unobserved_group")
+        is_part = c.unobserved_group
         yield (
             f"{start}. It is part of the weighted gap, so it may understate the adjusted gap."
             if is_part
             else f"{start}, below {threshold}."
         )
-    elif checks is not None and not checks["is_adequate"]:
+    elif c.checks.is_adequate is False:
         yield f"{start}. The overlap and calibration checks failed, so this number may be wrong."
     elif status is Materiality.MATERIAL:
         yield f"{start}. An omitted factor or use of the group may account for it."
@@ -166,36 +163,36 @@ def adjusted_gap(summary: Record, c: Record) -> Iterator[str]:
         yield f"{start}. It is inconclusive: it may be 0 or exceed {threshold}."
 
 
-def _explained(c: Record) -> str:
+def _explained(c: Comparison, left: Estimate) -> str:
     """Return how much of the gap the listed features account for, where that is a part of it."""
-    m, gap, left = measure_of(c), c["gap"], c["adjusted_gap"]["value"]
-    explained = gap["value"] - left
-    is_part = explained * gap["value"] > 0 and left * gap["value"] > 0
+    m, gap = measure_of(c), c.gap.value
+    explained = gap - left
+    is_part = explained * gap > 0 and left * gap > 0
     if not is_part or gap_status(c) not in (Materiality.MATERIAL, Materiality.DETECTED):
         return ""
-    number = len(c["contributions"])
+    number = len(c.by_feature)
     features = "The listed feature accounts" if number == 1 else f"The {number} listed features account"
-    write = brief({"value": abs(gap["value"])}, m)
-    part, whole = write(abs(explained)), write(abs(gap["value"]))
+    write = brief(Estimate(abs(gap)), m)
+    part, whole = write(abs(explained)), write(abs(gap))
     return f"{features} for {'almost all' if part == whole else part} of the {m.with_unit(whole)}. "
 
 
-def _largest(summary: Record, c: Record) -> Iterator[str]:
+def _largest(c: Comparison) -> Iterator[str]:
     """Yield the features with the largest contributions, those against the gap apart."""
-    rows = c["contributions"]
+    rows = c.by_feature
     if not rows:
         yield NO_FEATURES
         return
-    yield from (f"{label(row['feature'], SHORT)} identifies the group." for row in of_kind(rows, THE_GROUP)[:1])
-    yield from exempt_parts(summary, c)
-    evidence = [row for row in rows if row["alone"] is not None and is_contribution(row)]
-    unsettled = [row["feature"] for row in evidence if row["verdict"] == Verdict.PROXY_OR_STAND_IN]
+    yield from (f"{label(row.feature, SHORT)} identifies the group." for row in of_kind(rows, THE_GROUP)[:1])
+    yield from exempt_parts(c)
+    evidence = [row for row in rows if row.alone is not None and is_contribution(row)]
+    unsettled = [row.feature for row in evidence if row.verdict == Verdict.PROXY_OR_STAND_IN]
     uses = f"Whether the {measure_of(c).each}s use {named_list(unsettled)} is inconclusive." if unsettled else ""
-    gap = c["gap_parts"]["gap_given_exempt"] or c["gap"]
-    if evidence and gap["low"] is not None and gap["low"] <= 0 <= gap["high"]:
+    gap = c.gap if c.gap_parts.gap_given_exempt is None else c.gap_parts.gap_given_exempt
+    if evidence and gap.low is not None and gap.high is not None and gap.low <= 0 <= gap.high:
         yield f"Features with material contributions in either direction: {_listed(c, evidence)}. {uses}".rstrip()
         return
-    with_it = [row for row in evidence if (_judged_part(row, c)[0] > 0) == (gap["value"] > 0)]
+    with_it = [row for row in evidence if (_judged_part(row, c)[0] > 0) == (gap.value > 0)]
     against = [row for row in evidence if row not in with_it]
     if with_it:
         yield f"Largest contributions: {_listed(c, with_it)}." + (f" {OVERLAP}" if len(with_it) > 1 else "")
@@ -203,32 +200,31 @@ def _largest(summary: Record, c: Record) -> Iterator[str]:
         yield f"Contributions in the opposite direction: {_listed(c, against)}."
     if uses:
         yield uses
-    if c["gap"]["low"] is None:
+    if c.gap.low is None:
         yield "Contributions are plug-in values without verdicts."
     elif not evidence and len(of_kind(rows, EXEMPT)) < len(rows):
         is_open = bool(of_kind(rows, OPEN))
         yield "The contributions of features are inconclusive." if is_open else "No feature contributes materially."
 
 
-def is_contribution(row: Record) -> bool:
+def is_contribution(row: Contribution) -> bool:
     """Return whether a feature has a material contribution that the score may use."""
-    return verdict_of(row).kind == EVIDENCE or row["verdict"] == Verdict.PROXY_OR_STAND_IN
+    return kind_of(row) == EVIDENCE or row.verdict == Verdict.PROXY_OR_STAND_IN
 
 
-def of_kind(rows: Sequence[Record], kind: str) -> list[Record]:
+def of_kind(rows: Sequence[Contribution], kind: str) -> list[Contribution]:
     """Return the features whose verdict is of a kind."""
-    return [row for row in rows if verdict_of(row).kind == kind]
+    return [row for row in rows if kind_of(row) == kind]
 
 
-def exempt_parts(summary: Record, c: Record) -> Iterator[str]:
+def exempt_parts(c: Comparison) -> Iterator[str]:
     """Yield the two parts of the gap where exempt factors were named."""
-    if c["gap_parts"]["gap_explained_by_exempt"] is None:
+    parts = [c.gap_parts.gap_explained_by_exempt, c.gap_parts.gap_given_exempt]
+    present = [estimate_words(part, measure_of(c), level_of(c)) for part in parts if part is not None]
+    if len(present) < len(parts):
         return
-    through, left = (
-        estimate_words(c["gap_parts"][key], measure_of(c), level_name(summary))
-        for key in ("gap_explained_by_exempt", "gap_given_exempt")
-    )
-    names = named_list(c["gap_parts"]["exempt"])
+    through, left = present
+    names = named_list(c.gap_parts.exempt)
     yield f"Gap explained by exempt factors ({names}): {through}. Gap given exempt factors: {left}."
 
 
@@ -240,19 +236,20 @@ def named_list(names: Sequence[str], most: int = MOST_NAMED) -> str:
     return " and ".join([", ".join(shown[:-1]), shown[-1]] if len(shown) > 1 else shown)
 
 
-def _judged_part(row: Record, c: Record) -> tuple[float, str]:
+def _judged_part(row: Contribution, c: Comparison) -> tuple[float, str]:
     """Return the contribution that a verdict was read from, and which one it is."""
-    is_alone = row["verdict"] == Verdict.POTENTIAL_PROXY or row["beyond_others"] is None
-    if row["verdict"] == Verdict.PROXY_OR_STAND_IN and not is_alone:
-        is_alone = materiality(row["alone_low"], row["alone_high"], c["scale"]["materiality"]) is Materiality.MATERIAL
-    return (float(row["alone"]), "alone") if is_alone else (float(row["beyond_others"]), "beyond the others")
+    alone, beyond = Estimate(0.0) if row.alone is None else row.alone, row.beyond_others
+    is_alone = row.verdict == Verdict.POTENTIAL_PROXY or beyond is None
+    if row.verdict == Verdict.PROXY_OR_STAND_IN and not is_alone:
+        is_alone = materiality(alone.low, alone.high, c.scale.materiality) is Materiality.MATERIAL
+    return (alone.value, "alone") if is_alone or beyond is None else (beyond.value, "beyond the others")
 
 
-def _listed(c: Record, rows: list[Record]) -> str:
+def _listed(c: Comparison, rows: Sequence[Contribution]) -> str:
     m, parts = measure_of(c), []
     for row in rows[:HEADLINED]:
         value, which = _judged_part(row, c)
-        parts.append(f"{label(row['feature'], SHORT)} {estimate_words({'value': value} | NO_ENDS, m)} {which}")
+        parts.append(f"{label(row.feature, SHORT)} {estimate_words(Estimate(value), m)} {which}")
     return " and ".join([", ".join(parts[:-1]), parts[-1]] if len(parts) > 1 else parts)
 
 

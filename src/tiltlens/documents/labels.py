@@ -3,30 +3,45 @@
 from __future__ import annotations
 
 from collections.abc import Iterable
-from typing import Any
+from typing import Protocol
 
+from tiltlens.documents.measures import Result, group_of, is_favourable_mean, measure_of
 from tiltlens.formats import label
-from tiltlens.rows.measures import is_favourable_mean, measure_of
+from tiltlens.results.change import GroupChange
+from tiltlens.results.comparison import Comparison
 from tiltlens.rows.wording import WORDING
 
 SHORT = 40  # letters of a name in a sentence
 GROUP = 26  # letters of a group, beside its role
 DRAWN = 28  # letters beside a row of a figure
+Compared = Comparison | GroupChange
 
 
-def labels(names: Iterable[Any], longest: int = DRAWN) -> list[str]:
+class Pair(Protocol):
+    """Anything about an audited group and a reference."""
+
+    @property
+    def audited(self) -> str | None:
+        """Its name."""
+
+    @property
+    def reference(self) -> str:
+        """Its name."""
+
+
+def labels(names: Iterable[str], longest: int = DRAWN) -> list[str]:
     """Return names that can be drawn and told apart."""
     texts = [label(name, longest) or "(empty)" for name in names]
     used, taken = {_seen(text) for text in texts}, set[str]()  # a number must not make what another name is already
-    found = []
+    distinct = []
     for text in texts:
         candidate, count = text, 1
         while _seen(candidate) in taken or (count > 1 and _seen(candidate) in used):
             count += 1
             candidate = f"{text} ({count})"
         taken.add(_seen(candidate))
-        found.append(candidate)
-    return found
+        distinct.append(candidate)
+    return distinct
 
 
 def _seen(text: str) -> str:
@@ -34,28 +49,28 @@ def _seen(text: str) -> str:
     return " ".join(text.split())
 
 
-def groups(comparison: dict[str, Any]) -> tuple[str, str]:
+def groups(pair: Pair) -> tuple[str, str]:
     """Return the names of both groups with their roles."""
-    return f"{label(comparison['audited'], GROUP)} (audited)", f"{label(comparison['reference'], GROUP)} (reference)"
+    return f"{label(pair.audited, GROUP)} (audited)", f"{label(pair.reference, GROUP)} (reference)"
 
 
-def has_noun(comparison: dict[str, Any]) -> bool:
+def versus(pair: Pair) -> str:
+    """Return who is compared with whom."""
+    return " vs ".join(groups(pair))
+
+
+def has_noun(result: Result) -> bool:
     """Return whether the user said what people are called."""
-    return measure_of(comparison).people != WORDING.people
+    return measure_of(result).people != WORDING.people
 
 
-def group_words(comparison: dict[str, Any], role: str) -> str:
+def group_words(c: Compared, role: str) -> str:
     """Return a group as a sentence names it: "Black applicants", or its name alone where people have no noun."""
-    name, people = label(comparison[role], SHORT), measure_of(comparison).people
-    if not has_noun(comparison) or name.casefold() == people.casefold():
+    name, people = label(group_of(c, role), SHORT), measure_of(c).people
+    if not has_noun(c) or name.casefold() == people.casefold():
         return name
     is_adjective = name[:1].isalpha() and "=" not in name
     return f"{name} {people}" if is_adjective else f"{people} ({name})"
-
-
-def versus(comparison: dict[str, Any]) -> str:
-    """Return who is compared with whom."""
-    return f"{label(comparison['audited'], GROUP)} (audited) vs {label(comparison['reference'], GROUP)} (reference)"
 
 
 def strongest(count: int, shown: int, what: str = "features") -> str:
@@ -63,20 +78,17 @@ def strongest(count: int, shown: int, what: str = "features") -> str:
     return f"the {shown} strongest of {count} {what}" if count > shown else ""
 
 
-def disadvantage_sign(summary: dict[str, Any]) -> int:
+def disadvantage_sign(c: Compared) -> int:
     """Return 1 where a positive gap puts the audited group at a disadvantage, −1 where a negative one does."""
-    if "outputs" in summary or not summary.get("old"):
-        return -1 if is_favourable_mean(summary) else 1
-    values: list[Any] = [
-        (summary["old"].get(key) or {}).get("value") for key in ("gap", "audited_rate", "reference_rate")
-    ]
-    if None in values:
+    if isinstance(c, Comparison):
+        return -1 if is_favourable_mean(c) else 1
+    gap, audited, reference = (c.old[key] for key in ("gap", "audited_rate", "reference_rate"))
+    if gap is None or audited is None or reference is None:
         return -1
-    gap, audited, reference = values
     return 1 if gap * (audited - reference) < 0.0 else -1  # rates are favourable ones
 
 
-def disadvantage_words(summary: dict[str, Any]) -> tuple[str, str]:
+def disadvantage_words(c: Compared) -> tuple[str, str]:
     """Return what an axis of differences says of its direction, and at which end."""
-    words = f"disadvantage of {group_words(summary, 'audited')}"
-    return (f"{words} →", "end") if disadvantage_sign(summary) > 0 else (f"← {words}", "start")
+    words = f"disadvantage of {group_words(c, 'audited')}"
+    return (f"{words} →", "end") if disadvantage_sign(c) > 0 else (f"← {words}", "start")

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator, Mapping
 from typing import Any
 
 from tiltlens.documents import repair_sentences as sentences
@@ -19,13 +19,16 @@ from tiltlens.documents.document import (
     Table,
     bullets,
 )
-from tiltlens.documents.quantities import estimate_cell, format_of, quantity, row_estimate
-from tiltlens.formats import count, interval_name, label, minus, percent, with_interval
+from tiltlens.documents.quantities import estimate_cell, format_of, quantity, written
+from tiltlens.formats import count, interval_name, label, minus, percent
+from tiltlens.repair.price_evaluation import PriceEvaluation
+from tiltlens.results.outputs import row_estimate
 from tiltlens.rows.measures import Measure, ScoreType, measure_for
 from tiltlens.rows.wording import Wording
 
-Record = dict[str, Any]
-PRICE, PRICE_EVALUATIONS = "tiltlens/price/1", "tiltlens/price_evaluations/1"
+Price = Mapping[str, Any]  # what `DiscriminationFreePrice.summary` returns
+Row = Mapping[str, Any]  # of a frame
+PRICE = "tiltlens/price/1"
 ENDS = ("before", "after", "change")
 BY_DECILE = "Actual to expected by group and decile of the price"
 NOT_BY_GROUP = (
@@ -38,9 +41,9 @@ IS_NO_FINDING = (
 )
 
 
-def free_price_document(price: Record) -> Document:
+def free_price_document(price: Price) -> Document:
     """Return the discrimination-free price: its mixture, its features, and the gap on the audited rows."""
-    m, shares = _measure(price), price["shares"]
+    m, shares = _measure(Wording(**price["wording"])), price["shares"]
     mixture = " and ".join(f"{label(group)} {percent(share)}" for group, share in shares.items())
     lines = [
         f"The price uses {sentences.listed(price['features'])}, not the group of new {m.people}.",
@@ -54,58 +57,58 @@ def free_price_document(price: Record) -> Document:
     return Document("Discrimination-free price", tuple(blocks))
 
 
-def _audited_gaps(price: Record, m: Measure) -> Iterator[str]:
+def _audited_gaps(price: Price, m: Measure) -> Iterator[str]:
     for group, gap in price["gap_before"].items():
         before, after = (m.with_unit(m.difference(value)) for value in (gap, price["gap_after"][group]))
         who = f"{label(group)} vs {label(price['reference'])}"
         yield f"Gap of {who} on the audited rows: {before} before, {after} after."
 
 
-def price_evaluation_document(summary: Record) -> Document:
+def price_evaluation_document(evaluations: Iterable[PriceEvaluation]) -> Document:
     """Return the effect of a discrimination-free price on held-out data, for each audited group."""
     blocks: list[Block] = []
-    for evaluation in summary["evaluations"].values():
+    for evaluation in evaluations:
         blocks += _evaluation(evaluation)
     blocks += [Paragraph(NOT_BY_GROUP, QUIET), Paragraph(IS_NO_FINDING, QUIET)]
     return Document("Effect of the discrimination-free price on held-out data", tuple(blocks))
 
 
-def _measure(record: Record) -> Measure:
-    return measure_for(ScoreType.AMOUNT, None, Wording(**record["wording"]))
+def _measure(wording: Wording) -> Measure:
+    return measure_for(ScoreType.AMOUNT, None, wording)
 
 
-def _evaluation(evaluation: Record) -> Iterator[Block]:
-    m, level = _measure(evaluation), interval_name(evaluation["confidence"])
-    rows = {row["quantity"]: row for row in evaluation["table"]}
-    who = f"{label(evaluation['audited'])} (audited) vs {label(evaluation['reference'])} (reference)"
+def _evaluation(evaluation: PriceEvaluation) -> Iterator[Block]:
+    m, level = _measure(evaluation.wording), interval_name(evaluation.confidence)
+    rows = sentences.rows_of(evaluation.table)
+    who = f"{label(evaluation.audited)} (audited) vs {label(evaluation.reference)} (reference)"
     yield Heading(who, 2)
     yield Paragraph(_gap_words(evaluation, rows["gap"], m, level), HEADLINE)
     yield Paragraph(_money_words(rows, m))
     items = [(quantity(name), row) for name, row in rows.items()]
     cells = []
     for item, row in items:
-        written = format_of(item.scale, m)
-        of_change = written.value if row["before"] is None else written.change  # money moved is a change itself
-        shown = (written.value, written.value, of_change)
-        values = (estimate_cell(row_estimate(row, end), write) for end, write in zip(ENDS, shown, strict=True))
+        write = format_of(item.scale, m)
+        of_change = write.value if row["before"] is None else write.change  # money moved is a change itself
+        shown = (write.value, write.value, of_change)
+        values = (estimate_cell(row_estimate(row, end), form) for end, form in zip(ENDS, shown, strict=True))
         cells.append((Cell(item.name(m)), *values))
     columns = (Column("quantity", NAME), *map(Column, ENDS))
     yield Table("estimates", columns, tuple(cells), level)
     yield from _deciles(evaluation, level)
-    yield from bullets([minus(sentences.sentence(note)) for note in evaluation["notes"]], "Warnings")
+    yield from bullets([minus(sentences.sentence(note)) for note in evaluation.notes], "Warnings")
 
 
-def _gap_words(evaluation: Record, gap: Record, m: Measure, level: str) -> str:
+def _gap_words(evaluation: PriceEvaluation, gap: Row, m: Measure, level: str) -> str:
     before = m.difference(gap["before"])
     after, change = (
-        with_interval(gap[end], gap[f"{end}_low"], gap[f"{end}_high"], m.difference, name, m.unit)
-        for end, name in (("after", level), ("change", ""))
+        written(row_estimate(gap, end), m.difference, name, m.unit) for end, name in (("after", level), ("change", ""))
     )
-    sizes = " and ".join(f"{count(evaluation['rows'][who])} {label(evaluation[who])}" for who in evaluation["rows"])
+    names = {"audited": evaluation.audited, "reference": evaluation.reference}
+    sizes = " and ".join(f"{count(evaluation.rows[who])} {label(names[who])}" for who in evaluation.rows)
     return f"Gap of mean prices: {before} before, {after} after, change {change}; on {sizes} held out."
 
 
-def _money_words(rows: Record, m: Measure) -> str:
+def _money_words(rows: Mapping[str, Row], m: Measure) -> str:
     moved, rising, falling = (
         rows[name]["change"] for name in ("mean_absolute_change", "share_rising", "share_falling")
     )
@@ -115,14 +118,15 @@ def _money_words(rows: Record, m: Measure) -> str:
     )
 
 
-def _deciles(evaluation: Record, level: str) -> Iterator[Block]:
+def _deciles(evaluation: PriceEvaluation, level: str) -> Iterator[Block]:
     """Yield A/E by group and decile of the price before, and after."""
-    cells = {(row["which"], row["group"], row["decile"]): row for row in evaluation["by_decile"]}
+    cells = {(row["which"], row["group"], row["decile"]): row for row in evaluation.by_decile.iter_rows(named=True)}
     if not cells:
         return
-    shown = format_of(quantity("actual_to_expected").scale, _measure(evaluation)).value
+    shown = format_of(quantity("actual_to_expected").scale, _measure(evaluation.wording)).value
     heads = [(which, who) for who in ("audited", "reference") for which in ("before", "after")]
-    columns = (Column("decile of the price", NAME), *(Column(f"{label(evaluation[w])} {which}") for which, w in heads))
+    names = {"audited": evaluation.audited, "reference": evaluation.reference}
+    columns = (Column("decile of the price", NAME), *(Column(f"{label(names[w])} {which}") for which, w in heads))
     rows = []
     for number in sorted({decile for *_, decile in cells}):
         every = (cells.get((which, who, number)) for which, who in heads)

@@ -3,23 +3,23 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from typing import Any
 
+from tiltlens.analysis.prices import Prices
 from tiltlens.documents.document import NAME, QUIET, Block, Cell, Column, Heading, Paragraph, Table
+from tiltlens.documents.measures import BOTH, group_of, level_of, measure_of
 from tiltlens.documents.quantities import (
     FEATURES,
     estimate_cell,
     format_of,
     quantity,
     quantity_table,
-    row_estimate,
+    written,
 )
 from tiltlens.estimators.verdicts import Materiality
-from tiltlens.formats import count, interval_name, label, minus, percent, with_interval
-from tiltlens.rows.measures import measure_of
+from tiltlens.formats import count, label, minus, percent
+from tiltlens.results.comparison import Comparison
+from tiltlens.results.outputs import row_estimate
 
-Record = dict[str, Any]
-KEYS = ("proxy_discrimination", "unfairness", "vulnerability", "unaware_gap", "free_gap")
 STATES = {
     Materiality.MATERIAL: "material proxy discrimination",
     Materiality.DETECTED: "proxy discrimination, perhaps not material",
@@ -36,17 +36,24 @@ OF_SEGMENTS = (
 )
 
 
-def price_blocks(c: Record, confidence: float | None) -> list[Block]:
+def price_blocks(c: Comparison) -> list[Block]:
     """Return what observed costs say of the price; nothing where it was not computed."""
-    costs, name = c.get("prices"), interval_name(confidence)
-    if not costs:
+    costs, name = c.prices, level_of(c)
+    if costs is None:
         return []
-    ratios = [(quantity(f"actual_to_expected_{who}"), ratio) for who, ratio in costs["actual_to_expected"].items()]
-    ratios.append((quantity("actual_to_expected_ratio"), costs["actual_to_expected_ratio"]))
-    numbers = [*((quantity(key), costs[key]) for key in KEYS), *ratios]
+    ratios = [(quantity(f"actual_to_expected_{who}"), ratio) for who, ratio in costs.actual_to_expected.items()]
+    ratios.append((quantity("actual_to_expected_ratio"), costs.actual_to_expected_ratio))
+    numbers = [
+        (quantity("proxy_discrimination"), costs.proxy_discrimination),
+        (quantity("unfairness"), costs.unfairness),
+        (quantity("vulnerability"), costs.vulnerability),
+        (quantity("unaware_gap"), costs.unaware_gap),
+        (quantity("free_gap"), costs.free_gap),
+        *ratios,
+    ]
     return [
         Heading("Price and observed cost"),
-        Paragraph(" ".join(price_words(c, costs, confidence))),
+        Paragraph(" ".join(price_words(c, costs))),
         quantity_table("prices", numbers, measure_of(c), name),
         Paragraph(LIMITS, QUIET),
         *_deciles(c, costs, name),
@@ -54,28 +61,25 @@ def price_blocks(c: Record, confidence: float | None) -> list[Block]:
     ]
 
 
-def price_words(c: Record, costs: Record, confidence: float | None) -> Iterator[str]:
+def price_words(c: Comparison, costs: Prices) -> Iterator[str]:
     """Yield the state, and the nearest mixture of the groups' expected costs."""
-    text = with_interval(**costs["proxy_discrimination"], shown=percent, name=interval_name(confidence))
-    state, least = STATES[costs["status"]].capitalize(), percent(costs["materiality"])
+    text = written(costs.proxy_discrimination, percent, level_of(c))
+    state, least = STATES[costs.status].capitalize(), percent(costs.materiality)
     yield f"{state}: {text} of the variance of the price, materiality threshold {least}."
-    parts = " and ".join(f"{label(c[who])} {percent(part)}" for who, part in costs["mixture"].items())
+    parts = " and ".join(f"{label(group_of(c, who))} {percent(part)}" for who, part in costs.mixture.items())
     yield f"Weights of the closest mixture of expected costs: {parts}."
 
 
-def _deciles(c: Record, costs: Record, name: str) -> Iterator[Block]:
+def _deciles(c: Comparison, costs: Prices, name: str) -> Iterator[Block]:
     """Yield A/E by group and decile of the price."""
-    numbers = sorted({row["decile"] for row in costs["by_decile"]})
-    at = {(row["group"], row["decile"]): row for row in costs["by_decile"]}
+    numbers = costs.by_decile["decile"].unique().sort()
+    at = {(row["group"], row["decile"]): row for row in costs.by_decile.iter_rows(named=True)}
     shown = format_of(quantity("actual_to_expected_ratio").scale, measure_of(c)).value
-    columns = (Column("decile of the price", NAME), *(Column(label(c[who])) for who in ("audited", "reference")))
+    columns = (Column("decile of the price", NAME), *(Column(label(group_of(c, who))) for who in BOTH))
     rows = (
         (
             Cell(str(number)),
-            *(
-                estimate_cell(row_estimate(at[who, number], "actual_to_expected"), shown)
-                for who in ("audited", "reference")
-            ),
+            *(estimate_cell(row_estimate(at[who, number], "actual_to_expected"), shown) for who in BOTH),
         )
         for number in numbers
     )
@@ -83,9 +87,9 @@ def _deciles(c: Record, costs: Record, name: str) -> Iterator[Block]:
     yield Table("actual-to-expected", columns, tuple(rows), name)
 
 
-def _segments(c: Record, costs: Record, name: str) -> Iterator[Block]:
+def _segments(c: Comparison, costs: Prices, name: str) -> Iterator[Block]:
     """Yield the values of features whose best price without the group is furthest from the discrimination-free one."""
-    if not costs["segments"]:
+    if costs.segments.is_empty():
         return
     m, item = measure_of(c), FEATURES["segment_vulnerability"]
     columns = (Column("feature", NAME), Column("value", NAME), Column(m.people), Column(item.name(m)))
@@ -96,7 +100,7 @@ def _segments(c: Record, costs: Record, name: str) -> Iterator[Block]:
             Cell(count(row["n"]), value=row["n"]),
             estimate_cell(row_estimate(row, "vulnerability"), format_of(item.scale, m).value),
         )
-        for row in costs["segments"]
+        for row in costs.segments.iter_rows(named=True)
     )
     yield Heading("Segments with the largest proxy vulnerability")
     yield Table("segments", columns, tuple(rows), name)

@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable
 from dataclasses import dataclass
-from typing import Any
 
 from tiltlens.documents.document import NAME, TEXT, Cell, Column, Table
+from tiltlens.estimators.estimate import Estimate
 from tiltlens.formats import (
     NOTHING,
     Shown,
@@ -22,8 +22,6 @@ from tiltlens.formats import (
     with_interval,
 )
 from tiltlens.rows.measures import Measure, ScoreType
-
-Record = Mapping[str, Any]
 
 
 @dataclass(frozen=True, slots=True)
@@ -265,7 +263,6 @@ ALIASES = {
     "linear_change": "linear",
 }  # same number, other key
 HEADLINE_KEYS, CORRECTION_KEYS = tuple(_HEADLINE), tuple(_CORRECTION)
-RATES_OF_GROUPS = {"metric_rate": "metric_rates", "favourable_rate": "rates"}  # quantity: key of both groups' rates
 INTERSECTION_KEYS = ("between_groups", "main_effects", "interaction")
 SEQUENCE_KEYS = ("gap", "impact_ratio", "fpr_difference", "fnr_difference")  # of repeated looks
 ERROR_RATE_KEYS = ("fpr", "fnr", "calibration", "auc", "ppv", "npv", "fdr", "for", "log_loss")
@@ -295,42 +292,44 @@ def quantity(key: str) -> Quantity:
     return QUANTITIES.get(key) or Quantity(key, key.replace("_", " "), "index", "")
 
 
-def row_estimate(row: Record, key: str) -> dict[str, float | None]:
-    """Return an estimate that a row holds as KEY, KEY_low and KEY_high."""
-    return {end: row[f"{key}{suffix}"] for end, suffix in (("value", ""), ("low", "_low"), ("high", "_high"))}
-
-
-def estimate_cell(estimate: Record | None, shown: Shown) -> Cell:
+def estimate_cell(estimate: Estimate | None, shown: Shown) -> Cell:
     """Return an estimate as a cell: value and interval."""
-    if estimate is None or estimate["value"] is None:
+    if estimate is None:
         return Cell(NOTHING)
-    low, high = estimate["low"], estimate["high"]
+    low, high = estimate.low, estimate.high
     ends = "" if low is None and high is None else interval(low, high, shown)
-    return Cell(shown(estimate["value"]), ends, value=estimate["value"])
+    return Cell(shown(estimate.value), ends, value=estimate.value)
 
 
-def estimate_words(estimate: Record, measure: Measure, name: str = "") -> str:
+def written(estimate: Estimate | None, shown: Shown, name: str = "", unit: str = "") -> str:
+    """Return an estimate with its interval, whose name may stand before its ends."""
+    if estimate is None:
+        return shown(None)
+    return with_interval(estimate.value, estimate.low, estimate.high, shown, name, unit)
+
+
+def estimate_words(estimate: Estimate, measure: Measure, name: str = "") -> str:
     """Return a gap as a sentence has it: "−12.9 points (95% CI −19.9 to −6.0)"."""
-    return with_interval(**estimate, shown=brief(estimate, measure), name=name, unit=measure.unit)
+    return written(estimate, brief(estimate, measure), name, measure.unit)
 
 
-def brief(estimate: Record, measure: Measure) -> Shown:
+def brief(estimate: Estimate, measure: Measure) -> Shown:
     """Return a format with one decimal for gaps of a point or more, with two for smaller ones."""
     if measure.is_amount:
         return measure.difference
-    return brief_points(*estimate.values())
+    return brief_points(estimate.value, estimate.low, estimate.high)
 
 
-def quantity_cell(item: Quantity, estimate: Record | None, measure: Measure) -> Cell:
+def quantity_cell(item: Quantity, estimate: Estimate | None, measure: Measure) -> Cell:
     """Return an estimate of a quantity as a cell; of a range the ends alone."""
     shown = format_of(item.scale, measure).value
     if item.scale == "range" and estimate is not None:
-        return Cell(interval(estimate["low"], estimate["high"], shown))
+        return Cell(interval(estimate.low, estimate.high, shown))
     return estimate_cell(estimate, shown)
 
 
 def quantity_table(
-    name: str, rows: Iterable[tuple[Quantity, Record | None]], measure: Measure, interval_label: str
+    name: str, rows: Iterable[tuple[Quantity, Estimate | None]], measure: Measure, interval_label: str
 ) -> Table:
     """Return a table of quantities with their values, intervals and definitions."""
     columns = (Column("quantity", NAME), Column("value"), Column("definition", TEXT, is_optional=True))

@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Sequence
 from dataclasses import replace
-from typing import Any
+
+import polars as pl
 
 from tiltlens.documents import repair_sentences as sentences
-from tiltlens.documents.display_names import named
+from tiltlens.documents.display_names import group_name
 from tiltlens.documents.document import (
     HEADLINE,
     NAME,
@@ -23,18 +24,16 @@ from tiltlens.documents.document import (
     Table,
     bullets,
 )
-from tiltlens.documents.price_adjustment import (
-    PRICE,
-    PRICE_EVALUATIONS,
-    free_price_document,
-    price_evaluation_document,
-)
-from tiltlens.documents.quantities import Quantity, estimate_cell, format_of, quantity, row_estimate
+from tiltlens.documents.price_adjustment import PRICE, free_price_document, price_evaluation_document
+from tiltlens.documents.quantities import Quantity, estimate_cell, format_of, quantity
+from tiltlens.estimators.estimate import Estimate
 from tiltlens.formats import count, interval_name, label, minus, percent, points, size, whole_percent
+from tiltlens.repair.alternatives import Alternatives, AlternativesByGroup
+from tiltlens.repair.evaluation import RepairEvaluation
+from tiltlens.repair.price_evaluation import PriceEvaluation
+from tiltlens.results.outputs import row_estimate
 from tiltlens.rows.measures import POINTS
 
-Record = dict[str, Any]
-BOTH = ("audited", "reference")
 ORDER = (
     *("gap", "exempt_gap", "impact_ratio", "decision_gap", "fpr_difference", "fnr_difference"),
     *("calibration_difference", "accuracy", "auc", "auc_audited", "auc_reference", "log_loss", "brier"),
@@ -47,62 +46,61 @@ RULES = 9  # rules of the curve that are shown
 WHAT_IFS = 20  # the smallest gaps first
 
 
-def repair_document(repair: Record) -> Document:
+def repair_document(repair: sentences.Repair) -> Document:
     """Return an adjustment: its goal, its fit, and where it uses the group."""
     if repair.get("schema") == PRICE:  # the summary of a tilt has none
         return free_price_document(repair)
     repair = sentences.named_repair(repair)
     first, *others = [*sentences.goal(repair), *sentences.fit_sentences(repair)]
     notes = [*map(sentences.sentence, repair["notes"]), sentences.REGULATED]
-    blocks = [_who(repair), Paragraph(first, HEADLINE), *map(Paragraph, others), *bullets(notes, "Use of the group")]
+    who = _who(repair["audited"], repair["reference"])
+    blocks = [who, Paragraph(first, HEADLINE), *map(Paragraph, others), *bullets(notes, "Use of the group")]
     return Document("Score adjustment", tuple(blocks))
 
 
-def evaluation_document(summary: Record) -> Document:
+def evaluation_document(evaluations: Sequence[RepairEvaluation] | Sequence[PriceEvaluation]) -> Document:
     """Return the effect of an adjustment on held-out data, the widest gaps first."""
-    if summary.get("schema") == PRICE_EVALUATIONS:
-        return price_evaluation_document(summary)
-    evaluations = [
-        evaluation | {"repair": sentences.named_repair(evaluation["repair"])}
-        for evaluation in summary["evaluations"].values()
-    ]
-    evaluations.sort(key=_width)
-    blocks: list[Block] = []
-    for evaluation in evaluations:
-        blocks += _evaluation(evaluation)
-    repair = evaluations[0]["repair"]
-    blocks += bullets(list(map(minus, sentences.group_use(evaluations[0]))), "Use of the group")
+    prices = [each for each in evaluations if isinstance(each, PriceEvaluation)]
+    if prices:
+        return price_evaluation_document(prices)
+    tilts = (each for each in evaluations if isinstance(each, RepairEvaluation))
+    named = [replace(each, repair=dict(sentences.named_repair(each.repair))) for each in tilts]
+    named.sort(key=_width)
+    repair = named[0].repair
+    blocks = [block for evaluation in named for block in _evaluation(evaluation)]
+    blocks += bullets(list(map(minus, sentences.group_use(named[0]))), "Use of the group")
     blocks += bullets([*sentences.goal(repair), *sentences.fit_sentences(repair)], "Adjustment")
     return Document(
         "Effect of a score adjustment on held-out data", (*blocks, Paragraph(sentences.IS_NO_FINDING, QUIET))
     )
 
 
-def _width(evaluation: Record) -> float:
-    return -max((abs(row["before"]) for row in evaluation["table"] if row["quantity"] == "gap"), default=0.0)
+def _width(evaluation: RepairEvaluation) -> float:
+    return -max(evaluation.table.filter(quantity="gap")["before"].abs(), default=0.0)
 
 
-def _who(record: Record) -> Heading:
-    return Heading(f"{label(record['audited'])} (audited) vs {label(record['reference'])} (reference)", 2)
+def _who(audited: str, reference: str) -> Heading:
+    return Heading(f"{label(audited)} (audited) vs {label(reference)} (reference)", 2)
 
 
-def _evaluation(evaluation: Record) -> list[Block]:
+def _evaluation(evaluation: RepairEvaluation) -> list[Block]:
     first, *others = sentences.headline(evaluation)
-    repair, level = evaluation["repair"], interval_name(evaluation["confidence"])
-    blocks: list[Block] = [_who(repair), Paragraph(first, HEADLINE), *map(Paragraph, others)]
-    blocks += [_before_after("estimates", evaluation, evaluation["table"], ("before", "after", "change"), level)]
-    blocks += [Heading(f"Changed decisions at the threshold {evaluation['threshold']:g}"), _decisions(evaluation)]
-    if evaluation["cost_of_blindness"] is not None:
+    repair, level = evaluation.repair, interval_name(evaluation.confidence)
+    who = _who(repair["audited"], repair["reference"])
+    blocks: list[Block] = [who, Paragraph(first, HEADLINE), *map(Paragraph, others)]
+    blocks += [_before_after("estimates", evaluation, evaluation.table, ("before", "after", "change"), level)]
+    blocks += [Heading(f"Changed decisions at the threshold {evaluation.threshold:g}"), _decisions(evaluation)]
+    if (costs := evaluation.cost_of_blindness) is not None:
         columns = ("with_group", "without_group", "cost")
-        blocks += [Heading("Cost of not using the group"), Paragraph(sentences.cost_of_blindness(evaluation))]
-        blocks += [_before_after("cost_of_blindness", evaluation, evaluation["cost_of_blindness"], columns, level)]
-    blocks += [Heading("Partial adjustments"), FigureRef("repair_curve", evaluation), _curve(evaluation)]
-    return blocks + bullets([minus(sentences.sentence(note)) for note in evaluation["notes"]], "Warnings")
+        blocks += [Heading("Cost of not using the group"), Paragraph(sentences.blindness_words(costs))]
+        blocks += [_before_after("cost_of_blindness", evaluation, costs, columns, level)]
+    blocks += [Heading("Partial adjustments"), FigureRef("repair_curve", (evaluation,)), _curve(evaluation)]
+    return blocks + bullets([minus(sentences.sentence(note)) for note in evaluation.notes], "Warnings")
 
 
-def _label(evaluation: Record, key: str) -> Quantity:
+def _label(evaluation: RepairEvaluation, key: str) -> Quantity:
     """Return the quantity that a key stands for: the gap of decisions is that of their rates."""
-    repair = evaluation["repair"]
+    repair = evaluation.repair
     is_decisions = repair["metric"] == sentences.DECISIONS
     item = quantity({"gap": "decision_gap" if is_decisions else "score_gap"}.get(key, key))
     if key == "impact_ratio" and repair.get("favours_low"):
@@ -111,11 +109,11 @@ def _label(evaluation: Record, key: str) -> Quantity:
 
 
 def _before_after(
-    name: str, evaluation: Record, rows: Iterable[Record], keys: tuple[str, str, str], level: str
+    name: str, evaluation: RepairEvaluation, table: pl.DataFrame, keys: tuple[str, str, str], level: str
 ) -> Table:
     """Return two values of each quantity and their difference."""
-    by_key = {row["quantity"]: row for row in rows}
-    if evaluation["repair"]["metric"] == sentences.DECISIONS:
+    by_key = sentences.rows_of(table)
+    if evaluation.repair["metric"] == sentences.DECISIONS:
         by_key.pop("decision_gap", None)  # it is the gap
     ordered = [*(key for key in ORDER if key in by_key), *(key for key in by_key if key not in ORDER)]
     cells = []
@@ -132,21 +130,21 @@ def _before_after(
     return Table(name, (Column("quantity", NAME), *map(Column, labels)), tuple(cells), level)
 
 
-def _decisions(evaluation: Record) -> Table:
+def _decisions(evaluation: RepairEvaluation) -> Table:
     columns = (Column("group", NAME), Column("people"), Column("from 0 to 1"), Column("from 1 to 0"))
     rows = (
         (
-            Cell(label(evaluation["repair"].get(group, group))),
-            Cell(count(evaluation["rows"][group])),
+            Cell(label(evaluation.repair.get(group, group))),
+            Cell(count(evaluation.rows[group])),
             *(Cell(count(moved[way])) for way in ("up", "down")),
         )
-        for group, moved in evaluation["decisions"].items()
+        for group, moved in evaluation.decisions.items()
     )
     return Table("decisions", columns, tuple(rows))
 
 
-def _curve(evaluation: Record) -> Table:
-    keys = [key for key in CURVE if key in evaluation["curve"][0]]
+def _curve(evaluation: RepairEvaluation) -> Table:
+    keys = [key for key in CURVE if key in evaluation.curve.columns]
     quantities = [_label(evaluation, key) for key in keys]
     columns = (Column("part", NAME), *(Column(item.name(POINTS)) for item in quantities))
     rows = (
@@ -154,49 +152,49 @@ def _curve(evaluation: Record) -> Table:
             Cell(whole_percent(row["part"])),
             *(Cell(format_of(item.scale, POINTS).value(row[key])) for key, item in zip(keys, quantities, strict=True)),
         )
-        for row in evaluation["curve"][::STEP]
+        for row in evaluation.curve[::STEP].iter_rows(named=True)
     )
     return Table("curve", columns, tuple(rows))
 
 
-def alternatives_document(summary: Record) -> Document:
+def alternatives_document(found: AlternativesByGroup) -> Document:
     """Return the search for less discriminatory alternatives, the widest gaps first."""
-    comparisons = named(summary, summary["group"])["comparisons"].values()
     blocks: list[Block] = []
-    for search in sorted(comparisons, key=lambda item: -abs(item["gap"]["value"])):
-        blocks += _alternatives(search)
-    title = f"Less discriminatory alternatives by {label(summary['group'])}"
+    for search in sorted(found.comparisons.values(), key=lambda search: -abs(search.gap)):
+        audited, reference = (group_name(found.group, name) for name in (search.audited, search.reference))
+        blocks += _alternatives(replace(search, audited=audited, reference=reference))
+    title = f"Less discriminatory alternatives by {label(found.group)}"
     return Document(title, (*blocks, Paragraph(sentences.OF_RULES, QUIET)))
 
 
-def _alternatives(search: Record) -> list[Block]:
-    first, *others = sentences.verdict_words(search, search)
-    level = interval_name(search["confidence"])
+def _alternatives(search: Alternatives) -> list[Block]:
+    first, *others = sentences.verdict_words(search)
+    level = interval_name(search.confidence)
     blocks: list[Block] = [
-        _who(search),
+        _who(search.audited, search.reference),
         Paragraph(minus(first), HEADLINE),
         *(Paragraph(minus(line)) for line in others),
     ]
     blocks += [_compared(search, level), _differences(search, level)]
     blocks.append(
         Paragraph(
-            f"Scores from {search['threshold']:g} on count as decision 1; a loss of accuracy of up to "
-            f"{size(search['tolerance'])} points counts as none. People without a known outcome are left out.",
+            f"Scores from {search.threshold:g} on count as decision 1; a loss of accuracy of up to "
+            f"{size(search.tolerance)} points counts as none. People without a known outcome are left out.",
             QUIET,
         )
     )
-    blocks += [Heading("Accepted loss of accuracy"), FigureRef("tolerances", search), _tolerances(search, level)]
+    blocks += [Heading("Accepted loss of accuracy"), FigureRef("tolerances", (search,)), _tolerances(search, level)]
     blocks.append(Paragraph(sentences.OF_TOLERANCES, QUIET))
-    blocks += [Heading("Other rules"), FigureRef("attainable", search), _attained(search, level)]
-    if search["what_ifs"]:
+    blocks += [Heading("Other rules"), FigureRef("attainable", (search,)), _attained(search, level)]
+    if not search.what_ifs.is_empty():
         blocks += [Heading("Effect of features of the audited model"), _what_ifs(search)]
         blocks.append(Paragraph(sentences.OF_WHAT_IFS, QUIET))
-    return blocks + bullets([minus(sentences.sentence(note)) for note in search["notes"]], "Warnings")
+    return blocks + bullets([minus(sentences.sentence(note)) for note in search.notes], "Warnings")
 
 
-def _compared(search: Record, level: str) -> Table:
+def _compared(search: Alternatives, level: str) -> Table:
     """Return the rates of the audited model and of the alternative, as far as they are defined."""
-    rates = search["rates"]
+    rates = search.rates
     cells = [
         (
             Cell(quantity(key).name(POINTS)),
@@ -208,17 +206,18 @@ def _compared(search: Record, level: str) -> Table:
     return Table("compared", (Column("quantity", NAME), *map(Column, COMPARED)), tuple(cells), level)
 
 
-def _differences(search: Record, level: str) -> Table:
+def _differences(search: Alternatives, level: str) -> Table:
     """Return the numbers that the verdict was read from."""
-    keys = ("score_gap", *(["auc"] if search["auc"] else []), "accuracy_change", "gap_reduction")
+    estimates = {"score_gap": search.score_gap, "auc": search.auc, "accuracy_change": search.accuracy_change}
     cells = [
-        (Cell(quantity(key).name(POINTS)), estimate_cell(search[key], format_of(quantity(key).scale, POINTS).value))
-        for key in keys
+        (Cell(quantity(key).name(POINTS)), estimate_cell(estimate, format_of(quantity(key).scale, POINTS).value))
+        for key, estimate in (estimates | {"gap_reduction": search.gap_reduction}).items()
+        if estimate is not None
     ]
     return Table("estimates", (Column("quantity", NAME), Column("value")), tuple(cells), level)
 
 
-def _tolerances(search: Record, level: str) -> Table:
+def _tolerances(search: Alternatives, level: str) -> Table:
     """Return the reduction of the gap for each loss of accuracy that counts as none."""
     keys = ("accuracy_change", "gap_reduction", "ratio_gain")
     columns = (Column("accepted loss (points)", NAME), *(Column(quantity(key).name(POINTS)) for key in keys))
@@ -228,25 +227,25 @@ def _tolerances(search: Record, level: str) -> Table:
             *(estimate_cell(row_estimate(row, key), format_of(quantity(key).scale, POINTS).value) for key in keys),
             Cell(row["verdict"]),
         )
-        for row in search["tolerances"]
+        for row in search.tolerances.iter_rows(named=True)
     )
     band = f"{level.removesuffix(' CI')} simultaneous band"
     return Table("tolerances", (*columns, Column("alternative", TEXT)), tuple(rows), band)
 
 
-def _attained(search: Record, level: str) -> Table:
+def _attained(search: Alternatives, level: str) -> Table:
     heads = (f"{sentences.gap_name(search)} (points)", sentences.accuracy_name(search))
-    rows = [("audited model", search["gap"], search["accuracy"])]
-    step = max(1, (len(search["curve"]) - 1) // (RULES - 1))
+    rows: list[tuple[str, Estimate | None, Estimate | None]] = [("audited model", search.gap, search.accuracy)]
+    count, step = search.curve.height, max(1, (search.curve.height - 1) // (RULES - 1))
     rows += [
-        (f"rule {index} of {len(search['curve'])}", row_estimate(row, "gap"), row_estimate(row, "accuracy"))
-        for index, row in [*enumerate(search["curve"], 1)][::step]
+        (f"rule {index} of {count}", row_estimate(row, "gap"), row_estimate(row, "accuracy"))
+        for index, row in [*enumerate(search.curve.iter_rows(named=True), 1)][::step]
     ]
     cells = ((Cell(name), estimate_cell(gap, points), estimate_cell(accuracy, percent)) for name, gap, accuracy in rows)
     return Table("rules", (Column("rule", NAME), *map(Column, heads)), tuple(cells), level)
 
 
-def _what_ifs(search: Record) -> Table:
+def _what_ifs(search: Alternatives) -> Table:
     columns = (
         Column("feature", NAME),
         Column("what if", TEXT),
@@ -260,6 +259,6 @@ def _what_ifs(search: Record) -> Table:
             Cell(points(row["gap"])),
             *(estimate_cell(row_estimate(row, key), points) for key in ("gap_change", "accuracy_change")),
         )
-        for row in search["what_ifs"][:WHAT_IFS]
+        for row in search.what_ifs.head(WHAT_IFS).iter_rows(named=True)
     )
     return Table("what-ifs", columns, tuple(rows))

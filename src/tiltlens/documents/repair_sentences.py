@@ -2,16 +2,24 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from typing import Any
 
-from tiltlens.documents.display_names import named
-from tiltlens.documents.quantities import format_of, quantity
+import polars as pl
+
+from tiltlens.documents.display_names import group_name
+from tiltlens.documents.measures import BOTH
+from tiltlens.documents.quantities import format_of, quantity, written
+from tiltlens.estimators.estimate import Estimate
 from tiltlens.estimators.verdicts import Materiality, materiality
 from tiltlens.formats import Shown, count, interval, interval_name, label, number, percent, points, size, with_interval
 from tiltlens.limits import REPAIRED
+from tiltlens.repair.alternatives import Alternatives
+from tiltlens.repair.evaluation import RepairEvaluation
 from tiltlens.rows.measures import POINTS
 
-Record = dict[str, Any]
+Row = Mapping[str, Any]  # of a frame
+Repair = Mapping[str, Any]  # what `ScoreTilt.summary` returns, and its parts
 DECISIONS = "decisions"
 FALSE_POSITIVES, FALSE_NEGATIVES = "false positive rates", "false negative rates"
 TARGETS = {  # for each metric: the quantities that it constrains, and what they compare
@@ -46,14 +54,20 @@ OF_WHAT_IFS = (
 ESTIMATE = ("value", "low", "high")
 
 
-def named_repair(repair: Record) -> Record:
+def named_repair(repair: Repair) -> Repair:
     """Return an adjustment with readable names of groups; one for several groups lists them."""
     several = ", ".join(dict.fromkeys(str(item["audited"]) for item in repair["constraints"]))
-    repair = repair | {"audited": repair["audited"] or several}
-    return repair if repair.get("group") is None else dict(named(repair, repair["group"]))
+    repair = {**repair, "audited": repair["audited"] or several}
+    if (column := repair.get("group")) is None:
+        return repair
+    return _renamed(repair, column) | {"constraints": [_renamed(item, column) for item in repair["constraints"]]}
 
 
-def targets(repair: Record) -> tuple[tuple[str, str], ...]:
+def _renamed(part: Repair, column: str) -> dict[str, Any]:
+    return {**part, **{role: group_name(column, part[role]) for role in BOTH}}
+
+
+def targets(repair: Repair) -> tuple[tuple[str, str], ...]:
     """Return the quantities that an adjustment constrains, and what they compare."""
     search = TARGETS.get(repair["metric"], (("gap", repair["metric"]),))
     if not repair.get("exempt"):
@@ -61,7 +75,7 @@ def targets(repair: Record) -> tuple[tuple[str, str], ...]:
     return (("exempt_gap", f"{search[0][1]} (people equal on {listed(repair['exempt'])})"),)
 
 
-def goal(repair: Record) -> list[str]:
+def goal(repair: Repair) -> list[str]:
     """Return the goal of an adjustment, and which columns it uses."""
     what = " and ".join(name for _, name in targets(repair))
     at = "" if repair["threshold"] is None else f" at the threshold {repair['threshold']:g}"
@@ -75,7 +89,7 @@ def goal(repair: Record) -> list[str]:
     return [f"Goal: {what}{at} {limit}, with the smallest change of the scores.", f"It uses {uses}{not_group}."]
 
 
-def fit_sentences(repair: Record) -> list[str]:
+def fit_sentences(repair: Repair) -> list[str]:
     """Return the effect of an adjustment on the audited rows."""
     name = "Weighted gap" if repair.get("soft") else "Gap"
     lines = [f"{name} in {_constraint(repair, item)} on the audited rows." for item in repair["constraints"]]
@@ -85,7 +99,7 @@ def fit_sentences(repair: Record) -> list[str]:
     return lines + [line for group, both in repair.get("soft", {}).items() for line in _soft(label(group), **both)]
 
 
-def _soft(group: str, before: Record, after: Record) -> list[str]:
+def _soft(group: str, before: Repair, after: Repair) -> list[str]:
     """Return what group probabilities say about the gap after an adjustment: both estimates are near 0 by design."""
     lines = [f"{group} is an unobserved group: the weighted gap shows part of the gap only."]
     if before["linear"] is not None and after["linear"] is not None:
@@ -101,7 +115,7 @@ def _soft(group: str, before: Record, after: Record) -> list[str]:
     return lines
 
 
-def bracket_line(soft: Record) -> str:
+def bracket_line(soft: Repair) -> str:
     """Return the range of the gap of an unobserved group."""
     if soft["bracket"] is None:
         return f"the gap cannot be estimated ({soft['reason']})"
@@ -109,7 +123,7 @@ def bracket_line(soft: Record) -> str:
     return f"the gap is {ends} points if the two estimates err in opposite directions ({soft['status']})"
 
 
-def _constraint(repair: Record, item: Record) -> str:
+def _constraint(repair: Repair, item: Repair) -> str:
     ends = " to ".join(points(item[name]) for name in ("gap_before", "gap_after"))
     what = EVENTS.get(item["event"], targets(repair)[0][1])
     of_class = "" if repair["classes"] == 2 else f" of class {item['score_class']}"
@@ -118,30 +132,35 @@ def _constraint(repair: Record, item: Record) -> str:
     return f"{what}{of_class}{whose}: {ends} points"
 
 
-def headline(evaluation: Record) -> list[str]:
+def rows_of(table: pl.DataFrame) -> dict[str, Row]:
+    """Return the rows of a table by their quantities."""
+    return {row["quantity"]: row for row in table.iter_rows(named=True)}
+
+
+def headline(evaluation: RepairEvaluation) -> list[str]:
     """Return the effect of an adjustment on held-out data: the gap, whether the goal is met, and the cost."""
-    repair, table = evaluation["repair"], {row["quantity"]: row for row in evaluation["table"]}
+    repair, table = evaluation.repair, rows_of(evaluation.table)
     lines: list[str] = []
     for key, what in targets(repair):
         if (row := table.get(key)) is not None:
             change = _estimate(row, "change", points, "points")
-            level = interval_name(evaluation["confidence"])
+            level = interval_name(evaluation.confidence)
             before, after = points(row["before"]), _estimate(row, "after", points, "points", level)
             lines.append(f"Gap in {what}: {before} before, {after} after. {_goal_met(repair, row)}")
             lines.append(f"Change {change}, on {_people(evaluation)} held-out people.{_fit_error(repair, what)}")
     return [*lines, _cost(table)]
 
 
-def _estimate(row: Record, name: str, shown: Shown, unit: str = "", level: str = "") -> str:
+def _estimate(row: Row, name: str, shown: Shown, unit: str = "", level: str = "") -> str:
     return with_interval(row[name], row[f"{name}_low"], row[f"{name}_high"], shown, level, unit)
 
 
-def _people(evaluation: Record) -> str:
-    sizes = evaluation["rows"]
-    return " and ".join(f"{count(sizes[who])} {label(evaluation['repair'].get(who, who))}" for who in sizes)
+def _people(evaluation: RepairEvaluation) -> str:
+    sizes = evaluation.rows
+    return " and ".join(f"{count(sizes[who])} {label(evaluation.repair.get(who, who))}" for who in sizes)
 
 
-def _goal_met(repair: Record, row: Record) -> str:
+def _goal_met(repair: Repair, row: Row) -> str:
     """Return whether the interval after the adjustment lies within the goal."""
     name = f"{size(repair['max_gap'])} points" if repair["max_gap"] else "0"
     status = materiality(row["after_low"], row["after_high"], repair["max_gap"])
@@ -154,7 +173,7 @@ def _goal_met(repair: Record, row: Record) -> str:
     return f"The interval includes the goal of {name}{_too_few(repair, row)}."
 
 
-def _too_few(repair: Record, row: Record) -> str:
+def _too_few(repair: Repair, row: Row) -> str:
     """Return that rows are too few, where more than half of the excess gap may remain."""
     left = max(-row["after_low"], row["after_high"]) - repair["max_gap"]
     excess = abs(row["before"]) - repair["max_gap"]
@@ -163,7 +182,7 @@ def _too_few(repair: Record, row: Record) -> str:
     return ", but half of the gap or more may remain: too few rows to decide"
 
 
-def _fit_error(repair: Record, what: str) -> str:
+def _fit_error(repair: Repair, what: str) -> str:
     """Return the standard error of the fit, which intervals of held-out rows exclude."""
     errors = [
         item["se"]
@@ -175,7 +194,7 @@ def _fit_error(repair: Record, what: str) -> str:
     return f" This excludes the error of fitting the adjustment (standard error at least {size(errors[0])} points)."
 
 
-def _cost(table: Record) -> str:
+def _cost(table: Mapping[str, Row]) -> str:
     parts = []
     for key in ("auc", "accuracy"):
         if (row := table.get(key)) is not None:
@@ -186,9 +205,9 @@ def _cost(table: Record) -> str:
     return f"Cost: {'; '.join(parts)}." if parts else "Cost in accuracy: unknown, because no outcome was given."
 
 
-def cost_of_blindness(evaluation: Record) -> str:
+def blindness_words(table: pl.DataFrame) -> str:
     """Return what it costs not to use the group."""
-    costs = {row["quantity"]: row for row in evaluation["cost_of_blindness"]}
+    costs = rows_of(table)
     parts = []
     for key in ("auc", "accuracy"):
         if (row := costs.get(key)) is not None:
@@ -198,9 +217,9 @@ def cost_of_blindness(evaluation: Record) -> str:
     return f"An adjustment that uses the group needs a smaller change of the scores.{compared}"
 
 
-def group_use(evaluation: Record) -> list[str]:
+def group_use(evaluation: RepairEvaluation) -> list[str]:
     """Return where the sensitive attribute was used."""
-    notes = [sentence(note) for note in evaluation["repair"]["notes"]]
+    notes = [sentence(note) for note in evaluation.repair["notes"]]
     return [*notes, "On held-out data the group was used to measure, not to fit.", REGULATED]
 
 
@@ -209,44 +228,41 @@ def sentence(note: str) -> str:
     return f"{note[:1].upper()}{note[1:]}."
 
 
-def verdict_words(search: Record, who: Record) -> list[str]:
+def verdict_words(search: Alternatives) -> list[str]:
     """Return the verdict on alternatives, and the numbers that it was read from."""
-    tau, name, level = search["threshold"], accuracy_name(search), interval_name(search["confidence"])
+    tau, name, level = search.threshold, accuracy_name(search), interval_name(search.confidence)
     times = number((1.0 - tau) / tau, 2)
     return [
-        search["words"],
-        f"Audited model: {name} {with_interval(**search['accuracy'], shown=percent, name=level)} among people with a "
-        f"known outcome; {gap_name(search)} of {label(who['audited'])} vs {label(who['reference'])} "
-        f"{with_interval(**search['gap'], shown=points, unit='points')}.",
-        f"Alternative, chosen on other rows: accuracy {_either(search['accuracy_change'], 'higher', 'lower')}; gap "
-        f"{_either(search['gap_reduction'], 'smaller', 'larger')}.",
-        *(f"For the {which}, {bracket_line(soft)}." for which, soft in search.get("soft", {}).items()),
+        str(search),
+        f"Audited model: {name} {written(search.accuracy, percent, level)} among people with a "
+        f"known outcome; {gap_name(search)} of {label(search.audited)} vs {label(search.reference)} "
+        f"{written(search.gap, points, unit='points')}.",
+        f"Alternative, chosen on other rows: accuracy {_either(search.accuracy_change, 'higher', 'lower')}; gap "
+        f"{_either(search.gap_reduction, 'smaller', 'larger')}.",
+        *(f"For the {which}, {bracket_line(soft)}." for which, soft in search.soft.items()),
         *([] if tau == 0.5 else [f"At the threshold {tau:g} a missed outcome costs {times} times a false alarm."]),
     ]
 
 
-def gap_name(search: Record) -> str:
+def gap_name(search: Alternatives) -> str:
     """Return the label of the gap of alternatives: for unobserved groups it is weighted."""
-    return "weighted gap" if search.get("soft") else "gap"
+    return "weighted gap" if search.soft else "gap"
 
 
-def accuracy_name(search: Record) -> str:
+def accuracy_name(search: Alternatives) -> str:
     """Return the label of the accuracy of alternatives: the threshold may weigh errors differently."""
-    return "accuracy" if search["threshold"] == 0.5 else "cost-weighted accuracy"
+    return "accuracy" if search.threshold == 0.5 else "cost-weighted accuracy"
 
 
-def _either(estimate: Record, more: str, less: str) -> str:
+def _either(estimate: Estimate, more: str, less: str) -> str:
     """Return by how many points something is more or less, and its interval, without signs."""
 
-    def written(value: float | None, unit: str = "") -> str:
+    def unsigned(value: float | None, unit: str = "") -> str:
         return "no limit" if value is None else f"{abs(100 * value):.2f}{unit} {more if value >= 0.0 else less}"
 
-    ends = "" if None in (estimate["low"], estimate["high"]) else f" ({interval(*_ends(estimate), shown=written)})"
-    return f"{written(estimate['value'], ' points')}{ends}"
-
-
-def _ends(estimate: Record) -> tuple[float, float]:
-    return estimate["low"], estimate["high"]
+    low, high = estimate.low, estimate.high
+    ends = "" if low is None or high is None else f" ({interval(low, high, shown=unsigned)})"
+    return f"{unsigned(estimate.value, ' points')}{ends}"
 
 
 def listed(names: list[str], most: int = 6) -> str:

@@ -2,8 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
+from dataclasses import dataclass
 from typing import Any
+
+import polars as pl
 
 from tiltlens.documents.document import (
     NAME,
@@ -18,88 +21,109 @@ from tiltlens.documents.document import (
     Table,
     bullets,
 )
-from tiltlens.documents.quantities import estimate_cell, row_estimate
+from tiltlens.documents.quantities import estimate_cell
 from tiltlens.formats import NOTHING, interval_name, label, number, p_value, percent, ratio, whole
+from tiltlens.results.outputs import row_estimate
+from tiltlens.rows.groups import JOINT
+from tiltlens.rules.measures import MEASURES, TESTS
+from tiltlens.rules.tables import RuleTables
 
-Record = dict[str, Any]
+Row = Mapping[str, Any]  # of a frame
 
 
-def rule_document(summary: Record) -> Document:
+def rule_document(made: RuleTables) -> Document:
     """Return the tables of a rule, their tests, and what they do not decide."""
-    rule = summary["rule"]
-    status = f"{rule['status_dated']}: {rule['status']}. Source: {rule['status_source']}."
-    blocks: list[Block] = [
-        Paragraph(f"{rule['citation']} ({rule['dated']}). Compares {rule['compares']}. {_rows(summary)}", QUIET)
-    ]
-    for table in summary["tables"]:
-        blocks += [Heading(f"By {' & '.join(map(label, table['columns']))}", 2), rates_table(summary, table)]
-        blocks.append(Paragraph(f"People with unknown group (excluded): {table['unknown']:,}.", QUIET))
-        blocks += _tests(summary, table)
-        notes = [f"{_name(row)}: {row['note']}." for row in (*table["rows"], *table["tests"]) if row["note"]]
+    rule = made.rule
+    status = f"{rule.status_dated}: {rule.status}. Source: {rule.status_source}."
+    blocks: list[Block] = [Paragraph(f"{rule.citation} ({rule.dated}). Compares {rule.compares}. {_rows(made)}", QUIET)]
+    for name in made:
+        table, tests = map(GroupRows.of, (made.tables[name], made.tests[name]))
+        blocks += [Heading(f"By {' & '.join(map(label, table.columns))}", 2), rates_table(made, table)]
+        blocks.append(Paragraph(f"People with unknown group (excluded): {made.unknown[name]:,}.", QUIET))
+        blocks += _tests(made, tests)
+        notes = [f"{table.name(row)}: {row['note']}." for row in (*table.rows, *tests.rows) if row["note"]]
         blocks += bullets(notes)
-    last = f"Not decided by these tables: {rule['does_not_decide']}"
-    blocks += bullets([*summary["notes"], last], "Warnings")
-    return Document(rule["title"], (*blocks, Heading("Status of the rule"), Paragraph(status, QUIET)))
+    last = f"Not decided by these tables: {rule.does_not_decide}"
+    blocks += bullets([*made.notes, last], "Warnings")
+    return Document(rule.title, (*blocks, Heading("Status of the rule"), Paragraph(status, QUIET)))
 
 
-def _name(row: Record) -> str:
-    return " & ".join(label(value) for value in row["group"].values())
-
-
-def _rows(summary: Record) -> str:
-    rows = summary["rows"]
+def _rows(made: RuleTables) -> str:
+    rows = made.rows
     left_out = f"; {rows['missing_outcome']:,} excluded, outcome missing" if rows["missing_outcome"] else ""
-    median = "" if summary["median"] is None else f" Median score: {summary['median']:g}."
-    return f"{rows['read']:,} rows read, {rows['used']:,} used{left_out}. Outcome: {label(summary['outcome'])}.{median}"
+    median = "" if made.median is None else f" Median score: {made.median:g}."
+    return f"{rows['read']:,} rows read, {rows['used']:,} used{left_out}. Outcome: {label(made.outcome)}.{median}"
 
 
-def rates_table(summary: Record, table: Record) -> Table:
+@dataclass(frozen=True, slots=True)
+class GroupRows:
+    """The rows of a table, one for each group, and the columns that name the groups."""
+
+    columns: tuple[str, ...]
+    rows: tuple[Row, ...]
+
+    @classmethod
+    def of(cls, frame: pl.DataFrame) -> GroupRows:
+        """Return the rows of a frame."""
+        names = (name for name in frame.columns if name not in MEASURES and name not in TESTS)
+        return cls(tuple(names), tuple(frame.iter_rows(named=True)))
+
+    def name(self, row: Row) -> str:
+        """Return the name of a group."""
+        return JOINT.join(label(row[column]) for column in self.columns)
+
+    def heads(self) -> Iterator[Column]:
+        """Yield the columns of names: the first is that of the row."""
+        for index, name in enumerate(self.columns):
+            yield Column(label(name), TEXT if index else NAME)
+
+    def cells(self, row: Row) -> Iterator[Cell]:
+        """Yield the names of a group."""
+        return (Cell(label(row[column])) for column in self.columns)
+
+
+def rates_table(made: RuleTables, table: GroupRows) -> Table:
     """Return people, rates and impact ratios of each group; the last group of columns are names."""
-    heads = ("people", "share", f"{summary['rate']} rate", "impact ratio")
+    heads = ("people", "share", f"{made.rate} rate", "impact ratio")
     rows = (
         (
-            *(Cell(label(value)) for value in row["group"].values()),
+            *table.cells(row),
             Cell(f"{row['n']:,}"),
             Cell(percent(row["share"])),
             Cell(percent(row["rate"])),
             estimate_cell(row_estimate(row, "impact_ratio"), ratio),
         )
-        for row in table["rows"]
+        for row in table.rows
     )
-    return Table("rates", (*_names(table), *map(Column, heads)), tuple(rows), interval_name(summary["confidence"]))
+    return Table("rates", (*table.heads(), *map(Column, heads)), tuple(rows), interval_name(made.limits.confidence))
 
 
-def _names(table: Record) -> Iterator[Column]:
-    """Yield the columns of names: the first is that of the row."""
-    for index, name in enumerate(table["columns"]):
-        yield Column(label(name), TEXT if index else NAME)
-
-
-def _tests(summary: Record, table: Record) -> Iterator[Table]:
+def _tests(made: RuleTables, tests: GroupRows) -> Iterator[Table]:
     """Yield the tables of tests: sizes, significance and, where strata were named, within them."""
-    if not table["tests"]:
+    if not tests.rows:
         return
-    parts: list[tuple[str, tuple[str, ...], Callable[[Record], tuple[Cell, ...]]]] = [
+    parts: list[tuple[str, tuple[str, ...], Callable[[Row], tuple[Cell, ...]]]] = [
         ("sizes", ("shortfall", "odds ratio"), _sizes),
         ("tests", ("z", "z test", "Fisher's test", "flips, ratio", "flips, z"), _significance),
     ]
-    if summary["strata"]:
+    if made.strata:
         parts.append(("strata", ("strata", "CMH z", "CMH test", "common odds ratio"), _within))
+    level = interval_name(made.limits.confidence)
     for name, heads, cells in parts:
-        rows = ((*(Cell(label(value)) for value in row["group"].values()), *cells(row)) for row in table["tests"])
-        yield Table(name, (*_names(table), *map(Column, heads)), tuple(rows), interval_name(summary["confidence"]))
+        rows = ((*tests.cells(row), *cells(row)) for row in tests.rows)
+        yield Table(name, (*tests.heads(), *map(Column, heads)), tuple(rows), level)
 
 
-def _sizes(row: Record) -> tuple[Cell, ...]:
+def _sizes(row: Row) -> tuple[Cell, ...]:
     return Cell(number(row["shortfall"], 1)), estimate_cell(row_estimate(row, "odds_ratio"), ratio)
 
 
-def _significance(row: Record) -> tuple[Cell, ...]:
+def _significance(row: Row) -> tuple[Cell, ...]:
     tests = (Cell(_p(row[name])) for name in ("z_p_value", "fisher_p_value"))
     return Cell(ratio(row["z"])), *tests, Cell(whole(row["ratio_flips"])), Cell(whole(row["z_flips"]))
 
 
-def _within(row: Record) -> tuple[Cell, ...]:
+def _within(row: Row) -> tuple[Cell, ...]:
     tests = Cell(whole(row["strata"])), Cell(ratio(row["cmh_z"])), Cell(_p(row["cmh_p_value"]))
     return *tests, estimate_cell(row_estimate(row, "common_odds_ratio"), ratio)
 

@@ -3,15 +3,15 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from typing import Any
 
+from tiltlens.analysis.sensitivity import Sensitivity
 from tiltlens.documents.document import NAME, QUIET, Block, Cell, Column, Heading, Paragraph, Table
+from tiltlens.documents.measures import measure_of
 from tiltlens.documents.quantities import estimate_words, fill, quantity
 from tiltlens.estimators.verdicts import Materiality, is_beyond_zero, materiality
 from tiltlens.formats import NOTHING, label, percent
-from tiltlens.rows.measures import measure_of
+from tiltlens.results.comparison import Comparison
 
-Record = dict[str, Any]
 COLUMNS = ("r2_score", "r2_group", "multiple")
 MOST_SHOWN = 5  # features, the strongest first
 LARGE = 100  # times as strong, beyond which the number says nothing more
@@ -21,39 +21,40 @@ HOLDS = (
 )
 
 
-def sensitivity_blocks(c: Record) -> list[Block]:
+def sensitivity_blocks(c: Comparison) -> list[Block]:
     """Return the sensitivity of the adjusted gap, and of the gap given exempt factors, to an omitted factor."""
-    blocks: list[Block] = [Heading("Sensitivity to an omitted factor")] if c["gap_parts"]["sensitivity"] else []
-    for key, found in c["gap_parts"]["sensitivity"].items():
+    blocks: list[Block] = [Heading("Sensitivity to an omitted factor")] if c.gap_parts.sensitivity else []
+    for key, sensitivity in c.gap_parts.sensitivity.items():
         lines = [*sensitivity_words(c, key)]
         blocks.append(Paragraph(" ".join(lines)))
         if len(lines) > 1:
-            blocks += [_yardsticks(c, found), Paragraph(HOLDS, QUIET)]
+            blocks += [_yardsticks(c, sensitivity), Paragraph(HOLDS, QUIET)]
     return blocks
 
 
-def sensitivity_words(c: Record, key: str) -> Iterator[str]:
+def sensitivity_words(c: Comparison, key: str) -> Iterator[str]:
     """Yield what an omitted factor would need; one sentence where none is needed."""
-    found, m, name = c["gap_parts"]["sensitivity"][key], measure_of(c), quantity(key).label
-    gap = found["gap"]
-    if materiality(gap["low"], gap["high"], c["scale"]["materiality"]) is Materiality.NOT_MATERIAL:
+    sensitivity, m, name = c.gap_parts.sensitivity[key], measure_of(c), quantity(key).label
+    gap = sensitivity.gap
+    if materiality(gap.low, gap.high, c.scale.materiality) is Materiality.NOT_MATERIAL:
         yield f"The {name} is below the materiality threshold without any omitted factor."
         return
-    if not is_beyond_zero(gap["low"], gap["high"]):
+    if not is_beyond_zero(gap.low, gap.high):
         yield f"The {name} is inconclusive already: it may be 0 without any omitted factor."
         return
-    value = found["robustness_value"]
+    value = sensitivity.robustness_value
     yield (
         f"To account for the {name} of {estimate_words(gap, m)}, an omitted factor would have to explain "
-        f"{percent(value['value'])} of the remaining variance of both the {m.output} and the group. With "
-        f"{percent(value['low'])}, the interval would include 0."
+        f"{percent(value.value)} of the remaining variance of both the {m.output} and the group. With "
+        f"{percent(value.low)}, the interval would include 0."
     )
-    first = next((row for row in found["yardsticks"] if row["multiple"] is not None), None)
-    if first is None:
+    strongest = next(((row, row.multiple) for row in sensitivity.yardsticks if row.multiple is not None), None)
+    if strongest is None:
         yield "No listed feature is related to both, so none serves as a yardstick."
         return
-    feature, times = label(first["feature"]), times_words(first["multiple"])
-    if first["multiple"] * first["r2_score"] > 1.0:
+    row, multiple = strongest
+    feature, times = label(row.feature), times_words(multiple)
+    if multiple * row.r2_score > 1.0:
         yield (
             f"Even a factor that explains all that is left of the {m.output} would have to be about {times} as "
             f"strongly related to the group as {feature}."
@@ -69,15 +70,15 @@ def times_words(multiple: float) -> str:
     return f"{multiple:.1f} times" if multiple < 10 else f"{multiple:.0f} times"
 
 
-def _yardsticks(c: Record, found: Record) -> Table:
+def _yardsticks(c: Comparison, sensitivity: Sensitivity) -> Table:
     m = measure_of(c)
     columns = (Column("explains, given the others", NAME), *(Column(fill(quantity(key).label, m)) for key in COLUMNS))
     rows = (
         (
-            Cell(label(row["feature"])),
-            *(Cell(percent(row[key]), value=row[key]) for key in COLUMNS[:2]),
-            Cell(NOTHING if row["multiple"] is None else times_words(row["multiple"]), value=row["multiple"]),
+            Cell(label(row.feature)),
+            *(Cell(percent(share), value=share) for share in (row.r2_score, row.r2_group)),
+            Cell(NOTHING if row.multiple is None else times_words(row.multiple), value=row.multiple),
         )
-        for row in found["yardsticks"][:MOST_SHOWN]
+        for row in sensitivity.yardsticks[:MOST_SHOWN]
     )
     return Table("yardsticks", columns, tuple(rows))

@@ -3,19 +3,20 @@
 from __future__ import annotations
 
 from collections import Counter
-from typing import Any
 
 from tiltlens.documents.error_rates import metric_words
 from tiltlens.documents.headline import MOST_NAMED, headline
+from tiltlens.documents.measures import level_of, measure_of, metric_of
 from tiltlens.documents.quantities import quantity
 from tiltlens.documents.ratios import four_fifths_words, is_of_decisions, unfavourable_words
-from tiltlens.documents.summary_access import checks_of
 from tiltlens.documents.unobserved_groups import soft_words
 from tiltlens.documents.verdict_texts import VERDICTS, Verdict
 from tiltlens.formats import label, number, p_value, percent
-from tiltlens.rows.measures import measure_of, metric_of
+from tiltlens.results.audit import Audit
+from tiltlens.results.change import Change
+from tiltlens.results.checks import Checks
+from tiltlens.results.comparison import Comparison
 
-Record = dict[str, Any]
 FEW = 3  # features whose notes stand beside each
 IS_NO_FINDING = (
     "A potential proxy is a reason to look, not a finding of wrongdoing. The numbers are associations under this model "
@@ -31,41 +32,41 @@ DOES_NOT_SHOW = (
 )
 
 
-def does_not_show(summary: Record) -> tuple[str, ...]:
+def does_not_show(audit: Audit) -> tuple[str, ...]:
     """Return what an audit does not show."""
-    m = measure_of(summary)
+    m = measure_of(audit)
     return tuple(line.replace("the score", f"the {m.output}").replace("scores", f"{m.each}s") for line in DOES_NOT_SHOW)
 
 
-def common_notes(c: Record) -> dict[str, int]:
+def common_notes(c: Comparison) -> dict[str, int]:
     """Return the notes that many features share, with how many: said once, below their table."""
-    given = Counter(row["notes"] for row in c["contributions"] if row["notes"])
+    given = Counter(row.notes for row in c.by_feature if row.notes)
     return {note: times for note, times in given.items() if times > FEW}
 
 
-def remainder_name(c: Record) -> str:
+def remainder_name(c: Comparison) -> str:
     """Return what the Shapley contributions leave of the gap; their regressions are not those of the adjusted gap."""
-    left, rest, write = c["adjusted_gap"], c["gap_parts"]["shapley_remainder"], measure_of(c).difference
-    if left is None or rest is None or write(left["value"]) == write(rest):
+    left, rest, write = c.adjusted_gap, c.gap_parts.shapley_remainder, measure_of(c).difference
+    if left is None or rest is None or write(left.value) == write(rest):
         return "the adjusted gap"
     return "a rougher estimate of the adjusted gap"
 
 
-def audited_words(summary: Record) -> list[str]:
+def audited_words(audit: Audit) -> list[str]:
     """Return what was audited, and on which condition."""
-    names = ", ".join(label(name) for name in list(summary["comparisons"])[:MOST_NAMED])
-    more = len(summary["comparisons"]) - MOST_NAMED
-    features = len(next(iter(summary["comparisons"].values()))["contributions"])
-    rows, question = summary["rows"], summary["provenance"]["question"]
+    names = ", ".join(label(name) for name in list(audit.comparisons)[:MOST_NAMED])
+    more = len(audit.comparisons) - MOST_NAMED
+    features = len(audit[0].by_feature)
+    rows, question = audit.rows, audit.provenance.question
     lines = [
-        f"The {measure_of(summary).each}s of a fixed model, by {label(summary['group'])}: "
-        f"{names}{f' and {more} more' if more > 0 else ''} vs {label(summary['reference'])}, "
+        f"The {measure_of(audit).each}s of a fixed model, by {label(audit.group)}: "
+        f"{names}{f' and {more} more' if more > 0 else ''} vs {label(audit.reference)}, "
         f"with {features or 'no'} feature{'s' if features != 1 else ''}. {rows['used']:,} of {rows['read']:,} rows "
-        f"were used. The favourable outcome is {favourable_words(summary)}."
+        f"were used. The favourable outcome is {favourable_words(audit)}."
     ]
-    if metric_of(summary) is not None:
-        lines.append(metric_words(summary))
-    if any(c["unobserved_group"] for c in summary["comparisons"].values()):
+    if metric_of(audit) is not None:
+        lines.append(metric_words(audit))
+    if any(c.unobserved_group for _, c in audit.items()):
         lines.append("Groups are unobserved: each row counts in every group by its group probability.")
     if question["where"]:
         conditions = " and ".join(f"{label(name)} = {label(value)}" for name, value in question["where"].items())
@@ -77,50 +78,48 @@ def audited_words(summary: Record) -> list[str]:
     return lines
 
 
-def favourable_words(summary: Record) -> str:
+def favourable_words(audit: Audit) -> str:
     """Return the favourable outcome as a reader would say it."""
-    outcome, m = label(summary["favourable"]), measure_of(summary)
+    outcome, m = label(audit.favourable), measure_of(audit)
     if m.favoured:
         return f"“{m.favoured}”"
-    if measure_of(summary).is_amount:
+    if measure_of(audit).is_amount:
         return f"a {outcome} amount"
-    is_binary = isinstance(next(iter(summary["comparisons"].values()))["outputs"]["means"]["audited"], int | float)
-    if not is_binary or outcome not in ("0", "1"):
+    has_classes = isinstance(audit[0].outputs.means.audited, tuple)
+    if has_classes or outcome not in ("0", "1"):
         return f"the outcome “{outcome}”"
-    if summary["score_type"] != "probability":
+    if audit.score_type != "probability":
         return f"the decision {outcome}"
     return f"a {'high' if outcome == '1' else 'low'} score (the outcome “{outcome}”)"
 
 
-def findings(summary: Record, c: Record, is_only: bool) -> list[str]:
+def findings(audit: Audit, c: Comparison, is_only: bool) -> list[str]:
     """Return the findings about one audited group; the only group's headline stands above."""
-    lines = [] if is_only else headline(summary, c)
-    if is_of_decisions(summary) and c["adverse_impact_ratio"] is not None:
-        confidence = summary["settings"]["confidence"]
-        lines.append(four_fifths_words(c["adverse_impact_ratio"], confidence, measure_of(c).among))
-    lines.append(unfavourable_words(c) if c["impact_ratio"] is not None else "")
+    lines = [] if is_only else headline(audit, c)
+    if is_of_decisions(audit) and c.adverse_impact_ratio is not None:
+        lines.append(four_fifths_words(c.adverse_impact_ratio, level_of(c), measure_of(c).among))
+    lines.append(unfavourable_words(c) if c.impact_ratio is not None else "")
     return [*filter(None, lines), *soft_words(c), *sure_words(c)]
 
 
-def verdicts_given(summary: Record) -> dict[str, Verdict]:
-    """Return the verdicts of the table that the summary has."""
-    given = {row["verdict"] for c in summary["comparisons"].values() for row in c["contributions"]}
+def verdicts_given(audit: Audit) -> dict[str, Verdict]:
+    """Return the verdicts of the table that an audit has."""
+    given = {row.verdict for _, c in audit.items() for row in c.by_feature}
     return {text: verdict for text, verdict in VERDICTS.items() if text in given}
 
 
-def sure_words(c: Record) -> list[str]:
+def sure_words(c: Comparison) -> list[str]:
     """Return how reliable the findings about one audited group are."""
     lines = []
-    if c["gap"]["low"] is None:
+    if c.gap.low is None:
         lines.append("These are plug-in values, as in the paper: they have no intervals and no verdicts.")
-    elif c["gap_test"]:
+    elif c.gap_test:
         test = quantity("gap_test")
         name = f"{test.label[:1].upper()}{test.label[1:]}"
-        lines.append(f"{name}: {p_value(c['gap_test']['p_value'])} ({test.definition}).")
-    checks = checks_of(c)
-    if checks is not None and checks["is_adequate"]:
+        lines.append(f"{name}: {p_value(c.gap_test.p_value)} ({test.definition}).")
+    if c.checks.is_adequate:
         lines.append("Overlap and calibration checks passed.")
-    elif checks is not None:
+    elif c.checks.is_adequate is False:
         lines.append(
             "Overlap and calibration checks failed, for the reasons in “For statisticians”: the adjusted gap and the "
             "correction may be wrong."
@@ -128,23 +127,24 @@ def sure_words(c: Record) -> list[str]:
     return lines
 
 
-def checks_words(checks: Record) -> str:
+def checks_words(checks: Checks) -> str:
     """Return the group-membership model, and the result of its checks."""
-    model, balance = f"Model: “{label(checks['propensity'])}”.", checks["balance"]
+    model, balance = f"Model: “{label(checks.propensity)}”.", checks.balance
     if balance is None:
         return model
-    result = "Checks passed." if balance["is_adequate"] else "Checks failed, for the reasons below."
+    result = "Checks passed." if balance.is_adequate else "Checks failed, for the reasons below."
     return (
-        f"{model} {result} AUC {number(balance['auc'], 2)}; {percent(balance['clipped'])} of a group's rows are "
-        f"clipped; calibration slope {number(balance['calibration']['slope'], 2)} (1 is ideal)."
+        f"{model} {result} AUC {number(balance.auc, 2)}; {percent(balance.clipped)} of a group's rows are "
+        f"clipped; calibration slope {number(balance.calibration.slope, 2)} (1 is ideal)."
     )
 
 
-def simultaneous_words(summary: Record, confidence: float) -> str:
+def simultaneous_words(result: Audit | Change) -> str:
     """Return which intervals cover all groups together; nothing where one group is compared."""
-    groups = len(summary["comparisons"])
+    groups = len(result.comparisons)
     if groups == 1:
         return ""
+    confidence = result.confidence if isinstance(result, Change) else result.settings.confidence
     level = f"{100 * confidence:g}%"
     return (
         f"The intervals of the gap and the adjusted gap cover all {groups} groups together ({level}); other intervals "

@@ -3,18 +3,17 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from typing import Any
 
+from tiltlens.analysis.splitting import Splitting
 from tiltlens.documents.document import NAME, QUIET, Block, Cell, Column, Heading, Paragraph, Table
-from tiltlens.documents.quantities import estimate_cell, estimate_words, format_of, quantity
+from tiltlens.documents.measures import BOTH, level_of
+from tiltlens.documents.quantities import estimate_cell, estimate_words, format_of, quantity, written
 from tiltlens.estimators.verdicts import Materiality
-from tiltlens.formats import interval_name, label, percent, with_interval
+from tiltlens.formats import label, percent
+from tiltlens.results.comparison import Comparison
 from tiltlens.rows.measures import POINTS
 
-Record = dict[str, Any]
-GROUPS = ("both", "audited", "reference")
 COLUMNS = {"both": "equal weights", "audited": "audited", "reference": "reference", "largest": "largest"}
-LOSSES = ("brier", "error_rate", "log_loss")
 STATES = {
     Materiality.MATERIAL: "separate models would predict better",
     Materiality.DETECTED: "separate models would predict better, perhaps not materially",
@@ -27,42 +26,39 @@ LIMITS = (
 )
 
 
-def splitting_blocks(c: Record, confidence: float | None) -> list[Block]:
+def splitting_blocks(c: Comparison) -> list[Block]:
     """Return what separate models would gain; nothing where it was not computed."""
-    found = c.get("splitting")
-    if not found:
+    gains = c.splitting
+    if gains is None:
         return []
-    lines = " ".join(splitting_words(c, found, confidence))
-    notes = f"Largest: at a weight of {percent(found['brier']['weight'])} of the audited group (Brier score). {LIMITS}"
+    notes = f"Largest: at a weight of {percent(gains.brier.weight)} of the audited group (Brier score). {LIMITS}"
     return [
         Heading("Does one model serve both groups?"),
-        Paragraph(lines),
-        _gains(found, confidence),
+        Paragraph(" ".join(splitting_words(c, gains))),
+        _gains(gains, level_of(c)),
         Paragraph(notes, QUIET),
     ]
 
 
-def splitting_words(c: Record, found: Record, confidence: float | None) -> Iterator[str]:
+def splitting_words(c: Comparison, gains: Splitting) -> Iterator[str]:
     """Yield the state of both groups together and of each, and what the outcome alone says."""
-    names = {"both": "Both groups", "audited": label(c["audited"]), "reference": label(c["reference"])}
-    for group in GROUPS:
-        gain, whole = found["brier"][group], found["blind_brier"]
-        value, low, high = (gain[end] / whole for end in ("value", "low", "high"))
-        text = with_interval(value, low, high, shown=percent, name=interval_name(confidence) if group == "both" else "")
-        what = "with a Brier score lower by " if group == "both" else "by "
-        yield f"{names[group]}: {STATES[found['status'][group]]}, {what}{text}."
-    threshold = percent(found["materiality"] / found["blind_brier"])
+    names, brier = ("Both groups", label(c.audited), label(c.reference)), gains.brier
+    parts = zip(("both", *BOTH), names, (brier.both, brier.audited, brier.reference), strict=True)
+    for group, name, gain in parts:
+        level, what = (level_of(c), "with a Brier score lower by ") if group == "both" else ("", "by ")
+        yield f"{name}: {STATES[gains.status[group]]}, {what}{written(gains.relative(gain), percent, level)}."
+    threshold = percent(gains.materiality / gains.blind_brier)
     yield f"Materiality threshold: {threshold} of the Brier score of one model."
-    if found["least_gain"]["low"] > 0.0:
-        gap = estimate_words(found["outcome_gap"], POINTS)
+    if gains.least_gain.low is not None and gains.least_gain.low > 0.0:
+        gap = estimate_words(gains.outcome_gap, POINTS)
         yield f"Among people equal on all features the outcome itself differs by {gap}."
 
 
-def _gains(found: Record, confidence: float | None) -> Table:
+def _gains(gains: Splitting, level: str) -> Table:
     columns = (Column("gain", NAME), *(Column(text, is_optional=key == "largest") for key, text in COLUMNS.items()))
     rows = []
-    for loss in LOSSES:
-        item = quantity(loss)
+    for key, loss in (("brier", gains.brier), ("error_rate", gains.error_rate), ("log_loss", gains.log_loss)):
+        item = quantity(key)
         shown = format_of(item.scale, POINTS).change
-        rows.append((Cell(item.name(POINTS)), *(estimate_cell(found[loss][key], shown) for key in COLUMNS)))
-    return Table("splitting", columns, tuple(rows), interval_name(confidence))
+        rows.append((Cell(item.name(POINTS)), *(estimate_cell(loss.of(name), shown) for name in COLUMNS)))
+    return Table("splitting", columns, tuple(rows), level)

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
-from typing import Any, NamedTuple
+from typing import NamedTuple
+
+from tiltlens.results.outputs import Contribution
 
 PROXY = "potential proxy"
 # Kinds, by which a verdict is marked.
@@ -53,6 +55,6 @@ VERDICTS = {
 }
 
 
-def verdict_of(row: dict[str, Any]) -> Verdict:
-    """Return what the verdict of a feature means; one that the table does not hold settles nothing."""
-    return VERDICTS.get(row["verdict"], Verdict(OPEN, ""))
+def kind_of(row: Contribution) -> str:
+    """Return how the verdict of a feature is marked."""
+    return VERDICTS[row.verdict].kind

@@ -5,8 +5,9 @@ from __future__ import annotations
 from typing import Any
 
 from tiltlens.documents.labels import labels, strongest, versus
-from tiltlens.documents.summary_access import FULL, SHOWN, Record
-from tiltlens.figures.figure import Figure, figure, in_unit, joined, noted, nothing
+from tiltlens.documents.measures import measure_of
+from tiltlens.documents.quantities import written
+from tiltlens.figures.figure import Figure, Record, figure, in_unit, joined, noted, nothing
 from tiltlens.figures.marks import (
     axis,
     directed_axis,
@@ -17,24 +18,25 @@ from tiltlens.figures.marks import (
     reach,
     scaled,
     tooltip,
-    written,
 )
+from tiltlens.figures.parts import FULL, SHOWN
 from tiltlens.figures.theme import PAPER, QUIET, altair
 from tiltlens.formats import label
-from tiltlens.rows.measures import Measure, measure_of
+from tiltlens.results.change import GroupChange
+from tiltlens.results.outputs import row_estimate
+from tiltlens.rows.measures import Measure
 
 STEP = 34  # pixels of a row
 LEFT, RIGHT = 330, 230  # pixels of the two panels
-NAMES = ("alone_old", "alone_new", "alone_change")
 
 
-def change(moved: Record, materiality: float = 0.005, shown: int = SHOWN) -> Figure:
+def change(moved: GroupChange, shown: int = SHOWN) -> Figure:
     """Return one row per feature: its contribution in the old and the new audit, and the change."""
     title = "Change of each feature's contribution"
-    rows = [row for row in moved["features"] if row["alone_change"] is not None][:shown]
+    rows = [row for row in moved.features.iter_rows(named=True) if row["alone_change"] is not None][:shown]
     if not rows:
         raise nothing(title, "the audits have no feature in common")
-    texts, m = labels(row["feature"] for row in rows), measure_of(moved)
+    texts, m, materiality = labels(row["feature"] for row in rows), measure_of(moved), moved.scale.materiality
     records = [_record(row, text, m) for row, text in zip(rows, texts, strict=True)]
     parts = ", ".join(f"{text} {m.difference(row['alone_change'])}" for row, text in zip(rows, texts, strict=True))
     description = (
@@ -45,7 +47,7 @@ def change(moved: Record, materiality: float = 0.005, shown: int = SHOWN) -> Fig
     note = noted(
         moved,
         f"dashed: materiality threshold, ±{m.with_unit(m.size(materiality))}",
-        strongest(len(moved["features"]), len(rows)),
+        strongest(moved.features.height, len(rows)),
         intervals="simultaneous confidence bands" if has_bands else "",
     )
     reading = {
@@ -62,15 +64,17 @@ def change(moved: Record, materiality: float = 0.005, shown: int = SHOWN) -> Fig
 
 
 def _record(row: Record, text: str, m: Measure) -> Record:
+    alone = row_estimate(row, "alone_change")
     return (
         {"feature": row["feature"], "label": text, "full": label(row["feature"], FULL)}
-        | scaled(row, NAMES, m.factor)
+        | {name: m.factor * row[name] for name in ("alone_old", "alone_new")}
+        | scaled({"alone_change": alone}, m.factor)
         | {"old_text": m.difference(row["alone_old"]), "new_text": m.difference(row["alone_new"])}
-        | {"change_text": written(row, "alone_change", m.difference), "verdict": row["verdict"]}
+        | {"change_text": written(alone, m.difference), "verdict": row["verdict"]}
     )
 
 
-def _panels(moved: Record, records: list[Record], m: Measure, threshold: float, tips: list[Any]) -> Any:
+def _panels(moved: GroupChange, records: list[Record], m: Measure, threshold: float, tips: list[Any]) -> Any:
     """Return the panel of old and new with a line between them, and the panel of the change with its band."""
     alt = altair()
     y, unnamed = name_axis(), name_axis(has_labels=False)

@@ -4,13 +4,15 @@ from __future__ import annotations
 
 from typing import Any
 
+from tiltlens.analysis.bins import LeastChange, PathStop
 from tiltlens.documents.labels import versus
-from tiltlens.documents.summary_access import Record
-from tiltlens.figures.figure import Figure, data, figure, in_unit, noted, nothing
+from tiltlens.documents.measures import measure_of
+from tiltlens.figures.figure import Figure, Record, data, figure, in_unit, noted, nothing
 from tiltlens.figures.marks import axis, tooltip
 from tiltlens.figures.theme import AUDITED, FAINT, GREEN, INK, PAPER, QUIET, RED, REFERENCE, WIDTH, altair, halo
 from tiltlens.formats import number, percent, short_number, whole_percent
-from tiltlens.rows.measures import Measure, measure_of
+from tiltlens.results.comparison import Comparison
+from tiltlens.rows.measures import Measure
 
 GREEN_WAY, RED_WAY = "align outputs only", "align inputs and outputs"
 DASHES = [[1, 0], [7, 4]]
@@ -128,46 +130,44 @@ def _middle(stops: list[Record]) -> Record:
     return min(stops, key=lambda stop: (stop["x"] - half[0]) ** 2 + (stop["y"] - half[1]) ** 2)
 
 
-def paths(comparison: Record) -> Figure:
+def paths(c: Comparison) -> Figure:
     """Return the output divergence that remains as the inputs of the audited group change, along both paths."""
     title = "Output divergence that remains as inputs change"
-    paths, least = comparison["bins"]["path"], comparison["bins"]["least_change"]
-    start = comparison["correction"]["output_divergence"]
-    if comparison.get("unobserved_group"):
+    path, least = c.bins().path, c.bins().least_change
+    start = c.correction.output_divergence
+    if c.unobserved_group:
         raise nothing(title, "the output divergence of unobserved groups is not reported")
-    if start is None or not (paths["green"] or paths["red"]):
+    if start is None or not (path.green or path.red):
         raise nothing(title, "the output divergence is not finite")
-    if start["value"] == 0:
+    if start.value == 0:
         raise nothing(title, "the outputs of both groups are equal")
-    stops = [(GREEN_WAY, 0.0, start["value"], None), *_stops(GREEN_WAY, paths["green"])]
+    stops = [(GREEN_WAY, 0.0, start.value, None), *_stops(GREEN_WAY, path.green)]
     if least is not None:
-        stops.append((GREEN_WAY, least["cost"], 0.0, least["favourable_rate"]))
-    stops += [(RED_WAY, 0.0, start["value"], None), *_stops(RED_WAY, paths["red"])]
-    m = measure_of(comparison)
-    records = [_record(step, stop, start["value"], m) for step, stop in enumerate(stops)]
+        stops.append((GREEN_WAY, least.cost, 0.0, least.favourable_rate))
+    stops += [(RED_WAY, 0.0, start.value, None), *_stops(RED_WAY, path.red)]
+    m = measure_of(c)
+    records = [_record(step, stop, start.value, m) for step, stop in enumerate(stops)]
     ends = [[record["left"] for record in records if record["way"] == way][-1] for way in (GREEN_WAY, RED_WAY)]
     cost = (
-        "no change of inputs closes it"
-        if least is None
-        else f"least change of inputs: {short_number(least['cost'])} nats"
+        "no change of inputs closes it" if least is None else f"least change of inputs: {short_number(least.cost)} nats"
     )
     description = (
-        f"{versus(comparison)}. Two paths from the audited group as it is, at the top left. Aligning outputs only "
+        f"{versus(c)}. Two paths from the audited group as it is, at the top left. Aligning outputs only "
         f"leaves {whole_percent(ends[0])} of the output divergence, aligning inputs and outputs leaves "
         f"{whole_percent(ends[1])}. {cost[0].upper()}{cost[1:]}."
     )
     reading = {"way": "path", "change_text": "change of inputs (nats)", "left_text": "divergence left", "rate": m.rate}
-    note = noted(comparison, cost, "divergences are KL, plug-in values", intervals="")
-    subtitle = in_unit(comparison, f"% of today's divergence of {number(start['value'])} nats")
+    note = noted(c, cost, "divergences are KL, plug-in values", intervals="")
+    subtitle = in_unit(c, f"% of today's divergence of {number(start.value)} nats")
     chart = _plane(records, least, tooltip(reading))
     return figure(chart, records, title, description, reading, subtitle, note)
 
 
-def _stops(way: str, path: list[Record]) -> list[tuple[str, float, float, float | None]]:
+def _stops(way: str, path: list[PathStop]) -> list[tuple[str, float, float, float | None]]:
     return [
-        (way, point["input_change"], point["output_divergence"], point["favourable_rate"])
+        (way, point.input_change, point.output_divergence, point.favourable_rate)
         for point in path
-        if point["input_change"] is not None and point["output_divergence"] is not None
+        if point.input_change is not None and point.output_divergence is not None
     ]
 
 
@@ -178,7 +178,7 @@ def _record(step: int, stop: tuple[str, float, float, float | None], start: floa
     return record | {"change_text": number(change, 3), "left_text": percent(left), "rate": m.level(rate)}
 
 
-def _plane(records: list[Record], least: Record | None, tips: list[Any]) -> Any:
+def _plane(records: list[Record], least: LeastChange | None, tips: list[Any]) -> Any:
     alt = altair()
     right = max(record["input_change"] for record in records) or 1e-3
     title = "change of the audited group's inputs, KL divergence in nats →"
@@ -193,15 +193,15 @@ def _plane(records: list[Record], least: Record | None, tips: list[Any]) -> Any:
     return alt.layer(*layers).properties(width=WIDTH, height=300)
 
 
-def _plane_marks(records: list[Record], least: Record | None, x: Any, y: Any) -> list[Any]:
+def _plane_marks(records: list[Record], least: LeastChange | None, x: Any, y: Any) -> list[Any]:
     alt = altair()
     marks = [{"input_change": 0.0, "left": 1.0, "text": "audited group as it is"} | BESIDE]
     if least is not None:
-        words = f"least change {short_number(least['cost'])}"
-        is_far = least["cost"] > max(record["input_change"] for record in records) / 2
+        words = f"least change {short_number(least.cost)}"
+        is_far = least.cost > max(record["input_change"] for record in records) / 2
         # Far to the right a narrow page has no room beyond the mark, and above it the paths have come down.
         position = {"align": "center", "dx": -8, "dy": -34} if is_far else BESIDE
-        marks.append({"input_change": least["cost"], "left": 0.0, "text": words} | position)
+        marks.append({"input_change": least.cost, "left": 0.0, "text": words} | position)
     base = alt.Chart(data(marks, "marks")).encode(x=x, y=y)
     diamonds = base.mark_point(filled=True, size=120, opacity=1, color=INK, shape="diamond")
     at = {name: alt.expr(f"datum.{name}") for name in BESIDE}

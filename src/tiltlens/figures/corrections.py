@@ -4,13 +4,15 @@ from __future__ import annotations
 
 from typing import Any
 
+from tiltlens.analysis.bins import ValueProfile
 from tiltlens.documents.labels import GROUP, labels
-from tiltlens.documents.summary_access import Record, dial_place, dial_words, profile_of, steps, values_shown
 from tiltlens.figures.distributions import HIDDEN, NO_SHAPE, WITHHELD
-from tiltlens.figures.figure import Figure, data, figure, joined, noted, nothing
+from tiltlens.figures.figure import Figure, Record, data, figure, joined, noted, nothing
 from tiltlens.figures.marks import axis, tooltip
+from tiltlens.figures.parts import FULL, dial_place, dial_words, profile_of, steps, values_shown
 from tiltlens.figures.theme import AUDITED, FAINT, PAPER, QUIET, WIDTH, altair
 from tiltlens.formats import count, label, number, percent
+from tiltlens.results.comparison import Comparison
 
 MEANING = "correction f̃:  ← over-represented | under-represented →"
 LOW, HIGH = -4.0, 4.0  # the ends of the bins are open
@@ -18,13 +20,13 @@ ROW = 78
 SHORT = 22  # letters of a value's name, to leave room for its people
 
 
-def correction_distribution(comparison: Record, position_index: int | None = None) -> Figure:
+def correction_distribution(c: Comparison, position_index: int | None = None) -> Figure:
     """Return the distribution of f~ over the audited group at a position of the dial, by default the audit's own."""
     title = "Distribution of the correction in the audited group"
-    histograms = comparison["bins"]["correction"]
+    histograms = c.bins().correction
     if not histograms:
         raise nothing(title, "the audit has no correction")
-    position = dial_place(comparison, position_index)
+    position = dial_place(c, position_index)
     shares = histograms[position]
     records = [
         {"from": low, "to": high, "share": share, "withheld": share is None, "middle": (low + high) / 2}
@@ -33,7 +35,7 @@ def correction_distribution(comparison: Record, position_index: int | None = Non
     ]
     if not any(shares):
         raise nothing(title, NO_SHAPE)
-    where = dial_words(comparison, position)
+    where = dial_words(c, position)
     description = (
         f"Histogram of the correction function over the audited group, {where}. Profiles right of 0 are "
         "under-represented among them, those left of 0 over-represented."
@@ -41,8 +43,8 @@ def correction_distribution(comparison: Record, position_index: int | None = Non
     used = [any(share != 0 for share in column) for column in zip(*histograms, strict=True)]  # at any position
     ends = [edge for edge, is_used in zip(steps(LOW, HIGH, len(used)), used, strict=True) if is_used]
     reading = {"bin": "correction f̃", "shown": "share of the audited group"}
-    note = noted(comparison, where, WITHHELD if None in shares else "", intervals="")
-    subtitle = f"% of {label(comparison['audited'], GROUP)} (audited)"
+    note = noted(c, where, WITHHELD if None in shares else "", intervals="")
+    subtitle = f"% of {label(c.audited, GROUP)} (audited)"
     chart = _histogram(_domain(ends), tooltip(reading))
     return figure(chart, records, title, description, reading, subtitle, note)
 
@@ -77,11 +79,13 @@ def _domain(bins: list[tuple[float, float]]) -> list[float]:
     return [max(min(ends) - 0.2, LOW), min(max(ends) + 0.2, HIGH)]
 
 
-def correction_by_value(comparison: Record, feature: str) -> Figure:
+def correction_by_value(c: Comparison, feature: str) -> Figure:
     """Return the distributions of f~ for each value of a feature, one above the other (the paper's Fig. 2)."""
-    values = profile_of(comparison, feature)
+    values = profile_of(c, feature)
     title = f"Correction by value of {label(feature, 40)}"
-    records = [record for row, value in enumerate(values) for record in _bins_of(value, len(values) - 1 - row)]
+    records = [
+        record for row, (text, value) in enumerate(values) for record in _bins_of(text, value, len(values) - 1 - row)
+    ]
     tallest = max((record["share"] or 0.0 for record in records), default=0.0)
     if tallest == 0.0:
         raise nothing(title, "no value has ten people in a bin, or there are too many values")
@@ -91,34 +95,40 @@ def correction_by_value(comparison: Record, feature: str) -> Figure:
     description = (
         "One histogram of the correction function per value of the feature, over the audited group. Where the "
         "histograms differ, the feature is part of the correction; where they are equal, it is not. "
-        f"Values: {', '.join(value['label'] for value in values)}."
+        f"Values: {', '.join(text for text, _ in values)}."
     )
     is_hidden = any(record["withheld"] for record in records)
-    note = noted(
-        comparison, values_shown(comparison, feature), f"not drawn: bins {HIDDEN}" if is_hidden else "", intervals=""
-    )
+    note = noted(c, values_shown(c, feature), f"not drawn: bins {HIDDEN}" if is_hidden else "", intervals="")
     reading = {"full": "value", "bin": "correction f̃", "shown": "people"}
-    subtitle = joined(f"% of {label(comparison['audited'], GROUP)} (audited) with each value")
-    return figure(_ridges(records, values, tooltip(reading)), records, title, description, reading, subtitle, note)
+    subtitle = joined(f"% of {label(c.audited, GROUP)} (audited) with each value")
+    return figure(
+        _ridges(records, [value for _, value in values], tooltip(reading)),
+        records,
+        title,
+        description,
+        reading,
+        subtitle,
+        note,
+    )
 
 
-def _bins_of(value: Record, bottom: int) -> list[Record]:
+def _bins_of(text: str, value: ValueProfile, bottom: int) -> list[Record]:
     """Return the bins that have people, or withhold how many."""
-    counts = value["correction"]
-    if counts is None or not value["n"]:
+    counts, people = value.correction, value.n
+    if counts is None or not people:
         return []
-    named = {"value": value["value"], "label": value["label"], "full": value["full"], "people": value["n"]}
+    named = {"value": value.value, "label": text, "full": label(value.value, FULL), "people": value.n}
     return [
         named
         | {"from": low, "to": high, "bin": _bin(low, high), "middle": (low + high) / 2}
-        | {"count": n, "share": None if n is None else n / value["n"], "withheld": n is None}
+        | {"count": n, "share": None if n is None else n / people, "withheld": n is None}
         | {"shown": HIDDEN if n is None else count(n), "bottom": bottom, "top": None}
         for (low, high), n in zip(steps(LOW, HIGH, len(counts)), counts, strict=True)
         if n != 0  # most bins are empty, and there may be hundreds of values
     ]
 
 
-def _ridges(records: list[Record], values: list[Record], tips: list[Any]) -> Any:
+def _ridges(records: list[Record], values: list[ValueProfile], tips: list[Any]) -> Any:
     alt = altair()
     high = alt.Y("bottom:Q", axis=None, scale=alt.Scale(domain=[0, len(values)], nice=False, zero=True))
     x = axis("x", "from", MEANING, _domain([(record["from"], record["to"]) for record in records]))
@@ -129,11 +139,11 @@ def _ridges(records: list[Record], values: list[Record], tips: list[Any]) -> Any
     return both.resolve_scale(y="independent").properties(width=WIDTH, height=max(ROW * len(values), 80))
 
 
-def _value_axis(values: list[Record]) -> Any:
+def _value_axis(values: list[ValueProfile]) -> Any:
     """Return an axis that names the rows: marks nobody sees, at their middles."""
     alt = altair()
-    names = labels((value["value"] for value in values), SHORT)
-    people = ["suppressed" if value["n"] is None else f"{value['n']:,} people" for value in values]
+    names = labels((value.value for value in values), SHORT)
+    people = ["suppressed" if value.n is None else f"{value.n:,} people" for value in values]
     rows = [{"label": f"{name} ({text})"} for name, text in zip(names, people, strict=True)]
     axis = alt.Axis(title=None, grid=False, ticks=False, domain=False, orient="left", labelLimit=250)
     return alt.Chart(data(rows, "values")).mark_point(opacity=0).encode(y=alt.Y("label:N", sort=None, axis=axis))

@@ -2,16 +2,19 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from typing import Any
 
+from tiltlens.analysis.bins import GroupBin
 from tiltlens.documents.labels import disadvantage_sign, group_words, groups, versus
-from tiltlens.documents.summary_access import Record, mean_estimates, means
-from tiltlens.figures.figure import Figure, data, figure, in_unit, noted, nothing
-from tiltlens.figures.marks import axis, interval, name_axis, tooltip
+from tiltlens.documents.measures import mean_estimates, means, measure_of
+from tiltlens.documents.quantities import written
+from tiltlens.figures.figure import Figure, Record, data, figure, in_unit, noted, nothing
+from tiltlens.figures.marks import axis, interval, name_axis, scaled, tooltip
 from tiltlens.figures.theme import AUDITED, BAND, INK, PAPER, QUIET, REFERENCE, WIDTH, altair
-from tiltlens.formats import number, percent, with_interval
-from tiltlens.rows.measures import Measure, measure_of
+from tiltlens.formats import number, percent
+from tiltlens.results.comparison import Comparison
+from tiltlens.rows.measures import Measure
 
 HIDDEN = "suppressed: fewer than 10 people, or derivable"  # a bin of any size, if small ones would follow from it
 WITHHELD = f"✕ {HIDDEN}"
@@ -21,14 +24,14 @@ HEIGHT = 280
 NO_SHAPE = "every bin has fewer than ten people, or would reveal one that has"
 
 
-def score_distribution(comparison: Record) -> Figure:
+def score_distribution(c: Comparison) -> Figure:
     """Return the distributions of the score in both groups with their means; of decisions, the share of each group."""
-    m, bins = measure_of(comparison), comparison["bins"]["score"]
-    if comparison["scale"]["score_type"] == "decision":
-        return _decisions(comparison, m)
-    audited, reference = means(comparison)
+    m, bins = measure_of(c), c.bins().score
+    if c.scale.score_type == "decision":
+        return _decisions(c, m)
+    audited, reference = means(c)
     title = f"Distribution of {m.each}s by group"
-    word = f"1 − {m.each}" if comparison["scale"]["metric"] == "fnr" else m.each
+    word = f"1 − {m.each}" if c.scale.metric == "fnr" else m.each
     write = (lambda end: m.level(end)) if m.is_amount else percent
     records = _records(bins, write)
     if not any(record["share"] for record in records):
@@ -38,28 +41,28 @@ def score_distribution(comparison: Record) -> Figure:
         for group, mean, side in (("audited", audited, 1), ("reference", reference, -1))
     ]
     description = (
-        f"{versus(comparison)}. Back-to-back histograms of the {word}: the audited group above, the reference group "
+        f"{versus(c)}. Back-to-back histograms of the {word}: the audited group above, the reference group "
         f"below. The means are {m.level(audited)} and {m.level(reference)}."
     )
     reading = {"group": "group", "bin": word, "shown": "share of the group"}
-    better = "lower" if disadvantage_sign(comparison) > 0 else "higher"
-    x = axis("x", "from", f"{word} ({better} is better)", [bins[0]["from"], bins[-1]["to"]], format=m.axis)
-    chart = _mirrored(comparison, records, x, marked, tooltip(reading))
+    better = "lower" if disadvantage_sign(c) > 0 else "higher"
+    x = axis("x", "from", f"{word} ({better} is better)", [bins[0].start, bins[-1].stop], format=m.axis)
+    chart = _mirrored(c, records, x, marked, tooltip(reading))
     open_ends = "values beyond the axis are in the last bin" if m.is_amount else ""
-    note = noted(comparison, open_ends, _hidden_note(records), intervals="")
+    note = noted(c, open_ends, _hidden_note(records), intervals="")
     unit = "% of each group" if not m.is_amount else f"% of each group, {m.each}s in {m.long_unit}"
-    return figure(chart, records, title, description, reading, in_unit(comparison, unit), note)
+    return figure(chart, records, title, description, reading, in_unit(c, unit), note)
 
 
-def _decisions(comparison: Record, m: Measure) -> Figure:
+def _decisions(c: Comparison, m: Measure) -> Figure:
     """Return one bar per group: its rate of the decision that the gap is of, with its interval."""
     title = f"{m.mean.capitalize()} by group"
-    estimates = mean_estimates(comparison)
+    estimates = mean_estimates(c)
     records = [
-        {"role": role, "label": group_words(comparison, role), "rate": rate["value"], "zero": 0.0, "whole": 1.0}
-        | {"rate_low": rate["low"], "rate_high": rate["high"], "text": with_interval(**rate, shown=percent)}
-        | {"level": percent(rate["value"]), "people": f"{comparison['rows'][role]:,}"}
-        for role, rate in ((role, estimates[role]) for role in ("reference", "audited"))
+        {"role": role, "label": group_words(c, role), "zero": 0.0, "whole": 1.0, "text": written(rate, percent)}
+        | scaled({"rate": rate}, 1.0)
+        | {"level": percent(rate.value), "people": f"{c.rows[role]:,}"}
+        for role, rate in (("reference", estimates.reference), ("audited", estimates.audited))
     ]
     alt = altair()
     reading = {"label": "group", "text": m.mean, "people": m.people}
@@ -78,38 +81,39 @@ def _decisions(comparison: Record, m: Measure) -> Figure:
     ]
     parts = ", ".join(f"{record['label']} {record['level']}" for record in records)
     chart = alt.layer(*layers).properties(width=WIDTH, height=alt.Step(40))
-    note = noted(comparison, intervals="CI" if records[0]["rate_low"] is not None else "")
-    subtitle = in_unit(comparison, "% of each group")
-    return figure(chart, records, title, f"{versus(comparison)}. {parts}.", reading, subtitle, note)
+    note = noted(c, intervals="CI" if records[0]["rate_low"] is not None else "")
+    subtitle = in_unit(c, "% of each group")
+    return figure(chart, records, title, f"{versus(c)}. {parts}.", reading, subtitle, note)
 
 
-def overlap(comparison: Record) -> Figure:
+def overlap(c: Comparison) -> Figure:
     """Return the distributions of the log-ratio in both groups: where one is empty, they cannot be compared."""
     title = "Overlap of the two groups"
-    records = _records(comparison["bins"]["overlap"], lambda end: number(end, 2))
+    records = _records(c.bins().overlap, lambda end: number(end, 2))
     if not any(record["share"] for record in records):
         raise nothing(title, NO_SHAPE)
     description = (
-        f"{versus(comparison)}. Back-to-back histograms of the log-ratio: how much commoner a record is in the "
+        f"{versus(c)}. Back-to-back histograms of the log-ratio: how much commoner a record is in the "
         "audited group. Where one side is empty, people of the other group have no counterparts."
     )
     ends = [end for record in records if record["share"] != 0 for end in (record["from"], record["to"])]
     reading = {"group": "group", "bin": "log-ratio", "shown": "share of the group"}
     meaning = "log-ratio ℓ:  ← commoner in the reference group | commoner in the audited group →"
-    chart = _mirrored(comparison, records, axis("x", "from", meaning, [min(ends), max(ends)]), [], tooltip(reading))
+    chart = _mirrored(c, records, axis("x", "from", meaning, [min(ends), max(ends)]), [], tooltip(reading))
     counterparts = "where both sides have bars, people have counterparts"
-    note = noted(comparison, counterparts, _hidden_note(records), intervals="")
-    return figure(chart, records, title, description, reading, in_unit(comparison, "% of each group"), note)
+    note = noted(c, counterparts, _hidden_note(records), intervals="")
+    return figure(chart, records, title, description, reading, in_unit(c, "% of each group"), note)
 
 
-def _records(bins: list[Record], write: Callable[[float], str]) -> list[Record]:
+def _records(bins: Sequence[GroupBin], write: Callable[[float], str]) -> list[Record]:
     return [
-        {"group": group, "from": bar["from"], "to": bar["to"], "share": bar[group], "side": side}
-        | {"bin": f"{write(bar['from'])} to {write(bar['to'])}", "withheld": bar[group] is None}
-        | {"shown": HIDDEN if bar[group] is None else percent(bar[group])}
-        | {"height": None if bar[group] is None else side * bar[group], "middle": (bar["from"] + bar["to"]) / 2}
+        {"group": group, "from": part.start, "to": part.stop, "share": share, "side": side}
+        | {"bin": f"{write(part.start)} to {write(part.stop)}", "withheld": share is None}
+        | {"shown": HIDDEN if share is None else percent(share)}
+        | {"height": None if share is None else side * share, "middle": (part.start + part.stop) / 2}
         for group, side in (("audited", 1), ("reference", -1))
-        for bar in bins
+        for part in bins
+        for share in (part.audited if group == "audited" else part.reference,)
     ]
 
 
@@ -117,7 +121,7 @@ def _hidden_note(records: list[Record]) -> str:
     return WITHHELD if any(record["withheld"] for record in records) else ""
 
 
-def _mirrored(comparison: Record, records: list[Record], x: Any, marked: list[Record], tips: list[Any]) -> Any:
+def _mirrored(c: Comparison, records: list[Record], x: Any, marked: list[Record], tips: list[Any]) -> Any:
     alt = altair()
     tallest = max(record["share"] or 0.0 for record in records)
     percents: Record = {"labelExpr": "format(abs(datum.value), '.0%')", "tickCount": 5}
@@ -135,11 +139,11 @@ def _mirrored(comparison: Record, records: list[Record], x: Any, marked: list[Re
         for side, dy in ((1, -7), (-1, 8))
     ]
     zero = alt.Chart(data([{"zero": 0}], "baseline")).mark_rule(color=QUIET).encode(y=alt.Y("zero:Q"))
-    layers = [bars, *crosses, zero, *_names(comparison), *_means(marked, tallest, x["scale"]["domain"])]
+    layers = [bars, *crosses, zero, *_names(c), *_means(marked, tallest, x["scale"]["domain"])]
     return alt.layer(*layers).properties(width=WIDTH, height=HEIGHT)
 
 
-def _names(comparison: Record) -> list[Any]:
+def _names(c: Comparison) -> list[Any]:
     """Return the groups' names at the two corners."""
     alt = altair()
     places = (("▲", AUDITED, 2, "top"), ("▼", REFERENCE, HEIGHT - 2, "bottom"))
@@ -147,7 +151,7 @@ def _names(comparison: Record) -> list[Any]:
         alt.Chart(data([{"name": f"{glyph} {text}"}], f"name_{baseline}"))
         .mark_text(align="left", baseline=baseline, fontWeight=600, color=colour, limit=300)
         .encode(text=alt.Text("name:N"), x=alt.value(4), y=alt.value(height))
-        for text, (glyph, colour, height, baseline) in zip(groups(comparison), places, strict=True)
+        for text, (glyph, colour, height, baseline) in zip(groups(c), places, strict=True)
     ]
 
 

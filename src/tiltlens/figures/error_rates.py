@@ -5,42 +5,45 @@ from __future__ import annotations
 from typing import Any
 
 from tiltlens.documents.labels import groups, versus
-from tiltlens.documents.summary_access import Record
-from tiltlens.figures.figure import Figure, data, figure, in_unit, noted, nothing
-from tiltlens.figures.marks import axis, dots, interval, tooltip, written
+from tiltlens.documents.measures import BOTH, measure_of
+from tiltlens.documents.quantities import written
+from tiltlens.figures.figure import Figure, Record, data, figure, in_unit, noted, nothing
+from tiltlens.figures.marks import axis, dots, interval, tooltip
 from tiltlens.figures.theme import AUDITED, QUIET, REFERENCE, WIDTH, altair
 from tiltlens.formats import count, percent
-from tiltlens.rows.measures import measure_of
+from tiltlens.results.comparison import Comparison
+from tiltlens.results.outputs import row_estimate
 
 
-def score_calibration(comparison: Record) -> Figure:
+def score_calibration(c: Comparison) -> Figure:
     """Return the observed rate of the outcome against the mean score, by decile of all scores and by group."""
-    rates, m = comparison["error_rates"], measure_of(comparison)
+    rates, m = c.error_rates, measure_of(c)
     title = f"Calibration of {m.each}s by group"
     if rates is None:
         raise nothing(title, "the audit has no outcome")
-    if comparison["scale"]["score_type"] == "decision":
+    if c.scale.score_type == "decision":
         raise nothing(title, "decisions are 0 or 1; their error rates are in the report")
-    names = dict(zip(("audited", "reference"), groups(comparison), strict=True))
-    records = [_record(row, names[row["group"]]) for row in rates["by_decile"] if row["observed"] is not None]
+    deciles = rates.by_decile.to_dicts()
+    names = dict(zip(BOTH, groups(c), strict=True))
+    records = [_record(row, names[row["group"]]) for row in deciles if row["observed"] is not None]
     if not records:
         raise nothing(title, "each decile has fewer than ten people with an outcome, or reveals one that has")
     description = (
-        f"{versus(comparison)}. One dot per group and decile of all {m.each}s: across, the {m.mean}; up, the observed "
+        f"{versus(c)}. One dot per group and decile of all {m.each}s: across, the {m.mean}; up, the observed "
         "rate of the outcome, with its interval. On the diagonal the two are equal."
     )
-    is_hidden = any(row["observed"] is None and row["n"] is None for row in rates["by_decile"])
+    is_hidden = any(row["observed"] is None and row["n"] is None for row in deciles)
     few = "deciles with fewer than ten people of a group are left out" if is_hidden else ""
     reading = {"group": "group", "decile": "decile", "mean_text": m.mean, "text": "observed rate", "people": m.people}
-    note = noted(comparison, "dashed: observed rate equals score", few)
-    subtitle = in_unit(comparison, "% of each decile of scores")
+    note = noted(c, "dashed: observed rate equals score", few)
+    subtitle = in_unit(c, "% of each decile of scores")
     return figure(
         _chart(records, names, m.mean, tooltip(reading)), records, title, description, reading, subtitle, note
     )
 
 
 def _record(row: Record, name: str) -> Record:
-    text = written(row, "observed", percent)
+    text = written(row_estimate(row, "observed"), percent)
     texts = {"group": name, "text": text, "mean_text": percent(row["mean_score"]), "people": count(row["n"])}
     return {key: row[key] for key in row if key != "group"} | texts
 

@@ -10,13 +10,15 @@ from typing import Any
 
 import polars as pl
 
-from tiltlens.documents.labels import versus
+from tiltlens.documents.labels import Compared, Pair, versus
+from tiltlens.documents.measures import level_of
 from tiltlens.errors import DataError, NothingToDrawError
 from tiltlens.figures.theme import config, vl_convert
-from tiltlens.formats import interval_name, label
+from tiltlens.formats import label
+from tiltlens.results.comparison import Comparison
 from tiltlens.results.json_file import write_bytes
 
-Record = dict[str, Any]
+Record = dict[str, Any]  # a row of the data that a chart draws
 ENDINGS = (".png", ".svg", ".html")
 BETWEEN = " · "
 LINE = 110  # letters of a line below the title
@@ -41,7 +43,7 @@ PAGE = """<!DOCTYPE html>
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Figure:
-    """A picture of a summary.
+    """A picture of a result.
 
     Attributes
     ----------
@@ -153,21 +155,25 @@ def joined(*parts: str) -> str:
     return BETWEEN.join(part for part in parts if part)
 
 
-def in_unit(comparison: Record, unit: str = "") -> str:
+def in_unit(pair: Pair, unit: str = "") -> str:
     """Return the subtitle: who is compared, and the unit."""
-    return f"{versus(comparison)}{unit and f', in {unit}'}"
+    return f"{versus(pair)}{unit and f', in {unit}'}"
 
 
-def noted(comparison: Record, *parts: str, intervals: str = "CI") -> str:
+def noted(c: Compared, *parts: str, intervals: str = "CI") -> str:
     """Return the note: people of both groups, intervals, what else there is to say, and the source of the data.
 
     `intervals` is their name, nothing where none are drawn.
     """
-    rows, scale = comparison["rows"], comparison.get("scale", {})
-    people = f"n = {rows['audited']:,} / {rows['reference']:,}" if "audited" in rows else ""
-    level = interval_name(scale.get("confidence")).replace("CI", intervals) if intervals else ""
-    source = label(scale.get("source") or "")
-    return joined(people, level, *parts, source and f"Source: {source}")
+    people = f"n = {c.rows['audited']:,} / {c.rows['reference']:,}" if isinstance(c, Comparison) else ""
+    level = level_of(c).replace("CI", intervals) if intervals else ""
+    return joined(people, level, *parts, source_of(c))
+
+
+def source_of(c: Compared) -> str:
+    """Return the source of the data, where it is stated."""
+    source = label(c.scale.source)
+    return source and f"Source: {source}"
 
 
 def nothing(title: str, reason: str) -> NothingToDrawError:

@@ -5,11 +5,11 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping
 from typing import Any
 
-from tiltlens.documents.labels import disadvantage_words
-from tiltlens.documents.summary_access import Record, span
-from tiltlens.figures.figure import data
+from tiltlens.documents.labels import Compared, disadvantage_words
+from tiltlens.estimators.estimate import Estimate
+from tiltlens.figures.figure import Record, data
+from tiltlens.figures.parts import span
 from tiltlens.figures.theme import FAINT, INK, altair
-from tiltlens.formats import Shown, with_interval
 
 ENDS = ("", "_low", "_high")
 
@@ -32,10 +32,10 @@ def axis(channel: str, field: str, title: Any, domain: list[float] | None = None
 
 
 def directed_axis(
-    channel: str, field: str, what: str, domain: list[float], summary: Record, **options: Any
+    channel: str, field: str, what: str, domain: list[float], c: Compared, **options: Any
 ) -> tuple[Any, Any]:
     """Return an axis of differences that says at which end the audited group is at a disadvantage, and its title."""
-    words, anchor = disadvantage_words(summary)
+    words, anchor = disadvantage_words(c)
     title = [what, words]
     return axis(channel, field, title, domain, titleAnchor=anchor, **options), title
 
@@ -71,15 +71,13 @@ def lines_at(channel: str, values: Iterable[float], title: Any, name: str = "lin
     return base.encode(**{channel: axis(channel, "at", title)}, strokeDash=dash)
 
 
-def scaled(row: Mapping[str, Any], names: Iterable[str], factor: float) -> Record:
-    """Return numbers with the ends of their intervals as an axis has them."""
-    keys = [f"{name}{end}" for name in names for end in ENDS if f"{name}{end}" in row]
-    return {key: None if row[key] is None else factor * row[key] for key in keys}
-
-
-def written(row: Mapping[str, Any], name: str, write: Shown) -> str:
-    """Return a number of a row with its interval, as text."""
-    return with_interval(row[name], row[f"{name}_low"], row[f"{name}_high"], write)
+def scaled(estimates: Mapping[str, Estimate | None], factor: float) -> Record:
+    """Return estimates with the ends of their intervals as an axis has them."""
+    record: Record = {}
+    for name, estimate in estimates.items():
+        ends = (None, None, None) if estimate is None else (estimate.value, estimate.low, estimate.high)
+        record |= {f"{name}{end}": None if x is None else factor * x for end, x in zip(ENDS, ends, strict=True)}
+    return record
 
 
 def reach(records: Iterable[Record], names: Iterable[str], *more: float, room: float = 0.06) -> list[float]:

@@ -5,36 +5,39 @@ from __future__ import annotations
 from typing import Any
 
 from tiltlens.documents.labels import labels, versus
-from tiltlens.documents.summary_access import Record
+from tiltlens.documents.measures import measure_of
+from tiltlens.documents.quantities import written
 from tiltlens.documents.unobserved_groups import gap_name
-from tiltlens.figures.figure import Figure, figure, in_unit, noted, nothing
-from tiltlens.figures.marks import directed_axis, dots, interval, lines_at, reach, scaled, tooltip, written
+from tiltlens.figures.figure import Figure, Record, figure, in_unit, noted, nothing
+from tiltlens.figures.marks import directed_axis, dots, interval, lines_at, reach, scaled, tooltip
 from tiltlens.figures.theme import QUIET, WIDTH, altair
 from tiltlens.formats import count, p_value
-from tiltlens.rows.measures import Measure, measure_of
+from tiltlens.results.comparison import Comparison
+from tiltlens.results.outputs import row_estimate
+from tiltlens.rows.measures import Measure
 
 PERIOD = 16  # letters of a period
 LEVEL, SHORT = 6, 8  # periods, and letters of each, whose names stand level
 
 
-def periods(comparison: Record) -> Figure:
+def periods(c: Comparison) -> Figure:
     """Return the gap of each period with its interval, in the order of time, and the gap over all periods."""
-    title = f"{gap_name(comparison).capitalize()} over time"
-    table, m = comparison.get("periods"), measure_of(comparison)
-    if not table or not table["table"]:
+    title = f"{gap_name(c).capitalize()} over time"
+    table, m = c.periods, measure_of(c)
+    if table is None or table.frame.is_empty():
         raise nothing(title, "the audit has no periods")
-    texts = labels((row["period"] for row in table["table"]), PERIOD)
-    records = [_record(row, text, m) for row, text in zip(table["table"], texts, strict=True)]
+    texts = labels(table.frame["period"], PERIOD)
+    records = [_record(row, text, m) for row, text in zip(table.frame.iter_rows(named=True), texts, strict=True)]
     measured = [record for record in records if record["gap"] is not None]
     if not measured:
         raise nothing(title, "every period has fewer than ten people of a group")
     parts = ", ".join(f"{record['label']} {record['gap_text']}" for record in (measured[0], measured[-1]))
-    description = f"{versus(comparison)}. One point per period: its gap. First and last: {parts}."
-    test = table["equal_gaps"]
+    description = f"{versus(c)}. One point per period: its gap. First and last: {parts}."
+    test = table.equal_gaps
     note = noted(
-        comparison,
+        c,
         "dashed: all periods",
-        "" if test is None else f"test of equal gaps: {p_value(test['p_value'])}",
+        "" if test is None else f"test of equal gaps: {p_value(test.p_value)}",
         "periods with too few people are left out" if len(measured) < len(records) else "",
         intervals="CI per period" if measured[0]["gap_low"] is not None else "",
     )
@@ -46,15 +49,16 @@ def periods(comparison: Record) -> Figure:
         "n_audited": "people, audited",
         "n_reference": "people, reference",
     }
-    chart = _over_time(comparison, records, m, tooltip(reading))
-    return figure(chart, records, title, description, reading, in_unit(comparison, m.long_unit), note)
+    chart = _over_time(c, records, m, tooltip(reading))
+    return figure(chart, records, title, description, reading, in_unit(c, m.long_unit), note)
 
 
 def _record(row: Record, text: str, m: Measure) -> Record:
+    gap = row_estimate(row, "gap")
     return {
         "label": text,
-        **scaled(row, ("gap",), m.factor),
-        "gap_text": written(row, "gap", m.difference),
+        **scaled({"gap": gap}, m.factor),
+        "gap_text": written(gap, m.difference),
         "audited_rate": m.level(row["audited_rate"]),
         "reference_rate": m.level(row["reference_rate"]),
         "n_audited": count(row["n_audited"]),
@@ -62,11 +66,11 @@ def _record(row: Record, text: str, m: Measure) -> Record:
     }
 
 
-def _over_time(comparison: Record, records: list[Record], m: Measure, tips: list[Any]) -> Any:
+def _over_time(c: Comparison, records: list[Record], m: Measure, tips: list[Any]) -> Any:
     alt = altair()
-    pooled = m.factor * comparison["gap"]["value"]
+    pooled = m.factor * c.gap.value
     domain = reach(records, ("gap",), 0.0, pooled)
-    y, title = directed_axis("y", "gap", f"gap, in {m.long_unit}", domain, comparison)
+    y, title = directed_axis("y", "gap", f"gap, in {m.long_unit}", domain, c)
     order = [record["label"] for record in records]
     angle = -40 if len(order) > LEVEL or any(len(text) > SHORT for text in order) else 0
     x = alt.X("label:N", sort=order, title=None, axis=alt.Axis(labelAngle=angle, labelOverlap=True, grid=False))

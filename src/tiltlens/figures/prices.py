@@ -5,14 +5,15 @@ from __future__ import annotations
 from typing import Any
 
 from tiltlens.documents.labels import groups, versus
+from tiltlens.documents.measures import BOTH, measure_of
 from tiltlens.documents.prices import STATES
-from tiltlens.documents.quantities import row_estimate
-from tiltlens.documents.summary_access import Record
-from tiltlens.figures.figure import Figure, data, figure, in_unit, noted, nothing
+from tiltlens.documents.quantities import written
+from tiltlens.figures.figure import Figure, Record, data, figure, in_unit, noted, nothing
 from tiltlens.figures.marks import tooltip
 from tiltlens.figures.theme import AUDITED, QUIET, REFERENCE, WIDTH, altair
-from tiltlens.formats import ratio, with_interval
-from tiltlens.rows.measures import measure_of
+from tiltlens.formats import ratio
+from tiltlens.results.comparison import Comparison
+from tiltlens.results.outputs import row_estimate
 
 TITLE = "Price against discrimination-free price"
 READING = {
@@ -25,30 +26,31 @@ READING = {
 }
 
 
-def prices(comparison: Record) -> Figure:
+def prices(c: Comparison) -> Figure:
     """Return the mean price against the mean discrimination-free price, one dot per group and decile of the price."""
-    costs = comparison.get("prices")
-    if not costs:
+    costs = c.prices
+    if costs is None:
         raise nothing(TITLE, "no observed costs were given, or too few people have one")
-    names = dict(zip(("audited", "reference"), groups(comparison), strict=True))
-    records = [_record(row, names[row["group"]]) for row in costs["by_decile"] if row["price"] is not None]
+    names = dict(zip(BOTH, groups(c), strict=True))
+    records = [
+        _record(row, names[row["group"]]) for row in costs.by_decile.iter_rows(named=True) if row["price"] is not None
+    ]
     if not records:
         raise nothing(TITLE, "each decile has fewer than ten people of a group")
-    m = measure_of(comparison)
+    m = measure_of(c)
     description = (
-        f"{versus(comparison)}. {STATES[costs['status']].capitalize()}. One dot per group and decile of the price: "
+        f"{versus(c)}. {STATES[costs.status].capitalize()}. One dot per group and decile of the price: "
         "across, the mean discrimination-free price, up, the mean price. On the diagonal the two agree."
     )
-    hidden = any(row["n"] is None for row in costs["by_decile"])
+    hidden = costs.by_decile["n"].has_nulls()
     note = "deciles with fewer than ten people of a group are left out" if hidden else ""
     chart = _chart(records, names, m.unit)
-    subtitle = in_unit(comparison, "dots on the diagonal: the two agree")
-    return figure(chart, records, TITLE, description, READING, subtitle, noted(comparison, note))
+    subtitle = in_unit(c, "dots on the diagonal: the two agree")
+    return figure(chart, records, TITLE, description, READING, subtitle, noted(c, note))
 
 
 def _record(row: Record, name: str) -> Record:
-    value, low, high = row_estimate(row, "actual_to_expected").values()
-    text = with_interval(value, low, high, shown=ratio)
+    text = written(row_estimate(row, "actual_to_expected"), ratio)
     return {key: row[key] for key in ("decile", "n", "price", "free_price")} | {"group": name, "ratio": text}
 
 

@@ -4,40 +4,43 @@ from __future__ import annotations
 
 from typing import Any
 
+from tiltlens.analysis.bins import ValueProfile
 from tiltlens.documents.labels import versus
-from tiltlens.documents.summary_access import Record, dial_place, dial_words, profile_of, span, values_shown
+from tiltlens.documents.measures import measure_of
 from tiltlens.figures.distributions import HIDDEN
-from tiltlens.figures.figure import Figure, figure, in_unit, noted, nothing
+from tiltlens.figures.figure import Figure, Record, figure, in_unit, noted, nothing
 from tiltlens.figures.marks import axis, dots, lines_at, name_axis, tooltip
+from tiltlens.figures.parts import FULL, dial_place, dial_words, profile_of, span, values_shown
 from tiltlens.figures.theme import AUDITED, FAINT, INK, PAPER, QUIET, REFERENCE, altair
 from tiltlens.formats import label, number, percent
-from tiltlens.rows.measures import Measure, measure_of
+from tiltlens.results.comparison import Comparison
+from tiltlens.rows.measures import Measure
 
 ENDS = ("q05", "q25", "q50", "q75", "q95")
 STEP = 30
 
 
-def profile(comparison: Record, feature: str, position_index: int | None = None) -> Figure:
+def profile(c: Comparison, feature: str, position_index: int | None = None) -> Figure:
     """Return a feature's values in order: shares of both groups, the mean score, and the spread of f~.
 
     `position_index` is the place on the dial, by default that of the audit.
     """
-    values, m = profile_of(comparison, feature), measure_of(comparison)
+    values, m = profile_of(c, feature), measure_of(c)
     title = f"Profile of {label(feature, 40)} by value"
     if not values:
         raise nothing(title, "the feature has no values")
-    position = dial_place(comparison, position_index)
-    records = [_record(value, position, m) for value in values]
-    where = dial_words(comparison, position)
+    position = dial_place(c, position_index)
+    records = [_record(text, value, position, m) for text, value in values]
+    where = dial_words(c, position)
     description = (
-        f"{versus(comparison)}. For each value of the feature, three aligned panels: the share of each group that has "
+        f"{versus(c)}. For each value of the feature, three aligned panels: the share of each group that has "
         f"it, the audited people's {m.mean}, and the spread of the correction function among them"
         f"{where and f', {where}'}. "
         + "; ".join(f"{record['label']}: {record['people']}" for record in records[:8])
         + "."
     )
-    hidden = "" if all(value["n"] is not None for value in values) else f"– {HIDDEN}"
-    note = noted(comparison, where, values_shown(comparison, feature), hidden, intervals="")
+    hidden = "" if all(value.n is not None for _, value in values) else f"– {HIDDEN}"
+    note = noted(c, where, values_shown(c, feature), hidden, intervals="")
     reading = {
         "full": "value",
         "audited_text": "share of the audited group",
@@ -45,25 +48,26 @@ def profile(comparison: Record, feature: str, position_index: int | None = None)
         "score_text": m.mean,
         "median_text": "median correction f̃",
     }
-    chart = _panels(records, values, m, tooltip(reading))
-    return figure(chart, records, title, description, reading, in_unit(comparison), note)
+    chart = _panels(records, [value for _, value in values], m, tooltip(reading))
+    return figure(chart, records, title, description, reading, in_unit(c), note)
 
 
-def _record(value: Record, position: int, m: Measure) -> Record:
-    by_position = value["quantiles"]
-    quantiles = by_position[min(position, len(by_position) - 1)] if by_position else [None] * len(ENDS)
-    audited, reference = (percent(value[f"share_{who}"]) for who in ("audited", "reference"))
+def _record(text: str, value: ValueProfile, position: int, m: Measure) -> Record:
+    places = value.quantiles
+    quantiles = places[min(position, len(places) - 1)] if places else [None] * len(ENDS)
+    audited, reference = percent(value.share_audited), percent(value.share_reference)
     return (
-        {name: value[name] for name in ("value", "label", "full")}
-        | {name: value[name] for name in ("share_audited", "share_reference", "score", "n", "n_reference")}
+        {"value": value.value, "label": text, "full": label(value.value, FULL)}
+        | {"share_audited": value.share_audited, "share_reference": value.share_reference}
+        | {"score": value.score, "n": value.n, "n_reference": value.n_reference}
         | dict(zip(ENDS, quantiles, strict=True))
         | {"people": f"{audited} of the audited, {reference} of the reference group"}
         | {"audited_text": audited, "reference_text": reference}
-        | {"score_text": m.level(value["score"]), "median_text": number(quantiles[2], 2)}
+        | {"score_text": m.level(value.score), "median_text": number(quantiles[2], 2)}
     )
 
 
-def _panels(records: list[Record], values: list[Record], m: Measure, tips: list[Any]) -> Any:
+def _panels(records: list[Record], values: list[ValueProfile], m: Measure, tips: list[Any]) -> Any:
     alt = altair()
     panels = [(_people(records, tips), 240), (_scores(records, m, tips), 130), (_corrections(values, tips), 300)]
     # Marks nobody sees keep a row for each value, whether or not it has a number.
@@ -99,10 +103,10 @@ def _scores(records: list[Record], m: Measure, tips: list[Any]) -> list[Any]:
     return [dots("score", size=90, color=AUDITED).encode(x=x, y=name_axis(False), tooltip=tips)]
 
 
-def _corrections(values: list[Record], tips: list[Any]) -> list[Any]:
+def _corrections(values: list[ValueProfile], tips: list[Any]) -> list[Any]:
     """Return the boxes; their axis holds every position of the dial, and stays where it is when the dial turns."""
     alt = altair()
-    every = [end for value in values for position in value["quantiles"] or [] for end in position]
+    every = [end for value in values for position in value.quantiles or [] for end in position]
     finite = [end for end in every if end is not None]
     legend = "box 25 to 75%, line 5 to 95%, tick median" if finite else "too few people for its spread"
     title = ["correction f̃:  ← over-represented | under-represented →", legend]

@@ -6,13 +6,18 @@ import math
 from typing import Any, NamedTuple
 
 from tiltlens.documents.labels import disadvantage_sign, versus
-from tiltlens.documents.summary_access import Record, features
-from tiltlens.figures.figure import Figure, data, figure, in_unit, joined, noted, nothing
-from tiltlens.figures.marks import axis, interval, lines_at, tooltip, written
+from tiltlens.documents.measures import measure_of
+from tiltlens.documents.quantities import written
+from tiltlens.estimators.estimate import Estimate
+from tiltlens.figures.figure import Figure, Record, data, figure, in_unit, joined, noted, nothing
+from tiltlens.figures.marks import axis, interval, lines_at, scaled, tooltip
+from tiltlens.figures.parts import FULL, features
 from tiltlens.figures.placement import LETTER, LINE, Box, placed, spread
 from tiltlens.figures.theme import DISADVANTAGE, FAINT, PAPER, QUIET, WIDTH, altair, halo
-from tiltlens.formats import number
-from tiltlens.rows.measures import Measure, measure_of
+from tiltlens.formats import label, number
+from tiltlens.results.comparison import Comparison
+from tiltlens.results.outputs import Contribution
+from tiltlens.rows.measures import Measure
 
 ROUND = (1.0, 2.0, 5.0)  # digits of the levels of curves
 DECADES = 5  # of levels below the largest
@@ -32,6 +37,10 @@ class Upwards(NamedTuple):
     described: str
     corners: tuple[str, str]  # upper right, lower right
 
+    def of(self, row: Contribution) -> Estimate | None:
+        """Return how far up a feature stands."""
+        return row.use if self.name == "use" else row.drives
+
 
 DRIVES = Upwards(
     "drives",
@@ -47,19 +56,19 @@ USE = Upwards(
 )
 
 
-def proxy_map(comparison: Record, materiality: float | None = None) -> Figure:
+def proxy_map(c: Comparison, materiality: float | None = None) -> Figure:
     """Return the proxy map: how far each feature reveals the group, and whether the score uses it.
 
     Use is estimated for features with a material contribution. If none has one, the map shows `drives` upwards.
     """
     title = "Proxy map: use of each feature against how far it reveals the group"
-    rows = [row for row in features(comparison, None) if row["reveals"] is not None]
-    up = USE if any(row.get("use") is not None for row in rows) else DRIVES
-    drawn = [row for row in rows if row.get(up.name) is not None]
+    rows = [(text, row) for text, row in features(c, None) if row.reveals is not None]
+    up = USE if any(row.use is not None for _, row in rows) else DRIVES
+    drawn = [pair for pair in rows if up.of(pair[1]) is not None]
     if not drawn:
         raise nothing(title, "no feature has both numbers of the map")
-    m, threshold = measure_of(comparison), comparison["scale"]["materiality"] if materiality is None else materiality
-    records = [_record(row, m, up, disadvantage_sign(comparison)) for row in drawn]
+    m, threshold = measure_of(c), c.scale.materiality if materiality is None else materiality
+    records = [_record(text, row, m, up, disadvantage_sign(c)) for text, row in drawn]
     right, top = min(_end(records, "reveals", 1.08), MOST), _end(records, "height", 1.15)  # the corners have names
     # Labels are placed for the usual width: on a wider page they only have more room.
     corners = [text.format(output=m.output) for text in up.corners]
@@ -67,9 +76,9 @@ def proxy_map(comparison: Record, materiality: float | None = None) -> Figure:
     records = [record | position for record, position in zip(records, named, strict=False)] + records[LABELLED:]
     levels = _levels(right * top, threshold) if up is DRIVES else []
     description = (
-        f"{versus(comparison)}. Each mark is a feature: further right it reveals the group more, further up it "
-        f"{up.described.format(output=m.output, unit=m.long_unit)}. Strongest: {drawn[0]['label']}, "
-        f"{m.with_unit(m.difference(drawn[0]['alone']))}."
+        f"{versus(c)}. Each mark is a feature: further right it reveals the group more, further up it "
+        f"{up.described.format(output=m.output, unit=m.long_unit)}. Strongest: {drawn[0][0]}, "
+        f"{m.with_unit(m.difference(drawn[0][1].alone))}."
     )
     reading = {
         "full": "feature",
@@ -80,31 +89,35 @@ def proxy_map(comparison: Record, materiality: float | None = None) -> Figure:
         "verdict": "verdict",
     }
     chart = _map(records, (right, top), levels, threshold, m, up, corners, tooltip(reading))
-    note = _note(comparison, len(rows), len(drawn), m.with_unit(m.size(threshold)), up)
-    subtitle = joined(in_unit(comparison), "▲ adds to the disadvantage, ▽ does not")
+    note = _note(c, len(rows), len(drawn), m.with_unit(m.size(threshold)), up)
+    subtitle = joined(in_unit(c), "▲ adds to the disadvantage, ▽ does not")
     return figure(chart, records, title, description, reading, subtitle, note)
 
 
-def _note(comparison: Record, count: int, drawn: int, threshold: str, up: Upwards) -> str:
+def _note(c: Comparison, count: int, drawn: int, threshold: str, up: Upwards) -> str:
     left_out = f"{count - drawn} without a material contribution not drawn" if drawn < count else ""
     dashed = f"dashed: materiality threshold, {threshold}"
     curves = "curves: contribution to the gap" if up is DRIVES else ""
     labelled = f"named: at most the {LABELLED} strongest of {drawn}" if drawn > LABELLED else ""
-    has_ends = any(row["reveals_low"] is not None for row in comparison["contributions"])
-    return noted(comparison, curves, dashed, left_out, labelled, intervals="CI" if has_ends else "")
+    has_ends = any(row.reveals is not None and row.reveals.low is not None for row in c.by_feature)
+    return noted(c, curves, dashed, left_out, labelled, intervals="CI" if has_ends else "")
 
 
-def _record(row: Record, m: Measure, up: Upwards, sign: int) -> Record:
-    record = {name: row[name] for name in ("feature", "label", "full", "verdict")}
-    for end in ("", "_low", "_high"):
-        record |= {f"{name}{end}": row.get(f"{name}{end}") for name in FIELDS}
-        record |= {f"height{end}": row.get(f"{up.name}{end}")}
-    return record | {
-        "is_disadvantage": sign * (row["alone"] or 0.0) > 0.0,
-        "alone_text": written(row, "alone", m.difference),
-        "alignment_text": number(row["alignment"], 2),
-        "reveals_text": number(row["reveals"], 2),
-        "height_text": m.level(row[up.name]) if m.is_amount else number(row[up.name], 3),
+def _record(text: str, row: Contribution, m: Measure, up: Upwards, sign: int) -> Record:
+    estimates: dict[str, Estimate | None] = {name: getattr(row, name) for name in FIELDS}
+    height = up.of(row)
+    value = None if height is None else height.value
+    return {
+        "feature": row.feature,
+        "label": text,
+        "full": label(row.feature, FULL),
+        "verdict": str(row.verdict),
+        **scaled(estimates | {"height": height}, 1.0),
+        "is_disadvantage": sign * (row.alone or 0.0) > 0.0,
+        "alone_text": written(row.alone, m.difference),
+        "alignment_text": number(row.alignment, 2),
+        "reveals_text": number(row.reveals, 2),
+        "height_text": m.level(value) if m.is_amount else number(value, 3),
         **{"name": None, "dx": 0, "dy": 0, "align": "left"},
     }
 

@@ -5,51 +5,50 @@ from __future__ import annotations
 from typing import Any
 
 from tiltlens.documents.labels import GROUP, labels
-from tiltlens.documents.quantities import quantity
+from tiltlens.documents.measures import level_of, measure_of
+from tiltlens.documents.quantities import quantity, written
 from tiltlens.documents.ratios import is_of_decisions
-from tiltlens.documents.summary_access import Record, span
 from tiltlens.documents.unobserved_groups import WEIGHTED
-from tiltlens.figures.figure import Figure, figure, joined, nothing
-from tiltlens.figures.marks import ENDS, axis, dots, interval, lines_at, name_axis, tooltip
+from tiltlens.estimators.estimate import Estimate
+from tiltlens.figures.figure import Figure, Record, figure, joined, nothing, source_of
+from tiltlens.figures.marks import ENDS, axis, dots, interval, lines_at, name_axis, scaled, tooltip
+from tiltlens.figures.parts import span
 from tiltlens.figures.theme import AUDITED, REFERENCE, altair
-from tiltlens.formats import NOTHING, interval_name, label, ratio, with_interval
+from tiltlens.formats import label, ratio
 from tiltlens.limits import FOUR_FIFTHS
-from tiltlens.rows.measures import Measure, measure_of
+from tiltlens.results.audit import Audit
+from tiltlens.rows.measures import Measure
 
 GROUPS = 30
 OTHER_WAY = 1 / FOUR_FIFTHS  # the audited group's rate is the higher one
 NEAR = 1.1  # ratios from which on the other way is drawn
-NO_RATIO = {"value": None, "low": None, "high": None}
 
 
-def rates(audit: Record) -> Figure:
+def rates(audit: Audit) -> Figure:
     """Return the favourable rate of every group with its interval, and its ratio to the reference's."""
-    m, comparisons = measure_of(audit), list(audit["comparisons"].values())
-    is_soft = any(c.get("unobserved_group") for c in comparisons)
+    m, comparisons = measure_of(audit), list(audit.comparisons.values())
+    is_soft = any(c.unobserved_group for c in comparisons)
     name = m.rate.capitalize()
     title = f"{name} by group {WEIGHTED}" if is_soft else f"{name} by group and ratio to the reference"
     if not comparisons:
         raise nothing(title, "the audit has no group to compare")
     first = comparisons[0]
-    rows = [_row(first["reference"], "reference", first["outputs"]["rates"]["reference"], NO_RATIO, m)]
-    rows += [
-        _row(c["audited"], "audited", c["outputs"]["rates"]["audited"], c["impact_ratio"] or NO_RATIO, m)
-        for c in comparisons
-    ]
+    rows = [_row(first.reference, "reference", first.rates.reference, None, m)]
+    rows += [_row(c.audited, "audited", c.rates.audited, c.impact_ratio, m) for c in comparisons]
     texts = labels((row["group"] for row in rows[:GROUPS]), GROUP)
     records = [row | {"label": text} for row, text in zip(rows, texts, strict=False)]
     parts = ", ".join(f"{record['label']} {m.level(record['rate'])}" for record in records[:6])
     description = f"One row per group: its {m.rate}{m.among}{'' if is_soft else ', and its ratio'}. {parts}."
     has_line = is_of_decisions(audit)
-    people = first["rows"]["reference"] + sum(c["rows"]["audited"] for c in comparisons)
+    people = first.rows["reference"] + sum(c.rows["audited"] for c in comparisons)
     note = joined(
         f"n = {people:,}",
-        interval_name(audit["settings"]["confidence"]) if records[0]["rate_low"] is not None else "",
+        level_of(first) if records[0]["rate_low"] is not None else "",
         "dashed: four fifths" if has_line and not is_soft else "",
         f"the first {GROUPS} of {len(rows)} groups" if len(rows) > GROUPS else "",
-        _source(first),
+        source_of(first),
     )
-    subtitle = joined(f"● audited, ◼ reference ({label(first['reference'], GROUP)})", m.among.removeprefix(", "))
+    subtitle = joined(f"● audited, ◼ reference ({label(first.reference, GROUP)})", m.among.removeprefix(", "))
     name_of_ratio = quantity("impact_ratio").label
     reading = {"label": "group", "rate_text": m.rate} | ({} if is_soft else {"ratio_text": name_of_ratio})
     chart = _panels(records, f"{name_of_ratio}: audited ÷ reference", has_line, m, tooltip(reading))
@@ -57,20 +56,13 @@ def rates(audit: Record) -> Figure:
     return figure(chart, records, title, description, reading, subtitle, note)
 
 
-def _source(comparison: Record) -> str:
-    source = label(comparison["scale"].get("source") or "")
-    return source and f"Source: {source}"
-
-
-def _row(name: str, role: str, rate: Record, quotient: Record, m: Measure) -> Record:
-    ends = list(zip(ENDS, ("value", "low", "high"), strict=True))
+def _row(name: str, role: str, rate: Estimate, quotient: Estimate | None, m: Measure) -> Record:
     return {
         "group": name,
         "role": role,
-        **{f"rate{end}": rate[key] for end, key in ends},
-        **{f"ratio{end}": quotient[key] for end, key in ends},
-        "rate_text": with_interval(**rate, shown=m.level),
-        "ratio_text": NOTHING if quotient["value"] is None else with_interval(**quotient, shown=ratio),
+        **scaled({"rate": rate, "ratio": quotient}, 1.0),
+        "rate_text": written(rate, m.level),
+        "ratio_text": written(quotient, ratio),
     }
 
 

@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import Any
 
-from tiltlens.errors import DataError
+from tiltlens.documents.document import FigureRef
+from tiltlens.errors import DataError, NothingToDrawError
 from tiltlens.figures.change import change
 from tiltlens.figures.correction_paths import paths
 from tiltlens.figures.corrections import correction_by_value, correction_distribution
@@ -24,8 +24,9 @@ from tiltlens.figures.shares import correction_shares, shares_along_tradeoff
 from tiltlens.figures.splitting import splitting
 from tiltlens.figures.trust import balance, calibration
 from tiltlens.figures.waterfall import waterfall
+from tiltlens.results.comparison import Comparison
 
-COMPARISON_FIGURES: dict[str, Callable[[dict[str, Any]], Figure]] = {
+COMPARISON_FIGURES: dict[str, Callable[[Comparison], Figure]] = {
     "score_distribution": score_distribution,
     "score_calibration": score_calibration,
     "features": features,
@@ -44,31 +45,39 @@ COMPARISON_FIGURES: dict[str, Callable[[dict[str, Any]], Figure]] = {
     "balance": balance,
 }
 
-FEATURE_FIGURES: dict[str, Callable[[dict[str, Any], str], Figure]] = {
+FEATURE_FIGURES: dict[str, Callable[[Comparison, str], Figure]] = {
     "correction_by_value": correction_by_value,
     "profile": profile,
 }
 
 
 # Figures that documents refer to by name.
-DOCUMENT_FIGURES: dict[str, Callable[[dict[str, Any]], Figure]] = {
+DOCUMENT_FIGURES: dict[str, Callable[..., Figure]] = {
     "features": features,
     "waterfall": waterfall,
-    "change": lambda c: change(c, c["scale"]["materiality"]),
+    "change": change,
     "repair_curve": repair_curve,
     "attainable": attainable,
     "tolerances": tolerances,
-    "looks": lambda audit: looks(audit, audit["shown"]),
+    "looks": looks,
     "intersections": intersections,
 }
 
 
-def comparison_figure(comparison: dict[str, Any], name: str, feature: str | None = None) -> Figure:
+def draw(reference: FigureRef) -> Figure | None:
+    """Return the figure that a document refers to; None where it has nothing to show."""
+    try:
+        return DOCUMENT_FIGURES[reference.name](*reference.parts)
+    except NothingToDrawError:
+        return None
+
+
+def comparison_figure(c: Comparison, name: str, feature: str | None = None) -> Figure:
     """Return the figure of that name; those of one feature need its name too."""
     if name in COMPARISON_FIGURES and feature is None:
-        return COMPARISON_FIGURES[name](comparison)
+        return COMPARISON_FIGURES[name](c)
     if name in FEATURE_FIGURES and feature is not None:
-        return FEATURE_FIGURES[name](comparison, feature)
+        return FEATURE_FIGURES[name](c, feature)
     if name in COMPARISON_FIGURES or name in FEATURE_FIGURES:
         rule = "left out" if name in COMPARISON_FIGURES else "the name of a feature"
         raise DataError(f"`feature` must be {rule} for the figure {name!r}, got {feature!r}.", "see docs/gallery.md.")

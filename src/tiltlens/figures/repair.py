@@ -2,39 +2,54 @@
 
 from __future__ import annotations
 
-from typing import Any
+from typing import Any, NamedTuple
 
 from tiltlens.documents.labels import versus
+from tiltlens.documents.quantities import written
 from tiltlens.documents.repair_sentences import accuracy_name, targets
-from tiltlens.documents.summary_access import Record, span
-from tiltlens.figures.figure import Figure, figure, in_unit, joined, noted, nothing
-from tiltlens.figures.marks import ENDS, axis, dots, interval, lines_at, reach, scaled, tooltip, written
+from tiltlens.estimators.estimate import Estimate
+from tiltlens.figures.figure import Figure, Record, figure, in_unit, joined, nothing
+from tiltlens.figures.marks import axis, dots, interval, lines_at, reach, scaled, tooltip
+from tiltlens.figures.parts import span
 from tiltlens.figures.theme import FAINT, INK, PAPER, QUIET, WIDTH, altair, halo
 from tiltlens.formats import number, percent, points, whole_percent
+from tiltlens.repair.alternatives import Alternatives
+from tiltlens.repair.evaluation import RepairEvaluation
+from tiltlens.results.outputs import row_estimate
 
 HEIGHT = 320
+
+
+class Groups(NamedTuple):
+    """The two groups of an evaluation."""
+
+    audited: str
+    reference: str
+
+
 WITHOUT, WITH = "without the group", "with the group"
 RULE, MODEL = "another rule", "the audited model"
 DASHES = [[1, 0], [6, 3]]
 
 
-def repair_curve(evaluation: Record) -> Figure:
+def repair_curve(evaluation: RepairEvaluation) -> Figure:
     """Return the gap against its cost, from no adjustment to the whole, with and without the group."""
-    name = next((name for name in ("auc", "accuracy") if name in evaluation["curve"][0]), None)
+    curve, repair = evaluation.curve, evaluation.repair
+    name = next((name for name in ("auc", "accuracy") if name in curve.columns), None)
     title = f"Gap and {'AUC' if name == 'auc' else 'accuracy'} along partial adjustments"
     if name is None:
         raise nothing(title, "the outcome of these people was not given")
-    both = [evaluation, *([] if evaluation["compared_with"] is None else [evaluation["compared_with"]])]
-    key, rates = targets(evaluation["repair"])[0]
-    key = key if key in evaluation["curve"][0] else "gap"
-    records = [record for summary in both for record in _steps(summary, name, key)]
+    both = [evaluation, *([] if evaluation.compared_with is None else [evaluation.compared_with])]
+    key, rates = targets(repair)[0]
+    key = key if key in curve.columns else "gap"
+    records = [record for each in both for record in _steps(each, name, key)]
     what = "AUC" if name == "auc" else "accuracy (%)"
-    ends = records[0], records[len(evaluation["curve"]) - 1]
-    from_to = " to ".join(f"{curve['gap_text']} points and {curve['worth_text']}" for curve in ends)
+    ends = records[0], records[curve.height - 1]
+    from_to = " to ".join(f"{end['gap_text']} points and {end['worth_text']}" for end in ends)
     lines = "one line with the group, one without" if len(both) > 1 else "one line"
     axis_title = f"gap in {rates}, audited minus reference, in points"
-    repair = evaluation["repair"]
-    description = f"{versus(repair)}. {what} against the {axis_title}, {lines}: {records[0]['way']} from {from_to}."
+    pair = Groups(repair["audited"], repair["reference"])
+    description = f"{versus(pair)}. {what} against the {axis_title}, {lines}: {records[0]['way']} from {from_to}."
     reading = {
         "way": "adjustment",
         "part_text": "part of it",
@@ -42,50 +57,52 @@ def repair_curve(evaluation: Record) -> Figure:
         "worth_text": what,
     }
     cost = "between the lines: the cost of not using the group" if len(both) > 1 else ""
-    note = noted(evaluation, "◆ before", "one dot per tenth of the adjustment", cost, intervals="")
+    people = f"n = {evaluation.rows['audited']:,} / {evaluation.rows['reference']:,}"
+    note = joined(people, "◆ before", "one dot per tenth of the adjustment", cost)
     chart = _traded(records, what, axis_title, tooltip(reading))
-    return figure(chart, records, title, description, reading, in_unit(repair, "points"), note)
+    return figure(chart, records, title, description, reading, in_unit(pair, "points"), note)
 
 
-def attainable(summary: Record) -> Figure:
+def attainable(search: Alternatives) -> Figure:
     """Return gap and accuracy of rules that were fitted on other rows, and the audited model's point."""
     title = "Gap and accuracy of other rules"
-    if not summary["curve"]:
+    if search.curve.is_empty():
         raise nothing(title, "the search has no other rules")
-    own = _rule(
-        {f"{name}{end}": summary[name][key] for name in ("gap", "accuracy")
-         for key, end in zip(("value", "low", "high"), ENDS, strict=True)},
-        MODEL,
-    )  # fmt: skip
-    records = [own, *(_rule(row, RULE) for row in summary["curve"])]
-    accuracy = accuracy_name(summary)
+    own = _rule(search.gap, search.accuracy, MODEL)
+    rows = search.curve.iter_rows(named=True)
+    records = [own, *(_rule(row_estimate(row, "gap"), row_estimate(row, "accuracy"), RULE) for row in rows)]
+    accuracy = accuracy_name(search)
     description = (
-        f"{versus(summary)}. One dot per rule: {accuracy} against the gap of decision rates, with intervals. "
+        f"{versus(search)}. One dot per rule: {accuracy} against the gap of decision rates, with intervals. "
         f"The audited model has {own['accuracy_text']} at a gap of {own['gap_text']} points."
     )
     reading = {"rule": "rule", "gap_text": "gap (points)", "accuracy_text": accuracy}
-    weighted = "gaps are weighted" if summary.get("soft") else ""
+    weighted = "gaps are weighted" if search.soft else ""
     note = joined("◆ the audited model", "● other rules", "lines: confidence intervals", weighted)
     chart = _attained(records, accuracy, tooltip(reading))
-    return figure(chart, records, title, description, reading, in_unit(summary, "points"), note)
+    return figure(chart, records, title, description, reading, in_unit(search, "points"), note)
 
 
-def tolerances(summary: Record) -> Figure:
+def tolerances(search: Alternatives) -> Figure:
     """Return how far the gap shrinks for each loss of accuracy that counts as none, with one band for all."""
     title = "Reduction of the gap by accepted loss of accuracy"
-    records = [
-        scaled(row, ("tolerance", "gap_reduction"), 100.0)
-        | {"verdict": row["verdict"], "tolerance_text": f"{100.0 * row['tolerance']:g}"}
-        | {"text": written(row, "gap_reduction", points)}
-        for row in summary["tolerances"]
-    ]
+    records = [_tolerance(row) for row in search.tolerances.iter_rows(named=True)]
     ends = ", ".join(f"{row['text']} points at {row['tolerance_text']}" for row in (records[0], records[-1]))
-    description = f"{versus(summary)}. Reduction of the gap against the accepted loss of accuracy: {ends}."
+    description = f"{versus(search)}. Reduction of the gap against the accepted loss of accuracy: {ends}."
     reading = {"tolerance_text": "accepted loss (points)", "text": "reduction (points)", "verdict": "verdict"}
     found = "● a less discriminatory alternative exists", "○ inconclusive, or not found"
     note = joined("simultaneous confidence band", *found)
     chart = _tolerated(records, tooltip(reading))
-    return figure(chart, records, title, description, reading, in_unit(summary, "points"), note)
+    return figure(chart, records, title, description, reading, in_unit(search, "points"), note)
+
+
+def _tolerance(row: Record) -> Record:
+    reduction = row_estimate(row, "gap_reduction")
+    return (
+        {"tolerance": 100.0 * row["tolerance"], "verdict": row["verdict"]}
+        | scaled({"gap_reduction": reduction}, 100.0)
+        | {"tolerance_text": f"{100.0 * row['tolerance']:g}", "text": written(reduction, points)}
+    )
 
 
 def _tolerated(records: list[Record], tips: list[Any]) -> Any:
@@ -103,11 +120,11 @@ def _tolerated(records: list[Record], tips: list[Any]) -> Any:
     ).properties(width=WIDTH, height=240)
 
 
-def _steps(evaluation: Record, name: str, key: str) -> list[Record]:
+def _steps(evaluation: RepairEvaluation, name: str, key: str) -> list[Record]:
     factor, worth_format = (1.0, number) if name == "auc" else (100.0, percent)
     return [
         {
-            "way": WITH if evaluation["repair"]["use_group"] else WITHOUT,
+            "way": WITH if evaluation.repair["use_group"] else WITHOUT,
             "part": row["part"],
             "gap": 100.0 * row[key],
             "worth": factor * row[name],
@@ -115,7 +132,7 @@ def _steps(evaluation: Record, name: str, key: str) -> list[Record]:
             "worth_text": worth_format(row[name]),
             "part_text": whole_percent(row["part"]),
         }
-        for row in evaluation["curve"]
+        for row in evaluation.curve.iter_rows(named=True)
     ]
 
 
@@ -139,11 +156,9 @@ def _traded(records: list[Record], what: str, title: str, tips: list[Any]) -> An
     return alt.layer(*layers).properties(width=WIDTH, height=HEIGHT)
 
 
-def _rule(row: Record, kind: str) -> Record:
-    record = {"rule": kind} | scaled(row, ("gap", "accuracy"), 100.0)
-    for name, write in (("gap", points), ("accuracy", percent)):
-        record[f"{name}_text"] = written(row, name, write)
-    return record
+def _rule(gap: Estimate | None, accuracy: Estimate | None, kind: str) -> Record:
+    texts = {"gap_text": written(gap, points), "accuracy_text": written(accuracy, percent)}
+    return {"rule": kind} | scaled({"gap": gap, "accuracy": accuracy}, 100.0) | texts
 
 
 def _attained(records: list[Record], accuracy: str, tips: list[Any]) -> Any:

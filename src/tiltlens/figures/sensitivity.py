@@ -4,15 +4,17 @@ from __future__ import annotations
 
 from typing import Any
 
+from tiltlens.analysis.sensitivity import Sensitivity
 from tiltlens.documents.labels import labels, versus
+from tiltlens.documents.measures import measure_of
 from tiltlens.documents.sensitivity import sensitivity_words
-from tiltlens.documents.summary_access import Record
-from tiltlens.figures.figure import Figure, data, figure, in_unit, noted, nothing
+from tiltlens.figures.figure import Figure, Record, data, figure, in_unit, noted, nothing
 from tiltlens.figures.marks import axis, tooltip
 from tiltlens.figures.placement import spread
 from tiltlens.figures.theme import FAINT, INK, QUIET, WIDTH, altair, halo
 from tiltlens.formats import percent
-from tiltlens.rows.measures import Measure, measure_of
+from tiltlens.results.comparison import Comparison
+from tiltlens.rows.measures import Measure
 
 TITLE = "Strength of an omitted factor that would account for the adjusted gap"
 DRAWN = 8  # listed features, the strongest first
@@ -22,39 +24,39 @@ NAMED = 0.08  # part of an axis, below which names would lie on each other
 FEATURE = 18  # letters of a name
 
 
-def sensitivity(comparison: Record, quantity: str = "adjusted_gap") -> Figure:
+def sensitivity(c: Comparison, quantity: str = "adjusted_gap") -> Figure:
     """Return curves of equal gap by the shares that an omitted factor explains, with listed features as points."""
-    bounds, m = comparison["gap_parts"]["sensitivity"].get(quantity), measure_of(comparison)
+    bounds, m = c.gap_parts.sensitivity.get(quantity), measure_of(c)
     if bounds is None:
         raise nothing(TITLE, "the adjusted gap was not estimated from rows")
-    gap = bounds["gap"]["value"]
-    if not bounds["scale"] or abs(gap) < comparison["scale"]["materiality"]:
+    gap = bounds.gap.value
+    if not bounds.scale or abs(gap) < c.scale.materiality:
         raise nothing(TITLE, f"the adjusted gap of {m.with_unit(m.difference(gap))} is not material")
-    points = bounds["yardsticks"][:DRAWN]
-    names = labels((row["feature"] for row in points), FEATURE)
-    strengths = [max(row[key] for row in points) for key in ("r2_group", "r2_score")] if points else [0.0, 0.0]
-    right, top = (min(1.15 * max(most, 2.0 * bounds["robustness_value"]["value"]), 1.0) for most in strengths)
+    points = bounds.yardsticks[:DRAWN]
+    names = labels((row.feature for row in points), FEATURE)
+    strengths = [max(row.r2_group for row in points), max(row.r2_score for row in points)] if points else [0.0, 0.0]
+    right, top = (min(1.15 * max(most, 2.0 * bounds.robustness_value.value), 1.0) for most in strengths)
     records = [
-        row
-        | {f"{key}_text": percent(row[key]) for key in ("r2_score", "r2_group")}
-        | {"label": name, "name": name if max(row["r2_group"] / right, row["r2_score"] / top) > NAMED else ""}
+        row._asdict()
+        | {"r2_score_text": percent(row.r2_score), "r2_group_text": percent(row.r2_group)}
+        | {"label": name, "name": name if max(row.r2_group / right, row.r2_score / top) > NAMED else ""}
         for row, name in zip(points, names, strict=True)
     ]
     lines = [point for left in LEFT for point in _curve(bounds, left, right, top, m)]
-    words = " ".join(sensitivity_words(comparison, quantity))
-    description = f"{versus(comparison)}. {words} Further right and up, an omitted factor accounts for more."
-    note = noted(comparison, "curves: adjusted gap that would remain", "dots: listed features", intervals="")
+    words = " ".join(sensitivity_words(c, quantity))
+    description = f"{versus(c)}. {words} Further right and up, an omitted factor accounts for more."
+    note = noted(c, "curves: adjusted gap that would remain", "dots: listed features", intervals="")
     reading = {"label": "feature", "r2_group_text": "of the group", "r2_score_text": f"of the {m.output}"}
     chart = _chart(records, lines, right, top, m, tooltip(reading))
-    subtitle = in_unit(comparison, "% of the variance left by the listed features")
+    subtitle = in_unit(c, "% of the variance left by the listed features")
     return figure(chart, records or [{"label": ""}], TITLE, description, reading, subtitle, note)
 
 
-def _curve(bounds: Record, left: float, right: float, top: float, m: Measure) -> list[Record]:
+def _curve(bounds: Sensitivity, left: float, right: float, top: float, m: Measure) -> list[Record]:
     """Return R²_W = (B/𝒮)²·(1 − R²_S)/R²_S within the figure, B what is taken from the gap."""
-    taken = ((1.0 - left) * bounds["gap"]["value"] / bounds["scale"]) ** 2
+    taken = ((1.0 - left) * bounds.gap.value / bounds.scale) ** 2
     start = taken / (top + taken)
-    name = m.with_unit(m.difference(left * bounds["gap"]["value"])) if left else "all accounted for"
+    name = m.with_unit(m.difference(left * bounds.gap.value)) if left else "all accounted for"
     if start >= right:
         return []
     shares = [start * (right / start) ** (step / STEPS) for step in range(STEPS + 1)]

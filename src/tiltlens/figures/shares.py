@@ -7,54 +7,56 @@ from typing import Any
 import polars as pl
 
 from tiltlens.documents.labels import labels, strongest, versus
-from tiltlens.documents.summary_access import Record, features
-from tiltlens.figures.figure import Figure, data, figure, in_unit, noted, nothing
-from tiltlens.figures.marks import axis, dots, interval, name_axis, tooltip, written
+from tiltlens.documents.quantities import written
+from tiltlens.figures.figure import Figure, Record, data, figure, in_unit, noted, nothing
+from tiltlens.figures.marks import axis, dots, interval, name_axis, scaled, tooltip
+from tiltlens.figures.parts import FULL, features
 from tiltlens.figures.placement import spread
 from tiltlens.figures.theme import DASHES, LINES, WIDTH, altair
-from tiltlens.formats import number, whole_percent, with_interval
+from tiltlens.formats import label, number, whole_percent, with_interval
+from tiltlens.results.comparison import Comparison
 
 DIAL_LINES = len(LINES)
 HEIGHT = 320
 ROW = 28
 
 
-def correction_shares(comparison: Record) -> Figure:
+def correction_shares(c: Comparison) -> Figure:
     """Return each feature's share of the correction alone, with its interval."""
-    rows = features(comparison)
+    rows = features(c)
     title = "Share of the correction achieved by each feature alone"
-    names = ("share", "share_low", "share_high")
     records = [
-        {name: row[name] for name in ("feature", "label", "full", *names)}
-        | {"text": written(row, "share", whole_percent)}
-        for row in rows
+        {"feature": row.feature, "label": text, "full": label(row.feature, FULL)}
+        | scaled({"share": row.share}, 1.0)
+        | {"text": written(row.share, whole_percent)}
+        for text, row in rows
     ]
     if all(record["share"] is None for record in records):
         raise nothing(title, "the data determine no share")
-    parts = ", ".join(f"{row['label']} {whole_percent(row['share'])}" for row in rows[:5])
+    parts = ", ".join(f"{text} {whole_percent(row.share)}" for text, row in rows[:5])
     description = (
-        f"{versus(comparison)}. One dot per feature: the share of the correction achieved by moving the distribution "
+        f"{versus(c)}. One dot per feature: the share of the correction achieved by moving the distribution "
         f"of this feature alone: {parts}."
     )
     has_ends = any(record["share_low"] is not None for record in records)
     overlap = "features overlap, so shares do not sum to 100%"
-    more = strongest(len(comparison["contributions"]), len(rows))
-    note = noted(comparison, overlap, more, intervals="CI" if has_ends else "")
+    more = strongest(len(c.by_feature), len(rows))
+    note = noted(c, overlap, more, intervals="CI" if has_ends else "")
     reading = {"full": "feature", "text": "share of the correction"}
     what, y = "share of the correction", name_axis()
     x = axis("x", "share", what, [0, 1], format=".0%")
     chart = altair().layer(interval("x", "share", what, y), dots("share").encode(x=x, y=y, tooltip=tooltip(reading)))
     chart = chart.properties(width=WIDTH, height=ROW * len(records))
-    return figure(chart, records, title, description, reading, in_unit(comparison, "% of the correction"), note)
+    return figure(chart, records, title, description, reading, in_unit(c, "% of the correction"), note)
 
 
-def shares_along_tradeoff(comparison: Record, table: pl.DataFrame | None = None) -> Figure:
+def shares_along_tradeoff(c: Comparison, table: pl.DataFrame | None = None) -> Figure:
     """Return the shares from "align inputs" (0) to "align outputs" (1), one line per feature.
 
-    `table` is `Correction.shares_along_tradeoff(positions)` if the summary's 21 positions are too few.
+    `table` is `Correction.shares_along_tradeoff(positions)` if the usual 21 positions are too few.
     """
     title = "Share of the correction by weight on outputs"
-    rows = comparison["correction"]["tradeoff_table"] if table is None else table.to_dicts()
+    rows = (c.correction.shares_along_tradeoff() if table is None else table).to_dicts()
     names = list(dict.fromkeys(row["feature"] for row in rows if row["share"] is not None))
     if not names:
         raise nothing(title, "the data determine no share")
@@ -69,15 +71,15 @@ def shares_along_tradeoff(comparison: Record, table: pl.DataFrame | None = None)
         if row["feature"] in line_of
     ]
     description = (
-        f"{versus(comparison)}. One line per feature: its share of the correction, from aligning the inputs only "
+        f"{versus(c)}. One line per feature: its share of the correction, from aligning the inputs only "
         "(left) to aligning the outputs only (right). If a line changes, one setting alone would mislead."
     )
     has_bands = any(record["low"] is not None for record in records)
     more = strongest(len(names), len(line_of))
-    note = noted(comparison, "" if has_bands else "plug-in values", more, intervals="CI" if has_bands else "")
+    note = noted(c, "" if has_bands else "plug-in values", more, intervals="CI" if has_bands else "")
     reading = {"label": "feature", "position_text": "weight on outputs", "text": "share"}
     chart = _lines(records, len(line_of), tooltip(reading))
-    return figure(chart, records, title, description, reading, in_unit(comparison, "% of the correction"), note)
+    return figure(chart, records, title, description, reading, in_unit(c, "% of the correction"), note)
 
 
 def _lines(records: list[Record], count: int, tips: list[Any]) -> Any:

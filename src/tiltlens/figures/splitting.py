@@ -3,30 +3,32 @@
 from __future__ import annotations
 
 from tiltlens.documents.labels import groups, versus
+from tiltlens.documents.measures import BOTH
+from tiltlens.documents.quantities import written
 from tiltlens.documents.splitting import COLUMNS, STATES
-from tiltlens.documents.summary_access import Record
 from tiltlens.figures.figure import Figure, figure, in_unit, noted, nothing
-from tiltlens.figures.marks import axis, dots, interval, lines_at, name_axis, reach, tooltip
+from tiltlens.figures.marks import axis, dots, interval, lines_at, name_axis, reach, scaled, tooltip
 from tiltlens.figures.theme import WIDTH, altair
-from tiltlens.formats import percent, with_interval
+from tiltlens.formats import percent
+from tiltlens.results.comparison import Comparison
 
 TITLE = "Gain from a separate model for each group"
 
 
-def splitting(comparison: Record) -> Figure:
+def splitting(c: Comparison) -> Figure:
     """Return the gain in Brier score at equal weights, of each group, and at the worst weights, with intervals."""
-    gains = comparison.get("splitting")
-    if not gains:
+    gains = c.splitting
+    if gains is None:
         raise nothing(TITLE, "the audit has no outcome, or too few people with one")
-    whole, names = gains["blind_brier"], dict(zip(("audited", "reference"), groups(comparison), strict=True))
+    whole, names = gains.blind_brier, dict(zip(BOTH, groups(c), strict=True))
     records = []
     for key, text in COLUMNS.items():
-        value, low, high = (gains["brier"][key][end] / whole for end in ("value", "low", "high"))
-        texts = {"label": names.get(key, text), "text": with_interval(value, low, high, shown=percent)}
-        records.append(texts | {"gain": value, "gain_low": low, "gain_high": high})
-    limit = gains["materiality"] / whole
-    state = STATES[gains["status"]["both"]]
-    description = f"{versus(comparison)}. At equal weights: {state}. One dot per row, with its interval."
+        gain = gains.relative(gains.brier.of(key))
+        texts = {"label": names.get(key, text), "text": written(gain, percent)}
+        records.append(texts | scaled({"gain": gain}, 1.0))
+    limit = gains.materiality / whole
+    state = STATES[gains.status["both"]]
+    description = f"{versus(c)}. At equal weights: {state}. One dot per row, with its interval."
     what = "reduction of the Brier score, in % of that of one model →"
     reading = {"label": "group", "text": "gain"}
     x = axis("x", "gain", what, reach(records, ("gain",), 0.0, limit, room=0.04), format=".1~%")
@@ -36,6 +38,6 @@ def splitting(comparison: Record) -> Figure:
         interval("x", "gain", what, y),
         dots("gain").encode(x=x, y=y, tooltip=tooltip(reading)),
     )
-    note = noted(comparison, f"dashed: materiality threshold, {percent(limit)}")
+    note = noted(c, f"dashed: materiality threshold, {percent(limit)}")
     chart = chart.properties(width=WIDTH - 100, height=130)
-    return figure(chart, records, TITLE, description, reading, in_unit(comparison, "% of the Brier score"), note)
+    return figure(chart, records, TITLE, description, reading, in_unit(c, "% of the Brier score"), note)

@@ -5,35 +5,36 @@ from __future__ import annotations
 from typing import Any
 
 from tiltlens.documents.labels import labels, versus
-from tiltlens.documents.summary_access import Record, span
-from tiltlens.figures.figure import Figure, data, figure, in_unit, noted, nothing
+from tiltlens.figures.figure import Figure, Record, data, figure, in_unit, noted, nothing
 from tiltlens.figures.marks import axis, dots, interval, lines_at, name_axis, tooltip
+from tiltlens.figures.parts import span
 from tiltlens.figures.theme import BAND, PAPER, QUIET, WIDTH, altair
 from tiltlens.formats import count, short_number
+from tiltlens.results.comparison import Comparison
 
 WITHIN = 0.1  # standard deviations
 
 
-def calibration(comparison: Record) -> Figure:
+def calibration(c: Comparison) -> Figure:
     """Return the expected against the observed log-ratio, by tenths of the people, with the diagonal."""
     title = "Calibration of the group-membership model"
-    bins = comparison["bins"]["calibration"]
+    bins = c.bins().calibration
     if not bins:
         raise nothing(title, "a group has fewer than ten people")
     records = [
-        row
-        | {f"{name}_text": short_number(row[name]) for name in ("expected", "observed")}
-        | {"people": count(row["n"])}
-        for row in bins
+        {"expected": part.expected, "observed": part.observed, "n": part.n}
+        | {"expected_text": short_number(part.expected), "observed_text": short_number(part.observed)}
+        | {"people": count(part.n)}
+        for part in bins
     ]
     description = (
-        f"{versus(comparison)}. Each dot is a tenth of the people, or more where a tenth has few of a group: across, "
+        f"{versus(c)}. Each dot is a tenth of the people, or more where a tenth has few of a group: across, "
         "how much commoner the model expects them to be in the audited group; up, how much commoner they are. On the "
         "diagonal the two are equal."
     )
     reading = {"expected_text": "expected log-ratio", "observed_text": "observed log-ratio", "people": "people"}
-    subtitle = in_unit(comparison, "log-ratios (0: as common in both groups)")
-    note = noted(comparison, "dots: tenths of the people", "dashed: observed equals expected", intervals="")
+    subtitle = in_unit(c, "log-ratios (0: as common in both groups)")
+    note = noted(c, "dots: tenths of the people", "dashed: observed equals expected", intervals="")
     return figure(_diagonal(records, tooltip(reading)), records, title, description, reading, subtitle, note)
 
 
@@ -47,34 +48,35 @@ def _diagonal(records: list[Record], tips: list[Any]) -> Any:
     return alt.layer(line, marks).properties(width=380, height=340)
 
 
-def balance(comparison: Record) -> Figure:
+def balance(c: Comparison) -> Figure:
     """Return how well the reference group, reweighted, reproduces the audited group's means."""
     title = "Balance after reweighting the reference group"
-    checks = comparison["checks"]["balance"]
-    if checks is None:
+    if c.checks.balance is None:
         raise nothing(title, "plug-in values have no balance")
-    if not checks["mismatches"]:
+    checks = c.checks.balance.disclosed()
+    if not checks.mismatches:
         raise nothing(title, "the audit has no features to balance")
-    names = labels(mismatch["name"] for mismatch in checks["mismatches"])
-    records = [_mismatch(mismatch, name) for mismatch, name in zip(checks["mismatches"], names, strict=True)]
+    names = labels(mismatch.name for mismatch in checks.mismatches)
+    records = [
+        _mismatch(mismatch.name, name, mismatch.difference, mismatch.se)
+        for mismatch, name in zip(checks.mismatches, names, strict=True)
+    ]
     worst = records[0]
     description = (
-        f"{versus(comparison)}. Differences that remain between the audited group and the reweighted reference group, "
+        f"{versus(c)}. Differences that remain between the audited group and the reweighted reference group, "
         f"in standard deviations, with two standard errors on either side. Largest: {worst['label']}, {worst['text']}."
     )
-    verdict = f"model judged {'adequate' if checks['is_adequate'] else 'inadequate'}"
-    note = noted(comparison, "lines: ±2 standard errors", f"grey: ±{WITHIN}", verdict, intervals="")
+    verdict = f"model judged {'adequate' if checks.is_adequate else 'inadequate'}"
+    note = noted(c, "lines: ±2 standard errors", f"grey: ±{WITHIN}", verdict, intervals="")
     reading = {"label": "feature or product", "text": "difference (standard deviations)"}
-    subtitle = in_unit(comparison, "standard deviations")
+    subtitle = in_unit(c, "standard deviations")
     return figure(_mismatches(records, tooltip(reading)), records, title, description, reading, subtitle, note)
 
 
-def _mismatch(mismatch: Record, name: str) -> Record:
-    value, se = mismatch["difference"], mismatch["se"]
-    ends = (None, None) if value is None or se is None else (value - 2 * se, value + 2 * se)
-    text = f"{short_number(value)} ± {short_number(None if se is None else 2 * se)}"
-    record = {"name": mismatch["name"], "label": name, "difference": value, "se": se, "text": text}
-    return record | {"difference_low": ends[0], "difference_high": ends[1]}
+def _mismatch(name: str, label: str, value: float, se: float) -> Record:
+    text = f"{short_number(value)} ± {short_number(2 * se)}"
+    record = {"name": name, "label": label, "difference": value, "se": se, "text": text}
+    return record | {"difference_low": value - 2 * se, "difference_high": value + 2 * se}
 
 
 def _mismatches(records: list[Record], tips: list[Any]) -> Any:

@@ -2,18 +2,23 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import Any
 
 from tiltlens.documents.labels import disadvantage_sign, group_words, labels, versus
+from tiltlens.documents.measures import means, measure_of
 from tiltlens.documents.quantities import brief, quantity
-from tiltlens.documents.summary_access import FULL, Record, features, means
 from tiltlens.documents.unobserved_groups import gap_name
-from tiltlens.figures.figure import Figure, figure, in_unit, joined, noted, nothing
+from tiltlens.estimators.estimate import Estimate
+from tiltlens.figures.figure import Figure, Record, figure, in_unit, joined, noted, nothing
 from tiltlens.figures.marks import interval, name_axis, tooltip
+from tiltlens.figures.parts import FULL
 from tiltlens.figures.theme import DISADVANTAGE, FAINT, INK, PAPER, QUIET, WIDTH, altair
 from tiltlens.formats import Shown, label
 from tiltlens.formats import interval as interval_text
-from tiltlens.rows.measures import Measure, measure_of
+from tiltlens.results.comparison import Comparison
+from tiltlens.results.outputs import Contribution
+from tiltlens.rows.measures import Measure
 
 STRONGEST = 12
 ROOM = 66  # pixels right of the last bar, for its text, however narrow the page
@@ -26,60 +31,59 @@ THROUGH, EQUAL = (quantity(key).label for key in ("gap_explained_by_exempt", "ga
 NO_PARTS = "the audit has no Shapley contributions; see the contribution of each feature alone"
 
 
-def waterfall(comparison: Record) -> Figure:
+def waterfall(c: Comparison) -> Figure:
     """Return the gap in parts: the reference mean, what each feature adds (Shapley), the rest, the audited mean."""
-    rows, m = features(comparison, None), measure_of(comparison)
-    gap = comparison["gap"]
-    title = f"Decomposition of the {gap_name(comparison)} of {m.with_unit(brief(gap, m)(gap['value']))}"
+    rows, m = c.by_feature, measure_of(c)
+    gap = c.gap
+    title = f"Decomposition of the {gap_name(c)} of {m.with_unit(brief(gap, m)(gap.value))}"
     if not rows:
         raise nothing(title, "the audit has no features")
-    if all(row["shapley"] is None for row in rows) and comparison["gap_parts"]["gap_explained_by_exempt"] is None:
+    if all(row.shapley is None for row in rows) and c.gap_parts.gap_explained_by_exempt is None:
         raise nothing(title, NO_PARTS)
-    audited, reference = means(comparison)
-    records = _stairs(comparison, rows, reference)
-    names = (label(comparison[role], NAME) for role in ("reference", "audited"))
+    audited, reference = means(c)
+    records = _stairs(c, rows, reference)
+    names = (label(name, NAME) for name in (c.reference, c.audited))
     records = [_mean(next(names), reference, m), *records, _mean(next(names), audited, m)]
     parts = ", ".join(f"{record['label']} {record['text']}" for record in _labelled(records))
     description = (
-        f"{versus(comparison)}. Steps from the reference group's {m.mean}, {m.level(reference)}, to the audited "
+        f"{versus(c)}. Steps from the reference group's {m.mean}, {m.level(reference)}, to the audited "
         f"group's, {m.level(audited)}, in {m.long_unit}: {parts}."
     )
     has_ends = any(record["reach_low"] is not None for record in records)
-    filled = f"orange: disadvantage of {group_words(comparison, 'audited')}; outlined: not accounted for by features"
-    subtitle = joined(in_unit(comparison, m.long_unit), "Shapley contributions")
+    filled = f"orange: disadvantage of {group_words(c, 'audited')}; outlined: not accounted for by features"
+    subtitle = joined(in_unit(c, m.long_unit), "Shapley contributions")
     reading = {"full": "step", "text": m.long_unit, "range": "interval"}
-    note = noted(comparison, filled, intervals="CI" if has_ends else "")
+    note = noted(c, filled, intervals="CI" if has_ends else "")
     drawn = _labelled(records)
     return figure(_steps(drawn, m, tooltip(reading)), drawn, title, description, reading, subtitle, note)
 
 
-def _stairs(comparison: Record, rows: list[Record], start: float) -> list[Record]:
+def _stairs(c: Comparison, rows: Sequence[Contribution], start: float) -> list[Record]:
     """Return one step a feature, largest first, the weak ones joined, and what the features leave."""
-    steps = (
-        [(THROUGH, *_ends(comparison["gap_parts"]["gap_explained_by_exempt"]), "exempt")]
-        if comparison["gap_parts"]["gap_explained_by_exempt"]
-        else []
-    )
-    measured = sorted((row for row in rows if row["shapley"] is not None), key=lambda row: -abs(row["shapley"]))
-    strongest, rest = (measured, []) if len(measured) <= STRONGEST + 1 else (measured[:STRONGEST], measured[STRONGEST:])
-    parts = [(row["feature"], row["shapley"], row["shapley_low"], row["shapley_high"]) for row in strongest]
-    steps += [(*part, "feature") for part in parts]
+    gap, steps = c.gap_parts, list[tuple[str, Estimate, str]]()
+    if gap.gap_explained_by_exempt is not None:
+        steps.append((THROUGH, gap.gap_explained_by_exempt, "exempt"))
+    shapley = [(row.feature, row.shapley, "feature") for row in rows if row.shapley is not None]
+    shapley.sort(key=lambda step: -abs(step[1]))
+    strongest, rest = (shapley, []) if len(shapley) <= STRONGEST + 1 else (shapley[:STRONGEST], shapley[STRONGEST:])
+    steps += strongest
     if rest:
-        steps.append((f"{len(rest)} other features", sum(row["shapley"] for row in rest), None, None, "others"))
-    if comparison["gap_parts"]["shapley_remainder"] is not None:
-        name = LEFT if _agrees(comparison) else ROUGHER
-        steps.append((name, comparison["gap_parts"]["shapley_remainder"], *_remainder_ends(comparison), "remainder"))
-    elif comparison["gap_parts"]["gap_given_exempt"] is not None:
-        steps.append((EQUAL, *_ends(comparison["gap_parts"]["gap_given_exempt"]), "equal"))
-    m, records, level = measure_of(comparison), [], start
-    sign = disadvantage_sign(comparison)
-    write = brief({"value": max(abs(step[1]) for step in steps)}, m)
-    for name, value, low, high, role in steps:
+        steps.append((f"{len(rest)} other features", Estimate(sum(value for _, value, _ in rest)), "others"))
+    if gap.shapley_remainder is not None:
+        name = LEFT if _agrees(c, gap.shapley_remainder) else ROUGHER
+        steps.append((name, _remainder(c, gap.shapley_remainder), "remainder"))
+    elif gap.gap_given_exempt is not None:
+        steps.append((EQUAL, gap.gap_given_exempt, "equal"))
+    m, records, level = measure_of(c), [], start
+    sign = disadvantage_sign(c)
+    write = brief(Estimate(max(abs(step[1]) for step in steps)), m)
+    for name, estimate, role in steps:
+        value = estimate.value
         kind = "disadvantage" if value * sign > 0 else "advantage"
-        text = _remainder_text(comparison, write) if role == "remainder" else write(value)
-        ends = interval_text(low, high, write)
+        text = _remainder_text(c, value, write) if role == "remainder" else write(value)
+        ends = interval_text(estimate.low, estimate.high, write)
         records.append(
-            _step(name, level, value, low, high)
+            _step(name, level, estimate)
             | {"kind": kind, "text": text, "range": ends}
             | {"role": role, "is_remainder": role in ("remainder", "equal")}
         )
@@ -87,29 +91,27 @@ def _stairs(comparison: Record, rows: list[Record], start: float) -> list[Record
     return records
 
 
-def _agrees(comparison: Record) -> bool:
+def _agrees(c: Comparison, remainder: float) -> bool:
     """Return whether the remainder of the Shapley contributions and the adjusted gap are one number to a reader."""
-    left, remainder = comparison["adjusted_gap"], comparison["gap_parts"]["shapley_remainder"]
-    return left is not None and abs(left["value"] - remainder) < comparison["scale"]["materiality"]
+    return c.adjusted_gap is not None and abs(c.adjusted_gap - remainder) < c.scale.materiality
 
 
-def _remainder_ends(comparison: Record) -> tuple[float | None, float | None]:
-    """Return the interval of the remainder, which is that of the adjusted gap where both agree."""
-    left = comparison["adjusted_gap"]
-    return (left["low"], left["high"]) if _agrees(comparison) else (None, None)
+def _remainder(c: Comparison, remainder: float) -> Estimate:
+    """Return the remainder with its interval, which is that of the adjusted gap where both agree."""
+    left = c.adjusted_gap
+    return (
+        Estimate(remainder, left.low, left.high) if left is not None and _agrees(c, remainder) else Estimate(remainder)
+    )
 
 
-def _remainder_text(comparison: Record, write: Shown) -> str:
+def _remainder_text(c: Comparison, remainder: float, write: Shown) -> str:
     """Return the remainder as the sentences have it: two estimators of the adjusted gap differ in the last digit."""
-    remainder = comparison["gap_parts"]["shapley_remainder"]
-    return write(comparison["adjusted_gap"]["value"] if _agrees(comparison) else remainder)
+    left = c.adjusted_gap
+    return write(left.value if left is not None and _agrees(c, remainder) else remainder)
 
 
-def _ends(estimate: Record) -> tuple[float, float | None, float | None]:
-    return estimate["value"], estimate["low"], estimate["high"]
-
-
-def _step(name: str, start: float, value: float, low: float | None, high: float | None) -> Record:
+def _step(name: str, start: float, estimate: Estimate) -> Record:
+    value, low, high = estimate.value, estimate.low, estimate.high
     return {
         "feature": name,
         "contribution": value,

@@ -112,9 +112,8 @@ def _metrics(result: Audit) -> dict[str, float]:
 
     metrics = {}
     for group, comparison in result.items():
-        for quantity in (*ESTIMATES, "bracket", "limits", "linear"):  # these of unobserved groups
-            soft = comparison.unobserved_group
-            estimate = comparison.estimate(quantity) if quantity in ESTIMATES else getattr(soft, quantity, None)
+        for quantity in ESTIMATES:
+            estimate = comparison.estimate(quantity)
             for end, value in ({} if estimate is None else estimate.to_dict()).items():
                 if value is not None:
                     suffix = "" if end == "value" else f"_{end}"
@@ -127,12 +126,11 @@ def _log_files(client: MlflowClient, run_id: str, result: Audit) -> dict[str, Un
     from tiltlens.render.page import page
 
     folder_uri = f"{client.get_run(run_id).info.artifact_uri}/{FOLDER}"
-    summary = result.to_dict()
     with TemporaryDirectory() as folder:
         result.to_json(Path(folder) / JSON)
-        Path(folder, PAGE).write_text(text := page(summary), encoding="utf-8")
+        Path(folder, PAGE).write_text(text := page(result), encoding="utf-8")
         client.log_artifacts(run_id, folder, FOLDER)
     return {
-        "tiltlens_audit": JsonEvaluationArtifact(f"{folder_uri}/{JSON}", summary),
+        "tiltlens_audit": JsonEvaluationArtifact(f"{folder_uri}/{JSON}", result.to_dict()),
         "tiltlens_report": TextEvaluationArtifact(f"{folder_uri}/{PAGE}", text),
     }

@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, TypeVar
 
 from tiltlens.documents.change_document import change_document, provenance_blocks
 from tiltlens.documents.document import Block, Document, Heading
@@ -12,9 +12,13 @@ from tiltlens.documents.repair_document import alternatives_document, evaluation
 from tiltlens.formats import label
 from tiltlens.render.page import check_name, draw_blocks, drawn_data, rendered, write_page
 from tiltlens.render.sections import Drawing
+from tiltlens.repair.alternatives import AlternativesByGroup
+from tiltlens.repair.evaluation import RepairEvaluation
+from tiltlens.repair.price_evaluation import PriceEvaluation
+from tiltlens.results.change import Change
 from tiltlens.results.json_file import Target
 
-Record = dict[str, Any]
+T = TypeVar("T")
 
 
 @dataclass(frozen=True, slots=True)
@@ -26,32 +30,33 @@ class _Section:
     body: Any
 
 
-def change_page(summary: Record) -> str:
+def change_page(change: Change) -> str:
     """Return the page of a change."""
-    return _page(change_document(summary), "Two audits compared", provenance_blocks(summary))
+    return _page(change_document(change), "Two audits compared", provenance_blocks(change))
 
 
-def evaluations_page(summary: Record) -> str:
+def evaluations_page(evaluations: Sequence[RepairEvaluation] | Sequence[PriceEvaluation]) -> str:
     """Return the page of an evaluation."""
-    return _page(evaluation_document(summary), "Mitigation, separate from the audit that it acts on")
+    return _page(evaluation_document(evaluations), "Mitigation, separate from the audit that it acts on")
 
 
-def alternatives_page(summary: Record) -> str:
+def alternatives_page(search: AlternativesByGroup) -> str:
     """Return the page of alternatives."""
-    return _page(alternatives_document(summary), "Other rules of the same features, compared on the same people")
+    return _page(alternatives_document(search), "Other rules of the same features, compared on the same people")
 
 
-def _writer(build: Callable[[Record], str]) -> Callable[[Record, Target], None]:
+def _writer(build: Callable[[T], str]) -> Callable[[T, Target], None]:
     """Return a function that writes a page, whole or not at all; to an open file, as it is."""
 
-    def write(summary: Record, target: Target) -> None:
+    def write(result: T, target: Target) -> None:
         check_name(target)
-        write_page(build(summary), target)
+        write_page(build(result), target)
 
     return write
 
 
-write_change, write_evaluations, write_alternatives = map(_writer, (change_page, evaluations_page, alternatives_page))
+write_change, write_evaluations = _writer(change_page), _writer(evaluations_page)
+write_alternatives = _writer(alternatives_page)
 
 
 def _page(document: Document, lead: str, more: Iterable[Block] = ()) -> str:

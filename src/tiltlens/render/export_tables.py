@@ -6,15 +6,17 @@ from collections.abc import Iterator
 from dataclasses import dataclass, replace
 from typing import Any
 
-from tiltlens.documents.audit_tables import contribution_table, group_table
+from tiltlens.analysis.error_rates import ErrorRate
+from tiltlens.documents.audit_tables import contribution_table, group_table, has_bands
 from tiltlens.documents.display_names import named
 from tiltlens.documents.document import TEXT, Cell, Column, Table
-from tiltlens.documents.quantities import ERROR_RATE_KEYS, HEADLINE_KEYS, RATES_OF_GROUPS
+from tiltlens.documents.measures import group_of, level_of, measure_of
+from tiltlens.documents.quantities import ERROR_RATE_KEYS, HEADLINE_KEYS
 from tiltlens.documents.sentences import IS_NO_FINDING, simultaneous_words
-from tiltlens.documents.summary_access import estimate_of
-from tiltlens.documents.unobserved_groups import soft_estimates
-from tiltlens.formats import interval_name, label, minus
-from tiltlens.rows.measures import measure_of
+from tiltlens.estimators.estimate import Estimate
+from tiltlens.formats import label, minus
+from tiltlens.results.audit import Audit
+from tiltlens.results.comparison import Comparison
 
 RATES, CONTRIBUTIONS = NAMES = ("rates", "contributions")
 ENDS = ("", "_low", "_high")
@@ -23,7 +25,6 @@ BANDS = (
     "Intervals of alone and beyond the others are simultaneous confidence bands over all features, from which the "
     "verdicts are read."
 )
-Record = dict[str, Any]
 
 
 @dataclass(frozen=True, slots=True)
@@ -48,84 +49,78 @@ class ExportTable:
     notes: tuple[str, ...]
 
 
-def export_tables(summary: Record) -> list[ExportTable]:
+def export_tables(audit: Audit) -> list[ExportTable]:
     """Return the tables of an audit; that of features is missing where none were listed."""
-    tables = [_rates(summary)]
-    return (
-        [*tables, _contributions(summary)]
-        if any(c["contributions"] for c in summary["comparisons"].values())
-        else tables
-    )
+    tables = [_rates(audit)]
+    return [*tables, _contributions(audit)] if any(c.by_feature for _, c in audit.items()) else tables
 
 
-def about(summary: Record) -> list[tuple[str, str]]:
+def about(audit: Audit) -> list[tuple[str, str]]:
     """Return what a reader of the tables should know, by name."""
-    readable, m, origin = named(summary, summary["group"]), measure_of(summary), summary["provenance"]
-    notes = dict.fromkeys(note for c in readable["comparisons"].values() for note in c["checks"]["notes"])
+    readable, m, origin = named(audit), measure_of(audit), audit.provenance
+    notes = dict.fromkeys(note for _, c in readable.items() for note in c.checks.notes)
     return [
-        ("audit", f"{m.each}s by {summary['group']}"),
-        ("reference", readable["reference"]),
-        ("favourable outcome", str(summary["favourable"])),
-        ("intervals", interval_name(summary["settings"]["confidence"])),
+        ("audit", f"{m.each}s by {audit.group}"),
+        ("reference", readable.reference),
+        ("favourable outcome", str(audit.favourable)),
+        ("intervals", level_of(audit[0])),
         ("numbers", "units of the amount" if m.factor == 1 else "parts of one: 0.01 is a point"),
-        ("data, SHA-256", origin["data_sha256"]),
-        *((("made", origin["created"]),) if origin["created"] else ()),
-        *((name, text) for name, text in origin["stated"].items()),
+        ("data, SHA-256", origin.data_sha256),
+        *((("made", origin.created),) if origin.created else ()),
+        *((name, text) for name, text in origin.stated.items()),
         *(("warning", minus(note)) for note in notes),
         ("what it does not show", IS_NO_FINDING),
     ]
 
 
-def _rates(summary: Record) -> ExportTable:
+def _rates(audit: Audit) -> ExportTable:
     """Return one row for each group: the audited ones, the reference, and those too small to be analysed."""
-    comparisons = [c | soft_estimates(c) for c in summary["comparisons"].values()]
-    first, m = comparisons[0], measure_of(summary)
-    rates = ["favourable_rate", *(["metric_rate"] if first["outputs"]["metric_rates"] else [])]
-    rates += [key for key in ERROR_RATE_KEYS if any(_error_rate(c, key) for c in comparisons)]
-    keys = [key for key in AGAINST_REFERENCE if any(estimate_of(c, key) is not None for c in comparisons)]
+    comparisons = [*audit.comparisons.values()]
+    first, m = comparisons[0], measure_of(audit)
+    rates = ["favourable_rate", *(["metric_rate"] if first.outputs.metric_rates is not None else [])]
+    rates += [key for key in ERROR_RATE_KEYS if any(_error_rate(c, key) is not None for c in comparisons)]
+    keys = [key for key in AGAINST_REFERENCE if any(c.estimate(key) is not None for c in comparisons)]
     columns = ("group", "role", "people", *(f"{key}{end}" for key in (*rates, *keys) for end in ENDS))
     groups = [*((c, "audited") for c in comparisons), (first, "reference")]
-    records = [[c[role], role, c["rows"][role], *_estimates(c, role, rates, keys)] for c, role in groups]
-    records += [[name, "too small", *[None] * (len(columns) - 2)] for name in summary["too_small"]]
-    confidence, readable = summary["settings"]["confidence"], named(summary, summary["group"])
-    notes = [f"In brackets the {interval_name(confidence)}; compared with {label(readable['reference'])}{m.among}."]
-    notes += filter(None, [simultaneous_words(summary, confidence)])
-    title = f"{m.rate.capitalize()}s by {label(summary['group'])}"
+    records = [[group_of(c, role), role, c.rows[role], *_estimates(c, role, rates, keys)] for c, role in groups]
+    records += [[name, "too small", *[None] * (len(columns) - 2)] for name in audit.too_small]
+    readable = named(audit)
+    notes = [f"In brackets the {level_of(first)}; compared with {label(readable.reference)}{m.among}."]
+    notes += filter(None, [simultaneous_words(audit)])
+    title = f"{m.rate.capitalize()}s by {label(audit.group)}"
     return ExportTable(RATES, title, columns, records, group_table(readable), (*notes, IS_NO_FINDING))
 
 
-def _error_rate(c: Record, key: str) -> Any:
-    return c["error_rates"] and c["error_rates"].get(key)
+def _error_rate(c: Comparison, key: str) -> ErrorRate | None:
+    return None if c.error_rates is None else c.error_rates.rate(key)
 
 
-def _estimates(c: Record, role: str, rates: list[str], keys: list[str]) -> Iterator[float | None]:
+def _estimates(c: Comparison, role: str, rates: list[str], keys: list[str]) -> Iterator[float | None]:
     """Yield the numbers of a group, each with the ends of its interval; the reference is not compared with itself."""
+    of_groups = {"favourable_rate": c.outputs.rates, "metric_rate": c.outputs.metric_rates}
     for key in rates:
-        both = _error_rate(c, key) if key in ERROR_RATE_KEYS else c["outputs"][RATES_OF_GROUPS[key]]
-        yield from _values(both and both[role])
+        both = of_groups[key] if key in of_groups else _error_rate(c, key)
+        yield from _values(None if both is None else both.audited if role == "audited" else both.reference)
     for key in keys:
-        yield from _values(estimate_of(c, key) if role == "audited" else None)
+        yield from _values(c.estimate(key) if role == "audited" else None)
 
 
-def _values(estimate: Record | None) -> tuple[Any, Any, Any]:
-    return (None, None, None) if estimate is None else (estimate["value"], estimate["low"], estimate["high"])
+def _values(estimate: Estimate | None) -> tuple[float | None, float | None, float | None]:
+    return (None, None, None) if estimate is None else (estimate.value, estimate.low, estimate.high)
 
 
-def _contributions(summary: Record) -> ExportTable:
+def _contributions(audit: Audit) -> ExportTable:
     """Return one row for each audited group and feature."""
-    rows = [(c, row) for c in summary["comparisons"].values() for row in c["contributions"]]
-    columns = ("audited", "reference", *rows[0][1])
-    records = [[c["audited"], c["reference"], *row.values()] for c, row in rows]
-    comparisons = named(summary, summary["group"])["comparisons"].values()
+    columns = ("audited", "reference", *audit[0].contributions_full.columns)
+    records = [[c.audited, c.reference, *row] for _, c in audit.items() for row in c.contributions_full.rows()]
+    comparisons = named(audit).comparisons.values()
     tables = [contribution_table(c, has_reasons=True) for c in comparisons]
     readable = tables[0]
     if len(tables) > 1:
         several = [
-            (Cell(label(c["audited"])), *line)
-            for c, table in zip(comparisons, tables, strict=True)
-            for line in table.rows
+            (Cell(label(c.audited)), *line) for c, table in zip(comparisons, tables, strict=True) for line in table.rows
         ]
         readable = replace(readable, columns=(Column("audited", TEXT), *readable.columns), rows=tuple(several))
-    bands = (BANDS,) if any(row["alone_low"] is not None for _, row in rows) else ()
-    title = measure_of(summary).headed("Contributions of features")
+    bands = (BANDS,) if any(has_bands(c) for _, c in audit.items()) else ()
+    title = measure_of(audit).headed("Contributions of features")
     return ExportTable(CONTRIBUTIONS, title, columns, records, readable, (*bands, IS_NO_FINDING))

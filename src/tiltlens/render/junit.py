@@ -3,29 +3,54 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Mapping, Sequence
-from typing import Any
+from collections.abc import Sequence
+from typing import Protocol
 from xml.etree import ElementTree as ET
+
+from tiltlens.results.audit import Audit
+from tiltlens.results.change import Change
 
 # A gate that could not be evaluated is no pass: it has an element of its own.
 ELEMENTS = {"fired": "failure", "not defined": "error", "undecided": "skipped", "not evaluated": "skipped"}
 COUNTED = {"failure": "failures", "error": "errors", "skipped": "skipped"}
+
+
+class Judged(Protocol):
+    """The judgement of a gate on a group; None stands for all of them."""
+
+    @property
+    def gate(self) -> str:
+        """The condition."""
+
+    @property
+    def group(self) -> str | None:
+        """The audited group."""
+
+    @property
+    def status(self) -> str:
+        """What came of it."""
+
+    @property
+    def sentence(self) -> str:
+        """The same in words."""
+
+
 NOT_XML = re.compile("[^\\t\\n\\r\\x20-\\ud7ff\\ue000-\\ufffd\\U00010000-\\U0010ffff]")
 
 
-def junit(summary: Mapping[str, Any], judged: Sequence[Mapping[str, Any]]) -> str:
-    """Return the XML of what gates said (`gate`, `group`, `status`, `sentence`) of an audit, or of a change."""
-    suite = ET.Element("testsuite", name=_text(f"tiltlens, {summary['group']}"), tests=str(len(judged)))
+def junit(result: Audit | Change, judgements: Sequence[Judged]) -> str:
+    """Return the XML of the judgements of gates on an audit, or on a change."""
+    suite = ET.Element("testsuite", name=_text(f"tiltlens, {result.group}"), tests=str(len(judgements)))
     for element, count in COUNTED.items():
-        suite.set(count, str(sum(ELEMENTS.get(one["status"]) == element for one in judged)))
-    for one in judged:
-        who = "all groups" if one["group"] is None else f"{one['group']} against {summary['reference']}"
-        case = ET.SubElement(suite, "testcase", classname=_text(who), name=_text(one["gate"]))
-        if one["status"] in ELEMENTS:
-            said = ET.SubElement(case, ELEMENTS[one["status"]], message=_text(one["sentence"]))
-            said.set("type", one["status"])
+        suite.set(count, str(sum(ELEMENTS.get(part.status) == element for part in judgements)))
+    for part in judgements:
+        who = "all groups" if part.group is None else f"{part.group} against {result.reference}"
+        case = ET.SubElement(suite, "testcase", classname=_text(who), name=_text(part.gate))
+        if part.status in ELEMENTS:
+            said = ET.SubElement(case, ELEMENTS[part.status], message=_text(part.sentence))
+            said.set("type", part.status)
         else:
-            ET.SubElement(case, "system-out").text = _text(one["sentence"])
+            ET.SubElement(case, "system-out").text = _text(part.sentence)
     every = ET.Element("testsuites")
     every.append(suite)
     ET.indent(every)

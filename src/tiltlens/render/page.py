@@ -1,4 +1,4 @@
-"""The page: figures and tables of a summary, put together into one file that needs no network."""
+"""The page: figures and tables of an audit, put together into one file that needs no network."""
 
 from __future__ import annotations
 
@@ -19,31 +19,33 @@ from tiltlens.documents.audit_tables import MATRIX_NOTE, check_table, group_matr
 from tiltlens.documents.display_names import named
 from tiltlens.documents.document import Block, Cell, FigureRef
 from tiltlens.documents.first_screen import first_screen, ratio_words
+from tiltlens.documents.measures import by_gap, is_favourable_mean, measure_of
 from tiltlens.documents.overall import overall_blocks
 from tiltlens.documents.ratios import decision_table_words
-from tiltlens.documents.summary_access import by_gap, checks_of, dial_place, warnings_of
-from tiltlens.documents.unobserved_groups import expected, soft_estimates
-from tiltlens.errors import DataError, MissingExtraError, NothingToDrawError
+from tiltlens.documents.unobserved_groups import expected
+from tiltlens.errors import DataError, MissingExtraError
 from tiltlens.figures.distributions import HIDDEN
-from tiltlens.figures.registry import DOCUMENT_FIGURES
+from tiltlens.figures.parts import dial_place
+from tiltlens.figures.registry import draw
 from tiltlens.figures.theme import altair, vl_convert
 from tiltlens.render import sections
 from tiltlens.render.html import blocks_html, table_html, unsplit
 from tiltlens.render.pdf import check_pdf, write_pdf
+from tiltlens.results.audit import Audit
+from tiltlens.results.codec import to_plain
 from tiltlens.results.json_file import Target, check_target, write_text
-from tiltlens.rows.measures import asked, is_favourable_mean, measure_of
 
 DATA_LIMIT = 300_000  # characters of numbers; with the drawing library a page of nine groups stays below 1.5 MB
 DIGITS = 10
 ENDINGS = (".html", ".htm", ".pdf")
 RUNNING = 50  # letters of the model at the foot of a printed page
 FORMATS = (formats.number, formats.signed, formats.percent, formats.minus, formats.interval_name, formats.count)
-FUNCTIONS = (*FORMATS, unsplit, formats.label, decision_table_words, expected, soft_estimates)
+FUNCTIONS = (*FORMATS, unsplit, formats.label, decision_table_words, expected)
 
 
-def write_report(summary: dict[str, Any], target: Target) -> None:
-    """Write the report of an audit's summary as HTML or PDF, whole or not at all; to an open file, as HTML."""
-    write_page(page(summary), target)
+def write_report(audit: Audit, target: Target) -> None:
+    """Write the report of an audit as HTML or PDF, whole or not at all; to an open file, as HTML."""
+    write_page(page(audit), target)
 
 
 def write_page(html: str, target: Target) -> None:
@@ -78,14 +80,14 @@ def check_name(target: Target | None) -> None:
         raise DataError(f"a report must be an HTML or PDF file, got {str(target)!r}.", "for example audit.html.")
 
 
-def page(summary: dict[str, Any]) -> str:
+def page(audit: Audit) -> str:
     """Return the report as one HTML text, the widest gaps first."""
-    summary = by_gap(named(summary, summary["group"]))
-    comparisons = [sections.section(summary, place, name) for place, name in enumerate(summary["comparisons"])]
-    overview = sections.overview(summary)
-    overall, drawn = draw_blocks(overall_blocks(summary))
+    audit = by_gap(named(audit))
+    comparisons = [sections.section(audit, place, name) for place, name in enumerate(audit.comparisons)]
+    overview = sections.overview(audit)
+    overall, drawn = draw_blocks(overall_blocks(audit))
     data = _data(
-        summary,
+        audit,
         [
             *drawn,
             *([overview] if len(comparisons) > 1 else []),
@@ -95,45 +97,44 @@ def page(summary: dict[str, Any]) -> str:
     return rendered(
         "page.html",
         data,
-        audit=summary,
+        audit=audit,
+        settings=to_plain(audit.settings),
         words=words,
-        measure=measure_of(summary),
-        materiality=asked(measure_of(summary), summary["settings"]),
-        glossary=glossary.glossary(summary),
-        for_statisticians=glossary.for_statisticians(summary),
+        measure=measure_of(audit),
+        materiality=measure_of(audit).threshold(audit.settings.materiality),
+        glossary=glossary.glossary(audit),
+        for_statisticians=glossary.for_statisticians(audit),
         pictured=sections.PICTURED,
         detailed=sections.DETAILED,
-        screen=first_screen(summary),
-        title=audit_title(summary),
-        running=css_text(audit_title(summary)),
-        model=css_text(_model(summary)),
-        created=(summary["provenance"]["created"] or "")[:10],
-        ratio_note=_ratio_note(summary),
-        matrix=markup(table_html(group_matrix(summary), _linked(summary))),
+        screen=first_screen(audit),
+        title=audit_title(audit),
+        running=css_text(audit_title(audit)),
+        model=css_text(_model(audit)),
+        created=(audit.provenance.created or "")[:10],
+        ratio_note=_ratio_note(audit),
+        matrix=markup(table_html(group_matrix(audit), _linked(audit))),
         matrix_note=MATRIX_NOTE,
-        checks=_checks(summary),
-        warnings_of=warnings_of,
-        checks_of=checks_of,
+        checks=_checks(audit),
         dial_place=dial_place,
         dial_rows=sections.DIAL_ROWS,
         overview=overview,
-        group_table=markup(table_html(group_table(summary), _linked(summary))),
+        group_table=markup(table_html(group_table(audit), _linked(audit))),
         overall=overall,
-        simultaneous=words.simultaneous_words(summary, summary["settings"]["confidence"]),
+        simultaneous=words.simultaneous_words(audit),
         comparisons=comparisons,
     )
 
 
-def _model(summary: dict[str, Any]) -> str:
+def _model(audit: Audit) -> str:
     """Return the model for the foot of each printed page, where it is stated."""
-    model = summary["provenance"]["stated"].get("model")
+    model = audit.provenance.stated.get("model")
     return f"Model: {formats.label(model, RUNNING)} · " if model else ""
 
 
-def _ratio_note(summary: dict[str, Any]) -> str:
+def _ratio_note(audit: Audit) -> str:
     """Return rates of what a ratio divides, where they are not the means of the gap."""
-    c = next(iter(summary["comparisons"].values()))
-    return "" if is_favourable_mean(c) or c["impact_ratio"] is None else ratio_words(c)
+    c = audit[0]
+    return "" if is_favourable_mean(c) or c.impact_ratio is None else ratio_words(c)
 
 
 def css_text(text: str) -> Any:
@@ -143,15 +144,15 @@ def css_text(text: str) -> Any:
     )
 
 
-def _checks(summary: dict[str, Any]) -> Any:
+def _checks(audit: Audit) -> Any:
     """Return the checks of all groups; nothing where there are none."""
-    has_checks = any(checks_of(c) is not None for c in summary["comparisons"].values())
-    return markup(table_html(check_table(summary), _linked(summary))) if has_checks else ""
+    has_checks = any(c.checks.balance is not None for _, c in audit.items())
+    return markup(table_html(check_table(audit), _linked(audit))) if has_checks else ""
 
 
-def _linked(summary: dict[str, Any]) -> Callable[[int, Cell], str]:
+def _linked(audit: Audit) -> Callable[[int, Cell], str]:
     """Return a function that writes the name of a group as a link to its section."""
-    count = len(summary["comparisons"])
+    count = len(audit.comparisons)
 
     def name(index: int, cell: Cell) -> str:
         text = escape(cell.text)
@@ -164,17 +165,15 @@ def draw_blocks(blocks: Iterable[Block], before: int = 0) -> tuple[Any, list[sec
     """Return the blocks of a document as HTML, and the drawings that its script draws, `before` of them above."""
     drawings: list[sections.Drawing] = []
 
-    def draw(reference: FigureRef) -> str:
+    def drawn(reference: FigureRef) -> str:
         if (number := before + len(drawings)) >= sections.PICTURED:
             return ""
-        try:
-            figure = DOCUMENT_FIGURES[reference.name](reference.summary)
-        except NothingToDrawError:
+        if (figure := draw(reference)) is None:
             return ""
         drawings.append(sections.Drawing.of(f"{reference.name}-{number}", figure))
         return str(environment().get_template("macros.html").module.figure(drawings[-1]))
 
-    return markup(blocks_html(blocks, draw)), drawings
+    return markup(blocks_html(blocks, drawn)), drawings
 
 
 def markup(text: str) -> Any:
@@ -229,10 +228,10 @@ def sha256(text: str) -> str:
     return "sha256-" + base64.b64encode(hashlib.sha256(text.encode()).digest()).decode()
 
 
-def _data(summary: dict[str, Any], drawings: list[sections.Drawing]) -> str:
+def _data(audit: Audit, drawings: list[sections.Drawing]) -> str:
     """Return what the page's script needs, as JSON that cannot end its element."""
     specs = {drawing.element: drawing.spec for drawing in drawings}
-    pictured = list(summary["comparisons"].values())[: sections.PICTURED]
+    pictured = list(audit.comparisons.values())[: sections.PICTURED]
     moving = {str(place): sections.moving(c, place < sections.DETAILED) for place, c in enumerate(pictured)}
     data = {"specs": specs, "comparisons": moving, "withheld": HIDDEN}
     text = as_json(data)

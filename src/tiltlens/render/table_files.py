@@ -15,6 +15,7 @@ from tiltlens.documents.document import NUMBER, Cell, Column
 from tiltlens.errors import DataError, MissingExtraError
 from tiltlens.formats import JOINERS
 from tiltlens.render.export_tables import NAMES, ExportTable, about, export_tables
+from tiltlens.results.audit import Audit
 from tiltlens.results.json_file import check_target, write_bytes, write_text
 
 FORMULA = ("=", "+", "-", "@", "\t", "\r", "\n", "＝", "＋", "－", "＠")  # what a spreadsheet may take for one
@@ -31,15 +32,15 @@ LATEX = {
 }
 
 
-def write_tables(summary: dict[str, Any], target: str | Path) -> list[Path]:
+def write_tables(audit: Audit, target: str | Path) -> list[Path]:
     """Write an audit's tables to one file (.xlsx, .md, .tex), or into a folder as CSV, Markdown and LaTeX.
 
     Return the files.
     """
     check_tables(target)
-    path, tables = Path(target), export_tables(summary)
+    path, tables = Path(target), export_tables(audit)
     if path.suffix.lower() == ".xlsx":
-        write_bytes(path, _workbook(tables, about(summary)))
+        write_bytes(path, _workbook(tables, about(audit)))
         return [path]
     if path.suffix.lower() in TEXTS:
         write_text(path, "\n".join(TEXTS[path.suffix.lower()](one) for one in tables))

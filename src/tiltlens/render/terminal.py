@@ -6,7 +6,7 @@ import io
 from collections.abc import Callable, Iterable, Iterator
 from contextlib import contextmanager
 from shutil import get_terminal_size
-from typing import Any
+from typing import Concatenate, ParamSpec, TypeVar
 
 from rich.console import Console, RenderableType
 from rich.progress import BarColumn, Progress, TaskProgressColumn, TextColumn, TimeElapsedColumn
@@ -29,14 +29,15 @@ from tiltlens.documents.document import (
 )
 from tiltlens.documents.repair_document import alternatives_document, evaluation_document, repair_document
 from tiltlens.documents.rule_document import rule_document
-from tiltlens.formats import MINUS, typed
+from tiltlens.formats import END, ISOLATE, JOINERS, MINUS, typed
 from tiltlens.render.terminal_table import FittedTable
 
+KEPT = {*JOINERS, ISOLATE, END}  # invisible letters that words and names need
 WIDE = 100  # columns of a terminal whose width is not known
 WIDEST = 110  # columns of a page: longer lines are hard to read
 STYLES = {HEADLINE: "bold", QUIET: "dim", WARNING: "yellow"}
-Record = dict[str, Any]
-Build = Callable[[Record], Document]
+T = TypeVar("T")
+P = ParamSpec("P")
 
 
 def print_document(document: Document, console: Console) -> None:
@@ -77,6 +78,7 @@ def _renderables(block: Block, clean: Callable[[str], str]) -> Iterator[Renderab
 
 def _encodable(text: str, console: Console) -> str:
     """Return a text that the terminal can show: a hyphen where its encoding has no minus sign."""
+    text = printable(text)
     try:
         MINUS.encode(console.encoding)
     except (UnicodeEncodeError, LookupError):
@@ -84,23 +86,23 @@ def _encodable(text: str, console: Console) -> str:
     return text
 
 
-def _printer(build: Build) -> Callable[[Record, Console], None]:
-    """Return a function that prints the document of a summary."""
+def _printer(build: Callable[Concatenate[T, P], Document]) -> Callable[Concatenate[T, Console, P], None]:
+    """Return a function that prints the document of a result."""
 
-    def show(summary: Record, console: Console) -> None:
-        print_document(build(printable(summary)), console)
+    def show(result: T, console: Console, /, *args: P.args, **options: P.kwargs) -> None:
+        print_document(build(result, *args, **options), console)
 
     return show
 
 
-def _writer(build: Build) -> Callable[[Record], str]:
+def _writer(build: Callable[[T], Document]) -> Callable[[T], str]:
     """Return a function that returns the same as plain text, as wide as the terminal."""
 
-    def write(summary: Record) -> str:
+    def write(result: T) -> str:
         width = min(get_terminal_size((WIDE, 24)).columns, WIDEST)
         text = io.StringIO()
         console = Console(file=text, width=width, color_system=None, force_terminal=False, force_jupyter=False)
-        print_document(build(printable(summary)), console)
+        print_document(build(result), console)
         return text.getvalue().rstrip()
 
     return write
@@ -127,12 +129,6 @@ def progress_bar(console: Console) -> Iterator[Callable[[str, float], None]]:
         yield move
 
 
-def printable(value: Any) -> Any:
-    """Return a summary whose texts hold no control characters: names come from data, not from us."""
-    if isinstance(value, dict):
-        return {printable(key): printable(entry) for key, entry in value.items()}
-    if isinstance(value, list):
-        return [printable(entry) for entry in value]
-    if isinstance(value, str):
-        return "".join(letter if letter.isprintable() else "�" for letter in value)
-    return value
+def printable(text: str) -> str:
+    """Return a text without control characters: names come from data, not from us."""
+    return "".join(letter if letter.isprintable() or letter in KEPT else "�" for letter in text)

@@ -100,7 +100,7 @@ class FittedTable:
             is_whole = column.kind == NAME and longest <= layout.name_width
             table.add_column(Text(self.clean(column.label)), no_wrap=is_whole, overflow="fold")
             return
-        head = Text(self.clean("\n".join(wrap(column.label, HEAD))))
+        head = Text("\n".join(map(self.clean, wrap(column.label, HEAD))))
         table.add_column(head, justify="right", no_wrap=True)
         if self._is_split(index, layout):
             table.add_column(Text(self.clean(self.table.interval)), justify="right", no_wrap=True)
@@ -110,7 +110,7 @@ class FittedTable:
             yield from (Text(self.clean(text)) for text in (cell.text, cell.interval or NOTHING))
         else:
             style = "bold" if cell.mark == EVIDENCE else ""
-            yield Text(self.clean("\n".join(self._lines(cell, layout))), style)
+            yield Text("\n".join(map(self.clean, self._lines(cell, layout))), style)
 
     def _left_out(self, layout: Layout) -> Iterator[Text]:
         """Yield which numbers there was no room for."""

@@ -123,7 +123,7 @@ class Alternatives:
     def _repr_html_(self) -> str:
         from tiltlens.render.notebook import alternatives_html
 
-        return alternatives_html(alternatives_summary({self.audited: self}))
+        return alternatives_html(AlternativesByGroup({self.audited: self}))
 
     def __str__(self) -> str:
         reduction = self.gap_reduction
@@ -144,19 +144,19 @@ class Alternatives:
 
     def to_json(self, path: str | Path | TextIO) -> None:
         """Write the alternatives to a JSON file, or to a file that is open for text."""
-        write_json(alternatives_summary({self.audited: self}), path)
+        write_json(AlternativesByGroup({self.audited: self}).to_dict(), path)
 
     def report(self, path: str | Path | TextIO) -> None:
         """Write the alternatives as one HTML page that needs no network."""
         from tiltlens.render.document_page import write_alternatives
 
-        write_alternatives(alternatives_summary({self.audited: self}), path)
+        write_alternatives(AlternativesByGroup({self.audited: self}), path)
 
     def plot(self) -> Figure:
         """Return the figure of accuracy against gap."""
         from tiltlens.figures import attainable
 
-        return attainable(self.to_dict())
+        return attainable(self)
 
 
 def _rates_words(model: Mapping[str, Any], alternative: Mapping[str, Any]) -> str:
@@ -171,10 +171,17 @@ def _rates_words(model: Mapping[str, Any], alternative: Mapping[str, Any]) -> st
     return f"{words}; its impact ratio is {ratio}." if ratio else f"{words}."
 
 
-def alternatives_summary(alternatives: Mapping[str, Alternatives], group: str = "group") -> dict[str, Any]:
-    """Return the alternatives of some audited groups as plain numbers; `group` is the name of the column."""
-    comparisons = {name: own.to_dict() for name, own in alternatives.items()}
-    return {"schema": SUMMARY, "group": group, "comparisons": comparisons}
+@dataclass(frozen=True, slots=True, eq=False)
+class AlternativesByGroup:
+    """The alternatives of some audited groups; `group` is the name of the column."""
+
+    comparisons: Mapping[str, Alternatives]
+    group: str = "group"
+
+    def to_dict(self) -> dict[str, Any]:
+        """Return the alternatives as plain numbers."""
+        comparisons = {name: own.to_dict() for name, own in self.comparisons.items()}
+        return {"schema": SUMMARY, "group": self.group, "comparisons": comparisons}
 
 
 class _Rules(NamedTuple):

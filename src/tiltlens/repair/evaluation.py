@@ -106,23 +106,23 @@ class RepairEvaluation:
         """Write the evaluation as one HTML page that needs no network."""
         from tiltlens.render.document_page import write_evaluations
 
-        write_evaluations(evaluations_summary([self]), path)
+        write_evaluations([self], path)
 
     def plot(self) -> Figure:
         """Return the figure of the curve, from no repair to the whole."""
         from tiltlens.figures import repair_curve
 
-        return repair_curve(self.to_dict())
+        return repair_curve(self)
 
     def _repr_html_(self) -> str:
         from tiltlens.render.notebook import evaluations_html
 
-        return evaluations_html(evaluations_summary([self]))
+        return evaluations_html([self])
 
     def __str__(self) -> str:
         from tiltlens.render.terminal import evaluations_text
 
-        return evaluations_text(evaluations_summary([self]))
+        return evaluations_text([self])
 
     def __repr__(self) -> str:
         groups = f"{self.repair['audited']!r} against {self.repair['reference']!r}"

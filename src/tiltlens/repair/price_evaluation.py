@@ -106,17 +106,17 @@ class PriceEvaluation:
         """Write the evaluation as one HTML page that needs no network."""
         from tiltlens.render.document_page import write_evaluations
 
-        write_evaluations(price_evaluations_summary([self]), path)
+        write_evaluations([self], path)
 
     def _repr_html_(self) -> str:
         from tiltlens.render.notebook import evaluations_html
 
-        return evaluations_html(price_evaluations_summary([self]))
+        return evaluations_html([self])
 
     def __str__(self) -> str:
         from tiltlens.render.terminal import evaluations_text
 
-        return evaluations_text(price_evaluations_summary([self]))
+        return evaluations_text([self])
 
     def __repr__(self) -> str:
         return f"PriceEvaluation({self.audited!r} against {self.reference!r}: {len(self.table)} quantities)"

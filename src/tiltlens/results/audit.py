@@ -203,7 +203,7 @@ class Audit:
         """Write the report as HTML that needs no network, or as PDF if the name ends in .pdf (needs Chromium)."""
         from tiltlens.render.page import write_report
 
-        write_report(self.to_dict(), path)
+        write_report(self, path)
 
     def to_tables(self, target: str | Path) -> None:
         """Write the groups' rates and the contributions as tables, with small counts suppressed.
@@ -212,17 +212,17 @@ class Audit:
         """
         from tiltlens.render.table_files import write_tables
 
-        write_tables(to_plain(self), target)
+        write_tables(self, target)
 
     def _repr_html_(self) -> str:
         from tiltlens.render.notebook import audit_html
 
-        return audit_html(to_plain(self))
+        return audit_html(self)
 
     def __str__(self) -> str:
         from tiltlens.render.terminal import audit_text
 
-        return audit_text(to_plain(self))
+        return audit_text(self)
 
     def __repr__(self) -> str:
         return f"Audit({self.group} against {self.reference!r}: {', '.join(map(repr, self.comparisons))})"

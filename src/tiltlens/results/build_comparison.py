@@ -361,6 +361,7 @@ def _profiles(evidence: Evidence, correction: CorrectionFunction | None, setting
         correction=correction,
         log_odds=evidence.nuisances.log_odds,
         log_ratio=_log_ratio(evidence),
+        confidence=settings.confidence,
         model=evidence.model,
         given=evidence.question.given,
         soft=None

@@ -6,9 +6,12 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from enum import StrEnum
 from pathlib import Path
-from typing import Annotated, Any, ClassVar, TextIO
+from typing import TYPE_CHECKING, Annotated, Any, ClassVar, TextIO
 
 import polars as pl
+
+if TYPE_CHECKING:
+    from tiltlens.figures import Figure
 
 from tiltlens.errors import DataError
 from tiltlens.estimators.estimate import Estimate
@@ -99,11 +102,11 @@ class GroupChange:
         """Return every number, keyed by attribute name."""
         return dict(to_plain(self))
 
-    def plot(self) -> Any:
+    def plot(self) -> Figure:
         """Return the figure of old and new by feature: its chart, the numbers behind it, and words for both."""
         from tiltlens.figures import change
 
-        return change(self.to_dict(), self.scale.materiality)
+        return change(self)
 
     def __repr__(self) -> str:
         gap = self.changes["gap"]
@@ -196,17 +199,17 @@ class Change:
         """Write the page of the change, one HTML file that needs no network, as `to_json` does."""
         from tiltlens.render.document_page import write_change
 
-        write_change(self.to_dict(), path)
+        write_change(self, path)
 
     def _repr_html_(self) -> str:
         from tiltlens.render.notebook import change_html
 
-        return change_html(self.to_dict())
+        return change_html(self)
 
     def __str__(self) -> str:
         from tiltlens.render.terminal import change_text
 
-        return change_text(self.to_dict())
+        return change_text(self)
 
     def __repr__(self) -> str:
         how = "the same rows" if self.paired else "independent rows"

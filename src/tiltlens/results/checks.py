@@ -5,7 +5,6 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from tiltlens.learners.balance import Balance
-from tiltlens.results.codec import to_plain
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -43,9 +42,9 @@ class Checks:
     def _repr_html_(self) -> str:
         from tiltlens.render.notebook import checks_html
 
-        return checks_html(to_plain(self))
+        return checks_html(self)
 
     def __str__(self) -> str:
         from tiltlens.render.terminal import checks_text
 
-        return checks_text(to_plain(self))
+        return checks_text(self)

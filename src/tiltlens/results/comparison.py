@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
+from functools import cached_property
 from typing import TYPE_CHECKING, Annotated, Any, Literal, cast
 
 import polars as pl
@@ -15,6 +15,7 @@ if TYPE_CHECKING:
     from tiltlens.repair.reweigh import Reweighing
     from tiltlens.repair.score_tilt import ScoreTilt
 
+from tiltlens.analysis.bins import Bins
 from tiltlens.analysis.contributions import SCHEMA as CONTRIBUTION_SCHEMA
 from tiltlens.analysis.decision_table import DecisionTable
 from tiltlens.analysis.error_rates import ErrorRates
@@ -32,8 +33,9 @@ from tiltlens.formats import typed
 from tiltlens.results.checks import Checks
 from tiltlens.results.codec import to_plain
 from tiltlens.results.correction import Correction
-from tiltlens.results.outputs import GapParts, Outputs, Rates, Scale
-from tiltlens.results.parts import Bins, ComparisonParts
+from tiltlens.results.outputs import CONTRIBUTIONS as OF_FEATURES
+from tiltlens.results.outputs import Contribution, GapParts, Outputs, Rates, Scale
+from tiltlens.results.parts import ComparisonParts
 from tiltlens.results.profiles import Profiles
 from tiltlens.rows.measures import ScoreType, signed_amount
 
@@ -62,6 +64,9 @@ ESTIMATES = {
     "detection_sample_size": "correction.detection_sample_size",
     "proxy_discrimination": "prices.proxy_discrimination",
     "actual_to_expected_ratio": "prices.actual_to_expected_ratio",
+    "bracket": "unobserved_group.bracket",
+    "limits": "unobserved_group.limits",
+    "linear": "unobserved_group.linear",
 }  # name in gates, tables and changes: path of JSON keys
 CONTRIBUTION_COLUMNS = {
     "feature": str,
@@ -80,12 +85,12 @@ CONTRIBUTION_COLUMNS = {
 }  # of the contributions; other columns are numbers or texts that may be missing
 CONTRIBUTIONS = (
     "feature",
-    *(f"{name}{end}" for name in ("alone", "beyond_others", "shapley", "use") for end in ("", "_low", "_high")),
+    *(f"{name}{end}" for name in OF_FEATURES for end in ("", "_low", "_high")),
     *("verdict", "reason"),
 )  # columns of Comparison.contributions
 
 
-@dataclass(frozen=True, slots=True, eq=False)
+@dataclass(frozen=True, eq=False)  # without slots, for `by_feature`
 class Comparison:
     """The results for one audited group, compared with the reference.
 
@@ -176,6 +181,11 @@ class Comparison:
         """Each feature's contribution to the gap: alone, beyond the others and Shapley; its use, and a verdict."""
         return self.contributions_full.select(CONTRIBUTIONS)
 
+    @cached_property
+    def by_feature(self) -> tuple[Contribution, ...]:
+        """The rows of `contributions_full`, each with its estimates."""
+        return tuple(map(Contribution.of, self.contributions_full.iter_rows(named=True)))
+
     @property
     def rates(self) -> Rates:
         """Favourable rate of each group; for amounts, the mean amounts."""
@@ -208,16 +218,17 @@ class Comparison:
     @property
     def splitting(self) -> Splitting | None:
         """The gain from separate models for the two groups, computed on first use; None without outcomes."""
-        return None if self.scale.metric is not None else self._profiles.splitting(self.scale.confidence)
+        return None if self.scale.metric is not None else self._profiles.splitting
 
     @property
     def prices(self) -> Prices | None:
         """The price compared with observed costs, computed on first use; None unless amounts come with `outcome`."""
-        return self._profiles.prices(self.scale.confidence)
+        return self._profiles.prices
 
     def bins(self) -> Bins:
-        """Return the data of figures and report: distributions, profiles and the path, as plain numbers."""
-        return self._profiles.bins(self.contributions_full["feature"].to_list())
+        """Return the data of figures and report: distributions, profiles and the path."""
+        bins, order = self._profiles.bins, self.contributions_full["feature"]
+        return replace(bins, profiles={name: bins.profiles[name] for name in order if name in bins.profiles})
 
     def repair(
         self,
@@ -295,27 +306,25 @@ class Comparison:
 
     def to_dict(self) -> dict[str, Any]:
         """Return every number of the comparison, keyed by attribute name."""
-        return self._summary(("splitting", "prices"))
-
-    def _summary(self, names: Sequence[str]) -> dict[str, Any]:
-        """Return every number, of the parts that are fitted anew only the named ones."""
         summary: dict[str, Any] = to_plain(self)
         summary["correction"] |= to_plain(self.correction.parts())
-        fitted = {name: getattr(self, name) if name in names else None for name in ("splitting", "prices")}
-        summary |= to_plain(ComparisonParts(self.bins(), **fitted))
+        summary |= to_plain(self.parts())
         return summary
+
+    def parts(self) -> ComparisonParts:
+        """Return what JSON and the report need beyond the estimates; it takes time to compute."""
+        return ComparisonParts(self.bins(), self.splitting, self.prices)
 
     def plot(self, name: str = "proxy_map", feature: str | None = None) -> Figure:
         """Draw one of the comparison's figures, with the numbers behind it and a description."""
         from tiltlens.figures import comparison_figure
 
-        return comparison_figure(self._summary((name,)), name, feature)
+        return comparison_figure(self, name, feature)
 
     def _repr_html_(self) -> str:
         from tiltlens.render.notebook import comparison_html
 
-        fitted = {"splitting": self.splitting, "prices": self.prices}  # fitted when shown; None without outcomes
-        return comparison_html(to_plain(self) | {name: to_plain(part) for name, part in fitted.items()})
+        return comparison_html(self)
 
     def __repr__(self) -> str:
         gap = (

@@ -2,16 +2,20 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from collections.abc import Mapping
+from dataclasses import dataclass, fields
 from typing import Annotated, Any, NamedTuple
 
 import polars as pl
 
 from tiltlens.analysis.sensitivity import Sensitivity
 from tiltlens.estimators.estimate import Estimate
+from tiltlens.estimators.verdicts import Verdict
 from tiltlens.rows.measures import ScoreType
 from tiltlens.rows.wording import Wording
 
+CONTRIBUTIONS = ("alone", "beyond_others", "shapley", "use")
+FACTORS = ("reveals", "drives", "alignment", "share", "share_inputs", "share_outputs")
 BEYOND = ("audited", "reference", "difference")
 DECILE_SCHEMA: dict[str, Any] = {"amount": pl.Float64} | {
     f"{name}{end}": pl.Float64 for name in BEYOND for end in ("", "_low", "_high")
@@ -83,6 +87,41 @@ class Outputs:
     metric_rates: Rates | None
     standardised_difference: Estimate | None
     decile_shares: Annotated[pl.DataFrame, DECILE_SCHEMA]
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Contribution:
+    """What a comparison says of one feature: a row of `contributions_full`, whose docs name the columns."""
+
+    feature: str
+    alone: Estimate | None
+    beyond_others: Estimate | None
+    shapley: Estimate | None
+    use: Estimate | None
+    reveals: Estimate | None
+    drives: Estimate | None
+    alignment: Estimate | None
+    share: Estimate | None
+    share_inputs: Estimate | None
+    share_outputs: Estimate | None
+    direction: str
+    partner: str | None
+    redundant_with: str | None
+    verdict: Verdict
+    reason: str
+    notes: str
+
+    @classmethod
+    def of(cls, row: Mapping[str, Any]) -> Contribution:
+        """Return a row of the frame, whose estimates are columns NAME, NAME_low and NAME_high."""
+        estimates = {name: row_estimate(row, name) for name in (*CONTRIBUTIONS, *FACTORS)}
+        parts = dict(row) | estimates | {"verdict": Verdict(row["verdict"])}
+        return cls(**{field.name: parts[field.name] for field in fields(cls)})
+
+
+def row_estimate(row: Mapping[str, Any], name: str) -> Estimate | None:
+    """Return an estimate that a row of a frame holds as NAME, NAME_low and NAME_high."""
+    return None if row[name] is None else Estimate(row[name], row[f"{name}_low"], row[f"{name}_high"])
 
 
 @dataclass(frozen=True, slots=True, eq=False)

@@ -9,6 +9,7 @@ from typing import Annotated, Any, NoReturn, TypedDict
 
 import polars as pl
 
+from tiltlens.analysis.bins import Bins
 from tiltlens.analysis.prices import Prices
 from tiltlens.analysis.splitting import Splitting
 from tiltlens.errors import NeedsRowsError
@@ -24,113 +25,6 @@ SHARES_SCHEMA = {
     "low": pl.Float64,
     "high": pl.Float64,
 }
-
-GroupBin = TypedDict(
-    "GroupBin", {"from": float, "to": float, "audited": float | None, "reference": float | None}
-)  # the share of each group; None where it is suppressed
-
-
-class CalibrationBin(TypedDict):
-    """A tenth of the log-ratio: its expected and observed value, and the number of people."""
-
-    expected: float
-    observed: float
-    n: int
-
-
-class DialPoint(TypedDict):
-    """The plug-in correction at the position t of the dial, λ = (1 − t, t)."""
-
-    position: float
-    intercept: float
-    on_log_odds: float
-    on_scores: list[float]
-    descent_rate: float
-
-
-class ValueProfile(TypedDict):
-    """A value of a feature: people, shares, mean score and log-odds, and the correction at each dial position.
-
-    Attributes
-    ----------
-    share_moved
-        Its share after the least change that removes the gap.
-    correction
-        The number of people in 80 bins of f~ from −4 to 4; None where n is suppressed.
-    quantiles
-        The 5, 25, 50, 75 and 95 % quantiles of f~ at each dial position.
-    mean_correction
-        The mean of f~ at each dial position.
-    """
-
-    value: str
-    n: int | None
-    n_reference: int | None
-    share_audited: float | None
-    share_reference: float | None
-    score: float | None
-    log_odds: float | None
-    scores: list[float] | None
-    share_moved: float | None
-    correction: list[int | None] | None
-    quantiles: list[list[float | None]] | None
-    mean_correction: list[float] | None
-
-
-class FeatureProfile(TypedDict):
-    """The values of a feature."""
-
-    kind: str
-    is_ordered: bool
-    values: list[ValueProfile]
-
-
-class PathStop(TypedDict):
-    """A point of a correction path: its weight, the change of inputs, the remaining divergence, and the rate."""
-
-    weight: float
-    input_change: float | None
-    output_divergence: float | None
-    favourable_rate: float
-
-
-class Paths(TypedDict):
-    """The two paths of the paper's Fig. 1."""
-
-    green: list[PathStop]
-    red: list[PathStop]
-
-
-class LeastChange(TypedDict):
-    """The least change of inputs that removes the gap: its cost, and the favourable rate after it."""
-
-    cost: float
-    favourable_rate: float
-
-
-class Bins(TypedDict):
-    """The histograms, profiles and paths that figures are drawn from; None where few people would be identified.
-
-    Attributes
-    ----------
-    score
-        The distribution of the score.
-    overlap
-        The distribution of the log-ratio ℓ.
-    calibration
-        Tenths of the log-ratio, joined until each has ten people of both groups.
-    correction
-        The distribution of f~ over the audited group at each dial position: 40 bins from −4 to 4, the ends open.
-    """
-
-    score: list[GroupBin]
-    overlap: list[GroupBin]
-    calibration: list[CalibrationBin]
-    tradeoff: list[DialPoint]
-    correction: list[list[float | None]]
-    profiles: dict[str, FeatureProfile]
-    path: Paths
-    least_change: LeastChange | None
 
 
 class Prototype(TypedDict):
@@ -211,17 +105,20 @@ class SavedParts(NoRows):
             raise needs_rows("shares_along_tradeoff at other positions, or of another confidence,")
         return self.correction.tradeoff_table
 
-    def splitting(self, confidence: float) -> Splitting | None:
-        """Return what was saved."""
+    @property
+    def splitting(self) -> Splitting | None:
+        """What was saved."""
         return self.comparison.splitting
 
-    def prices(self, confidence: float) -> Prices | None:
-        """Return what was saved."""
+    @property
+    def prices(self) -> Prices | None:
+        """What was saved."""
         return self.comparison.prices
 
-    def bins(self, order: list[str]) -> Bins:
-        """Return the saved bins."""
-        return copy.deepcopy(self.comparison.bins)
+    @property
+    def bins(self) -> Bins:
+        """What was saved."""
+        return self.comparison.bins
 
     def prototypes(self, suppress: bool = True) -> dict[str, Prototype]:
         """Return the saved prototypes; raise for those that were suppressed."""

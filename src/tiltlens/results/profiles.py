@@ -4,13 +4,14 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import Any, cast
+from functools import cached_property
+from typing import Any
 
 import numpy as np
 import polars as pl
 from numpy.typing import NDArray
 
-from tiltlens.analysis.bins import QUANTILES, binned, of_scores_alone
+from tiltlens.analysis.bins import QUANTILES, Bins, LeastChange, Paths, PathStop, bin_rows, bin_scores
 from tiltlens.analysis.histograms import Binned, score_span
 from tiltlens.analysis.prices import Prices
 from tiltlens.analysis.splitting import Splitting, splitting
@@ -25,7 +26,7 @@ from tiltlens.paper.divergence import check_divergence
 from tiltlens.paper.figure1 import Figure1Paths, figure1_paths
 from tiltlens.paper.path import Inputs, PathPoint, path_point, projection
 from tiltlens.paper.world import Projection
-from tiltlens.results.parts import SHARES_SCHEMA, Bins, Prototype
+from tiltlens.results.parts import SHARES_SCHEMA, Prototype
 from tiltlens.rows.features import Feature
 from tiltlens.rows.rescoring import AskedModel
 from tiltlens.rows.sampled_rows import SampledRows
@@ -34,7 +35,7 @@ TIED = 1e-9  # corrections, and shares of people, no further apart are equal up 
 SoftScores = Callable[..., dict[str, Any]]
 
 
-@dataclass(frozen=True, slots=True, eq=False)
+@dataclass(frozen=True, eq=False)  # without slots: what takes time is computed once, and kept
 class Profiles:
     """The sample's rows, with what the comparison says of each.
 
@@ -48,6 +49,8 @@ class Profiles:
         The correction function; None where nothing is known of the inputs.
     log_odds, log_ratio
         The log-odds of one fit on all rows; and the cross-fitted log-ratio.
+    confidence
+        Of intervals.
     model
         The audited model, where scores were not given.
     given
@@ -65,6 +68,7 @@ class Profiles:
     correction: CorrectionFunction | None
     log_odds: Floats
     log_ratio: Floats
+    confidence: float
     model: AskedModel | None = None
     given: Mapping[str, str] = field(default_factory=dict)
     soft: SoftScores | None = None
@@ -130,11 +134,11 @@ class Profiles:
         schema = {"value": pl.String, "from": pl.Float64, "to": pl.Float64, "n": pl.Int64}
         return pl.DataFrame(records, schema=schema)
 
-    def bins(self, order: Sequence[str]) -> Bins:
-        """As of `Comparison`; `order` is that of the features in the table of proxy evidence."""
+    @cached_property
+    def bins(self) -> Bins:
+        """As of `Comparison`, the features in their own order."""
         if self.correction is None:
-            return cast(Bins, of_scores_alone(self.rows, self.score, self.is_amount))
-        features = tuple(sorted(self.features, key=lambda feature: order.index(feature.name)))
+            return bin_scores(self.rows, self.score, self.is_amount)
         atoms, paths, moved = self.atoms(), figure1_paths(self._inputs()), None
         if paths.end is not None:
             moved = np.zeros(len(self.score))
@@ -147,10 +151,10 @@ class Profiles:
             self.scores,
             self.log_odds,
             log_ratio=self.log_ratio,
-            features=features,
+            features=self.features,
             moved=moved,
         )
-        return cast(Bins, binned(rows, self.correction) | summary_of(paths, self.favourable[atoms]))
+        return bin_rows(rows, self.correction, *path_stops(paths, self.favourable[atoms]))
 
     def shares_along_tradeoff(
         self, forms: Mapping[str, ShareForm], positions: int, level: float | None
@@ -159,13 +163,15 @@ class Profiles:
         shares = shares_along_dial(forms, np.linspace(0.0, 1.0, positions).tolist(), level)
         return pl.DataFrame(shares, schema=SHARES_SCHEMA, orient="row")
 
-    def splitting(self, confidence: float) -> Splitting | None:
+    @cached_property
+    def splitting(self) -> Splitting | None:
         """As of `Comparison`."""
-        return splitting(self.sampled, confidence)
+        return splitting(self.sampled, self.confidence)
 
-    def prices(self, confidence: float) -> Prices | None:
+    @cached_property
+    def prices(self) -> Prices | None:
         """As of `Comparison`."""
-        return None if self.priced is None else self.priced(confidence)
+        return None if self.priced is None else self.priced(self.confidence)
 
     def prototypes(self, suppress: bool = True) -> dict[str, Prototype]:
         """As of `Comparison`."""
@@ -270,24 +276,15 @@ def prototype(
     return {"values": labels, "count": count if is_shown else None, "correction": correction}
 
 
-def summary_of(figure: Figure1Paths, favourable: Floats) -> dict[str, Any]:
-    """Return both ways and their end as plain numbers; `favourable` is the favourable probability of each atom."""
-    rate = None if figure.end is None else float(figure.end @ favourable)
-    paths = {"green": figure.output_path, "red": figure.joint_path}
-    return {
-        "path": {name: [_stop(point, favourable) for point in points] for name, points in paths.items()},
-        "least_change": None if figure.end is None else {"cost": figure.cost, "favourable_rate": rate},
-    }
-
-
-def _stop(point: PathPoint, favourable: Floats) -> dict[str, float | None]:
-    """Return one point of a way: how far the inputs have moved, what is left of the output divergence, the rate."""
-    return {
-        "weight": point.weights[3],
-        "input_change": point.terms[0],
-        "output_divergence": point.terms[3],
-        "favourable_rate": float(point.q @ favourable),
-    }
+def path_stops(figure: Figure1Paths, favourable: Floats) -> tuple[Paths, LeastChange | None]:
+    """Return both paths and their end as numbers; `favourable` is the favourable probability of each atom."""
+    green, red = (
+        [PathStop(point.weights[3], point.terms[0], point.terms[3], float(point.q @ favourable)) for point in path]
+        for path in (figure.output_path, figure.joint_path)
+    )
+    if figure.end is None or figure.cost is None:
+        return Paths(green, red), None
+    return Paths(green, red), LeastChange(figure.cost, float(figure.end @ favourable))
 
 
 PROFILE_SCHEMA = {

@@ -82,10 +82,11 @@ class Measure:
         """Return a heading with the unit of the numbers below it."""
         return f"{text} ({self.unit})" if self.unit else text
 
-    def counted(self, c: dict[str, Any], settings: dict[str, Any]) -> str:
-        """Return the materiality threshold of a comparison, in words."""
-        text = self.with_unit(self.size(c["scale"]["materiality"]))
-        return f"{text} ({asked(self, settings)})" if self.is_amount else text
+    def threshold(self, materiality: float) -> str:
+        """Return a materiality threshold as it was asked for: in points, or in standard deviations."""
+        if self.is_amount:
+            return f"{materiality:g} standard deviations of the amount"
+        return self.with_unit(self.size(materiality))
 
 
 LARGE = ((1e12, 1e12, "tn"), (1e9, 1e9, "bn"), (1e7, 1e6, "M"))  # from which on, in which unit, called what
@@ -159,7 +160,6 @@ UNITS = Measure(
 
 
 DECISIONS = replace(POINTS, each="decision", output="decision rate", mean="decision rate")
-SAME = 1e-9  # between a mean and a rate that are the same number
 METRICS = {
     "fpr": "false positive rate",
     "fnr": "false negative rate",
@@ -236,62 +236,8 @@ def _with_sign(text: str, sign: str) -> str:
     return f"{MINUS}{sign}{text[1:]}" if text.startswith(MINUS) else f"{sign}{text}"
 
 
-def asked(measure: Measure, settings: dict[str, Any]) -> str:
-    """Return the materiality threshold as it was asked for: in points, or in standard deviations."""
-    if measure.is_amount:
-        return f"{settings['materiality']:g} standard deviations of the amount"
-    return measure.with_unit(measure.size(settings["materiality"]))
-
-
 def score_type_of(is_decisions: bool, is_amount: bool) -> ScoreType:
     """Return what the scores are."""
     if is_amount:
         return ScoreType.AMOUNT
     return ScoreType.DECISION if is_decisions else ScoreType.PROBABILITY
-
-
-def metric_of(summary: dict[str, Any]) -> Any:
-    """Return the error rate whose difference was audited, if one was: of an audit, a change or a comparison."""
-    return _of_scale(summary, "metric")
-
-
-def wording_of(summary: dict[str, Any]) -> Wording:
-    """Return the user's words."""
-    return Wording(**(_of_scale(summary, "wording") or {}))
-
-
-def _of_scale(summary: dict[str, Any], key: str) -> Any:
-    """Return an entry of the scale of a comparison, or of the first of an audit or a change."""
-    return _of_comparison(summary, "scale").get(key)
-
-
-def _of_comparison(summary: dict[str, Any], key: str) -> Any:
-    """Return a part of a comparison, or of the first of an audit or a change."""
-    if key in summary or not summary.get("comparisons"):
-        return summary.get(key, {})
-    return next(iter(summary["comparisons"].values())).get(key, {})
-
-
-def measure_of(summary: dict[str, Any]) -> Measure:
-    """Return how the numbers of an audit, of a change or of a comparison are written."""
-    score_type = _of_scale(summary, "score_type") or summary.get("score_type", ScoreType.PROBABILITY)
-    measure = measure_for(score_type, metric_of(summary), wording_of(summary))
-    is_rate = measure.each == "decision" and measure.favoured and not measure.among
-    return replace(measure, mean=measure.rate) if is_rate and is_favourable_mean(summary) else measure
-
-
-def is_favourable_mean(summary: dict[str, Any]) -> bool:
-    """Return whether the means whose difference is the gap are favourable rates, or amounts of which more is better."""
-    outputs = _of_comparison(summary, "outputs")
-    if not outputs:
-        return False
-    means, rates = outputs["means"], outputs["rates"]
-    if not isinstance(means["audited"], int | float):
-        return True  # of several classes the gap is that of the favourable one
-    return all(abs(means[group] - rates[group]["value"]) < SAME for group in ("audited", "reference"))
-
-
-def subject(summary: dict[str, Any]) -> str:
-    """Return what an audit, or a change, is of: the scores, or an error rate of theirs."""
-    measure = measure_of(summary)
-    return f"{measure.each}s, their {measure.output}s," if metric_of(summary) else f"{measure.each}s"

@@ -16,7 +16,6 @@ from tiltlens.errors import DataError
 from tiltlens.estimators.decision_table import Count
 from tiltlens.estimators.estimate import quantile
 from tiltlens.paper.checks import check_probability
-from tiltlens.render.notebook import rule_tables_html
 from tiltlens.results.codec import to_plain
 from tiltlens.results.json_file import write_json
 from tiltlens.results.provenance import Provenance, check_provenance, provenance_of
@@ -128,7 +127,9 @@ class RuleTables:
         write_json(self.to_dict(), path)
 
     def _repr_html_(self) -> str:
-        return rule_tables_html(self.to_dict())
+        from tiltlens.render.notebook import rule_tables_html
+
+        return rule_tables_html(self)
 
     def __repr__(self) -> str:
         return f"RuleTables({self.rule.id}: {', '.join(map(repr, self.tables))})"
