@@ -94,7 +94,7 @@ def drawn_audit(rows: Rows) -> tuple[Callable[[], Any], Callable[[Any], bool]]:
     audit, people = whole_audit(rows)[0], int(rows["group"].sum())
 
     def is_right(bins: dict[str, Any]) -> bool:
-        return sum(value["n"] for value in bins["profiles"]["region"]["values"]) == people
+        return sum(value.n for value in bins.profiles["region"].values) == people
 
     return lambda: audit()["a"].bins(), is_right
 

@@ -18,9 +18,9 @@ from typing import Any
 import numpy as np
 import polars as pl
 from scipy.special import expit, logit
+from tiltlens.documents.summary_access import estimate_of
 
 import tiltlens as tl
-from tiltlens.documents.summary_access import estimate_of
 
 CHUNK = 1_000_000
 MOST_MEMORY = 2 * 2**30

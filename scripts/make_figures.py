@@ -29,8 +29,7 @@ def gallery() -> dict[str, figures.Figure]:
         data, group="race", reference=REFERENCE, audited=AUDITED, favourable="low", scores=scores, outcome=OUTCOME,
         features=COMPAS_FEATURES,
     )  # fmt: skip
-    summary = found.to_dict()
-    c = summary["comparisons"][AUDITED]
+    c = found[AUDITED]
     drawn = {name: draw(c) for name, draw in figures.COMPARISON_FIGURES.items() if name not in OF_OTHERS}
     others = [name for name in COMPAS_FEATURES if name != "PriorCounts"]
     parts = [f"part {1 + 6 * row // len(data)}" for row in range(len(data))]  # stand for months
@@ -52,8 +51,8 @@ def gallery() -> dict[str, figures.Figure]:
         "simplex": figures.simplex(simplex_paths(WORLD).to_dict()),
         "correction_by_value": figures.correction_by_value(c, "PriorCounts"),
         "profile": figures.profile(c, "PriorCounts"),
-        "shares_along_tradeoff": figures.shares_along_tradeoff(c, found[AUDITED].correction.shares_along_tradeoff()),
-        "rates": figures.rates(summary),
+        "shares_along_tradeoff": figures.shares_along_tradeoff(c, c.correction.shares_along_tradeoff()),
+        "rates": figures.rates(found),
         "change": tl.compare(found, without)[AUDITED].plot(),
         "periods": without[AUDITED].plot("periods"),
     }

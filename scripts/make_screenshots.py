@@ -36,7 +36,7 @@ def main() -> None:
     folder.mkdir(parents=True, exist_ok=True)
     with tempfile.TemporaryDirectory() as place, sync_playwright() as playwright:
         report = Path(place) / "report.html"
-        write_report(paper_experiment()["cross_fitted"], report)
+        write_report(paper_experiment().cross_fitted, report)
         browser = playwright.chromium.launch(executable_path=shutil.which("chromium"), args=FLAGS)
         tab = browser.new_page(viewport={"width": 1280, "height": 1060})
         tab.goto(report.as_uri())

@@ -16,7 +16,6 @@ from tests.people import FEATURES, WAYS, assert_same_numbers, audited, people
 
 import tiltlens as tl
 from tiltlens.datasets import COMPAS_FEATURES, COMPAS_LABELS, load_compas
-from tiltlens.documents.summary_access import estimate_of
 from tiltlens.learners.paper_fit import outcome_scores
 from tiltlens.results.comparison import ESTIMATES
 from tiltlens.rows.roles import Request
@@ -179,13 +178,13 @@ def test_the_table_along_the_dial_is_that_of_the_comparison():
 
 
 def test_estimates_are_value_low_high_in_json():
-    summary = cross_fitted()["A"].to_dict()
-    estimates = {name: estimate_of(summary, name) for name in ESTIMATES}
+    c = cross_fitted()["A"]
+    estimates = {name: c.estimate(name) for name in ESTIMATES}
     assert [name for name, estimate in estimates.items() if estimate is None] == NOT_ASKED
-    for estimate in filter(None, estimates.values()):
-        assert list(estimate) == ["value", "low", "high"]
-        assert estimate["low"] <= estimate["value"] <= estimate["high"]
-    assert cross_fitted()["A"].gap.to_dict() == summary["gap"]
+    for estimate in estimates.values():
+        assert estimate is None or estimate.low <= estimate.value <= estimate.high
+    assert list(c.to_dict()["gap"]) == ["value", "low", "high"]
+    assert c.gap.to_dict() == c.to_dict()["gap"]
 
 
 def test_the_adverse_impact_ratio_is_of_decisions_and_the_lower_rate_comes_first():

@@ -16,7 +16,7 @@ NUMBERS = people().select("group", "income", "weight").fill_null(40.0).with_colu
 
 def printed(audit):
     console = Console(width=110, file=io.StringIO())
-    print_audit(audit.to_dict(), console)
+    print_audit(audit, console)
     return " ".join(console.file.getvalue().split())
 
 

@@ -10,6 +10,7 @@ from sklearn.linear_model import LogisticRegression
 from sklearn.metrics import confusion_matrix, roc_auc_score
 from tests.command import invoked
 from tests.people import ONE_OF_EACH_KIND, assert_same_numbers, audited, lending, people
+from tests.render.summaries import typed
 from tests.schemas import SCHEMA, strict
 
 import tiltlens as tl
@@ -365,7 +366,7 @@ def test_terminal_and_report_show_error_rates_of_scores_and_of_decisions():
     for options, meaning in (({}, "mean score"), ({"threshold": 0.5}, "share given decision 1")):
         found = audited(borrowers(), features=[], outcome="repaid", **options)
         difference = points(found["A"].error_rates.fpr.difference.value)
-        text, html = joined(str(found)), page(found.to_dict())
+        text, html = joined(str(found)), page(found)
         assert f"False positive rate: {meaning} among people without the outcome." in text
         assert difference in text
         assert f"{meaning} among people without the outcome" in html
@@ -377,8 +378,8 @@ def test_terminal_and_report_show_error_rates_of_scores_and_of_decisions():
 def test_what_was_not_measured_is_said_so():
     summary = audited(borrowers(), features=[], outcome="repaid").to_dict()
     summary["comparisons"]["A"]["error_rates"] |= {"auc": None, "reasons": {"auc": "too few people"}}
-    assert "AUC is not measured: too few people." in joined(audit_text(summary))
-    assert "AUC is not measured: too few people" in page(summary)
+    assert "AUC is not measured: too few people." in joined(audit_text(typed(summary)))
+    assert "AUC is not measured: too few people" in page(typed(summary))
 
 
 def test_no_error_rate_is_cut_on_a_narrow_terminal(monkeypatch):
@@ -391,7 +392,7 @@ def test_no_error_rate_is_cut_on_a_narrow_terminal(monkeypatch):
 def test_a_criterion_is_named_wherever_the_mean_score_was(name, words):
     asked = {"features": ["city", "owner"], "outcome": "repaid", "metric": name}
     found = audited(borrowers(), **asked)
-    text, html = joined(str(found)), page(found.to_dict())
+    text, html = joined(str(found)), page(found)
     assert f"their {words}s" in text
     assert f"{words}, audited" in text
     for figure in ("features", "waterfall", "proxy_map"):

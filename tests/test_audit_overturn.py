@@ -8,11 +8,11 @@ import pytest
 from tests.command import invoked
 
 import tiltlens as tl
+from tiltlens.documents.audit_document import audit_document
+from tiltlens.documents.document import Heading
 from tiltlens.documents.sensitivity import sensitivity_words
 from tiltlens.errors import DataError
 from tiltlens.render.notebook import comparison_html
-from tiltlens.render.terminal import audit_text
-from tiltlens.results.codec import to_plain
 
 
 @cache
@@ -67,7 +67,7 @@ def test_the_gap_given_exempt_factors_has_its_own_sensitivity():
 def test_an_inconclusive_adjusted_gap_needs_no_omitted_factor():
     c = audit_of(loans(direct=0.0))["Black"]
     assert c.estimate("robustness_value").low == 0.0
-    assert [*sensitivity_words(to_plain(c), "adjusted_gap")] == [
+    assert [*sensitivity_words(c, "adjusted_gap")] == [
         "The adjusted gap is inconclusive already: it may be 0 without any omitted factor."
     ]
 
@@ -111,7 +111,7 @@ def test_separate_models_are_fitted_when_asked_for_and_kept_in_the_file(tmp_path
     audit.to_json(tmp_path / "audit.json")
     saved = tl.read_audit(tmp_path / "audit.json")["Black"]
     assert saved.splitting == found
-    assert "Does one model serve both groups?" in audit_text(audit.to_dict())
+    assert Heading("Does one model serve both groups?") in audit_document(audit, has_fits=True).blocks
     assert c.plot("splitting").table["gain"][0] == pytest.approx(found.brier.both.value / found.blind_brier)
     assert "Does one model serve both groups?" in c._repr_html_()
 
@@ -173,4 +173,4 @@ def test_command_line_notebook_and_gates_have_the_sensitivity(tmp_path):
     assert result.returncode == 1
     assert "Sensitivity to an omitted factor" in result.stdout
     c = audit_of(loans())["Black"]
-    assert "Sensitivity to an omitted factor" in comparison_html(to_plain(c))
+    assert "Sensitivity to an omitted factor" in comparison_html(c)

@@ -9,11 +9,12 @@ import pytest
 from tests.command import invoked
 
 import tiltlens as tl
+from tiltlens.documents.audit_document import audit_document
+from tiltlens.documents.document import Heading
 from tiltlens.documents.prices import STATES
 from tiltlens.errors import DataError
 from tiltlens.estimators.verdicts import Materiality
 from tiltlens.gates import gate
-from tiltlens.render.terminal import audit_text
 
 
 @cache
@@ -100,7 +101,7 @@ def test_prices_are_kept_in_the_file_drawn_written_and_gated(tmp_path):
     saved = tl.read_audit(tmp_path / "audit.json")["women"].prices
     assert saved.proxy_discrimination == c.prices.proxy_discrimination
     assert saved.segments.equals(c.prices.segments)
-    assert "Price and observed cost" in audit_text(audit.to_dict())
+    assert Heading("Price and observed cost") in audit_document(audit, has_fits=True).blocks
     assert "Price and observed cost" not in str(audit)
     audit.report(tmp_path / "report.html")
     page = (tmp_path / "report.html").read_text(encoding="utf-8")

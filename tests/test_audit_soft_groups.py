@@ -22,7 +22,7 @@ from tiltlens.formats import interval, points
 from tiltlens.gates import gate
 from tiltlens.render.export_tables import export_tables
 from tiltlens.render.table_files import texts
-from tiltlens.repair.alternatives import alternatives_summary
+from tiltlens.repair.alternatives import AlternativesByGroup
 from tiltlens.results.codec import to_plain
 
 SOFT = {"a": "p a", "b": "p b"}
@@ -115,9 +115,9 @@ def test_alternatives_of_unobserved_groups_are_weighted_and_have_no_ratio():
     assert found.soft["alternative"]["limits"]["low"] < found.soft["alternative"]["linear"]["value"]
     assert found.rates["model"]["impact_ratio"] is None
     assert "weighted gap" in str(found)
-    lines = words_of_repairs.verdict_words(found.to_dict(), found.to_dict())
+    lines = words_of_repairs.verdict_words(found)
     assert any(line.startswith("For the alternative, the gap is ") for line in lines)
-    jsonschema.validate(alternatives_summary({"a": found}), strict(published("alternatives")))
+    jsonschema.validate(AlternativesByGroup({"a": found}).to_dict(), strict(published("alternatives")))
 
 
 def test_the_gap_is_the_weighted_one_and_people_are_sums_of_chances():
@@ -360,11 +360,11 @@ def test_no_view_shows_one_estimate_alone():
     found = of_names()
     c = found["a"].to_dict()
     weighted, linear = (points(c["unobserved_group"][name]["value"]) for name in ("weighted", "linear"))
-    first, _, second, *_ = words.headline(found.to_dict(), c)
+    first, _, second, *_ = words.headline(found, found["a"])
     assert interval(*(c["unobserved_group"]["bracket"][end] for end in ("low", "high")), points) in first
     assert f"{100 * c['unobserved_group']['linear']['value']:.1f} points" in second.replace("−", "-")
-    assert [tile.value for tile in words.tiles(found.to_dict(), c)][:2] == [f"{weighted} points", f"{linear} points"]
-    rates = export_tables(found.to_dict())[0]
+    assert [tile.value for tile in words.tiles(found["a"])][:2] == [f"{weighted} points", f"{linear} points"]
+    rates = export_tables(found)[0]
     assert {"linear", "bracket_low", "limits_high"} < set(rates.columns)
     assert interval(*(c["unobserved_group"]["bracket"][end] for end in ("low", "high")), points) in texts(rates)[1]
     alone = c["outputs"]["rates"]["audited"]["value"] / c["outputs"]["rates"]["reference"]["value"]

@@ -4,7 +4,7 @@ import json
 import re
 
 import pytest
-from tests.render.summaries import amounts_audit, cross_fitted_audit, decisions_audit, with_outcome_audit
+from tests.render.summaries import amounts_audit, cross_fitted_audit, decisions_audit, typed, with_outcome_audit
 from tests.vocabulary import catalogue, command_help, dialect_of, docstrings, messages, planted_proxies
 
 from tiltlens.documents.audit_document import audit_document
@@ -36,8 +36,7 @@ def test_tables_of_planted_proxies_have_the_words_and_number_formats_of_the_fiel
 
 @pytest.mark.parametrize("make", AUDITS)
 def test_documents_have_the_words_and_number_formats_of_the_field(make):
-    summary = make()
-    text = re.sub(r"<img[^>]*>", "", document_html(audit_document(named(summary, summary["group"]))))
+    text = re.sub(r"<img[^>]*>", "", document_html(audit_document(named(typed(make())))))
     text = re.sub(r"<[^>]+>", "\n", text)
     assert dialect_of(text) == []
     assert HYPHEN.findall(text) == []
@@ -45,7 +44,7 @@ def test_documents_have_the_words_and_number_formats_of_the_field(make):
 
 @pytest.mark.parametrize("make", AUDITS)
 def test_figures_have_the_words_and_number_formats_of_the_field(make):
-    c = next(iter(make()["comparisons"].values()))
+    c = typed(make())[0]
     for draw in COMPARISON_FIGURES.values():
         try:
             figure = draw(c)

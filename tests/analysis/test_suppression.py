@@ -164,7 +164,7 @@ def test_the_terminal_names_small_groups_without_their_sizes():
     assert (found.rows["read"], summary["rows"]["read"], summary["rows"]["too_small_group"]) == (400, 397, None)
     jsonschema.validate(json.loads(json.dumps(summary)), SCHEMA)
     console = Console(record=True, width=110, file=io.StringIO())
-    print_audit(summary, console)
+    print_audit(found, console)
     text = console.export_text()
     assert "397 rows read, 397 used; excluded: rows with too small group (not counted)." in text
     assert "Groups of fewer than 10 people are not analysed: group = C." in text

@@ -3,11 +3,12 @@
 from collections import Counter
 
 import pytest
-from tests.render.summaries import amounts_audit, cross_fitted_audit, decisions_audit, with_outcome_audit
+from tests.render.summaries import amounts_audit, cross_fitted_audit, decisions_audit, typed, with_outcome_audit
 
 from tiltlens import gates
 from tiltlens.documents.audit_document import audit_document
 from tiltlens.documents.document import Details, Table
+from tiltlens.documents.measures import measure_of
 from tiltlens.documents.quantities import (
     ALIASES,
     CONTRIBUTIONS,
@@ -22,14 +23,14 @@ from tiltlens.documents.quantities import (
     quantity,
 )
 from tiltlens.documents.repair_document import CURVE, ORDER, RATES
-from tiltlens.documents.summary_access import estimate_of
+from tiltlens.estimators.estimate import Estimate
 from tiltlens.formats import signed, size
 from tiltlens.render.export_tables import AGAINST_REFERENCE, export_tables
 from tiltlens.render.notebook import audit_html
 from tiltlens.render.page import page
 from tiltlens.results.change import QUANTITIES as CHANGED
 from tiltlens.results.comparison import ESTIMATES
-from tiltlens.rows.measures import MEASURES, POINTS, ScoreType, measure_of
+from tiltlens.rows.measures import MEASURES, POINTS, ScoreType
 
 EVERY = [*QUANTITIES.values(), *FEATURES.values()]
 AUDITS = (cross_fitted_audit, decisions_audit, with_outcome_audit, amounts_audit)
@@ -72,21 +73,21 @@ def test_the_table_holds_what_results_gates_tables_and_evaluations_report():
 
 @pytest.mark.parametrize("make", AUDITS, ids=lambda make: make.__name__)
 def test_terminal_page_notebook_and_tables_use_the_label(make):
-    summary = make()
-    c = next(iter(summary["comparisons"].values()))
-    m = measure_of(summary)
-    present = [key for key in (*HEADLINE_KEYS, *CORRECTION_KEYS) if "value" in (estimate_of(c, key) or {})]
-    names = {quantity(key).name(m) for key in present if summary["score_type"] in quantity(key).applies}
-    heads = {FEATURES[key].head for key in CONTRIBUTIONS if any(row[key] is not None for row in c["contributions"])}
-    document = audit_document(summary)
+    audit = typed(make())
+    c, m = audit[0], measure_of(audit)
+    keys = [key for key in (*HEADLINE_KEYS, *CORRECTION_KEYS) if key in ESTIMATES]
+    present = [key for key in keys if c.estimate(key) is not None and audit.score_type in quantity(key).applies]
+    names = {quantity(key).name(m) for key in present}
+    heads = {FEATURES[key].head for key in CONTRIBUTIONS if c.contributions[key].is_not_null().any()}
+    document = audit_document(audit)
     first_cells = {row[0].text for table in tables(document.blocks) for row in table.rows}
     columns = {column.label for table in tables(document.blocks) for column in table.columns}
     assert names <= first_cells
     assert heads <= columns
-    for html in (page(summary), audit_html(summary)):
+    for html in (page(audit), audit_html(audit)):
         assert all(f'<th scope="row">{name}</th>' in html for name in names)
         assert all(f">{head}</th>" in html for head in heads)
-    rates, contributions = export_tables(summary)
+    rates, contributions = export_tables(audit)
     assert {quantity(key).name(m) for key in ("gap", "impact_ratio", "shortfall")} <= {
         column.label for column in rates.table.columns
     }
@@ -95,8 +96,8 @@ def test_terminal_page_notebook_and_tables_use_the_label(make):
 
 
 def test_a_gap_has_one_decimal_from_a_point_on():
-    large = {"value": -0.129, "low": -0.199, "high": -0.06}
+    large = Estimate(-0.129, -0.199, -0.06)
     assert estimate_words(large, POINTS, "95% CI") == "−12.9 points (95% CI −19.9 to −6.0)"
-    small = {"value": 0.0001, "low": 0.0, "high": 0.0002}
+    small = Estimate(0.0001, 0.0, 0.0002)
     assert estimate_words(small, POINTS) == "0.01 points (0 to 0.02)"
     assert (signed(0.02, 2), size(0.129)) == ("+0.02", "12.9")

@@ -7,6 +7,7 @@ import re
 from contextlib import suppress
 from functools import cache, partial
 from pathlib import Path
+from types import SimpleNamespace
 from xml.etree import ElementTree as ET
 
 import polars as pl
@@ -22,23 +23,31 @@ from tests.render.summaries import (
     decisions_audit,
     hostile,
     many,
+    of_summaries,
     plug_in,
+    with_outcome,
 )
 
 import tiltlens as tl
-from tiltlens import figures, formats
+from tiltlens import figures as typed_figures
+from tiltlens import formats
 from tiltlens.documents.labels import labels
 from tiltlens.errors import NothingToDrawError
 from tiltlens.figures.placement import placed, spread
 from tiltlens.paper.figure1 import simplex_paths
 
+figures = SimpleNamespace(**{name: of_summaries(getattr(typed_figures, name)) for name in typed_figures.__all__[2:]})
 WORLD = tl.World([0.5, 0.3, 0.2], [0.2, 0.3, 0.5], channel=[0.8, 0.5, 0.1])
 PNG = b"\x89PNG\r\n\x1a\n"
 
 
+def plain_estimate(value):
+    return {"value": value, "low": None, "high": None}
+
+
 def drawn_from(c):
     """Return every figure that a comparison has."""
-    draws = dict(figures.COMPARISON_FIGURES)
+    draws = {name: of_summaries(draw) for name, draw in typed_figures.COMPARISON_FIGURES.items()}
     for feature in list(c["bins"]["profiles"])[:1]:
         draws["profile"] = partial(figures.profile, feature=feature)
         draws["correction_by_value"] = partial(figures.correction_by_value, feature=feature)
@@ -453,7 +462,9 @@ def test_figures_say_whom_a_difference_disadvantages():
     """COMPAS scores are better when low, so positive contributions disadvantage; approvals are the other way round."""
     c = cross_fitted()
     assert "disadvantage of African-American defendants →" in spec_text(figures.features(c).spec())
-    favourable = c | {"outputs": c["outputs"] | {"rates": {g: {"value": v} for g, v in c["outputs"]["means"].items()}}}
+    favourable = c | {
+        "outputs": c["outputs"] | {"rates": {g: plain_estimate(v) for g, v in c["outputs"]["means"].items()}}
+    }
     assert "← disadvantage of African-American defendants" in spec_text(figures.features(favourable).spec())
     assert figures.features(c).table["is_disadvantage"][0]
     assert not figures.features(favourable).table["is_disadvantage"][0]
@@ -489,7 +500,7 @@ def test_decisions_are_drawn_as_shares_of_groups():
     table = figures.score_distribution(c).table
     assert table["rate"].to_list() == pytest.approx([c["outputs"]["means"][role] for role in table["role"]])
     with pytest.raises(NothingToDrawError):
-        figures.score_calibration(c | {"error_rates": {}})
+        figures.score_calibration(c | {"error_rates": with_outcome()["error_rates"]})
 
 
 def test_four_fifths_are_drawn_for_decisions_only():

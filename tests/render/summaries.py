@@ -1,4 +1,4 @@
-"""Summaries to draw: the demo's, the same made many, hostile or poor, and those of a small table of people."""
+"""Summaries to read and draw: the demo's, the same made many, hostile or poor, and those of a small table of people."""
 
 from copy import deepcopy
 from functools import cache
@@ -7,6 +7,7 @@ import numpy as np
 from tests.people import audited, people
 
 from tiltlens.demo import AUDITED, paper_experiment
+from tiltlens.results.saved_audits import restore_audit
 
 HOSTILE = [
     "</script><script>alert(1)</script>",
@@ -17,9 +18,23 @@ HOSTILE = [
 ]
 
 
+def typed(part):
+    """Return the audit or the comparison of a summary; anything else as it is."""
+    if isinstance(part, dict) and "settings" in part:
+        return restore_audit(part)
+    if isinstance(part, dict) and "contributions" in part:
+        return restore_audit(cross_fitted_audit() | {"comparisons": {"only": part}}).comparisons["only"]
+    return part
+
+
+def of_summaries(function):
+    """Return a function of results that takes their summaries."""
+    return lambda *parts, **options: function(*map(typed, parts), **options)
+
+
 @cache
 def demo():
-    return paper_experiment()
+    return paper_experiment().to_dict()
 
 
 def plug_in_audit():
@@ -159,7 +174,7 @@ def decisions_audit():
 def three_classes():
     c = cross_fitted()
     c["outputs"]["means"] = {"audited": [0.2, 0.3, 0.5], "reference": [0.3, 0.3, 0.4]}
-    c["correction"]["numbers"] |= {"on_scores": [0.1, 0.2]}
+    c["correction"]["numbers"] |= {"on_score1": 0.1, "on_score2": 0.2}
     return c
 
 
@@ -167,7 +182,7 @@ def empty():
     c = undefined()
     c["contributions"] = []
     c["bins"] |= {"profiles": {}, "score": [], "overlap": [], "calibration": [], "tradeoff": [], "correction": []}
-    c["checks"]["balance"] = {"is_adequate": True, "reasons": [], "mismatches": []}
+    c["checks"]["balance"] = cross_fitted()["checks"]["balance"] | {"mismatches": []}
     return c
 
 

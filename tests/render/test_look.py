@@ -6,7 +6,7 @@ from importlib.resources import files
 import pytest
 from tests.browser import opened
 from tests.people import audited, people
-from tests.render.summaries import cross_fitted_audit
+from tests.render.summaries import cross_fitted_audit, typed
 
 from tiltlens.documents.display_names import group_name, named
 from tiltlens.documents.labels import labels
@@ -139,10 +139,10 @@ def test_groups_have_one_name_in_sentences_tables_and_figures(tmp_path):
     c = audit["comparisons"]["yes"]
     c |= {"audited": "yes", "reference": "no"}
     c["contributions"][0]["direction"] = "more of it → higher score, and more common among yes"
-    found = named(audit, "afam")
-    assert list(found["comparisons"]) == ["afam = yes"]
-    assert found["comparisons"]["afam = yes"]["contributions"][0]["direction"].endswith("more common among afam = yes")
-    write_report(audit, tmp_path / "audit.html")
+    found = named(typed(audit))
+    assert list(found) == ["afam = yes"]
+    assert found[0].by_feature[0].direction.endswith("more common among afam = yes")
+    write_report(typed(audit), tmp_path / "audit.html")
     text = (tmp_path / "audit.html").read_text(encoding="utf-8")
     assert "Defendants (afam = yes) have a higher mean score than defendants (afam = no)" in text
     assert "afam = yes (audited)" in text

@@ -1,11 +1,14 @@
 """Every result has HTML for notebooks, with its numbers and with names that do no harm."""
 
+from dataclasses import replace
+
 import pytest
 from tests.repair.test_alternatives import applicants, found
 from tests.repair.test_evaluation import borrowers
 
 import tiltlens as tl
 from tiltlens.documents.first_screen import tiles
+from tiltlens.estimators.estimate import Estimate
 
 HOSTILE = "<img src=x onerror=alert(1)>"
 
@@ -41,11 +44,10 @@ def test_names_of_groups_do_no_harm():
 
 
 def test_the_first_screen_has_gap_adjusted_gap_and_ratio(audits):
-    summary = audits[0].to_dict()
-    c = summary["comparisons"]["a"] | {"adjusted_gap": {"value": -0.129, "low": -0.199, "high": -0.06}}
-    assert [tile.name for tile in tiles(summary, c)] == ["gap", "adjusted gap", "impact ratio"]
-    adjusted = tiles(summary, c)[1]
+    c = replace(audits[0]["a"], adjusted_gap=Estimate(-0.129, -0.199, -0.06))
+    assert [tile.name for tile in tiles(c)] == ["gap", "adjusted gap", "impact ratio"]
+    adjusted = tiles(c)[1]
     assert adjusted.value == "−12.9 points"
     assert adjusted.note == "95% CI −19.9 to −6.0; among people equal on all listed features"
-    without = tiles(summary, c | {"adjusted_gap": None})
+    without = tiles(replace(c, adjusted_gap=None))
     assert [tile.name for tile in without] == ["gap", "impact ratio", "shortfall"]

@@ -9,7 +9,7 @@ import pytest
 from click.testing import CliRunner
 from tests.documents.test_first_screen import several
 from tests.people import audited, people
-from tests.render.summaries import cross_fitted_audit, many
+from tests.render.summaries import cross_fitted_audit, many, typed
 
 from tiltlens.cli import main
 from tiltlens.errors import DataError, MissingExtraError
@@ -34,7 +34,7 @@ def immaterial(count):
     ids=["five features", "sixty features", "nine groups"],
 )
 def test_a_pdf_has_few_pages(make, most, tmp_path):
-    write_report(make(), tmp_path / "audit.pdf")
+    write_report(typed(make()), tmp_path / "audit.pdf")
     content = (tmp_path / "audit.pdf").read_bytes()
     assert content.startswith(b"%PDF")
     assert 3 <= len(re.findall(rb"/Type\s*/Page\b", content)) <= most
@@ -45,7 +45,7 @@ def test_a_pdf_has_few_pages(make, most, tmp_path):
 @pytest.mark.skipif(shutil.which("pdftotext") is None, reason="needs pdftotext of poppler-utils")
 def test_every_page_has_model_data_date_and_number(tmp_path):
     audit = cross_fitted_audit()
-    write_report(audit, tmp_path / "audit.pdf")
+    write_report(typed(audit), tmp_path / "audit.pdf")
     command = ["pdftotext", "-layout", str(tmp_path / "audit.pdf"), "-"]
     pages = subprocess.run(command, capture_output=True, text=True, check=True).stdout.split("\f")[:-1]
     for number, text in enumerate(pages, 1):
@@ -66,7 +66,7 @@ def test_without_a_browser_it_says_how_to_print(tmp_path, monkeypatch):
     with pytest.raises(
         MissingExtraError, match=r"(?s)needs Chromium.*write audit\.html, open it in a browser and print"
     ):
-        write_report(cross_fitted_audit(), tmp_path / "audit.pdf")
+        write_report(typed(cross_fitted_audit()), tmp_path / "audit.pdf")
     people().write_csv(tmp_path / "data.csv")
     options = ["--group", "group", "--scores", "score", "--features", "", "--report", str(tmp_path / "audit.pdf")]
     result = CliRunner().invoke(main, ["audit", str(tmp_path / "data.csv"), *options])
@@ -80,7 +80,7 @@ def test_a_browser_that_fails_leaves_the_old_file(tmp_path, monkeypatch):
     target.write_text("the old one")
     monkeypatch.setattr(pdf, "find_browser", lambda: shutil.which("false"))
     with pytest.raises(DataError, match=r"(?s)did not print the report: it ended with code 1.*print it to PDF"):
-        write_report(cross_fitted_audit(), target)
+        write_report(typed(cross_fitted_audit()), target)
     assert target.read_text() == "the old one"
 
 
@@ -103,7 +103,7 @@ def test_names_cannot_leave_the_running_head():
     assert str(css_text('a" } </style><script>')) == "a\\22  \\7d  \\3c \\2f style\\3e \\3c script\\3e "
     audit = deepcopy(cross_fitted_audit())
     audit["provenance"]["stated"]["model"] = '"; } </style><script>alert(1)</script>'
-    assert "<script>alert" not in page(audit)
+    assert "<script>alert" not in page(typed(audit))
 
 
 @needs_browser

@@ -2,9 +2,11 @@
 
 import json
 import re
+from dataclasses import replace
 from io import StringIO
 
 import jsonschema
+import polars as pl
 import pytest
 from rich.console import Console
 from sklearn.linear_model import LogisticRegression
@@ -16,10 +18,12 @@ from tests.schemas import published, strict
 import tiltlens as tl
 from tiltlens.documents import repair_sentences as words
 from tiltlens.errors import NothingToDrawError
+from tiltlens.estimators.estimate import Estimate
 from tiltlens.figures import attainable, repair_curve
 from tiltlens.formats import interval, points
 from tiltlens.render.document_page import alternatives_page, evaluations_page
 from tiltlens.render.terminal import print_alternatives
+from tiltlens.repair.alternatives import AlternativesByGroup
 
 ENDS = (("", -0.05), ("_low", -0.08), ("_high", -0.02))
 HOSTILE = "</script><img src=x onerror='window.hacked = 1'>"
@@ -40,10 +44,9 @@ def rules():
 
 
 def renamed(evaluation, name=HOSTILE):
-    """Return the evaluation's summary with a group of another name."""
-    summary = evaluation.to_dict()
-    beside = summary["compared_with"] | {"repair": summary["compared_with"]["repair"] | {"audited": name}}
-    return summary | {"repair": summary["repair"] | {"audited": name}, "compared_with": beside}
+    """Return the evaluation with a group of another name."""
+    beside = replace(evaluation.compared_with, repair=evaluation.compared_with.repair | {"audited": name})
+    return replace(evaluation, repair=evaluation.repair | {"audited": name}, compared_with=beside)
 
 
 def test_an_evaluation_prints_what_it_holds(evaluation):
@@ -53,9 +56,6 @@ def test_an_evaluation_prints_what_it_holds(evaluation):
     assert interval(row["change_low"], row["change_high"], points) in text
     moved = evaluation.decisions["audited"]
     assert re.search(rf"a +│ +{evaluation.rows['audited']} │ +{moved['up']} │ +{moved['down']}\b", text)
-
-
-ESTIMATE = {"value": 0.1, "low": 0.0, "high": 0.2}
 
 
 @pytest.mark.parametrize(
@@ -70,19 +70,15 @@ ESTIMATE = {"value": 0.1, "low": 0.0, "high": 0.2}
     ],
 )
 def test_whether_the_limit_is_met_is_read_from_the_interval(evaluation, low, high, limit, said):
-    summary = evaluation.to_dict()
-    row = summary["table"][0] | {"after_low": low, "after_high": high}
-    changed = summary | {"table": [row], "repair": summary["repair"] | {"max_gap": limit}}
+    table = evaluation.table.head(1).with_columns(after_low=pl.lit(low), after_high=pl.lit(high))
+    changed = replace(evaluation, table=table, repair=evaluation.repair | {"max_gap": limit})
     assert said in words.headline(changed)[0]
     assert "no outcome was given" in words.headline(changed)[2]
 
 
-def test_what_a_rule_does_is_told_without_signs():
-    found = {"words": "", "accuracy": ESTIMATE, "gap": ESTIMATE, "threshold": 0.2, "confidence": 0.95} | {
-        "accuracy_change": {"value": -0.0011, "low": -0.0158, "high": 0.0135},
-        "gap_reduction": {"value": -0.0299, "low": -0.06, "high": 0.0002},
-    }
-    lines = words.verdict_words(found, {"audited": "a", "reference": "b"})
+def test_what_a_rule_does_is_told_without_signs(rules):
+    change, reduction = Estimate(-0.0011, -0.0158, 0.0135), Estimate(-0.0299, -0.06, 0.0002)
+    lines = words.verdict_words(replace(rules, threshold=0.2, accuracy_change=change, gap_reduction=reduction))
     assert lines[2:] == [
         "Alternative, chosen on other rows: accuracy 0.11 points lower (1.58 lower to 1.35 higher); gap 2.99 "
         "points larger (6.00 larger to 0.02 smaller).",
@@ -92,41 +88,39 @@ def test_what_a_rule_does_is_told_without_signs():
 
 
 def test_few_people_are_not_counted(evaluation):
-    summary = evaluation.to_dict() | {"decisions": {"audited": {"up": None, "down": 0}}}
-    assert "fewer than 10" in evaluations_page({"evaluations": {"a": summary}})
+    few = replace(evaluation, decisions={"audited": {"up": None, "down": 0}})
+    assert "fewer than 10" in evaluations_page([few])
 
 
 def test_figures_hold_the_numbers_of_the_summary(evaluation, rules):
-    curve = repair_curve(evaluation.to_dict())
+    curve = repair_curve(evaluation)
     assert curve.table.filter(way="without the group")["gap"].to_list() == [
         100 * gap for gap in evaluation.curve["gap"]
     ]
     assert curve.table["way"].n_unique() == 2
-    odds = evaluation.to_dict() | {"repair": evaluation.repair | {"metric": "fpr"}}
+    odds = replace(evaluation, repair=evaluation.repair | {"metric": "fpr"})
     rates = repair_curve(odds).table.filter(way="without the group")["gap"].to_list()
     assert rates == [100 * rate for rate in evaluation.curve["fpr_difference"]]
-    attained = attainable(rules.to_dict())
+    attained = attainable(rules)
     assert attained.table["gap"].to_list() == [100 * gap for gap in (rules.gap.value, *rules.curve["gap"])]
     for figure in (curve, attained, evaluation.plot(), rules.plot()):
         figure.chart.to_dict(validate=True)
 
 
 def test_an_evaluation_without_outcomes_has_no_curve_of_accuracy(evaluation):
-    summary = evaluation.to_dict()
-    bare = summary | {"curve": [{"part": row["part"], "gap": row["gap"]} for row in summary["curve"]]}
+    bare = replace(evaluation, curve=evaluation.curve.select("part", "gap"))
     with pytest.raises(NothingToDrawError, match="was not given"):
         repair_curve(bare)
-    assert "gap in mean scores" in evaluations_page({"evaluations": {"a": bare}})
+    assert "gap in mean scores" in evaluations_page([bare])
 
 
 def test_what_ifs_are_told_with_the_rules(rules):
     ends = {f"{name}_change{end}": value for name in ("gap", "accuracy") for end, value in ENDS}
     what_if = {"feature": "age", "what_if": "neutralised", "gap": 0.1, **ends}
-    one = rules.to_dict() | {"what_ifs": [what_if], "notes": ["look at age"]}
-    summary = {"group": "group", "comparisons": {"a": one}}
-    text = StringIO()
-    print_alternatives(summary, Console(file=text, width=100))
-    for shown in (text.getvalue(), alternatives_page(summary)):
+    one = replace(rules, what_ifs=pl.DataFrame([what_if]), notes=("look at age",))
+    by_group, text = AlternativesByGroup({"a": one}), StringIO()
+    print_alternatives(by_group, Console(file=text, width=100))
+    for shown in (text.getvalue(), alternatives_page(by_group)):
         for part in ("neutralised", "10.00", "Look at age."):
             assert part in shown
     assert re.search(r"−5.00\D+−8.00 to −2.00", text.getvalue())
@@ -145,9 +139,8 @@ def test_what_is_written_follows_its_schema(evaluation, rules, tmp_path):
 
 
 def test_names_from_data_stay_text(evaluation, rules):
-    assert HOSTILE not in evaluations_page({"evaluations": {HOSTILE: renamed(evaluation)}})
-    summary = {"group": HOSTILE, "comparisons": {HOSTILE: rules.to_dict() | {"audited": HOSTILE}}}
-    assert HOSTILE not in alternatives_page(summary)
+    assert HOSTILE not in evaluations_page([renamed(evaluation)])
+    assert HOSTILE not in alternatives_page(AlternativesByGroup({HOSTILE: replace(rules, audited=HOSTILE)}, HOSTILE))
 
 
 @pytest.mark.browser

@@ -18,7 +18,7 @@ from sklearn.pipeline import make_pipeline
 from sklearn.preprocessing import OneHotEncoder
 from tests.browser import opened
 from tests.people import audited, people
-from tests.render.summaries import cross_fitted_audit, many
+from tests.render.summaries import cross_fitted_audit, many, typed
 
 from tiltlens._pipeline import audit
 from tiltlens.cli import main
@@ -172,7 +172,7 @@ def test_the_dial_shows_what_the_table_says_whatever_it_says(browser, tmp_path):
         one |= {"share": 0.25, "low": 0.125, "high": 0.125 + one["position"] / 2}
         if one["feature"] == "city":
             one |= {"low": 0.0, "high": 1.0}
-    write_report(summary, tmp_path / "audit.html")
+    write_report(typed(summary), tmp_path / "audit.html")
     with opened(browser, tmp_path / "audit.html") as tab:
         turn(tab, 4)
         for feature, (*numbers, text) in dialled(tab).items():
@@ -183,7 +183,7 @@ def test_the_dial_shows_what_the_table_says_whatever_it_says(browser, tmp_path):
 def test_a_dial_without_a_table_of_shares_turns_the_correction_alone(browser, tmp_path):
     summary = cross_fitted().to_dict()
     summary["comparisons"]["A"]["correction"]["tradeoff_table"] = []
-    write_report(summary, tmp_path / "audit.html")
+    write_report(typed(summary), tmp_path / "audit.html")
     with opened(browser, tmp_path / "audit.html") as tab:
         before = tab.evaluate("() => window.tiltlens.drawn('correction-0')")
         turn(tab, 20)
@@ -393,7 +393,7 @@ def test_a_failed_write_leaves_the_old_report(tmp_path, monkeypatch):
 
 
 def test_two_hundred_features_make_a_small_page():
-    assert len(page(cross_fitted_audit() | {"comparisons": {"many": many(200)}})) < 3_000_000
+    assert len(page(typed(cross_fitted_audit() | {"comparisons": {"many": many(200)}}))) < 3_000_000
 
 
 def test_a_killed_run_leaves_the_old_report(tmp_path):
@@ -401,9 +401,9 @@ def test_a_killed_run_leaves_the_old_report(tmp_path):
     target.write_text("the old one")
     cross_fitted().to_json(tmp_path / "audit.json")
     code = (
-        "import json, os, signal, sys; from tiltlens.render.page import write_report; "
+        "import os, signal, sys; import tiltlens as tl; from tiltlens.render.page import write_report; "
         "os.fsync = lambda *_: os.kill(os.getpid(), signal.SIGKILL); "
-        "write_report(json.load(open(sys.argv[1])), sys.argv[2])"
+        "write_report(tl.read_audit(sys.argv[1]), sys.argv[2])"
     )
     done = subprocess.run([sys.executable, "-c", code, tmp_path / "audit.json", target], check=False)
     assert done.returncode == -signal.SIGKILL

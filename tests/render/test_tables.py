@@ -115,7 +115,7 @@ def rendered(text):
 
 
 def test_markdown_shows_names_as_they_are():
-    for table in export_tables(result().to_dict()):
+    for table in export_tables(result()):
         expected = [cell for row in texts(table) for cell in row]
         assert rendered(markdown(table)) == [cell.strip() for cell in expected]
 
@@ -129,7 +129,7 @@ def unescaped(text):
 
 
 def test_latex_prints_names_as_they_are():
-    for table in export_tables(result().to_dict()):
+    for table in export_tables(result()):
         text = latex(table)
         rows = [line.removesuffix(r" \\") for line in text.splitlines() if line.endswith(r" \\")]
         found = [[unescaped(cell) for cell in re.split(r"(?<!\\) & ", row)] for row in rows]
@@ -153,10 +153,10 @@ KNOWN = {"propensity": "chance"}
 )
 def test_tables_of_every_kind_of_audit(tmp_path, options):
     found = audited_people(people(), **{"features": ["income", "city"]} | options)
-    assert [path.name for path in write_tables(found.to_dict(), tmp_path / "all.xlsx")] == ["all.xlsx"]
+    assert [path.name for path in write_tables(found, tmp_path / "all.xlsx")] == ["all.xlsx"]
     names = ["rates"] if options.get("features") == [] else ["rates", "contributions"]
     assert openpyxl.load_workbook(tmp_path / "all.xlsx").sheetnames == [*names, "about"]
-    written = write_tables(found.to_dict(), tmp_path / "folder")
+    written = write_tables(found, tmp_path / "folder")
     assert {path.name for path in written} == {f"{name}{end}" for name in names for end in (".csv", ".md", ".tex")}
     head, *rows = openpyxl.load_workbook(tmp_path / "all.xlsx")["rates"].values
     audited = dict(zip(head, rows[0], strict=True))
@@ -167,7 +167,7 @@ def test_tables_of_every_kind_of_audit(tmp_path, options):
 
 def test_several_audited_groups_are_told_apart():
     options = {"scores": "score", "reference": "b", "features": ["region"], "folds": None}
-    rates, proxies = export_tables(tl.audit(lending(), "group", **options).to_dict())
+    rates, proxies = export_tables(tl.audit(lending(), "group", **options))
     assert [row[:2] for row in rates.records] == [["a", "audited"], ["c", "audited"], ["b", "reference"]]
     head, *lines = texts(proxies)
     assert [row[:2] for row in lines] == [["group = a", "region"], ["group = c", "region"]]

@@ -14,6 +14,7 @@ from tests.render.summaries import (
     many,
     outputs_only_audit,
     plug_in_audit,
+    typed,
     with_outcome_audit,
 )
 
@@ -30,9 +31,9 @@ SNAPSHOT = Path(__file__).parent / "compas_audit.txt"
 AUDITS = (cross_fitted_audit, decisions_audit, plug_in_audit, outputs_only_audit, with_outcome_audit, amounts_audit)
 
 
-def printed(audit, show=print_audit, width=160, **options):
+def printed(audit, width=160, **options):
     console = Console(file=io.StringIO(), width=width, **options)
-    show(audit, console)
+    print_audit(typed(audit), console, has_fits=True)
     return console.file.getvalue()
 
 
@@ -52,7 +53,7 @@ def test_the_audit_of_compas_is_printed_as_in_the_snapshot():
 def test_the_order_is_answer_quantities_contributions_warnings_correction():
     audit = cross_fitted_audit()
     only(audit)["checks"]["notes"] = ["a warning"]
-    blocks = audit_document(audit).blocks
+    blocks = audit_document(typed(audit)).blocks
     kinds = [block.name if isinstance(block, Table) else type(block).__name__ for block in blocks]
     assert kinds[0] == "Paragraph"
     assert blocks[0].tone == HEADLINE
@@ -139,7 +140,7 @@ def test_the_minus_sign_is_a_hyphen_where_the_encoding_has_none():
     audit = cross_fitted_audit()
     for encoding, sign in (("utf-8", "−"), ("latin-1", "-"), ("ascii", "-")):
         stream = io.TextIOWrapper(io.BytesIO(), encoding=encoding, errors="replace")
-        print_audit(audit, Console(file=stream, width=100))
+        print_audit(typed(audit), Console(file=stream, width=100))
         stream.flush()
         text = stream.buffer.getvalue().decode(encoding)
         assert f"{sign}0.06" in text, encoding
@@ -174,7 +175,9 @@ def test_people_are_whole():
 
 @pytest.mark.parametrize("width", [60, 80, 110])
 def test_the_demo_says_which_numbers_are_which(width):
-    shown = printed(demo(), print_demo, width)
+    console = Console(file=io.StringIO(), width=width)
+    print_demo(typed(demo()), typed(cross_fitted_audit()), 0.5, console)
+    shown = console.file.getvalue()
     assert max(len(line) for line in shown.splitlines()) <= width
     for part in ("the paper's numbers", "cross-fitted", "−0.62449"):
         assert part in shown

@@ -136,4 +136,4 @@ def test_showing_an_audit_solves_nothing():
 @pytest.mark.parametrize("options", [{"threshold": 0.5}, {"score_type": "amount"}, {"features": []}])
 def test_a_printed_audit_says_what_its_whole_summary_says(options):
     audit = audited(people(), propensity="chance", folds=None, **options)
-    assert str(audit) == audit_text(audit.to_dict())
+    assert str(audit) == audit_text(audit)

@@ -86,7 +86,7 @@ def test_parts_of_a_saved_audit_are_what_they_were(saved):
     assert (new.periods.equal_gaps, new.gap_test) == (old.periods.equal_gaps, old.gap_test)
     soft, again = audited("probabilities")["women"].unobserved_group, saved("probabilities")["women"].unobserved_group
     assert (again.bracket, again.calibration, again.signs) == (soft.bracket, soft.calibration, soft.signs)
-    assert "women" in page(saved("outputs alone").to_dict())
+    assert "women" in page(saved("outputs alone"))
     for kind, point in (("decisions", (0.3, 1.0)), ("classes", (np.array([0.3]), np.array([[0.2, 0.3, 0.5]])))):
         f, g = (audit["women"].correction.function for audit in (saved(kind), audited(kind)))
         assert f(*point) == pytest.approx(g(*point), rel=1e-15)

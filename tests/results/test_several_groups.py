@@ -1,13 +1,15 @@
 """Several audited groups: gap and adjusted gap are judged for all of them at once, and who fares worse comes first."""
 
+from dataclasses import replace
+
 import numpy as np
 import pytest
 from sklearn.linear_model import LogisticRegression
 
 import tiltlens as tl
+from tiltlens.documents.measures import by_gap
 from tiltlens.documents.sentences import findings
-from tiltlens.documents.summary_access import by_gap
-from tiltlens.estimators.estimate import quantile
+from tiltlens.estimators.estimate import Estimate, quantile
 
 OPTIONS = {"group": "group", "reference": "R", "scores": "pay", "score_type": "amount"}
 
@@ -57,18 +59,20 @@ def defaults():
     age = rng.choice(["young", "middle", "old"], 900)
     risk = np.select([age == "young", age == "old"], [0.08, 0.01], 0.04) * rng.uniform(0.5, 1.5, 900)
     options = {"reference": "middle", "scores": "risk", "favourable": "low", "features": []}
-    return tl.audit({"age": age, "risk": risk}, "age", **options).to_dict()
+    return tl.audit({"age": age, "risk": risk}, "age", **options)
 
 
 def test_who_fares_worse_comes_first(defaults):
-    assert list(by_gap(defaults)["comparisons"]) == ["young", "old"]
-    c = defaults["comparisons"]
-    c = {"young": c["young"] | {"gap": {**c["young"]["gap"], "value": 0.001}}, "old": c["old"]}
-    assert list(by_gap(defaults | {"comparisons": c})["comparisons"]) == ["young", "old"]  # also with the smaller gap
+    assert list(by_gap(defaults)) == ["young", "old"]
+    young = replace(defaults["young"], gap=Estimate(0.001))
+    assert list(by_gap(replace(defaults, comparisons={"young": young, "old": defaults["old"]}))) == [
+        "young",
+        "old",
+    ]  # also with the smaller gap
 
 
 def test_beside_favourable_rates_near_one_stands_the_ratio_of_the_others(defaults):
-    c = defaults["comparisons"]["young"]
-    risks = [1 - c["outputs"]["rates"][who]["value"] for who in ("audited", "reference")]
+    c = defaults["young"]
+    risks = [1 - rate.value for rate in c.rates]
     assert f"Ratio of unfavourable rates: {risks[0] / risks[1]:.2f}." in findings(defaults, c, is_only=True)
     assert risks[0] / risks[1] > 1.8

@@ -3,14 +3,15 @@
 import re
 
 import pytest
-from tests.render.summaries import amounts, amounts_audit
+from tests.render.summaries import amounts, amounts_audit, typed
 
 from tiltlens.documents import first_screen as words
 from tiltlens.documents.audit_document import comparison_document
+from tiltlens.documents.measures import measure_of
 from tiltlens.render.notebook import document_html
 from tiltlens.render.page import page
 from tiltlens.render.terminal import audit_text
-from tiltlens.rows.measures import POINTS, UNITS, amount, measure_of, signed_amount
+from tiltlens.rows.measures import POINTS, UNITS, amount, measure_for, signed_amount
 
 
 @pytest.mark.parametrize(
@@ -37,15 +38,15 @@ def test_amounts_have_three_digits_that_count(value, said):
 
 
 def test_the_channel_chooses_the_measure():
-    assert measure_of(amounts()) is UNITS
-    assert measure_of({"score_type": "probability"}) is POINTS
-    assert measure_of({"score_type": "decision"}).output == "decision rate"
-    assert measure_of({"scale": {"score_type": "probability", "metric": "fpr"}}).output == "false positive rate"
+    assert measure_of(typed(amounts())) is UNITS
+    assert measure_for("probability") is POINTS
+    assert measure_for("decision").output == "decision rate"
+    assert measure_for("probability", "fpr").output == "false positive rate"
 
 
 def test_the_terminal_has_units_where_it_had_points():
     summary = amounts_audit()
-    text = audit_text(summary)
+    text = audit_text(typed(summary))
     c = summary["comparisons"]["A"]
     top, deciles = text.split("Share of each group above each overall decile")
     assert "Audit of amounts" in top
@@ -60,24 +61,24 @@ def test_the_terminal_has_units_where_it_had_points():
 def test_the_page_says_amounts_and_units():
     summary = amounts_audit()
     c = summary["comparisons"]["A"]
-    text = page(summary)
+    text = page(typed(summary))
     shown = re.sub(r"<script.*?</script>|<style.*?</style>", "", text, flags=re.DOTALL)
     for said in ("impact ratio", "mean amount", "shortfall", "units of the amount", "overall decile"):
         assert said in shown
     for never in ("favourable rate", "mean score", "sample size to detect", "the score"):
         assert never not in re.sub(r"<[^>]+>", " ", shown.split('id="origin"')[0])
-    first = words.headline(summary, c)[0]
+    first = words.headline(typed(summary), typed(c))[0]
     levels = " vs ".join(amount(c["outputs"]["means"][role]) for role in ("audited", "reference"))
     assert first.startswith(f"The mean amount is lower for A than for B, to the disadvantage of A: {levels}, a gap of ")
     assert f"a gap of {UNITS.difference(c['gap']['value'])} units (95% CI " in first
 
 
 def test_a_notebook_says_units():
-    html = document_html(comparison_document(amounts()))
+    html = document_html(comparison_document(typed(amounts())))
     assert "gap (units)" in html
     assert "points" not in html.split("overall decile")[0]
 
 
 def test_no_number_is_cut_on_a_narrow_terminal(monkeypatch):
     monkeypatch.setenv("COLUMNS", "80")
-    assert "…" not in audit_text(amounts_audit())
+    assert "…" not in audit_text(typed(amounts_audit()))

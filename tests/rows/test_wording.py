@@ -1,5 +1,7 @@
 """The user's words are checked, saved, and used by every view."""
 
+from dataclasses import replace
+
 import pytest
 from click.testing import CliRunner
 from tests.people import audited, people
@@ -55,7 +57,7 @@ def test_either_spelling_is_read():
 
 
 def test_the_headline_is_in_the_users_words(approved):
-    screen = first_screen(approved.to_dict())
+    screen = first_screen(approved)
     assert screen.headline.startswith("A applicants are approved less often than B applicants: ")
     assert any("among applicants equal on all listed features" in tile.note for tile in screen.tiles)
     assert "applicants" in screen.reliability[0].text
@@ -66,7 +68,7 @@ def test_words_are_saved_and_read_again(approved, tmp_path):
     again = tl.read_audit(tmp_path / "audit.json")
     assert again.wording == again["A"].scale.wording == Wording("applicants", "approved")
     assert again.to_dict() == approved.to_dict()
-    assert first_screen(again.to_dict()) == first_screen(approved.to_dict())
+    assert first_screen(again) == first_screen(approved)
 
 
 def test_words_change_no_number(approved):
@@ -84,15 +86,12 @@ def texts(blocks):
 
 def test_every_amount_has_its_unit(paid):
     """D11: amounts stood without one, or with the word units."""
-    summary = paid.to_dict()
-    written = " ".join(texts(audit_document(summary).blocks))
+    written = " ".join(texts(audit_document(paid).blocks))
     assert "units" not in written
     gap = paid["A"].gap
-    assert (
-        f"a gap of −€{-gap.value:.0f} (95% CI −€{-gap.low:.0f} to −€{-gap.high:.0f})" in first_screen(summary).headline
-    )
-    assert all("€" in row["reason"] for row in summary["comparisons"]["A"]["contributions"])
-    assert "mean amount, in €" in page(summary)
+    assert f"a gap of −€{-gap.value:.0f} (95% CI −€{-gap.low:.0f} to −€{-gap.high:.0f})" in first_screen(paid).headline
+    assert all("€" in row["reason"] for row in paid["A"].contributions.to_dicts())
+    assert "mean amount, in €" in page(paid)
 
 
 @pytest.mark.parametrize(
@@ -108,10 +107,8 @@ def test_signs_of_currencies_stand_before_the_number_and_words_behind(unit, writ
     ("name", "written"),
     [("Black", "Black applicants"), ("25 to 45", "applicants (25 to 45)"), ("afam = yes", "applicants (afam = yes)")],
 )
-def test_a_group_and_its_noun(name, written):
-    words = {"people": "applicants", "favourable": "", "unit": ""}
-    c = {"audited": name, "scale": {"score_type": "decision", "wording": words}}
-    assert group_words(c, "audited") == written
+def test_a_group_and_its_noun(approved, name, written):
+    assert group_words(replace(approved["A"], audited=name), "audited") == written
 
 
 def test_the_command_line_and_audit_files_take_words(tmp_path):

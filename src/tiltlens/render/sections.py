@@ -226,12 +226,12 @@ def shorten(parts: dict[str, Plain]) -> bool:
     Return whether there were any.
     """
     features = [feature for part in parts.values() for feature in part["features"]]
-    moving_ones = [one for one in features if any(value.quantiles for value in one.values)]
+    moving_ones = [one for one in features if any(value["quantiles"] for value in one["values"])]
     for feature in moving_ones[len(moving_ones) // 2 :]:
         feature["values"] = [value | {"quantiles": None} for value in feature["values"]]
     if moving_ones:
         return True
-    profiled = [one for one in features if one.values]
+    profiled = [one for one in features if one["values"]]
     for feature in profiled[len(profiled) // 2 :]:
         feature["values"] = []
     return bool(profiled)

@@ -62,18 +62,24 @@ def read_audit(path: str | Path) -> Audit:
     """
     summary = _load(path)
     try:
-        audit = from_plain(Audit, summary)
+        audit = restore_audit(summary)
         _check_groups(audit)
         _check_numbers(summary["comparisons"])
-        saved = {
-            name: _with_parts(comparison, summary["comparisons"][name], f"comparisons.{name}", audit)
-            for name, comparison in audit.items()
-        }
     except TiltlensError as error:
         reason = str(error).partition("\n")[0].removesuffix(".")
         raise DataError(
             f"`path` must be a whole audit as it was written, got {shown(str(path))}: {reason}.", AGAIN
         ) from None
+    return audit
+
+
+def restore_audit(summary: dict[str, Any]) -> Audit:
+    """Return the audit whose `to_dict` this is, its parts as they were saved."""
+    audit = from_plain(Audit, summary)
+    saved = {
+        name: _with_parts(comparison, summary["comparisons"][name], f"comparisons.{name}", audit)
+        for name, comparison in audit.items()
+    }
     return replace(audit, comparisons=saved)
 
 
