@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass, replace
+from typing import Any
 
 from tiltlens._pipeline import audit
 from tiltlens.datasets import COMPAS_FEATURES, load_compas
@@ -69,5 +70,5 @@ def _with_all_prototypes(result: Audit) -> Audit:
     """Return an audit of public data: prototypes of few people are in its summary too."""
     c = result[AUDITED]
     parts = replace(c.correction.parts(), prototypes=c.correction.prototypes(suppress=False))
-    saved = SavedParts(parts, c.parts(), c.scale.confidence)
+    saved: Any = SavedParts(parts, c.parts(), c.scale.confidence)
     return replace(result, comparisons={AUDITED: replace(c, correction=replace(c.correction, _profiles=saved))})

@@ -18,7 +18,7 @@ from tiltlens.commands.options import (
     with_options,
     without,
 )
-from tiltlens.commands.targets import check_targets, progress_shown, screen, write_outputs
+from tiltlens.commands.targets import check_targets, progress_shown, screen, write_outputs, write_summary
 from tiltlens.errors import TiltlensError
 
 OWN = {
@@ -62,6 +62,6 @@ def alternatives_command(data: tuple[str, ...], tolerance: float, threshold: flo
         audit = audit_files(data, progress, folds=0, **options)
     by_group = {name: c.alternatives(tolerance, threshold) for name, c in audit.comparisons.items()}
     alternatives = AlternativesByGroup(by_group, audit.group)
-    write_outputs(outputs, alternatives, report=write_alternatives)
+    write_outputs(outputs, alternatives, json=write_summary, report=write_alternatives)
     if outputs["json"] != "-":
         print_alternatives(alternatives, screen())

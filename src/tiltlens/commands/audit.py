@@ -23,6 +23,7 @@ from tiltlens.commands.targets import (
     screen,
     write_junit,
     write_outputs,
+    write_summary,
 )
 from tiltlens.errors import TiltlensError
 
@@ -136,7 +137,14 @@ def run_audit(request: AuditRequest) -> bool:
         use = given if options["scores"] or options["model"] else trained
         click.echo(f"--outcome {printable(options['outcome'])}: {use}.", err=True)
     has_fits = bool(outputs["json"] or outputs["report"] or has_costs)  # which take time
-    write_outputs(outputs, audit, report=write_report, tables=write_tables, junit=partial(write_junit, judgements))
+    write_outputs(
+        outputs,
+        audit,
+        json=write_summary,
+        report=write_report,
+        tables=write_tables,
+        junit=partial(write_junit, judgements),
+    )
     if outputs["json"] != "-":
         print_audit(audit, screen(), has_fits=has_fits)
     audit.count_batch()  # last: a run that was stopped before can be repeated

@@ -31,6 +31,7 @@ from tiltlens.commands.targets import (
     screen,
     write_junit,
     write_outputs,
+    write_summary,
 )
 from tiltlens.errors import TiltlensError
 
@@ -70,7 +71,7 @@ def compare_command(data: tuple[str, ...], fail_if: tuple[str, ...], **options: 
     check_gated(outputs["junit"], gates)
     change = _compare(data, **options)
     judgements = [judgement for condition in gates for judgement in condition.judge(change)]
-    write_outputs(outputs, change, report=write_change, junit=partial(write_junit, judgements))
+    write_outputs(outputs, change, json=write_summary, report=write_change, junit=partial(write_junit, judgements))
     if outputs["json"] != "-":
         print_change(change, screen())
     if report_gates(gates, judgements, change):

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from tiltlens.commands.options import WRITING, command, only, with_options
-from tiltlens.commands.targets import check_targets, screen, write_outputs
+from tiltlens.commands.targets import check_targets, screen, write_outputs, write_summary
 
 
 @command("demo", "--report demo.html", "--json -")
@@ -16,7 +16,7 @@ def demo_command(json: str | None, report: str | None) -> None:
 
     check_targets({"json": json, "report": report})
     experiment = paper_experiment()
-    write_outputs({"json": json}, experiment)
+    write_outputs({"json": json}, experiment, json=write_summary)
     write_outputs({"report": report}, experiment.cross_fitted, report=write_report)
     if json != "-":
         print_demo(experiment.plug_in, experiment.cross_fitted, experiment.least_change["cost"], screen())

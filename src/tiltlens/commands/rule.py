@@ -18,7 +18,7 @@ from tiltlens.commands.options import (
     only,
     with_options,
 )
-from tiltlens.commands.targets import check_targets, screen, write_outputs
+from tiltlens.commands.targets import check_targets, screen, write_outputs, write_summary
 
 REQUIRED = {"required": True}
 OWN = {
@@ -60,6 +60,6 @@ def rule_command(data: tuple[str, ...], rule: str, json: str | None, **options: 
     lists = {"group": list(options["group"]), "strata": list(options["strata"]) or None}
     source = read(list(data), **{name: options.pop(name) for name in READING})
     tables = rule_tables(source, rule, **options | lists)
-    write_outputs({"json": json}, tables)
+    write_outputs({"json": json}, tables, json=write_summary)
     if json != "-":
         print_rule_tables(tables, screen())

@@ -102,8 +102,8 @@ def announce(name: str, target: str) -> None:
 
 
 def write_outputs(outputs: Mapping[str, str | None], result: T, **writers: Callable[[T, str], object]) -> None:
-    """Write a result as JSON and by `writers`, where an option says so, and say where reports and tables are."""
-    for option, write in ({"json": _write_json} | writers).items():
+    """Write a result by `writers`, where the option of the same name says so, and say where reports and tables are."""
+    for option, write in writers.items():
         target = outputs.get(option)
         if target is not None:
             write(result, target)
@@ -111,7 +111,8 @@ def write_outputs(outputs: Mapping[str, str | None], result: T, **writers: Calla
                 announce(option, target)
 
 
-def _write_json(result: HasDict, target: str) -> None:
+def write_summary(result: HasDict, target: str) -> None:
+    """Write a result as JSON."""
     from tiltlens.results.json_file import write_json
 
     write_json(result.to_dict(), target)
