@@ -781,7 +781,7 @@ def test_the_gallery_shows_every_figure():
     root = Path(__file__).parents[2] / "docs"
     text = (root / "gallery.md").read_text()
     shown = set(re.findall(r"`figures\.(\w+)\(", text))
-    assert shown == {name for name in figures.__all__ if name.islower() and name != "comparison_figure"}
+    assert shown == {name for name in typed_figures.__all__ if name.islower() and name != "comparison_figure"}
     pictures = re.findall(r"\((img/[\w-]+\.svg)\)", text)
     assert len(pictures) == len(shown)
     assert all((root / name).exists() for name in pictures)
