@@ -8,7 +8,7 @@ import pytest
 from scipy.special import expit
 
 import tiltlens as tl
-from tiltlens.repair.alternatives import alternatives_summary
+from tiltlens.repair.alternatives import AlternativesByGroup
 from tiltlens.repair.rule_choice import EXISTS, INCONCLUSIVE, TOLERANCES
 
 
@@ -44,7 +44,7 @@ def test_the_band_is_wider_than_an_interval_and_its_verdicts_follow_from_it():
 def test_a_larger_loss_buys_a_smaller_gap_in_every_view(tmp_path):
     sizes = search().tolerances["gap_reduction"].to_numpy()
     assert sizes[-1] >= sizes[0] - 0.02
-    summary = alternatives_summary({"a": search()})
+    summary = AlternativesByGroup({"a": search()}).to_dict()
     assert len(summary["comparisons"]["a"]["tolerances"]) == len(sizes)
     search().report(tmp_path / "page.html")
     assert "Accepted loss of accuracy" in (tmp_path / "page.html").read_text()
