@@ -62,11 +62,11 @@ def with_hamlet(rows=400, size=4):
 
 def test_withheld_values_have_no_distribution():
     c = audited(with_hamlet(), folds=None)["A"]
-    values = c.bins()["profiles"]["city"]["values"]
-    hidden = {value["value"] for value in values if value["n"] is None}
+    values = c.bins().profiles["city"].values
+    hidden = {value.value for value in values if value.n is None}
     assert "Hamlet" in hidden
     for value in values:
-        assert (value["correction"] is None) == (value["n"] is None)
+        assert (value.correction is None) == (value.n is None)
     rows = c.correction.distribution("city").filter(pl.col("value").is_in(hidden))
     assert rows["n"].null_count() == rows.height
 
@@ -74,12 +74,12 @@ def test_withheld_values_have_no_distribution():
 def test_calibration_bins_hold_everyone_and_ten_of_each_group():
     c = audited(people(), propensity="chance")["A"]
     n0, n1 = c.rows["audited"], c.rows["reference"]
-    bins = c.bins()["calibration"]
-    assert sum(one["n"] for one in bins) == n0 + n1
+    bins = c.bins().calibration
+    assert sum(one.n for one in bins) == n0 + n1
     assert 1 < len(bins) < 10
     for one in bins:  # n and the ratio of shares give the people of both groups
-        reference = one["n"] / (1 + np.exp(one["observed"]) * n0 / n1)
-        assert min(reference, one["n"] - reference) > SUPPRESSED_BELOW - 0.5
+        reference = one.n / (1 + np.exp(one.observed) * n0 / n1)
+        assert min(reference, one.n - reference) > SUPPRESSED_BELOW - 0.5
 
 
 def test_a_person_of_great_weight_is_no_quantile():
@@ -98,8 +98,8 @@ def test_a_person_of_great_weight_is_no_quantile():
     row = c.correction.profile("owner").filter(pl.col("value") == with_them).row(0, named=True)
     assert row["n"] > 50
     assert {end for name, end in row.items() if name.startswith("correction_")} == {None}
-    value = next(one for one in c.bins()["profiles"]["owner"]["values"] if one["value"] == with_them)
-    assert value["quantiles"][0] == value["quantiles"][-1] == [None] * 5
+    value = next(one for one in c.bins().profiles["owner"].values if one.value == with_them)
+    assert value.quantiles[0] == value.quantiles[-1] == [None] * 5
 
 
 def test_a_quantile_has_ten_people_strictly_beyond_it():
