@@ -57,7 +57,7 @@ def test_rows_of_a_cluster_err_together():
 def test_copies_and_columns_of_few_rows_are_left_out():
     at, other, _ = draw(2)
     assert project_residuals(at, other, 1e-3 * other[:, None]) == Projection()
-    assert project_residuals(at, other, 30.0 * (np.arange(ROWS) < 3)[:, None]) == Projection()
+    assert project_residuals(at, other, 30.0 * (np.arange(ROWS) < 3)[:, None]) == Projection(is_blind=True)
 
 
 def test_wide_columns_count_where_they_can_be_resolved_or_exceed_twice_the_threshold():

@@ -38,6 +38,7 @@ from tiltlens.rows.features import Feature
 BANDS, USES, SHAPLEY = 0.2, 0.5, 0.95  # of the time of the contributions, about
 WIDE_BANDS = 10.0  # times what counts: bands that reach further say nothing
 FACTORS = ("reveals", "drives", "alignment")
+TOO_SPARSE = "it has too many values for the rows: group them, or add rows"
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -306,6 +307,10 @@ def _verdict(
         return Judgement(Verdict.NOT_ASSESSED, "it looks like an identifier: leave it out, or group its values")
     if feature.kind == "constant":
         return verdict(Band(0.0, 0.0, 0.0, 0.0), None, words.materiality, 0, size=words.size, unit=words.measure.unit)
+    cells = evidence.cells.get(feature.name)
+    is_sparse = cells is not None and hidden_share(cells.sums) > HIDDEN
+    if alone is None and is_sparse:  # values of one person each separate any two groups
+        return Judgement(Verdict.NOT_ASSESSED, TOO_SPARSE)
     if alone is None:
         return Judgement(Verdict.IDENTIFIES_GROUP, "its values separate the groups completely")
     rarity = _rarity(evidence, settings, feature.name)
@@ -318,10 +323,7 @@ def _verdict(
     pooled = () if evidence.nuisances.sets is None else evidence.nuisances.sets.pooled
     if judgement.verdict not in EVIDENCE and feature.name in pooled:
         return Judgement(Verdict.NOT_ASSESSED, "it has too many values to be assessed with the others: group them")
-    cells = evidence.cells.get(feature.name)
-    if cells is not None and hidden_share(cells.sums) > HIDDEN:
-        return Judgement(Verdict.NOT_ASSESSED, "it has too many values for the rows: group them, or add rows")
-    return judgement
+    return Judgement(Verdict.NOT_ASSESSED, TOO_SPARSE) if is_sparse else judgement
 
 
 def _rarity(evidence: Evidence, settings: Settings, name: str) -> str | None:

@@ -112,6 +112,7 @@ class Projection:
     directions: int = 1
     least_noise: float = 0.0
     tried: int = 1  # the number of columns of which this is the strongest, where it is one
+    is_blind: bool = False  # whether columns vary, but rest on so few rows that nothing was projected
 
     @property
     def value(self) -> float:
@@ -151,13 +152,14 @@ def project_residuals(at: Rows, residuals: Floats, columns: Floats) -> Projectio
     # (15a): θ̂ = Σω·R·φ̃ and K = Σω²R²φ̃φ̃ᵀ.
     orthonormal = orthonormalise(weights, columns)
     leverage = weights[:, None] * orthonormal**2
-    terms = (weights * residuals)[:, None] * orthonormal[:, (leverage**2).sum(axis=0) < 1.0 / FEWEST_PROJECTED]
+    rests_on_many = (leverage**2).sum(axis=0) < 1.0 / FEWEST_PROJECTED
+    terms = (weights * residuals)[:, None] * orthonormal[:, rests_on_many]
     if at.clusters is not None and terms.size:
         terms = np.column_stack([sums_by(at.clusters, term) for term in terms.T])
     covariances, gram = terms.sum(axis=0), terms.T @ terms
     noises, axes = np.linalg.eigh(gram)
     if not noises.size or noises[0] <= 0.0:
-        return Projection()
+        return Projection(is_blind=bool(rests_on_many.size) and not rests_on_many.any())
     rows, count = terms.shape
     # K is estimated from as many rows: without the factor the test of many columns rejects too often.
     wald = max(1.0 - count / rows, 0.0) * float(((covariances @ axes) ** 2 / noises).sum())
@@ -197,8 +199,11 @@ def judge_projections(
     A feature is used where one of the projections is significantly above 0. Its use is then that along the whole of the
     columns, and if it may exceed the threshold, all that the residuals leave may be use of it. Otherwise the upper end
     is that of the lines, or a larger one of other columns: of those with which an unused feature would stay within the
-    threshold, and of all others where it is beyond twice the threshold.
+    threshold, and of all others where it is beyond twice the threshold. Where all columns rest on too few rows, all
+    that the residuals leave may be use of it.
     """
+    if whole.is_blind:
+        return _use(0.0, 0.0, residual_square)
     every, limit = (lines, *others), 0.25 * materiality**2
     # Bonferroni: none of the tests may be significant for a stand-in.
     chance = 0.5 * (1.0 - confidence) / len(every)
