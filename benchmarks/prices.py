@@ -1,9 +1,10 @@
 """Do prices with observed costs have the published values, within intervals that cover them?
 
-Run `python -m benchmarks.prices --draws 200 scenario`, or `health`, `mixture`. Each draw is a whole audit, with a
-fitted group-membership model and fitted expected costs. Each line is the coverage of a published value with its mean
-estimate, or the largest upper end of a price without proxy discrimination. The exit code is 1 where coverage lies
-outside of 92 to 98 per cent by more than chance, or an upper end reaches 0.01.
+Run `python -m benchmarks.prices --draws 200 scenario`, or `health`, `mixture`; `peer` needs the package
+insurance-fairness. Each draw is a whole audit, with a fitted group-membership model and fitted expected costs. Each
+line is the coverage of a published value with its mean estimate, or the largest upper end of a price without proxy
+discrimination. The exit code is 1 where coverage lies outside of 92 to 98 per cent by more than chance, or an upper end
+reaches 0.01.
 """
 
 from __future__ import annotations
@@ -84,10 +85,28 @@ def measured(data: pl.DataFrame) -> Prices:
     return prices
 
 
-def covered(world: str, draws: int, rows: int) -> Iterator[Line]:
+def peers(draws: int, first: int) -> Iterator[Line]:
+    """Yield PD by the package insurance-fairness, which has no intervals, on draws of both worlds."""
+    from insurance_fairness.sensitivity import ProxyDiscriminationMeasure
+
+    for make, rows in ((scenario, 2_000), (health, 4_000)):
+        values = []
+        for draw in range(first, first + draws):
+            data = make(rows, np.random.default_rng(draw))
+            features = data.drop("group", "price", "cost").with_columns(
+                pl.col(pl.String).cast(pl.Categorical).to_physical()
+            )
+            columns = [data[name].to_numpy() for name in ("cost", "group", "price")]
+            measure = ProxyDiscriminationMeasure().fit(columns[0], features.to_numpy(), columns[1], mu_hat=columns[2])
+            values.append(measure.pd_score)
+        truth = TRUTHS[make.__name__]["proxy_discrimination"]
+        yield f"{make.__name__}: mean PD {np.mean(values):.4f}, sd {np.std(values):.4f}, truth {truth:.4f}", False
+
+
+def covered(world: str, draws: int, rows: int, first: int) -> Iterator[Line]:
     """Yield the coverage of each published value."""
     make = {"scenario": scenario, "health": health}[world]
-    every = [measured(make(rows, np.random.default_rng(draw))) for draw in range(draws)]
+    every = [measured(make(rows, np.random.default_rng(first + draw))) for draw in range(draws)]
     for name, truth in TRUTHS[world].items():
         estimates = [getattr(prices, name) for prices in every]
         hits = sum(estimate.low <= truth <= estimate.high for estimate in estimates)
@@ -107,13 +126,18 @@ def mixtures(draws: int, rows: int) -> Iterator[Line]:
 def main() -> None:
     """Print the lines of a world."""
     parser = argparse.ArgumentParser(description=__doc__)
-    parser.add_argument("world", choices=[*TRUTHS, "mixture"])
+    parser.add_argument("world", choices=[*TRUTHS, "mixture", "peer"])
     parser.add_argument("--draws", type=int, default=200)
     parser.add_argument("--rows", type=int, default=0)
+    parser.add_argument("--first", type=int, default=0, help="seed of the first draw")
     chosen = parser.parse_args()
     rows = chosen.rows or {"mixture": 20_000}.get(chosen.world, 4_000)
-    is_mixture = chosen.world == "mixture"
-    lines = list(mixtures(chosen.draws, rows) if is_mixture else covered(chosen.world, chosen.draws, rows))
+    if chosen.world == "peer":
+        lines = list(peers(chosen.draws, chosen.first))
+    elif chosen.world == "mixture":
+        lines = list(mixtures(chosen.draws, rows))
+    else:
+        lines = list(covered(chosen.world, chosen.draws, rows, chosen.first))
     print("\n".join(f"{'MISS' if is_miss else 'ok  '} {text}" for text, is_miss in lines))
     sys.exit(any(is_miss for _, is_miss in lines))
 
