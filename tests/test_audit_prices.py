@@ -15,6 +15,7 @@ from tiltlens.documents.prices import STATES
 from tiltlens.errors import DataError
 from tiltlens.estimators.verdicts import Materiality
 from tiltlens.gates import gate
+from tiltlens.results import build_comparison, profiles
 
 
 @cache
@@ -148,3 +149,20 @@ def test_the_command_prints_prices(tmp_path):
     assert result.returncode == 1
     assert "--outcome cost: observed costs of the amounts." in result.stderr
     assert "Actual to expected by decile of the price" in result.stdout
+
+
+@pytest.mark.parametrize("name", ["splitting", "prices", "bin_rows"])
+def test_what_takes_a_fit_is_computed_once(monkeypatch, tmp_path, name):
+    module = {"prices": build_comparison}.get(name, profiles)
+    calls, compute = [], getattr(module, name)
+    monkeypatch.setattr(module, name, lambda *parts: calls.append(name) or compute(*parts))
+    audit = audited(policies())
+    c = audit["women"]
+    assert str(audit)
+    assert calls == []
+    assert c.prices is c.prices
+    assert c.splitting is c.splitting
+    audit.to_json(tmp_path / "audit.json")
+    audit.report(tmp_path / "report.html")
+    c.plot("score_distribution"), c._repr_html_()
+    assert calls == [name]

@@ -1,4 +1,4 @@
-"""Figures: each a function of a summary, `Comparison.to_dict()` or `Audit.to_dict()`. Nothing is computed here."""
+"""Figures: each a function of a result, such as a `Comparison`. Nothing is computed here."""
 
 from tiltlens.figures.change import change
 from tiltlens.figures.correction_paths import paths, simplex
