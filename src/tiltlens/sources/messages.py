@@ -138,5 +138,5 @@ def checked_names(names: Sequence[object]) -> list[str]:
     texts = [str(name) for name in names]
     for name in texts:
         if name == "*" or (name.startswith("^") and name.endswith("$")):  # Polars selects every column that matches
-            raise DataError(f"Column name {shown(name)} is a pattern that stands for other columns.", "rename it.")
+            raise DataError(f"Column name {shown(name)} is a pattern that may match other columns.", "rename it.")
     return texts
