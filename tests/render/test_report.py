@@ -201,7 +201,7 @@ def test_the_pages_script_has_no_statistics():
 def test_the_distribution_on_the_dial_is_that_of_the_correction_at_that_weight(dial):
     for position in (0, 7, 20):
         turn(dial, position)
-        expected = weighted(position).bins()["correction"][position]
+        expected = weighted(position).bins().correction[position]
         found = dial.evaluate("() => window.tiltlens.drawn('correction-0')")
         for one, other in zip(found, expected, strict=True):
             assert one == pytest.approx(other, abs=1e-6)
