@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from typing import Any
-
 from tiltlens.documents.labels import labels, strongest, versus
 from tiltlens.documents.measures import measure_of
 from tiltlens.documents.quantities import written
@@ -20,7 +18,7 @@ from tiltlens.figures.marks import (
     tooltip,
 )
 from tiltlens.figures.parts import FULL, SHOWN
-from tiltlens.figures.theme import PAPER, QUIET, altair
+from tiltlens.figures.theme import PAPER, QUIET, ChartPart, altair
 from tiltlens.formats import label
 from tiltlens.results.change import GroupChange
 from tiltlens.results.outputs import row_estimate
@@ -74,7 +72,9 @@ def _record(row: Record, text: str, m: Measure) -> Record:
     )
 
 
-def _panels(moved: GroupChange, records: list[Record], m: Measure, threshold: float, tips: list[Any]) -> Any:
+def _panels(
+    moved: GroupChange, records: list[Record], m: Measure, threshold: float, tips: list[ChartPart]
+) -> ChartPart:
     """Return the panel of old and new with a line between them, and the panel of the change with its band."""
     alt = altair()
     y, unnamed = name_axis(), name_axis(has_labels=False)

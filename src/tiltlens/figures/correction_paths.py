@@ -2,14 +2,25 @@
 
 from __future__ import annotations
 
-from typing import Any
-
 from tiltlens.analysis.bins import LeastChange, PathStop
 from tiltlens.documents.labels import versus
 from tiltlens.documents.measures import measure_of
 from tiltlens.figures.figure import Figure, Record, data, figure, in_unit, noted, nothing
 from tiltlens.figures.marks import axis, tooltip
-from tiltlens.figures.theme import AUDITED, FAINT, GREEN, INK, PAPER, QUIET, RED, REFERENCE, WIDTH, altair, halo
+from tiltlens.figures.theme import (
+    AUDITED,
+    FAINT,
+    GREEN,
+    INK,
+    PAPER,
+    QUIET,
+    RED,
+    REFERENCE,
+    WIDTH,
+    ChartPart,
+    altair,
+    halo,
+)
 from tiltlens.formats import number, percent, short_number, whole_percent
 from tiltlens.results.comparison import Comparison
 from tiltlens.rows.measures import Measure
@@ -39,7 +50,7 @@ def simplex(summary: Record) -> Figure:
     return figure(_triangle(summary, records, tooltip(reading)), records, title, description, reading, subtitle)
 
 
-def _triangle(summary: Record, records: list[Record], tips: list[Any]) -> Any:
+def _triangle(summary: Record, records: list[Record], tips: list[ChartPart]) -> ChartPart:
     alt = altair()
     corners = [*summary["corners"], summary["corners"][0]]
     outline = [{"x": c["x"], "y": c["y"], "step": step} for step, c in enumerate(corners)]
@@ -57,7 +68,7 @@ def _triangle(summary: Record, records: list[Record], tips: list[Any]) -> Any:
     return alt.layer(*layers).properties(width=540, height=470)
 
 
-def _corner_names(summary: Record, x: Any, y: Any) -> Any:
+def _corner_names(summary: Record, x: ChartPart, y: ChartPart) -> ChartPart:
     alt = altair()
     offsets = [(-0.012, -0.035), (0.012, -0.035), (0.0, 0.035)]
     named = [
@@ -67,7 +78,7 @@ def _corner_names(summary: Record, x: Any, y: Any) -> Any:
     return alt.Chart(data(named, "corner_names")).mark_text(color=QUIET).encode(x=x, y=y, text=alt.Text("text:N"))
 
 
-def _level_name(ends: list[Record], x: Any, y: Any) -> Any:
+def _level_name(ends: list[Record], x: ChartPart, y: ChartPart) -> ChartPart:
     """Return the line's name, beside its lower end."""
     alt = altair()
     low = min(ends, key=lambda end: end["y"])
@@ -83,7 +94,7 @@ def _groups(summary: Record) -> list[Record]:
     ]
 
 
-def _points(marks: list[Record], x: Any, y: Any) -> list[Any]:
+def _points(marks: list[Record], x: ChartPart, y: ChartPart) -> list[ChartPart]:
     alt = altair()
     roles = ["audited", "reference"]
     colour = _colour("role:N")
@@ -96,20 +107,20 @@ def _points(marks: list[Record], x: Any, y: Any) -> list[Any]:
     return [dots, *halo(below, dy=18, fontWeight=600), *halo(above, dy=-17, dx=14, align="left", fontWeight=600)]
 
 
-def _colour(field: str) -> Any:
+def _colour(field: str) -> ChartPart:
     """Return one colour scale for ways and groups: layers share it."""
     alt = altair()
     return alt.Color(field, scale=alt.Scale(domain=list(COLOURS), range=list(COLOURS.values())), legend=None)
 
 
-def _ways(x: Any, y: Any, tips: list[Any]) -> Any:
+def _ways(x: ChartPart, y: ChartPart, tips: list[ChartPart]) -> ChartPart:
     alt = altair()
     dash = alt.StrokeDash("way:N", scale=alt.Scale(domain=[GREEN_WAY, RED_WAY], range=DASHES), legend=None)
     lines = alt.Chart().mark_line(strokeWidth=2.8)
     return lines.encode(x=x, y=y, order=alt.Order("step:Q"), color=_colour("way:N"), strokeDash=dash, tooltip=tips)
 
 
-def _way_names(records: list[Record], x: Any, y: Any) -> list[Any]:
+def _way_names(records: list[Record], x: ChartPart, y: ChartPart) -> list[ChartPart]:
     """Return the ways' names at their middles, each on the side away from the other way."""
     alt = altair()
     middles = [_middle([record for record in records if record["way"] == way]) for way in (GREEN_WAY, RED_WAY)]
@@ -178,7 +189,7 @@ def _record(step: int, stop: tuple[str, float, float, float | None], start: floa
     return record | {"change_text": number(change, 3), "left_text": percent(left), "rate": m.level(rate)}
 
 
-def _plane(records: list[Record], least: LeastChange | None, tips: list[Any]) -> Any:
+def _plane(records: list[Record], least: LeastChange | None, tips: list[ChartPart]) -> ChartPart:
     alt = altair()
     right = max(record["input_change"] for record in records) or 1e-3
     title = "change of the audited group's inputs, KL divergence in nats →"
@@ -193,7 +204,7 @@ def _plane(records: list[Record], least: LeastChange | None, tips: list[Any]) ->
     return alt.layer(*layers).properties(width=WIDTH, height=300)
 
 
-def _plane_marks(records: list[Record], least: LeastChange | None, x: Any, y: Any) -> list[Any]:
+def _plane_marks(records: list[Record], least: LeastChange | None, x: ChartPart, y: ChartPart) -> list[ChartPart]:
     alt = altair()
     marks = [{"input_change": 0.0, "left": 1.0, "text": "audited group as it is"} | BESIDE]
     if least is not None:

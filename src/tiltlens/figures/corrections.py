@@ -2,15 +2,13 @@
 
 from __future__ import annotations
 
-from typing import Any
-
 from tiltlens.analysis.bins import ValueProfile
 from tiltlens.documents.labels import GROUP, labels
 from tiltlens.figures.distributions import HIDDEN, NO_SHAPE, WITHHELD
 from tiltlens.figures.figure import Figure, Record, data, figure, joined, noted, nothing
 from tiltlens.figures.marks import axis, tooltip
 from tiltlens.figures.parts import FULL, dial_place, dial_words, profile_of, steps, values_shown
-from tiltlens.figures.theme import AUDITED, FAINT, PAPER, QUIET, WIDTH, altair
+from tiltlens.figures.theme import AUDITED, FAINT, PAPER, QUIET, WIDTH, ChartPart, altair
 from tiltlens.formats import count, label, number, percent
 from tiltlens.results.comparison import Comparison
 
@@ -53,7 +51,7 @@ def _bin(low: float, high: float) -> str:
     return f"{number(low, 2)} to {number(high, 2)}"
 
 
-def _histogram(domain: list[float], tips: list[Any]) -> Any:
+def _histogram(domain: list[float], tips: list[ChartPart]) -> ChartPart:
     alt = altair()
     bars = alt.Chart().mark_bar(color=AUDITED, stroke=PAPER, strokeWidth=0.6, clip=True)
     bars = bars.encode(
@@ -68,7 +66,7 @@ def _histogram(domain: list[float], tips: list[Any]) -> Any:
     return alt.layer(bars, hidden, _zero_line()).properties(width=WIDTH, height=240)
 
 
-def _zero_line() -> Any:
+def _zero_line() -> ChartPart:
     alt = altair()
     return alt.Chart(data([{"zero": 0}], "zero")).mark_rule(color=FAINT, strokeDash=[4, 3]).encode(x=alt.X("zero:Q"))
 
@@ -128,7 +126,7 @@ def _bins_of(text: str, value: ValueProfile, bottom: int) -> list[Record]:
     ]
 
 
-def _ridges(records: list[Record], values: list[ValueProfile], tips: list[Any]) -> Any:
+def _ridges(records: list[Record], values: list[ValueProfile], tips: list[ChartPart]) -> ChartPart:
     alt = altair()
     high = alt.Y("bottom:Q", axis=None, scale=alt.Scale(domain=[0, len(values)], nice=False, zero=True))
     x = axis("x", "from", MEANING, _domain([(record["from"], record["to"]) for record in records]))
@@ -139,7 +137,7 @@ def _ridges(records: list[Record], values: list[ValueProfile], tips: list[Any]) 
     return both.resolve_scale(y="independent").properties(width=WIDTH, height=max(ROW * len(values), 80))
 
 
-def _value_axis(values: list[ValueProfile]) -> Any:
+def _value_axis(values: list[ValueProfile]) -> ChartPart:
     """Return an axis that names the rows: marks nobody sees, at their middles."""
     alt = altair()
     names = labels((value.value for value in values), SHORT)

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from typing import Any
 
 from tiltlens.analysis.bins import GroupBin
 from tiltlens.documents.labels import disadvantage_sign, group_words, groups, versus
@@ -11,7 +10,7 @@ from tiltlens.documents.measures import mean_estimates, means, measure_of
 from tiltlens.documents.quantities import written
 from tiltlens.figures.figure import Figure, Record, data, figure, in_unit, noted, nothing
 from tiltlens.figures.marks import axis, interval, name_axis, scaled, tooltip
-from tiltlens.figures.theme import AUDITED, BAND, INK, PAPER, QUIET, REFERENCE, WIDTH, altair
+from tiltlens.figures.theme import AUDITED, BAND, INK, PAPER, QUIET, REFERENCE, WIDTH, ChartPart, altair
 from tiltlens.formats import number, percent
 from tiltlens.results.comparison import Comparison
 from tiltlens.rows.measures import Measure
@@ -121,7 +120,9 @@ def _hidden_note(records: list[Record]) -> str:
     return WITHHELD if any(record["withheld"] for record in records) else ""
 
 
-def _mirrored(c: Comparison, records: list[Record], x: Any, marked: list[Record], tips: list[Any]) -> Any:
+def _mirrored(
+    c: Comparison, records: list[Record], x: ChartPart, marked: list[Record], tips: list[ChartPart]
+) -> ChartPart:
     alt = altair()
     tallest = max(record["share"] or 0.0 for record in records)
     percents: Record = {"labelExpr": "format(abs(datum.value), '.0%')", "tickCount": 5}
@@ -143,7 +144,7 @@ def _mirrored(c: Comparison, records: list[Record], x: Any, marked: list[Record]
     return alt.layer(*layers).properties(width=WIDTH, height=HEIGHT)
 
 
-def _names(c: Comparison) -> list[Any]:
+def _names(c: Comparison) -> list[ChartPart]:
     """Return the groups' names at the two corners."""
     alt = altair()
     places = (("▲", AUDITED, 2, "top"), ("▼", REFERENCE, HEIGHT - 2, "bottom"))
@@ -155,7 +156,7 @@ def _names(c: Comparison) -> list[Any]:
     ]
 
 
-def _means(marked: list[Record], tallest: float, domain: list[float]) -> list[Any]:
+def _means(marked: list[Record], tallest: float, domain: list[float]) -> list[ChartPart]:
     if not marked:
         return []
     alt = altair()

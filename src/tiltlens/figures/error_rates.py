@@ -2,14 +2,12 @@
 
 from __future__ import annotations
 
-from typing import Any
-
 from tiltlens.documents.labels import groups, versus
 from tiltlens.documents.measures import BOTH, measure_of
 from tiltlens.documents.quantities import written
 from tiltlens.figures.figure import Figure, Record, data, figure, in_unit, noted, nothing
 from tiltlens.figures.marks import axis, dots, interval, tooltip
-from tiltlens.figures.theme import AUDITED, QUIET, REFERENCE, WIDTH, altair
+from tiltlens.figures.theme import AUDITED, QUIET, REFERENCE, WIDTH, ChartPart, altair
 from tiltlens.formats import count, percent
 from tiltlens.results.comparison import Comparison
 from tiltlens.results.outputs import row_estimate
@@ -48,7 +46,7 @@ def _record(row: Record, name: str) -> Record:
     return {key: row[key] for key in row if key != "group"} | texts
 
 
-def _chart(records: list[Record], names: dict[str, str], mean: str, tips: list[Any]) -> Any:
+def _chart(records: list[Record], names: dict[str, str], mean: str, tips: list[ChartPart]) -> ChartPart:
     alt = altair()
     percents: Record = {"format": ".0%", "tickCount": 5}
     x = axis("x", "mean_score", mean, [0, 1], **percents)

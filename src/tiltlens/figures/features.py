@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from typing import Any
-
 from tiltlens.documents.labels import disadvantage_sign, strongest, versus
 from tiltlens.documents.measures import measure_of
 from tiltlens.documents.quantities import brief, written
@@ -11,7 +9,7 @@ from tiltlens.figures.figure import Figure, Record, figure, in_unit, joined, not
 from tiltlens.figures.marks import directed_axis, dots, interval, lines_at, name_axis, reach, scaled, tooltip
 from tiltlens.figures.parts import FULL, SHOWN
 from tiltlens.figures.parts import features as rows_of
-from tiltlens.figures.theme import DISADVANTAGE, FAINT, INK, QUIET, WIDTH, altair
+from tiltlens.figures.theme import DISADVANTAGE, FAINT, INK, QUIET, WIDTH, ChartPart, altair
 from tiltlens.formats import label
 from tiltlens.results.comparison import Comparison
 from tiltlens.results.outputs import Contribution
@@ -68,7 +66,7 @@ def _record(text: str, row: Contribution, m: Measure, sign: int) -> Record:
     )
 
 
-def _bars(c: Comparison, records: list[Record], threshold: float, tips: list[Any], m: Measure) -> Any:
+def _bars(c: Comparison, records: list[Record], threshold: float, tips: list[ChartPart], m: Measure) -> ChartPart:
     alt = altair()
     domain = reach(records, NAMES, 0.0, -threshold, threshold, room=0.04)
     x, title = directed_axis("x", "alone", f"contribution, in {m.long_unit}", domain, c)

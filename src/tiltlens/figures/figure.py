@@ -13,7 +13,7 @@ import polars as pl
 from tiltlens.documents.labels import Compared, Pair, versus
 from tiltlens.documents.measures import level_of
 from tiltlens.errors import DataError, NothingToDrawError
-from tiltlens.figures.theme import config, vl_convert
+from tiltlens.figures.theme import ChartPart, config, vl_convert
 from tiltlens.formats import label
 from tiltlens.results.comparison import Comparison
 from tiltlens.results.json_file import write_bytes
@@ -59,7 +59,7 @@ class Figure:
         The columns of the table that a reader needs, each with its heading; the others place marks.
     """
 
-    chart: Any
+    chart: ChartPart
     table: pl.DataFrame
     title: str
     subtitle: str
@@ -100,7 +100,7 @@ class Figure:
         spec = json.dumps(self.spec("container"), allow_nan=False).replace("<", "\\u003c")
         return PAGE.format(script=converter.javascript_bundle(), spec=spec).encode()
 
-    def _repr_mimebundle_(self, *_: Any, **__: Any) -> dict[str, Any]:
+    def _repr_mimebundle_(self, *_: ChartPart, **__: ChartPart) -> dict[str, Any]:
         """Return the specification for notebooks that draw it, and a picture for others: neither asks a network."""
         return {NOTEBOOK: self.spec(), "image/svg+xml": self._drawn(".svg", 1.0).decode()}
 
@@ -123,7 +123,7 @@ def data(values: Sequence[Mapping[str, Any]], name: str = "table") -> dict[str, 
 
 
 def figure(
-    chart: Any,
+    chart: ChartPart,
     records: Sequence[Mapping[str, Any]],
     title: str,
     description: str,

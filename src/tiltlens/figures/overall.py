@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from dataclasses import replace
-from typing import Any
 
 from tiltlens.documents.display_names import group_name
 from tiltlens.documents.labels import GROUP, labels
@@ -22,7 +21,7 @@ from tiltlens.figures.marks import (
     scaled,
     tooltip,
 )
-from tiltlens.figures.theme import FAINT, QUIET, WIDTH, altair
+from tiltlens.figures.theme import FAINT, QUIET, WIDTH, ChartPart, altair
 from tiltlens.formats import interval_name, label
 from tiltlens.results.audit import Audit
 from tiltlens.results.outputs import row_estimate
@@ -53,7 +52,7 @@ def _look(row: Record, m: Measure) -> Record:
     return {"look": row["look"]} | scaled({"gap": gap, "sequence": sequence}, m.factor) | texts
 
 
-def _over_looks(audit: Audit, name: str, records: list[Record], what: str, tips: list[Any]) -> Any:
+def _over_looks(audit: Audit, name: str, records: list[Record], what: str, tips: list[ChartPart]) -> ChartPart:
     alt = altair()
     x = alt.X("look:O", title="look", axis=alt.Axis(labelAngle=0, labelOverlap=True, grid=False))
     c = audit.comparisons.get(name) or replace(audit[0], audited=name)

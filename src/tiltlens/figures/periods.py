@@ -2,15 +2,13 @@
 
 from __future__ import annotations
 
-from typing import Any
-
 from tiltlens.documents.labels import labels, versus
 from tiltlens.documents.measures import measure_of
 from tiltlens.documents.quantities import written
 from tiltlens.documents.unobserved_groups import gap_name
 from tiltlens.figures.figure import Figure, Record, figure, in_unit, noted, nothing
 from tiltlens.figures.marks import directed_axis, dots, interval, lines_at, reach, scaled, tooltip
-from tiltlens.figures.theme import QUIET, WIDTH, altair
+from tiltlens.figures.theme import QUIET, WIDTH, ChartPart, altair
 from tiltlens.formats import count, p_value
 from tiltlens.results.comparison import Comparison
 from tiltlens.results.outputs import row_estimate
@@ -66,7 +64,7 @@ def _record(row: Record, text: str, m: Measure) -> Record:
     }
 
 
-def _over_time(c: Comparison, records: list[Record], m: Measure, tips: list[Any]) -> Any:
+def _over_time(c: Comparison, records: list[Record], m: Measure, tips: list[ChartPart]) -> ChartPart:
     alt = altair()
     pooled = m.factor * c.gap.value
     domain = reach(records, ("gap",), 0.0, pooled)

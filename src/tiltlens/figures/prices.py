@@ -2,15 +2,13 @@
 
 from __future__ import annotations
 
-from typing import Any
-
 from tiltlens.documents.labels import groups, versus
 from tiltlens.documents.measures import BOTH, measure_of
 from tiltlens.documents.prices import STATES
 from tiltlens.documents.quantities import written
 from tiltlens.figures.figure import Figure, Record, data, figure, in_unit, noted, nothing
 from tiltlens.figures.marks import tooltip
-from tiltlens.figures.theme import AUDITED, QUIET, REFERENCE, WIDTH, altair
+from tiltlens.figures.theme import AUDITED, QUIET, REFERENCE, WIDTH, ChartPart, altair
 from tiltlens.formats import ratio
 from tiltlens.results.comparison import Comparison
 from tiltlens.results.outputs import row_estimate
@@ -54,7 +52,7 @@ def _record(row: Record, name: str) -> Record:
     return {key: row[key] for key in ("decile", "n", "price", "free_price")} | {"group": name, "ratio": text}
 
 
-def _chart(records: list[Record], names: dict[str, str], unit: str) -> Any:
+def _chart(records: list[Record], names: dict[str, str], unit: str) -> ChartPart:
     alt = altair()
     every = [row[key] for row in records for key in ("price", "free_price")]
     ends = [{"free_price": end, "price": end} for end in (min(every), max(every))]

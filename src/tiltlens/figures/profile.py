@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from typing import Any
-
 from tiltlens.analysis.bins import ValueProfile
 from tiltlens.documents.labels import versus
 from tiltlens.documents.measures import measure_of
@@ -11,7 +9,7 @@ from tiltlens.figures.distributions import HIDDEN
 from tiltlens.figures.figure import Figure, Record, figure, in_unit, noted, nothing
 from tiltlens.figures.marks import axis, dots, lines_at, name_axis, tooltip
 from tiltlens.figures.parts import FULL, dial_place, dial_words, profile_of, span, values_shown
-from tiltlens.figures.theme import AUDITED, FAINT, INK, PAPER, QUIET, REFERENCE, altair
+from tiltlens.figures.theme import AUDITED, FAINT, INK, PAPER, QUIET, REFERENCE, ChartPart, altair
 from tiltlens.formats import label, number, percent
 from tiltlens.results.comparison import Comparison
 from tiltlens.rows.measures import Measure
@@ -67,7 +65,7 @@ def _record(text: str, value: ValueProfile, position: int, m: Measure) -> Record
     )
 
 
-def _panels(records: list[Record], values: list[ValueProfile], m: Measure, tips: list[Any]) -> Any:
+def _panels(records: list[Record], values: list[ValueProfile], m: Measure, tips: list[ChartPart]) -> ChartPart:
     alt = altair()
     panels = [(_people(records, tips), 240), (_scores(records, m, tips), 130), (_corrections(values, tips), 300)]
     # Marks nobody sees keep a row for each value, whether or not it has a number.
@@ -80,7 +78,7 @@ def _panels(records: list[Record], values: list[ValueProfile], m: Measure, tips:
     return alt.hconcat(*sized, spacing=18)
 
 
-def _people(records: list[Record], tips: list[Any]) -> list[Any]:
+def _people(records: list[Record], tips: list[ChartPart]) -> list[ChartPart]:
     alt = altair()
     shares = [record[f"share_{who}"] or 0.0 for record in records for who in ("audited", "reference")]
     title = ["share of each group", "● audited   ◻ reference"]
@@ -96,14 +94,14 @@ def _people(records: list[Record], tips: list[Any]) -> list[Any]:
     ]
 
 
-def _scores(records: list[Record], m: Measure, tips: list[Any]) -> list[Any]:
+def _scores(records: list[Record], m: Measure, tips: list[ChartPart]) -> list[ChartPart]:
     scores = [record["score"] for record in records if record["score"] is not None]
     domain = span(scores, 0.1) if m.is_amount else [0.0, 1.0]
     x = axis("x", "score", [m.mean, "of the audited group"], domain, tickCount=3, format=m.axis)
     return [dots("score", size=90, color=AUDITED).encode(x=x, y=name_axis(False), tooltip=tips)]
 
 
-def _corrections(values: list[ValueProfile], tips: list[Any]) -> list[Any]:
+def _corrections(values: list[ValueProfile], tips: list[ChartPart]) -> list[ChartPart]:
     """Return the boxes; their axis holds every position of the dial, and stays where it is when the dial turns."""
     alt = altair()
     every = [end for value in values for position in value.quantiles or [] for end in position]
@@ -113,7 +111,7 @@ def _corrections(values: list[ValueProfile], tips: list[Any]) -> list[Any]:
     most = 1.1 * max([abs(end) for end in finite], default=1.0) or 1.0
     y = name_axis(False)
 
-    def base(*ends: str) -> Any:
+    def base(*ends: str) -> ChartPart:
         return alt.Chart().transform_filter(" && ".join(f"datum.{end} != null" for end in ends))
 
     def from_to(low: str, high: str) -> Record:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 from tiltlens.documents.labels import disadvantage_sign, versus
 from tiltlens.documents.measures import measure_of
@@ -13,7 +13,7 @@ from tiltlens.figures.figure import Figure, Record, data, figure, in_unit, joine
 from tiltlens.figures.marks import axis, interval, lines_at, scaled, tooltip
 from tiltlens.figures.parts import FULL, features
 from tiltlens.figures.placement import LETTER, LINE, Box, placed, spread
-from tiltlens.figures.theme import DISADVANTAGE, FAINT, PAPER, QUIET, WIDTH, altair, halo
+from tiltlens.figures.theme import DISADVANTAGE, FAINT, PAPER, QUIET, WIDTH, ChartPart, altair, halo
 from tiltlens.formats import label, number
 from tiltlens.results.comparison import Comparison
 from tiltlens.results.outputs import Contribution
@@ -170,8 +170,8 @@ def _map(
     m: Measure,
     up: Upwards,
     corners: list[str],
-    tips: list[Any],
-) -> Any:
+    tips: list[ChartPart],
+) -> ChartPart:
     right, top = ends
     x = axis("x", "reveals", "reveals the group (0: not at all, 1: completely) →", [0, right])
     y = axis("y", "height", up.title.format(output=m.output), [0, top])
@@ -188,7 +188,7 @@ def _map(
     return altair().layer(*layers).properties(width=WIDTH, height=HEIGHT)
 
 
-def _corners(corners: list[str]) -> list[Any]:
+def _corners(corners: list[str]) -> list[ChartPart]:
     alt = altair()
     opacity, layers = alt.expr(f"width < {NARROW} ? 0 : 1"), []
     for text, end, down in zip(corners, ("top", "bottom"), (6, HEIGHT - 10), strict=True):
@@ -199,7 +199,7 @@ def _corners(corners: list[str]) -> list[Any]:
     return layers
 
 
-def _curves(levels: list[float], right: float, top: float, materiality: float, m: Measure) -> list[Any]:
+def _curves(levels: list[float], right: float, top: float, materiality: float, m: Measure) -> list[ChartPart]:
     alt = altair()
     curves = [point for level in levels for point in _curve(level, right, top, materiality)]
     base = alt.Chart(data(curves, "curves")).encode(x=alt.X("reveals:Q"), y=alt.Y("height:Q"))
@@ -212,7 +212,7 @@ def _curves(levels: list[float], right: float, top: float, materiality: float, m
     return [lines, ends.encode(x=alt.X("reveals:Q"), y=alt.Y("height:Q"), text=alt.Text("name:N"))]
 
 
-def _marks(x: Any, y: Any, tips: list[Any]) -> Any:
+def _marks(x: ChartPart, y: ChartPart, tips: list[ChartPart]) -> ChartPart:
     alt = altair()
     shape = alt.condition("datum.is_disadvantage", alt.value("triangle-up"), alt.value("triangle-down"))
     fill = alt.condition("datum.is_disadvantage", alt.value(DISADVANTAGE), alt.value(PAPER))
@@ -222,7 +222,7 @@ def _marks(x: Any, y: Any, tips: list[Any]) -> Any:
     return marks.encode(x=x, y=y, fill=fill, stroke=stroke, shape=shape, tooltip=tips).add_params(chosen)
 
 
-def _names(x: Any, y: Any) -> list[Any]:
+def _names(x: ChartPart, y: ChartPart) -> list[ChartPart]:
     alt = altair()
     base = alt.Chart().transform_filter("datum.name != null").encode(x=x, y=y, text=alt.Text("name:N"))
     position = {"dx": alt.expr("datum.dx"), "dy": alt.expr("datum.dy"), "align": alt.expr("datum.align")}

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from typing import Any
-
 from tiltlens.documents.labels import GROUP, labels
 from tiltlens.documents.measures import level_of, measure_of
 from tiltlens.documents.quantities import quantity, written
@@ -13,7 +11,7 @@ from tiltlens.estimators.estimate import Estimate
 from tiltlens.figures.figure import Figure, Record, figure, joined, nothing, source_of
 from tiltlens.figures.marks import ENDS, axis, dots, interval, lines_at, name_axis, scaled, tooltip
 from tiltlens.figures.parts import span
-from tiltlens.figures.theme import AUDITED, REFERENCE, altair
+from tiltlens.figures.theme import AUDITED, REFERENCE, ChartPart, altair
 from tiltlens.formats import label, ratio
 from tiltlens.limits import FOUR_FIFTHS
 from tiltlens.results.audit import Audit
@@ -66,7 +64,7 @@ def _row(name: str, role: str, rate: Estimate, quotient: Estimate | None, m: Mea
     }
 
 
-def _panels(records: list[Record], ratio_title: str, has_line: bool, m: Measure, tips: list[Any]) -> Any:
+def _panels(records: list[Record], ratio_title: str, has_line: bool, m: Measure, tips: list[ChartPart]) -> ChartPart:
     alt = altair()
     lines = [1.0, *(_four_fifths(records) if has_line else [])]
     x_rate = axis("x", "rate", m.rate, _domain(records, "rate", [], m.is_amount), format=m.axis, tickCount=5)
@@ -93,7 +91,7 @@ def _four_fifths(records: list[Record]) -> list[float]:
     return [FOUR_FIFTHS, OTHER_WAY] if max(ends) > NEAR else [FOUR_FIFTHS]
 
 
-def _panel(name: str, x: Any, tips: list[Any]) -> Any:
+def _panel(name: str, x: ChartPart, tips: list[ChartPart]) -> ChartPart:
     alt = altair()
     y, roles = name_axis(name == "rate", 270), ["audited", "reference"]
     colour = alt.Color("role:N", scale=alt.Scale(domain=roles, range=[AUDITED, REFERENCE]), legend=None)

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 from tiltlens.documents.labels import versus
 from tiltlens.documents.quantities import written
@@ -11,7 +11,7 @@ from tiltlens.estimators.estimate import Estimate
 from tiltlens.figures.figure import Figure, Record, figure, in_unit, joined, nothing
 from tiltlens.figures.marks import axis, dots, interval, lines_at, reach, scaled, tooltip
 from tiltlens.figures.parts import span
-from tiltlens.figures.theme import FAINT, INK, PAPER, QUIET, WIDTH, altair, halo
+from tiltlens.figures.theme import FAINT, INK, PAPER, QUIET, WIDTH, ChartPart, altair, halo
 from tiltlens.formats import number, percent, points, whole_percent
 from tiltlens.repair.alternatives import Alternatives
 from tiltlens.repair.evaluation import RepairEvaluation
@@ -105,7 +105,7 @@ def _tolerance(row: Record) -> Record:
     )
 
 
-def _tolerated(records: list[Record], tips: list[Any]) -> Any:
+def _tolerated(records: list[Record], tips: list[ChartPart]) -> ChartPart:
     alt = altair()
     what = "reduction of the gap, in points →"
     x = alt.X("tolerance:Q", title="accepted loss of accuracy, in points")
@@ -136,7 +136,7 @@ def _steps(evaluation: RepairEvaluation, name: str, key: str) -> list[Record]:
     ]
 
 
-def _traded(records: list[Record], what: str, title: str, tips: list[Any]) -> Any:
+def _traded(records: list[Record], what: str, title: str, tips: list[ChartPart]) -> ChartPart:
     alt = altair()
     x = axis("x", "gap", title, span([*(record["gap"] for record in records), 0.0], 0.1))
     y = axis("y", "worth", what, span([record["worth"] for record in records], 0.15))
@@ -145,7 +145,7 @@ def _traded(records: list[Record], what: str, title: str, tips: list[Any]) -> An
     dash = alt.StrokeDash("way:N", scale=alt.Scale(domain=ways, range=DASHES), legend=None)
     line = alt.Chart().mark_line(strokeWidth=2).encode(x=x, y=y, color=colour, strokeDash=dash, order="part:Q")
     before = dots("gap", shape="diamond", size=160).transform_filter("datum.part == 0")
-    names: list[Any] = []
+    names: list[ChartPart] = []
     inwards = "left" if records[0]["gap"] > 0.0 else "right"
     has_both = len({record["way"] for record in records}) > 1
     for way, dy in ((WITHOUT, 16), (WITH, -12)) if has_both else ():  # with the group less is lost: the upper line
@@ -161,7 +161,7 @@ def _rule(gap: Estimate | None, accuracy: Estimate | None, kind: str) -> Record:
     return {"rule": kind} | scaled({"gap": gap, "accuracy": accuracy}, 100.0) | texts
 
 
-def _attained(records: list[Record], accuracy: str, tips: list[Any]) -> Any:
+def _attained(records: list[Record], accuracy: str, tips: list[ChartPart]) -> ChartPart:
     alt = altair()
     titles = "gap of decision rates, audited minus reference, in points", f"{accuracy}, in %"
     x = axis("x", "gap", titles[0], reach(records, ("gap",), 0.0, room=0.05))

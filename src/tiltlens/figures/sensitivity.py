@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from typing import Any
-
 from tiltlens.analysis.sensitivity import Sensitivity
 from tiltlens.documents.labels import labels, versus
 from tiltlens.documents.measures import measure_of
@@ -11,7 +9,7 @@ from tiltlens.documents.sensitivity import sensitivity_words
 from tiltlens.figures.figure import Figure, Record, data, figure, in_unit, noted, nothing
 from tiltlens.figures.marks import axis, tooltip
 from tiltlens.figures.placement import spread
-from tiltlens.figures.theme import FAINT, INK, QUIET, WIDTH, altair, halo
+from tiltlens.figures.theme import FAINT, INK, QUIET, WIDTH, ChartPart, altair, halo
 from tiltlens.formats import percent
 from tiltlens.results.comparison import Comparison
 from tiltlens.rows.measures import Measure
@@ -66,7 +64,9 @@ def _curve(bounds: Sensitivity, left: float, right: float, top: float, m: Measur
     ]
 
 
-def _chart(records: list[Record], lines: list[Record], right: float, top: float, m: Measure, tips: list[Any]) -> Any:
+def _chart(
+    records: list[Record], lines: list[Record], right: float, top: float, m: Measure, tips: list[ChartPart]
+) -> ChartPart:
     alt = altair()
     percents: Record = {"format": ".0%", "tickCount": 6}
     x = axis("x", "r2_group", "share of the group membership that it explains →", [0, right], **percents)

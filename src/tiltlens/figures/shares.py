@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from typing import Any
-
 import polars as pl
 
 from tiltlens.documents.labels import labels, strongest, versus
@@ -12,7 +10,7 @@ from tiltlens.figures.figure import Figure, Record, data, figure, in_unit, noted
 from tiltlens.figures.marks import axis, dots, interval, name_axis, scaled, tooltip
 from tiltlens.figures.parts import FULL, features
 from tiltlens.figures.placement import spread
-from tiltlens.figures.theme import DASHES, LINES, WIDTH, altair
+from tiltlens.figures.theme import DASHES, LINES, WIDTH, ChartPart, altair
 from tiltlens.formats import label, number, whole_percent, with_interval
 from tiltlens.results.comparison import Comparison
 
@@ -82,7 +80,7 @@ def shares_along_tradeoff(c: Comparison, table: pl.DataFrame | None = None) -> F
     return figure(chart, records, title, description, reading, in_unit(c, "% of the correction"), note)
 
 
-def _lines(records: list[Record], count: int, tips: list[Any]) -> Any:
+def _lines(records: list[Record], count: int, tips: list[ChartPart]) -> ChartPart:
     alt = altair()
     names = [f"line {number + 1}" for number in range(count)]
     top = min(1.0, 1.05 * max(max(record["share"] or 0.0, record["high"] or 0.0) for record in records)) or 1.0
@@ -101,7 +99,7 @@ def _lines(records: list[Record], count: int, tips: list[Any]) -> Any:
     return alt.layer(*layers).properties(width=WIDTH - 120, height=HEIGHT)
 
 
-def _ends(records: list[Record], top: float, colour: Any, x: Any) -> Any:
+def _ends(records: list[Record], top: float, colour: ChartPart, x: ChartPart) -> ChartPart:
     """Return the names of lines at their right ends, moved apart."""
     alt = altair()
     last = max(record["position"] for record in records)

@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 from types import ModuleType
-from typing import Any
+from typing import Any, TypeAlias
 
 from tiltlens.errors import MissingExtraError
 
+ChartPart: TypeAlias = Any  # a chart of Altair, or a part or setting of one: type checkers do not know them here
 AUDITED, REFERENCE = "#B85C00", "#0B5394"  # also apart in grey, and never told by colour alone
 GREEN, RED = "#007A5A", "#A3171F"
 DISADVANTAGE = "#A63603"  # of the audited group; everything else that is no group is grey or ink
@@ -74,13 +75,13 @@ def config() -> dict[str, Any]:
     }
 
 
-def halo(chart: Any, **style: Any) -> list[Any]:
+def halo(chart: ChartPart, **style: ChartPart) -> list[ChartPart]:
     """Return text on a rim of paper, which keeps lines out of the letters."""
     rim = style | {"color": PAPER, "stroke": PAPER, "strokeWidth": 4, "strokeJoin": "round"}
     return [chart.mark_text(**rim), chart.mark_text(**style)]
 
 
-def on_page(spec: Any) -> Any:
+def on_page(spec: ChartPart) -> ChartPart:
     """Return a specification whose colours follow the page, light or dark; data stay as they are."""
     if isinstance(spec, dict):
         return {key: entry if key == "values" else on_page(entry) for key, entry in spec.items()}

@@ -2,13 +2,11 @@
 
 from __future__ import annotations
 
-from typing import Any
-
 from tiltlens.documents.labels import labels, versus
 from tiltlens.figures.figure import Figure, Record, data, figure, in_unit, noted, nothing
 from tiltlens.figures.marks import axis, dots, interval, lines_at, name_axis, tooltip
 from tiltlens.figures.parts import span
-from tiltlens.figures.theme import BAND, PAPER, QUIET, WIDTH, altair
+from tiltlens.figures.theme import BAND, PAPER, QUIET, WIDTH, ChartPart, altair
 from tiltlens.formats import count, short_number
 from tiltlens.results.comparison import Comparison
 
@@ -38,7 +36,7 @@ def calibration(c: Comparison) -> Figure:
     return figure(_diagonal(records, tooltip(reading)), records, title, description, reading, subtitle, note)
 
 
-def _diagonal(records: list[Record], tips: list[Any]) -> Any:
+def _diagonal(records: list[Record], tips: list[ChartPart]) -> ChartPart:
     alt = altair()
     ends = span([record[name] for record in records for name in ("expected", "observed")], 0.12, 0.2)
     x, y = axis("x", "expected", "expected log-ratio", ends), axis("y", "observed", "observed log-ratio", ends)
@@ -79,7 +77,7 @@ def _mismatch(name: str, label: str, value: float, se: float) -> Record:
     return record | {"difference_low": value - 2 * se, "difference_high": value + 2 * se}
 
 
-def _mismatches(records: list[Record], tips: list[Any]) -> Any:
+def _mismatches(records: list[Record], tips: list[ChartPart]) -> ChartPart:
     alt = altair()
     y, title = name_axis(), "difference that remains, in standard deviations"
     ends = [record[f"difference{end}"] or 0.0 for record in records for end in ("_low", "_high")]

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import Any
 
 from tiltlens.documents.labels import disadvantage_sign, group_words, labels, versus
 from tiltlens.documents.measures import means, measure_of
@@ -13,7 +12,7 @@ from tiltlens.estimators.estimate import Estimate
 from tiltlens.figures.figure import Figure, Record, figure, in_unit, joined, noted, nothing
 from tiltlens.figures.marks import interval, name_axis, tooltip
 from tiltlens.figures.parts import FULL
-from tiltlens.figures.theme import DISADVANTAGE, FAINT, INK, PAPER, QUIET, WIDTH, altair
+from tiltlens.figures.theme import DISADVANTAGE, FAINT, INK, PAPER, QUIET, WIDTH, ChartPart, altair
 from tiltlens.formats import Shown, label
 from tiltlens.formats import interval as interval_text
 from tiltlens.results.comparison import Comparison
@@ -144,7 +143,7 @@ def _labelled(records: list[Record]) -> list[Record]:
     ]
 
 
-def _steps(records: list[Record], m: Measure, tips: list[Any]) -> Any:
+def _steps(records: list[Record], m: Measure, tips: list[ChartPart]) -> ChartPart:
     alt = altair()
     names = ("start", "end", "reach_low", "reach_high")
     ends = [record[name] for record in records for name in names if record[name] is not None]
