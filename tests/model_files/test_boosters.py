@@ -98,7 +98,7 @@ def test_columns_that_are_not_the_models_are_refused(tmp_path, name):
     if name != "m.cbm":  # which has hashes of categories only
         with pytest.raises(DataError, match=r"'city' has categories .*: 'Mars'\.\nHint: its categories are 'E"):
             model.predict_proba(KNOWN.with_columns(city=pl.lit("Mars")))
-    strange = "categories in 'city', but the column has" if name == "m.cbm" else "'city' has categories .*: '7'"
+    strange = "fitted on texts in 'city'" if name == "m.cbm" else "'city' has categories .*: '7'"
     with pytest.raises(DataError, match=strange):
         model.predict_proba(KNOWN.with_columns(city=pl.lit(7)))
 
