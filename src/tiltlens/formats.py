@@ -22,6 +22,13 @@ def minus(text: str) -> str:
     return HYPHEN.sub(MINUS, text)
 
 
+def sentence(note: str) -> str:
+    """Return a note as a sentence; names of code keep their first letter."""
+    first, *_ = note.split(maxsplit=1) or [""]
+    start = note[:1] if "_" in first or "=" in first else note[:1].upper()
+    return f"{start}{note[1:]}{'' if note.endswith('.') else '.'}"
+
+
 def typed(text: str) -> str:
     """Return a text with the hyphen that every terminal has, instead of the minus sign."""
     return text.replace(MINUS, "-")

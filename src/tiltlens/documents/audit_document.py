@@ -14,6 +14,7 @@ from tiltlens.documents.audit_tables import (
     group_matrix,
     has_bands,
     reason,
+    shapley_words,
 )
 from tiltlens.documents.display_names import named
 from tiltlens.documents.document import (
@@ -43,10 +44,10 @@ from tiltlens.documents.prices import price_blocks
 from tiltlens.documents.quantities import CONTRIBUTIONS, FEATURES, estimate_cell, fill, quantity
 from tiltlens.documents.ratios import decision_table_words, four_fifths_words, is_of_decisions
 from tiltlens.documents.sensitivity import sensitivity_blocks
-from tiltlens.documents.sentences import IS_NO_FINDING, checks_words, remainder_name, simultaneous_words
+from tiltlens.documents.sentences import IS_NO_FINDING, checks_words, simultaneous_words
 from tiltlens.documents.splitting import splitting_blocks
 from tiltlens.documents.unobserved_groups import expected, soft_words, weighted
-from tiltlens.formats import count, label, minus, p_value
+from tiltlens.formats import count, label, minus, p_value, sentence
 from tiltlens.results.audit import Audit
 from tiltlens.results.checks import Checks
 from tiltlens.results.comparison import Comparison
@@ -93,7 +94,7 @@ def checks_document(checks: Checks) -> Document:
     """Return the checks of the group-membership model, and the warnings of a comparison."""
     reasons = [] if checks.balance is None else checks.balance.reasons
     blocks = [Paragraph(checks_words(checks)), *bullets([label(reason, 1000) for reason in reasons], "Reasons")]
-    warnings = bullets([minus(note) for note in checks.notes], "Warnings")
+    warnings = bullets([minus(sentence(note)) for note in checks.notes], "Warnings")
     return Document("Overlap and calibration checks", (*blocks, *warnings))
 
 
@@ -143,7 +144,7 @@ def comparison_blocks(
         blocks += [Heading("Gap over time"), *_periods(c, c.periods)]
     if not c.outputs.decile_shares.is_empty():
         blocks += [Heading("Share of each group above each overall decile"), decile_table(c)]
-    blocks += bullets([minus(note) for note in c.checks.notes], "Warnings")
+    blocks += bullets([minus(sentence(note)) for note in c.checks.notes], "Warnings")
     return [*blocks, *_correction(c)]
 
 
@@ -181,15 +182,16 @@ def _reading(audit: Audit | None, c: Comparison) -> str:
     """Return how the table of contributions is to be read."""
     m = measure_of(c)
     whole = "gap given exempt factors" if c.gap_parts.exempt else "gap"
+    rest = ""
     used = [key for key in CONTRIBUTIONS if any(getattr(row, key) is not None for row in c.by_feature)]
     lines = [f"{FEATURES[key].head}: {fill(FEATURES[key].definition, m)}" for key in used if key != "shapley"]
     if "shapley" in used:
-        left = c.gap_parts.shapley_remainder or 0.0
-        is_seen = abs(left) >= NEGLIGIBLE * c.scale.materiality
-        rest = f" minus {remainder_name(c)} ({m.difference(left)})" if is_seen else ""
-        lines.append(f"Shapley: sums to the {whole}{rest}")
+        rest = shapley_words(c)
+        if abs(c.gap_parts.shapley_remainder or 0.0) < NEGLIGIBLE * c.scale.materiality:
+            rest = f"Shapley contributions sum to the {whole}."
     text = f"Contributions to the {whole}. " * bool(c.gap_parts.exempt) + "; ".join(lines)
     text = f"{text[:1].upper()}{text[1:]}."
+    text += f" {rest}" if rest else ""
     if audit is not None and has_bands(c):
         level, threshold = f"{100 * c.scale.confidence:g}%", m.with_unit(m.size(c.scale.materiality))
         threshold += f" ({m.threshold(audit.settings.materiality)})" if m.is_amount else ""
@@ -205,9 +207,9 @@ def _reasons(c: Comparison) -> Iterator[str]:
     given: dict[str, list[str]] = {}
     for row in c.by_feature:
         given.setdefault(reason(row), []).append(label(row.feature))
-    for sentence, names in given.items():
+    for why, names in given.items():
         more = len(names) - MOST_NAMED
-        yield f"{', '.join(names[:MOST_NAMED])}{f' and {more} more' if more > 0 else ''}: {sentence}"
+        yield f"{', '.join(names[:MOST_NAMED])}{f' and {more} more' if more > 0 else ''}: {why}"
 
 
 def _periods(c: Comparison, periods: PeriodTable) -> Iterator[Block]:

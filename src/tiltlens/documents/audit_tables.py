@@ -23,7 +23,8 @@ from tiltlens.documents.quantities import (
 from tiltlens.documents.unobserved_groups import expected, weighted
 from tiltlens.documents.verdict_texts import EVIDENCE, OPEN, THE_GROUP, kind_of
 from tiltlens.estimators.estimate import Estimate
-from tiltlens.formats import NOTHING, count, interval_name, label, minus, number, percent, points
+from tiltlens.estimators.verdicts import Verdict
+from tiltlens.formats import NOTHING, count, interval_name, label, minus, number, percent, points, sentence
 from tiltlens.results.audit import Audit
 from tiltlens.results.comparison import ESTIMATES, Comparison
 from tiltlens.results.outputs import Contribution, Rates, row_estimate
@@ -84,6 +85,29 @@ def contribution_table(c: Comparison, has_reasons: bool = False) -> Table:
     return Table("contributions", (Column("feature", NAME), *heads, *last), tuple(rows))
 
 
+def shapley_words(c: Comparison) -> str:
+    """Return what Shapley contributions sum to, and why what they leave may differ from the adjusted gap."""
+    parts, m = c.gap_parts, measure_of(c)
+    if parts.shapley_remainder is None:
+        return ""
+    left, adjusted = m.difference(parts.shapley_remainder), c.adjusted_gap
+    exempt = parts.gap_explained_by_exempt
+    others = "" if exempt is None else f" and the gap explained by exempt factors ({m.difference(exempt.value)})"
+    whole = m.with_unit(m.difference(c.gap.value))
+    if adjusted is None or m.difference(adjusted.value) == left:
+        return f"Shapley contributions plus the adjusted gap ({left}){others} sum to the gap of {whole}."
+    is_unused = any(row.verdict == Verdict.STAND_IN for row in c.by_feature)
+    why = (
+        "is among people equal on all features, used or not"
+        if is_unused
+        else "differs, because other regressions estimate it"
+    )
+    return (
+        f"Shapley contributions plus a remainder of {left}{others} sum to the gap of {whole}; "
+        f"the adjusted gap ({m.difference(adjusted.value)}) {why}."
+    )
+
+
 def has_bands(c: Comparison) -> bool:
     """Return whether contributions have the bands that verdicts are read from."""
     return any(row.alone is not None and row.alone.low is not None for row in c.by_feature)
@@ -101,7 +125,7 @@ def reason(row: Contribution) -> str:
         sentences.append(f"{row.direction}.")
         if row.redundant_with:
             sentences.append(f"{label(row.redundant_with)} carries the same information.")
-    return minus(label(" ".join([*sentences, *([f"({row.notes})"] if row.notes else [])]), LONGEST_REASON))
+    return minus(label(" ".join([*sentences, *([sentence(row.notes)] if row.notes else [])]), LONGEST_REASON))
 
 
 def factor_table(c: Comparison) -> Table:

@@ -92,7 +92,7 @@ FOR_STATISTICIANS = _labelled(
         "divergence": "Kullback–Leibler divergence between two distributions, in nats (natural logarithm). Small ones "
         "are about half the squared standardised difference.",
         "standardised_difference": "The gap divided by the root of the mean of both groups' variances.",
-        "dial": "Whether the correction aligns the groups' inputs (left), their outputs (right) or both.",
+        "weighting slider": "Whether the correction aligns the groups' inputs (left), their outputs (right) or both.",
     }
 )
 # For amounts, in the place of the entry of that name; None where there is none.

@@ -21,7 +21,8 @@ from tiltlens.rows.measures import Measure
 MOST_NAMED = 6
 HEADLINED = 3  # features in the first sentences
 NO_FEATURES = "No features were listed, so contributions were not estimated."
-OVERLAP = "They overlap and do not sum to the gap."
+OVERLAP = "They overlap and do not sum to the gap"
+SHAPLEY = "; with the adjusted gap, the Shapley contributions below do"
 STATES = {
     Materiality.MATERIAL: "a material gap",
     Materiality.DETECTED: "a gap that may be below the threshold",
@@ -132,7 +133,7 @@ def _why_none(c: Comparison) -> str:
     """Return why people equal on all features surely have equal outputs."""
     if c.gap.low == c.gap.high == 0:
         return f"all {measure_of(c).each}s are equal"
-    return "the model sees nothing but the listed features"
+    return "the model uses only the listed features"
 
 
 def adjusted_gap(c: Comparison) -> Iterator[str]:
@@ -151,7 +152,7 @@ def adjusted_gap(c: Comparison) -> Iterator[str]:
         yield (
             f"{start}. It is part of the weighted gap, so it may understate the adjusted gap."
             if is_part
-            else f"{start}, below {threshold}."
+            else f"{start}, below {threshold}. A value near 0 is expected if the model uses only these features."
         )
     elif c.checks.is_adequate is False:
         yield f"{start}. The overlap and calibration checks failed, so this number may be wrong."
@@ -187,17 +188,18 @@ def _largest(c: Comparison) -> Iterator[str]:
     yield from exempt_parts(c)
     evidence = [row for row in rows if row.alone is not None and is_contribution(row)]
     unsettled = [row.feature for row in evidence if row.verdict == Verdict.PROXY_OR_STAND_IN]
-    uses = f"Whether the {measure_of(c).each}s use {named_list(unsettled)} is inconclusive." if unsettled else ""
+    uses = f"The data do not show whether the {measure_of(c).each}s use {named_list(unsettled)}." if unsettled else ""
     gap = c.gap if c.gap_parts.gap_given_exempt is None else c.gap_parts.gap_given_exempt
     if evidence and gap.low is not None and gap.high is not None and gap.low <= 0 <= gap.high:
-        yield f"Features with material contributions in either direction: {_listed(c, evidence)}. {uses}".rstrip()
+        yield f"Material contributions in either direction{_listed(c, evidence)}. {uses}".rstrip()
         return
     with_it = [row for row in evidence if (_judged_part(row, c)[0] > 0) == (gap.value > 0)]
     against = [row for row in evidence if row not in with_it]
     if with_it:
-        yield f"Largest contributions: {_listed(c, with_it)}." + (f" {OVERLAP}" if len(with_it) > 1 else "")
+        sums = f"{SHAPLEY}." if any(row.shapley is not None for row in rows) else "."
+        yield f"Largest contributions{_listed(c, with_it)}." + (f" {OVERLAP}{sums}" if len(with_it) > 1 else "")
     if against:
-        yield f"Contributions in the opposite direction: {_listed(c, against)}."
+        yield f"Contributions in the opposite direction{_listed(c, against)}."
     if uses:
         yield uses
     if c.gap.low is None:
@@ -246,11 +248,15 @@ def _judged_part(row: Contribution, c: Comparison) -> tuple[float, str]:
 
 
 def _listed(c: Comparison, rows: Sequence[Contribution]) -> str:
-    m, parts = measure_of(c), []
-    for row in rows[:HEADLINED]:
-        value, which = _judged_part(row, c)
-        parts.append(f"{label(row.feature, SHORT)} {estimate_words(Estimate(value), m)} {which}")
-    return " and ".join([", ".join(parts[:-1]), parts[-1]] if len(parts) > 1 else parts)
+    """Return features with the contributions that their verdicts rest on, and which these are."""
+    m, judged = measure_of(c), [_judged_part(row, c) for row in rows[:HEADLINED]]
+    common = judged[0][1] if len({which for _, which in judged}) == 1 else ""
+    parts = [
+        f"{label(row.feature, SHORT)} {estimate_words(Estimate(value), m)}{'' if common else f' {which}'}"
+        for row, (value, which) in zip(rows, judged, strict=False)
+    ]
+    listed = " and ".join([", ".join(parts[:-1]), parts[-1]] if len(parts) > 1 else parts)
+    return f"{f' {common}' if common else ''}: {listed}"
 
 
 def _upper(text: str) -> str:

@@ -27,7 +27,7 @@ from tiltlens.documents.document import (
 from tiltlens.documents.price_adjustment import PRICE, free_price_document, price_evaluation_document
 from tiltlens.documents.quantities import Quantity, estimate_cell, format_of, quantity
 from tiltlens.estimators.estimate import Estimate
-from tiltlens.formats import count, interval_name, label, minus, percent, points, size, whole_percent
+from tiltlens.formats import count, interval_name, label, minus, percent, points, sentence, size, whole_percent
 from tiltlens.repair.alternatives import Alternatives, AlternativesByGroup
 from tiltlens.repair.evaluation import RepairEvaluation
 from tiltlens.repair.price_evaluation import PriceEvaluation
@@ -95,7 +95,7 @@ def _evaluation(evaluation: RepairEvaluation) -> list[Block]:
         blocks += [Heading("Cost of not using the group"), Paragraph(sentences.blindness_words(costs))]
         blocks += [_before_after("cost_of_blindness", evaluation, costs, columns, level)]
     blocks += [Heading("Partial adjustments"), FigureRef("repair_curve", (evaluation,)), _curve(evaluation)]
-    return blocks + bullets([minus(sentences.sentence(note)) for note in evaluation.notes], "Warnings")
+    return blocks + bullets([minus(sentence(note)) for note in evaluation.notes], "Warnings")
 
 
 def _label(evaluation: RepairEvaluation, key: str) -> Quantity:
@@ -189,7 +189,7 @@ def _alternatives(search: Alternatives) -> list[Block]:
     if not search.what_ifs.is_empty():
         blocks += [Heading("Effect of features of the audited model"), _what_ifs(search)]
         blocks.append(Paragraph(sentences.OF_WHAT_IFS, QUIET))
-    return blocks + bullets([minus(sentences.sentence(note)) for note in search.notes], "Warnings")
+    return blocks + bullets([minus(sentence(note)) for note in search.notes], "Warnings")
 
 
 def _compared(search: Alternatives, level: str) -> Table:

@@ -12,7 +12,19 @@ from tiltlens.documents.measures import BOTH
 from tiltlens.documents.quantities import format_of, quantity, written
 from tiltlens.estimators.estimate import Estimate
 from tiltlens.estimators.verdicts import Materiality, materiality
-from tiltlens.formats import Shown, count, interval, interval_name, label, number, percent, points, size, with_interval
+from tiltlens.formats import (
+    Shown,
+    count,
+    interval,
+    interval_name,
+    label,
+    number,
+    percent,
+    points,
+    sentence,
+    size,
+    with_interval,
+)
 from tiltlens.limits import REPAIRED
 from tiltlens.repair.alternatives import Alternatives
 from tiltlens.repair.evaluation import RepairEvaluation
@@ -221,11 +233,6 @@ def group_use(evaluation: RepairEvaluation) -> list[str]:
     """Return where the sensitive attribute was used."""
     notes = [sentence(note) for note in evaluation.repair["notes"]]
     return [*notes, "On held-out data the group was used to measure, not to fit.", REGULATED]
-
-
-def sentence(note: str) -> str:
-    """Return a note as a sentence."""
-    return f"{note[:1].upper()}{note[1:]}."
 
 
 def verdict_words(search: Alternatives) -> list[str]:

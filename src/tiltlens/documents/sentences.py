@@ -20,36 +20,28 @@ from tiltlens.results.comparison import Comparison
 FEW = 3  # features whose notes stand beside each
 IS_NO_FINDING = (
     "A potential proxy is a reason to look, not a finding of wrongdoing. The numbers are associations under this model "
-    "and these data; they show no cause."
+    "and these data; they do not establish causes."
 )
 DOES_NOT_SHOW = (
-    "It shows associations under this model and these data. It shows no cause and is not a verdict on a model, a "
-    "decision or a person.",
-    "A potential proxy is a reason to look at a feature: the groups differ on it, and the score uses it. Whether the "
-    "feature is legitimate is not a statistical question.",
+    "It shows associations under this model and these data. It does not establish causes and is not a verdict on a "
+    "model, a decision or a person.",
+    "A potential proxy is a reason to look at a feature, because the groups differ on it and the scores use it. Whether "
+    "the feature is legitimate is not a statistical question.",
     "An inconclusive result is not evidence of no gap.",
-    "It relies on the group labels, scores and features that were supplied. Errors in them are errors here.",
+    "It relies on the group labels, scores and features that were supplied, including their errors.",
 )
 
 
 def does_not_show(audit: Audit) -> tuple[str, ...]:
     """Return what an audit does not show."""
     m = measure_of(audit)
-    return tuple(line.replace("the score", f"the {m.output}").replace("scores", f"{m.each}s") for line in DOES_NOT_SHOW)
+    return tuple(line.replace("scores", f"{m.each}s") for line in DOES_NOT_SHOW)
 
 
 def common_notes(c: Comparison) -> dict[str, int]:
     """Return the notes that many features share, with how many: said once, below their table."""
     given = Counter(row.notes for row in c.by_feature if row.notes)
     return {note: times for note, times in given.items() if times > FEW}
-
-
-def remainder_name(c: Comparison) -> str:
-    """Return what the Shapley contributions leave of the gap; their regressions are not those of the adjusted gap."""
-    left, rest, write = c.adjusted_gap, c.gap_parts.shapley_remainder, measure_of(c).difference
-    if left is None or rest is None or write(left.value) == write(rest):
-        return "the adjusted gap"
-    return "a rougher estimate of the adjusted gap"
 
 
 def audited_words(audit: Audit) -> list[str]:
@@ -70,7 +62,7 @@ def audited_words(audit: Audit) -> list[str]:
         lines.append("Groups are unobserved: each row counts in every group by its group probability.")
     if question["where"]:
         conditions = " and ".join(f"{label(name)} = {label(value)}" for name, value in question["where"].items())
-        lines.append(f"Only rows with {conditions} were audited; the results hold for them alone.")
+        lines.append(f"Only rows with {conditions} were audited; the results apply to them only.")
     if question["threshold"] is not None:
         lines.append(f"Scores of {question['threshold']:g} or more count as decision 1, lower ones as 0.")
     if question["sample_weight"]:

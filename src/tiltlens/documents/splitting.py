@@ -33,7 +33,7 @@ def splitting_blocks(c: Comparison) -> list[Block]:
         return []
     notes = f"Largest: at a weight of {percent(gains.brier.weight)} of the audited group (Brier score). {LIMITS}"
     return [
-        Heading("Does one model serve both groups?"),
+        Heading("One model or separate models"),
         Paragraph(" ".join(splitting_words(c, gains))),
         _gains(gains, level_of(c)),
         Paragraph(notes, QUIET),
@@ -46,7 +46,7 @@ def splitting_words(c: Comparison, gains: Splitting) -> Iterator[str]:
     parts = zip(("both", *BOTH), names, (brier.both, brier.audited, brier.reference), strict=True)
     for group, name, gain in parts:
         level, what = (level_of(c), "with a Brier score lower by ") if group == "both" else ("", "by ")
-        yield f"{name}: {STATES[gains.status[group]]}, {what}{written(gains.relative(gain), percent, level)}."
+        yield f"{name[:1].upper()}{name[1:]}: {STATES[gains.status[group]]}, {what}{written(gains.relative(gain), percent, level)}."
     threshold = percent(gains.materiality / gains.blind_brier)
     yield f"Materiality threshold: {threshold} of the Brier score of one model."
     if gains.least_gain.low is not None and gains.least_gain.low > 0.0:

@@ -135,9 +135,9 @@ def _way_names(records: list[Record], x: ChartPart, y: ChartPart) -> list[ChartP
 
 
 def _middle(stops: list[Record]) -> Record:
-    """Return the stop about half the way along."""
+    """Return a stop a little before half the way."""
     first, last = stops[0], stops[-1]
-    half = ((first["x"] + last["x"]) / 2, (first["y"] + last["y"]) / 2)
+    half = (0.6 * first["x"] + 0.4 * last["x"], 0.6 * first["y"] + 0.4 * last["y"])  # names have more room at the base
     return min(stops, key=lambda stop: (stop["x"] - half[0]) ** 2 + (stop["y"] - half[1]) ** 2)
 
 

@@ -96,6 +96,7 @@ def overlap(c: Comparison) -> Figure:
         "audited group. Where one side is empty, people of the other group have no counterparts."
     )
     ends = [end for record in records if record["share"] != 0 for end in (record["from"], record["to"])]
+    records = [record for record in records if min(ends) <= record["from"] and record["to"] <= max(ends)]
     reading = {"group": "group", "bin": "log-ratio", "shown": "share of the group"}
     meaning = "log-ratio ℓ:  ← commoner in the reference group | commoner in the audited group →"
     chart = _mirrored(c, records, axis("x", "from", meaning, [min(ends), max(ends)]), [], tooltip(reading))

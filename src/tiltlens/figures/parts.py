@@ -47,7 +47,8 @@ def dial_place(c: Comparison, position_index: int | None = None) -> int:
     if position_index is not None:
         if not isinstance(position_index, int) or position_index < 0:
             raise DataError(
-                f"`position_index` must be a place on the dial, got {position_index!r}.", "10 is its middle."
+                f"`position_index` must be a position of the weighting slider, got {position_index!r}.",
+                "10 is its middle.",
             )
         return min(position_index, last)
     numbers = c.correction.numbers or {}
@@ -63,7 +64,7 @@ def dial_place(c: Comparison, position_index: int | None = None) -> int:
 def dial_words(c: Comparison, place: int) -> str:
     """Return where the dial stands; nothing where there is no dial."""
     dial = c.bins().tradeoff
-    return f"dial at {number(dial[place].position, 2)} (0 aligns inputs, 1 aligns outputs)" if dial else ""
+    return f"weighting slider at {number(dial[place].position, 2)} (0 aligns inputs, 1 aligns outputs)" if dial else ""
 
 
 def span(values: list[float], room: float = 0.06, least: float = 1e-6) -> list[float]:

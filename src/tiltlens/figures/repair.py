@@ -148,7 +148,7 @@ def _traded(records: list[Record], what: str, title: str, tips: list[ChartPart])
     names: list[ChartPart] = []
     inwards = "left" if records[0]["gap"] > 0.0 else "right"
     has_both = len({record["way"] for record in records}) > 1
-    for way, dy in ((WITHOUT, 16), (WITH, -12)) if has_both else ():  # with the group less is lost: the upper line
+    for way, dy in ((WITHOUT, 18), (WITH, -22)) if has_both else ():  # with the group less is lost: the upper line
         end = alt.Chart().transform_filter(f"datum.part == 1 && datum.way == '{way}'").encode(x=x, y=y, text="way:N")
         names += halo(end, dy=dy, align=inwards, fontWeight=600)
     marks = dots("gap", size=45).encode(x=x, y=y, color=colour, tooltip=tips)

@@ -18,7 +18,7 @@ TITLE = "Strength of an omitted factor that would account for the adjusted gap"
 DRAWN = 8  # listed features, the strongest first
 LEFT = (0.75, 0.5, 0.25, 0.0)  # parts of the gap that the curves leave; 0: all is accounted for
 STEPS, HEIGHT = 40, 340
-NAMED = 0.08  # part of an axis, below which names would lie on each other
+NAMED = 0.045  # part of an axis, below which names would lie on each other
 FEATURE = 18  # letters of a name
 
 

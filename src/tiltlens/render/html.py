@@ -22,11 +22,13 @@ from tiltlens.documents.document import (
     Table,
 )
 from tiltlens.documents.verdict_texts import NOTHING
+from tiltlens.formats import MINUS
 
 CLASSES = {HEADLINE: "answer"}
 INTERVAL = re.compile(r"\([^()]* to [^()]*\)")
 LONGEST_INTERVAL = 36  # characters that fit on a line of a phone
 NO_BREAK = "\u00a0"
+JOINED = "\u2060"  # no line ends here: between a minus sign and a currency
 Draw = Callable[[FigureRef], str]
 Name = Callable[[int, Cell], str]
 
@@ -37,10 +39,11 @@ def blocks_html(blocks: Iterable[Block], draw: Draw) -> str:
 
 
 def unsplit(text: str) -> str:
-    """Return a text whose intervals stay on one line: spaces within "(95% CI 6.0 to 19.9)" do not break."""
-    return INTERVAL.sub(
+    """Return a text whose intervals, such as "(95% CI −$6.0 to $19.9)", and their numbers stay on one line."""
+    whole = INTERVAL.sub(
         lambda part: part[0].replace(" ", NO_BREAK) if len(part[0]) <= LONGEST_INTERVAL else part[0], text
     )
+    return re.sub(rf"{MINUS}(?=[^\d\s])", MINUS + JOINED, whole)
 
 
 def _block(block: Block, draw: Draw) -> str:

@@ -15,7 +15,7 @@ from tiltlens import formats
 from tiltlens.documents import glossary
 from tiltlens.documents import sentences as words
 from tiltlens.documents.audit_document import audit_title
-from tiltlens.documents.audit_tables import MATRIX_NOTE, check_table, group_matrix, group_table
+from tiltlens.documents.audit_tables import MATRIX_NOTE, check_table, group_matrix, group_table, shapley_words
 from tiltlens.documents.display_names import named
 from tiltlens.documents.document import Block, Cell, FigureRef
 from tiltlens.documents.first_screen import first_screen, ratio_words
@@ -40,7 +40,7 @@ DIGITS = 10
 ENDINGS = (".html", ".htm", ".pdf")
 RUNNING = 50  # letters of the model at the foot of a printed page
 FORMATS = (formats.number, formats.signed, formats.percent, formats.minus, formats.interval_name, formats.count)
-FUNCTIONS = (*FORMATS, unsplit, formats.label, decision_table_words, expected)
+FUNCTIONS = (*FORMATS, unsplit, formats.label, formats.sentence, decision_table_words, expected, shapley_words)
 
 
 def write_report(audit: Audit, target: Target) -> None:

@@ -135,7 +135,7 @@ class Alternatives:
             return f"{exists} {_rates_words(**self.rates)}"
         if self.verdict == NOT_FOUND:
             return f"A rule no less accurate (within {points}) with a smaller {which} was not found."
-        return f"Whether a rule no less accurate (within {points}) with a smaller {which} exists is inconclusive."
+        return f"Inconclusive: no evidence for or against a rule as accurate (within {points}) with a smaller {which}."
 
     def to_dict(self) -> dict[str, Any]:
         """Return the alternatives as plain numbers."""
