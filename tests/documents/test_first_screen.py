@@ -7,10 +7,9 @@ import pytest
 from tests.render.summaries import amounts_audit, cross_fitted_audit, decisions_audit, of_summaries, plug_in_audit
 
 from tiltlens.documents.audit_document import audit_document, comparison_document
-from tiltlens.documents.audit_tables import estimate_table, group_matrix, group_table
+from tiltlens.documents.audit_tables import estimate_table, group_matrix, group_table, shapley_words
 from tiltlens.documents.document import HEADLINE, Details, Paragraph, Table
 from tiltlens.documents.first_screen import first_screen, reliability
-from tiltlens.documents.next_steps import WHO_DECIDES
 from tiltlens.documents.verdict_texts import EVIDENCE
 from tiltlens.figures import waterfall
 from tiltlens.render.notebook import audit_html
@@ -21,6 +20,7 @@ comparison_document = of_summaries(comparison_document)
 estimate_table = of_summaries(estimate_table)
 group_matrix = of_summaries(group_matrix)
 group_table = of_summaries(group_table)
+shapley_words = of_summaries(shapley_words)
 first_screen = of_summaries(first_screen)
 reliability = of_summaries(reliability)
 waterfall = of_summaries(waterfall)
@@ -94,7 +94,7 @@ def test_an_adjusted_gap_that_is_material_is_in_the_headline_the_tiles_and_the_n
     assert "account for 5.0 of the 10.5 points. The adjusted gap" in screen.findings[0]
     assert "is 5.5 points (95% CI 4.5 to 6.5)" in screen.findings[0]
     assert screen.tiles[1].value == "5.5 points"
-    assert "Look for factors missing from the data: the listed features leave 5.5 points" in screen.next_steps[0]
+    assert "the listed features do not account for 5.5 points" in screen.next_steps[0]
 
 
 @pytest.mark.parametrize(
@@ -136,15 +136,18 @@ def test_decisions_are_counted_and_not_drawn_as_scores():
     assert 'id="score_distribution-0"' in page(cross_fitted_audit())
 
 
-def test_next_steps_end_with_who_decides_and_name_what_to_review():
-    steps = first_screen(cross_fitted_audit()).next_steps
-    assert steps[-1] == WHO_DECIDES
-    assert any("PriorCounts, Age and ChargeDegree (potential proxies)" in step for step in steps)
-    assert any(step.startswith("Audit more rows to settle Sex and LengthOfStay") for step in steps)
+def test_each_next_step_has_an_owner_and_names_what_to_review():
+    data, model, legal = first_screen(cross_fitted_audit()).next_steps
+    assert data.startswith("Data owner: Add rows")
+    assert data.endswith("to settle Sex and LengthOfStay.")
+    assert model.startswith("Model owner: Check that records of PriorCounts, Age and ChargeDegree are accurate")
+    assert legal.startswith("Legal and compliance: Decide whether the use of PriorCounts, Age and ChargeDegree is")
     assert "Repeat the audit with intervals" in first_screen(plug_in_audit()).next_steps[0]
     audit = cross_fitted_audit()
     only(audit)["checks"]["balance"] |= {"is_adequate": False, "reasons": ["the groups do not overlap"]}
-    assert first_screen(audit).next_steps[0].startswith("Do not rely on the adjusted gap yet")
+    steps = first_screen(audit).next_steps
+    assert steps[0].startswith("Reviewer: Do not rely on the adjusted gap yet")
+    assert len(steps) == 4
 
 
 def test_amounts_ask_for_no_alternative_rule():
@@ -202,3 +205,13 @@ def test_the_title_and_the_heading_say_what_was_found():
     assert "<title>Audit of scores by race: African-American vs Caucasian · tiltlens</title>" in html
     assert html.count("<h1") == 1
     assert 'role="region"' not in html
+
+
+def test_the_remainder_of_shapley_contributions_says_why_it_differs_from_the_adjusted_gap():
+    """Two estimators of one gap, −12.62 and −12.68, were side by side without a word."""
+    c = only(cross_fitted_audit())
+    c["adjusted_gap"] = {"value": 0.0126, "low": 0.01, "high": 0.015}
+    c["gap_parts"]["shapley_remainder"] = 0.0132
+    assert "the adjusted gap (1.26) differs, because other regressions estimate it" in shapley_words(c)
+    c["gap_parts"]["shapley_remainder"] = 0.0126
+    assert shapley_words(c).startswith("Shapley contributions plus the adjusted gap (1.26) sum to the gap")

@@ -83,7 +83,7 @@ def test_the_gap_in_words(summary, gap, said):
         (estimate(0.03, 0.001, 0.14), "It is not zero, but may be below the materiality threshold"),
         (estimate(0.03, 0.02, 0.04), "An omitted factor or use of the group may account for it."),
         (estimate(-0.03, -0.04, -0.02), "An omitted factor or use of the group may account for it."),
-        (estimate(0.0, 0.0, 0.0), "The adjusted gap is 0, because the model sees nothing but the listed features."),
+        (estimate(0.0, 0.0, 0.0), "The adjusted gap is 0, because the model uses only the listed features."),
     ],
 )
 def test_the_unexplained_part_in_words_is_read_from_its_interval(summary, left, said):
@@ -119,7 +119,7 @@ def judged(summary, *given):
 @pytest.mark.parametrize("verdict", [text for text, one in VERDICTS.items() if one.kind == OPEN])
 def test_what_the_data_do_not_settle_is_never_no_evidence(summary, verdict):
     said = headline.headline(summary, judged(summary, "no material contribution", verdict))[-1]
-    assert "inconclusive" in said
+    assert "inconclusive" in said or "The data do not show" in said
     assert "No feature contributes" not in said
 
 
@@ -255,8 +255,8 @@ def test_the_answer_names_both_numbers_and_the_largest_contributions():
         "vs 43.8%, a gap of 10.5 points (95% CI 9.5 to 11.6)."
     )
     assert "among defendants equal on all listed features, is 0 points (95% CI 0 to 0.01), below" in adjusted
-    names = ("PriorCounts 5.5 points alone", "Age 3.1 points alone", "ChargeDegree 1.0 points alone")
-    assert all(name in largest for name in names)
+    assert "Largest contributions alone: PriorCounts 5.5 points, Age 3.1 points and ChargeDegree 1.0 points." in largest
+    assert "Shapley contributions below do" in largest
 
 
 def test_a_contribution_is_told_with_the_number_its_verdict_was_read_from():
@@ -266,7 +266,7 @@ def test_a_contribution_is_told_with_the_number_its_verdict_was_read_from():
     *_, with_it, against = headline.headline(audit, c)
     assert "ChargeDegree 2.0 points beyond the others" in with_it
     assert "Age" not in with_it
-    assert "Age −3.0 points alone" in against
+    assert "alone: Age −3.0 points" in against
     c["gap"] |= {"low": -0.1}
     either = headline.headline(decisions_audit(), c)[-1]
     assert either.index("PriorCounts") < either.index("Age") < either.index("ChargeDegree")

@@ -247,8 +247,8 @@ def test_the_dial_stands_where_the_audit_has_it(weights, place):
     medians = [value["quantiles"][place][2] for value in c["bins"]["profiles"]["Age"]["values"]]
     assert profile.table["q50"].to_list() == medians
     for found in (drawn, profile):
-        assert f"dial at {place / 20:.2f} (0 aligns inputs, 1 aligns outputs)" in found.note
-        assert f"dial at {place / 20:.2f}" in found.description
+        assert f"weighting slider at {place / 20:.2f} (0 aligns inputs, 1 aligns outputs)" in found.note
+        assert f"weighting slider at {place / 20:.2f}" in found.description
 
 
 def test_a_plot_stands_where_the_audit_has_the_dial():
@@ -258,7 +258,7 @@ def test_a_plot_stands_where_the_audit_has_the_dial():
         c.to_dict()["correction"]["numbers"]["output_weight"],
     ) == (0.0, 3.0)
     for found in (c.plot("correction_distribution"), c.plot("profile", "city")):
-        assert "dial at 1.00" in found.note
+        assert "weighting slider at 1.00" in found.note
 
 
 def test_a_withheld_bin_is_not_said_to_be_small():

@@ -129,7 +129,7 @@ def test_equal_reasons_stand_together():
     for row in rows[3:]:
         row |= {"verdict": "inconclusive", "reason": "about 9,000 rows needed"}
     shown = printed(audit)
-    assert "(cut into 10 bins)" in shown
+    assert "Cut into 10 bins." in shown
     assert "• Sex, LengthOfStay: about 9,000 rows needed." in shown
     for row in rows[:3]:
         assert f"• {row['feature']}: {row['reason']}. {row['direction']}." in shown

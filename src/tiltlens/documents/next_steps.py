@@ -67,9 +67,8 @@ def _more_rows(comparisons: Sequence[Comparison]) -> Iterator[str]:
     parts = [f"the gap{_of(comparisons, gaps)}"] * bool(gaps)
     parts += [f"the adjusted gap{_of(comparisons, adjusted)}"] * bool(adjusted)
     if parts or features:
-        yield f"Add rows, if you can collect enough, to settle {' and '.join([*parts, *([features] * bool(features))])}."
-    if features:
-        yield "The reason next to each verdict says how many."
+        enough = f"if you can collect enough{' (see the reason of each verdict)' if features else ''}"
+        yield f"Add rows, {enough}, to settle {', '.join(filter(None, [*parts, features]))}."
 
 
 def _with_adjusted(comparisons: Sequence[Comparison], *states: Materiality) -> list[Comparison]:

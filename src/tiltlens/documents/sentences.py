@@ -25,8 +25,8 @@ IS_NO_FINDING = (
 DOES_NOT_SHOW = (
     "It shows associations under this model and these data. It does not establish causes and is not a verdict on a "
     "model, a decision or a person.",
-    "A potential proxy is a reason to look at a feature, because the groups differ on it and the scores use it. Whether "
-    "the feature is legitimate is not a statistical question.",
+    "A potential proxy is a reason to look at a feature, because the groups differ on it and the scores use it. "
+    "Whether the feature is legitimate is not a statistical question.",
     "An inconclusive result is not evidence of no gap.",
     "It relies on the group labels, scores and features that were supplied, including their errors.",
 )

@@ -46,7 +46,8 @@ def splitting_words(c: Comparison, gains: Splitting) -> Iterator[str]:
     parts = zip(("both", *BOTH), names, (brier.both, brier.audited, brier.reference), strict=True)
     for group, name, gain in parts:
         level, what = (level_of(c), "with a Brier score lower by ") if group == "both" else ("", "by ")
-        yield f"{name[:1].upper()}{name[1:]}: {STATES[gains.status[group]]}, {what}{written(gains.relative(gain), percent, level)}."
+        size = written(gains.relative(gain), percent, level)
+        yield f"{name[:1].upper()}{name[1:]}: {STATES[gains.status[group]]}, {what}{size}."
     threshold = percent(gains.materiality / gains.blind_brier)
     yield f"Materiality threshold: {threshold} of the Brier score of one model."
     if gains.least_gain.low is not None and gains.least_gain.low > 0.0:

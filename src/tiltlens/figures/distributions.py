@@ -96,7 +96,6 @@ def overlap(c: Comparison) -> Figure:
         "audited group. Where one side is empty, people of the other group have no counterparts."
     )
     ends = [end for record in records if record["share"] != 0 for end in (record["from"], record["to"])]
-    records = [record for record in records if min(ends) <= record["from"] and record["to"] <= max(ends)]
     reading = {"group": "group", "bin": "log-ratio", "shown": "share of the group"}
     meaning = "log-ratio ℓ:  ← commoner in the reference group | commoner in the audited group →"
     chart = _mirrored(c, records, axis("x", "from", meaning, [min(ends), max(ends)]), [], tooltip(reading))
@@ -131,7 +130,7 @@ def _mirrored(
     x.scale.clamp = True
     colour = alt.Color("group:N", scale=alt.Scale(domain=["audited", "reference"], range=[AUDITED, REFERENCE]))
     colour.legend = None
-    bars = alt.Chart().mark_bar(stroke=PAPER, strokeWidth=0.6, opacity=0.9)
+    bars = alt.Chart().mark_bar(stroke=PAPER, strokeWidth=0.6, opacity=0.9, clip=True)
     bars = bars.encode(x=x, x2=alt.X2(field="to"), y=y, y2=alt.Y2(datum=0), color=colour, tooltip=tips)
     crosses = [
         alt.Chart()
