@@ -1,12 +1,16 @@
 """Every result has HTML for notebooks, with its numbers and with names that do no harm."""
 
+import pkgutil
+import re
 from dataclasses import replace
+from pathlib import Path
 
 import pytest
 from tests.repair.test_alternatives import applicants, found
 from tests.repair.test_evaluation import borrowers
 
 import tiltlens as tl
+from tiltlens.analysis.sensitivity import Yardstick
 from tiltlens.documents.first_screen import tiles
 from tiltlens.estimators.estimate import Estimate
 
@@ -51,3 +55,34 @@ def test_the_first_screen_has_gap_adjusted_gap_and_ratio(audits):
     assert adjusted.note == "95% CI −19.9 to −6.0; among people equal on all listed features"
     without = tiles(replace(c, adjusted_gap=None))
     assert [tile.name for tile in without] == ["gap", "impact ratio", "shortfall"]
+
+
+API = re.findall(r"^   ([\w.]+)$", (Path(__file__).parents[2] / "docs" / "api.md").read_text(), re.MULTILINE)
+RESULTS = (
+    "analysis.",
+    "learners.",
+    "repair.",
+    "results.",
+    "rows.",
+    "rules.",
+    "Audit",
+    "Correction",
+    "Checks",
+    "Estimate",
+)
+
+
+@pytest.mark.parametrize("name", [name for name in API if name.startswith(RESULTS) and name != "CorrectionFunction"])
+def test_every_result_has_html(name):
+    entry = pkgutil.resolve_name(f"tiltlens.{name}" if "." in name else f"tiltlens:{name}")
+    assert hasattr(entry, "_repr_html_")
+
+
+def test_parts_of_an_audit_are_tables_of_their_fields(audits):
+    c = audits[0]["a"]
+    assert c.gap._repr_html_() == str(c.gap)
+    html = c.error_rates._repr_html_()
+    assert "<th>fpr</th><td>audited: " in html
+    assert "<table" in html.partition("by_decile")[2]
+    assert "<th>r2_score</th>" in Yardstick("<x>", 0.1, 0.2, None, None)._repr_html_()
+    assert "&lt;x&gt;" in Yardstick("<x>", 0.1, 0.2, None, None)._repr_html_()

@@ -17,6 +17,7 @@ from tiltlens.estimators import error_rates as rates
 from tiltlens.estimators.estimate import Estimate, HasInterval
 from tiltlens.estimators.feature_gap import CellSums
 from tiltlens.estimators.influence import Integers
+from tiltlens.field_table import FieldTable
 from tiltlens.limits import MINIMUM_ROWS, SCORE_TENTHS
 from tiltlens.rows.levels import quantile_edges
 from tiltlens.sources.tables import Record
@@ -35,7 +36,7 @@ Reported = Callable[[HasInterval], Estimate]
 
 
 @dataclass(frozen=True, slots=True)
-class ErrorRate:
+class ErrorRate(FieldTable):
     """One error rate of both groups, and its difference, audited minus reference."""
 
     audited: Estimate
@@ -44,7 +45,7 @@ class ErrorRate:
 
 
 @dataclass(frozen=True, slots=True, eq=False)
-class ErrorRates:
+class ErrorRates(FieldTable):
     """Error rates of both groups, from people with an observed outcome; None where a quantity was not measured.
 
     Attributes

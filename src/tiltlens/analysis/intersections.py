@@ -24,6 +24,7 @@ from tiltlens.estimators.dispersion import (
 )
 from tiltlens.estimators.estimate import Estimate
 from tiltlens.estimators.influence import Integers
+from tiltlens.field_table import FieldTable
 from tiltlens.limits import SUPPRESSED_BELOW
 from tiltlens.paper.checks import Floats
 from tiltlens.rows.groups import JOINT, natural_order
@@ -39,7 +40,7 @@ SCHEMA: dict[str, type[pl.DataType]] = {
 
 
 @dataclass(frozen=True, slots=True, eq=False)
-class Intersections:
+class Intersections(FieldTable):
     """The spread of the means of many groups.
 
     Attributes

@@ -16,6 +16,7 @@ from tiltlens.estimators.error_rates import WITH, WITHOUT, GroupPair, mean_pair,
 from tiltlens.estimators.estimate import Estimate, HasInterval, LogNormal
 from tiltlens.estimators.influence import Booleans, InfluenceEstimate
 from tiltlens.estimators.outputs import EqualGapsTest, equal_gaps_test
+from tiltlens.field_table import FieldTable
 from tiltlens.limits import MINIMUM_ROWS, SMALLEST_SHARE, SUPPRESSED_BELOW
 from tiltlens.sources.tables import Record
 
@@ -25,7 +26,7 @@ FEW = f"fewer than {MINIMUM_ROWS} people of a group"
 
 
 @dataclass(frozen=True, slots=True, eq=False)
-class PeriodTable:
+class PeriodTable(FieldTable):
     """Gap, rates and error rates of each period, in order.
 
     Attributes

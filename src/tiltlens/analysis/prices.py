@@ -17,6 +17,7 @@ from tiltlens.estimators.estimate import Estimate, LogNormal
 from tiltlens.estimators.influence import Booleans, InfluenceEstimate, Integers, combine
 from tiltlens.estimators.prices import AUDITED, REFERENCE, CostRows, PricedRows
 from tiltlens.estimators.verdicts import Materiality, materiality
+from tiltlens.field_table import FieldTable
 from tiltlens.learners.propensity import Propensity, fold_pairings, row_folds
 from tiltlens.learners.regressions import Regressor
 from tiltlens.limits import FEWEST_KNOWN, FOLDS, SCORE_TENTHS
@@ -49,7 +50,7 @@ SEGMENT_SCHEMA = {
 
 
 @dataclass(frozen=True, slots=True, eq=False)
-class Prices:
+class Prices(FieldTable):
     """A price compared with the observed costs of two groups.
 
     Attributes

@@ -17,6 +17,7 @@ from tiltlens.estimators.outputs import unseen_se
 from tiltlens.estimators.sensitivity import bias_factor, partial_strengths, robustness_value, strength_multiple
 from tiltlens.estimators.sets import CellSets, RidgeSets
 from tiltlens.estimators.verdicts import is_beyond_zero
+from tiltlens.field_table import FieldTable, field_table
 from tiltlens.paper.checks import check_share
 from tiltlens.rows.amounts import Unit
 
@@ -40,6 +41,9 @@ class Yardstick(NamedTuple):
     multiple: float | None
     multiple_low: float | None
 
+    def _repr_html_(self) -> str:
+        return field_table(self)
+
 
 class GapBounds(NamedTuple):
     """The smallest and the largest gap that an omitted factor of some strength allows, each with its interval."""
@@ -47,9 +51,12 @@ class GapBounds(NamedTuple):
     low: Estimate
     high: Estimate
 
+    def _repr_html_(self) -> str:
+        return field_table(self)
+
 
 @dataclass(frozen=True, slots=True)
-class Sensitivity:
+class Sensitivity(FieldTable):
     """How far an omitted factor may move an adjusted gap.
 
     Attributes

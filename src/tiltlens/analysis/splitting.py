@@ -13,6 +13,7 @@ from tiltlens.estimators.feature_gap import mean_coefficient
 from tiltlens.estimators.influence import InfluenceEstimate, Integers, Rows
 from tiltlens.estimators.splitting import EVEN, LOSSES, SplitPredictions
 from tiltlens.estimators.verdicts import Materiality, materiality
+from tiltlens.field_table import FieldTable
 from tiltlens.learners.design import Table, normal_scores
 from tiltlens.learners.propensity import row_folds
 from tiltlens.learners.regressions import Regressor
@@ -26,7 +27,7 @@ SMALLEST_CHANCE = 0.005  # of either group at any features, in regressions of th
 
 
 @dataclass(frozen=True, slots=True)
-class SplitGains:
+class SplitGains(FieldTable):
     """Reduction of a loss by separate models, compared with the best model without the group.
 
     Attributes
@@ -53,7 +54,7 @@ class SplitGains:
 
 
 @dataclass(frozen=True, slots=True)
-class Splitting:
+class Splitting(FieldTable):
     """The gain from separate models for two groups; if a gain may be 0, its lower end is 0 and its upper end one-sided.
 
     Attributes

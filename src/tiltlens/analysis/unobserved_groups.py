@@ -22,6 +22,7 @@ from tiltlens.estimators.soft_groups import (
     slope_on_chance,
     visible_part,
 )
+from tiltlens.field_table import FieldTable
 from tiltlens.limits import CALIBRATED, SUPPRESSED_BELOW
 from tiltlens.paper.checks import Floats
 from tiltlens.rows.amounts import Unit
@@ -39,7 +40,7 @@ class Status(StrEnum):
 
 
 @dataclass(frozen=True, slots=True, eq=False)
-class UnobservedGroup:
+class UnobservedGroup(FieldTable):
     """Estimates of the gap between groups observed only as probabilities.
 
     Attributes

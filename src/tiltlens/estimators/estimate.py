@@ -5,6 +5,7 @@ from __future__ import annotations
 import math
 from collections.abc import Callable
 from dataclasses import dataclass, field, replace
+from html import escape
 from typing import Protocol
 
 import numpy as np
@@ -64,6 +65,9 @@ class Estimate(float):
 
     def __str__(self) -> str:
         return self._display.text(self.value, self.low, self.high)
+
+    def _repr_html_(self) -> str:
+        return escape(str(self))
 
     def __format__(self, spec: str) -> str:
         return format(self.value, spec) if spec else str(self)

@@ -12,6 +12,7 @@ from typing import ClassVar, NamedTuple
 import numpy as np
 
 from tiltlens.estimators.influence import Booleans, InfluenceEstimate, Rows, shifted_exp
+from tiltlens.field_table import FieldTable
 from tiltlens.learners.candidates import Trial
 from tiltlens.learners.design import Table
 from tiltlens.learners.logit import ridge_logit
@@ -50,7 +51,7 @@ class CalibrationLine(NamedTuple):
 
 
 @dataclass(frozen=True, slots=True, repr=False)
-class Balance:
+class Balance(FieldTable):
     """Balance, overlap and calibration checks of the group-membership model.
 
     `calibration` are intercept and slope of a logistic model of the group on ℓ: 0 and 1 when ℓ is right.

@@ -9,6 +9,7 @@ import numpy as np
 
 from tiltlens.estimators.error_rates import WITH, WITHOUT
 from tiltlens.estimators.influence import Booleans
+from tiltlens.field_table import FieldTable
 from tiltlens.paper.checks import Floats, check_share
 from tiltlens.repair.least_change import gradient, shifts
 from tiltlens.sources.messages import shown
@@ -35,7 +36,7 @@ Cell = tuple[str, str]  # a group, and an event
 
 
 @dataclass(frozen=True, slots=True)
-class Constraint:
+class Constraint(FieldTable):
     """A gap, and the multiplier that brings it within the limit.
 
     Attributes

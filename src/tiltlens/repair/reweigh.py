@@ -12,6 +12,7 @@ from tiltlens.errors import DataError
 from tiltlens.estimators.error_rates import UNKNOWN as OUTCOME_MISSING
 from tiltlens.estimators.error_rates import WITH
 from tiltlens.estimators.influence import Booleans, Integers
+from tiltlens.field_table import FieldTable
 from tiltlens.limits import SUPPRESSED_BELOW
 from tiltlens.paper.checks import Floats
 from tiltlens.results.parts import NoRows, needs_rows
@@ -21,7 +22,7 @@ from tiltlens.sources.tables import Record
 
 
 @dataclass(frozen=True, slots=True, eq=False)
-class Reweighing:
+class Reweighing(FieldTable):
     """Weights under which the groups' mean scores are equal, or the outcome is independent of the group.
 
     Attributes

@@ -11,6 +11,7 @@ import polars as pl
 from tiltlens.errors import DataError
 from tiltlens.estimators.dial import ShareForm
 from tiltlens.estimators.estimate import Estimate
+from tiltlens.field_table import FieldTable
 from tiltlens.limits import DIAL_POSITIONS, DISTRIBUTION_BINS
 from tiltlens.paper.correction import CorrectionFunction
 from tiltlens.paper.path import PathPoint
@@ -20,7 +21,7 @@ from tiltlens.results.profiles import Profiles
 
 
 @dataclass(frozen=True, slots=True, eq=False)
-class Correction:
+class Correction(FieldTable):
     """The correction function f~ of a comparison, and the quantities of the paper.
 
     Every `Estimate` is cross-fitted and debiased. `function`, `epsilon_max`, `profile`, `prototypes`, `path` and

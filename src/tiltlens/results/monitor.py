@@ -16,6 +16,7 @@ from tiltlens.analysis.settings import Settings
 from tiltlens.errors import DataError, TiltlensError
 from tiltlens.estimators.estimate import Estimate, Normal
 from tiltlens.estimators.sequence import Sequence
+from tiltlens.field_table import FieldTable
 from tiltlens.inputs import Input, remember
 from tiltlens.paper.checks import Floats
 from tiltlens.results.codec import from_plain, to_plain
@@ -37,7 +38,7 @@ LOOKS: dict[str, Any] = {
 
 
 @dataclass(frozen=True, slots=True, eq=False)
-class Monitor:
+class Monitor(FieldTable):
     """Results of all looks at growing data so far.
 
     Attributes

@@ -11,6 +11,7 @@ import polars as pl
 from tiltlens.analysis.sensitivity import Sensitivity
 from tiltlens.estimators.estimate import Estimate
 from tiltlens.estimators.verdicts import Verdict
+from tiltlens.field_table import FieldTable
 from tiltlens.rows.measures import ScoreType
 from tiltlens.rows.wording import Wording
 
@@ -37,7 +38,7 @@ class Rates(NamedTuple):
 
 
 @dataclass(frozen=True, slots=True)
-class Scale:
+class Scale(FieldTable):
     """The score type, the materiality threshold and the words of a comparison.
 
     Attributes
@@ -65,7 +66,7 @@ class Scale:
 
 
 @dataclass(frozen=True, slots=True, eq=False)
-class Outputs:
+class Outputs(FieldTable):
     """Means and rates of both groups.
 
     Attributes
@@ -125,7 +126,7 @@ def row_estimate(row: Mapping[str, Any], name: str) -> Estimate | None:
 
 
 @dataclass(frozen=True, slots=True, eq=False)
-class GapParts:
+class GapParts(FieldTable):
     """Parts of the gap: those of exempt factors and of features.
 
     Attributes

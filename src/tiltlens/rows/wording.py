@@ -7,6 +7,7 @@ from dataclasses import dataclass, fields
 from unicodedata import category
 
 from tiltlens.errors import DataError
+from tiltlens.field_table import FieldTable
 from tiltlens.sources.messages import nearest_name, shown
 
 LONGEST = 40  # characters of a word
@@ -14,7 +15,7 @@ EXAMPLE = 'for example {"people": "applicants", "favourable": "approved", "unit"
 
 
 @dataclass(frozen=True, slots=True)
-class Wording:
+class Wording(FieldTable):
     """Words that sentences and figures use.
 
     Attributes
