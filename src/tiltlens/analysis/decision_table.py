@@ -13,7 +13,7 @@ from tiltlens.analysis.suppression import withheld
 from tiltlens.estimators.decision_table import Count, fisher_p_value, is_sparse, odds_ratio, two_sided, z_score
 from tiltlens.estimators.estimate import Estimate, quantile
 from tiltlens.estimators.flips import ratio_flips, z_flips
-from tiltlens.field_table import FieldTable
+from tiltlens.formats import FieldTable
 from tiltlens.limits import FOUR_FIFTHS, SMALLEST_EXPECTED
 
 OUTCOMES = ("favourable", "unfavourable")

@@ -17,7 +17,7 @@ from tiltlens.estimators import error_rates as rates
 from tiltlens.estimators.estimate import Estimate, HasInterval
 from tiltlens.estimators.feature_gap import CellSums
 from tiltlens.estimators.influence import Integers
-from tiltlens.field_table import FieldTable
+from tiltlens.formats import FieldTable
 from tiltlens.limits import MINIMUM_ROWS, SCORE_TENTHS
 from tiltlens.rows.levels import quantile_edges
 from tiltlens.sources.tables import Record

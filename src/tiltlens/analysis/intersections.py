@@ -24,7 +24,7 @@ from tiltlens.estimators.dispersion import (
 )
 from tiltlens.estimators.estimate import Estimate
 from tiltlens.estimators.influence import Integers
-from tiltlens.field_table import FieldTable
+from tiltlens.formats import FieldTable
 from tiltlens.limits import SUPPRESSED_BELOW
 from tiltlens.paper.checks import Floats
 from tiltlens.rows.groups import JOINT, natural_order

@@ -16,7 +16,7 @@ from tiltlens.estimators.error_rates import WITH, WITHOUT, GroupPair, mean_pair,
 from tiltlens.estimators.estimate import Estimate, HasInterval, LogNormal
 from tiltlens.estimators.influence import Booleans, InfluenceEstimate
 from tiltlens.estimators.outputs import EqualGapsTest, equal_gaps_test
-from tiltlens.field_table import FieldTable
+from tiltlens.formats import FieldTable
 from tiltlens.limits import MINIMUM_ROWS, SMALLEST_SHARE, SUPPRESSED_BELOW
 from tiltlens.sources.tables import Record
 

@@ -17,7 +17,7 @@ from tiltlens.estimators.estimate import Estimate, LogNormal
 from tiltlens.estimators.influence import Booleans, InfluenceEstimate, Integers, combine
 from tiltlens.estimators.prices import AUDITED, REFERENCE, CostRows, PricedRows
 from tiltlens.estimators.verdicts import Materiality, materiality
-from tiltlens.field_table import FieldTable
+from tiltlens.formats import FieldTable
 from tiltlens.learners.propensity import Propensity, fold_pairings, row_folds
 from tiltlens.learners.regressions import Regressor
 from tiltlens.limits import FEWEST_KNOWN, FOLDS, SCORE_TENTHS

@@ -13,7 +13,7 @@ from tiltlens.analysis.evidence import Evidence
 from tiltlens.estimators.error_rates import UNKNOWN, WITH, WITHOUT
 from tiltlens.estimators.estimate import Estimate, HasInterval
 from tiltlens.estimators.selective_labels import bound_gap, partly_seen_rate
-from tiltlens.field_table import FieldTable
+from tiltlens.formats import FieldTable
 from tiltlens.limits import MINIMUM_ROWS, SCORE_TENTHS
 from tiltlens.paper.checks import Floats
 from tiltlens.rows.levels import quantile_edges

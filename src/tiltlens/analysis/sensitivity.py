@@ -17,7 +17,7 @@ from tiltlens.estimators.outputs import unseen_se
 from tiltlens.estimators.sensitivity import bias_factor, partial_strengths, robustness_value, strength_multiple
 from tiltlens.estimators.sets import CellSets, RidgeSets
 from tiltlens.estimators.verdicts import is_beyond_zero
-from tiltlens.field_table import FieldTable, field_table
+from tiltlens.formats import FieldTable, field_table
 from tiltlens.paper.checks import check_share
 from tiltlens.rows.amounts import Unit
 

@@ -13,7 +13,7 @@ from tiltlens.estimators.feature_gap import mean_coefficient
 from tiltlens.estimators.influence import InfluenceEstimate, Integers, Rows
 from tiltlens.estimators.splitting import EVEN, LOSSES, SplitPredictions
 from tiltlens.estimators.verdicts import Materiality, materiality
-from tiltlens.field_table import FieldTable
+from tiltlens.formats import FieldTable
 from tiltlens.learners.design import Table, normal_scores
 from tiltlens.learners.propensity import row_folds
 from tiltlens.learners.regressions import Regressor

@@ -22,7 +22,7 @@ from tiltlens.estimators.soft_groups import (
     slope_on_chance,
     visible_part,
 )
-from tiltlens.field_table import FieldTable
+from tiltlens.formats import FieldTable
 from tiltlens.limits import CALIBRATED, SUPPRESSED_BELOW
 from tiltlens.paper.checks import Floats
 from tiltlens.rows.amounts import Unit

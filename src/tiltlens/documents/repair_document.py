@@ -52,7 +52,7 @@ def repair_document(repair: sentences.Repair) -> Document:
         return free_price_document(repair)
     repair = sentences.named_repair(repair)
     first, *others = [*sentences.goal(repair), *sentences.fit_sentences(repair)]
-    notes = [*map(sentences.sentence, repair["notes"]), sentences.REGULATED]
+    notes = [*map(sentence, repair["notes"]), sentences.REGULATED]
     who = _who(repair["audited"], repair["reference"])
     blocks = [who, Paragraph(first, HEADLINE), *map(Paragraph, others), *bullets(notes, "Use of the group")]
     return Document("Score adjustment", tuple(blocks))

@@ -12,7 +12,7 @@ from typing import ClassVar, NamedTuple
 import numpy as np
 
 from tiltlens.estimators.influence import Booleans, InfluenceEstimate, Rows, shifted_exp
-from tiltlens.field_table import FieldTable
+from tiltlens.formats import FieldTable
 from tiltlens.learners.candidates import Trial
 from tiltlens.learners.design import Table
 from tiltlens.learners.logit import ridge_logit

@@ -9,7 +9,7 @@ import numpy as np
 
 from tiltlens.estimators.error_rates import WITH, WITHOUT
 from tiltlens.estimators.influence import Booleans
-from tiltlens.field_table import FieldTable
+from tiltlens.formats import FieldTable
 from tiltlens.paper.checks import Floats, check_share
 from tiltlens.repair.least_change import gradient, shifts
 from tiltlens.sources.messages import shown

@@ -12,7 +12,7 @@ from tiltlens.errors import DataError
 from tiltlens.estimators.error_rates import UNKNOWN as OUTCOME_MISSING
 from tiltlens.estimators.error_rates import WITH
 from tiltlens.estimators.influence import Booleans, Integers
-from tiltlens.field_table import FieldTable
+from tiltlens.formats import FieldTable
 from tiltlens.limits import SUPPRESSED_BELOW
 from tiltlens.paper.checks import Floats
 from tiltlens.results.parts import NoRows, needs_rows

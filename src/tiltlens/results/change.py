@@ -16,6 +16,7 @@ if TYPE_CHECKING:
 from tiltlens.errors import DataError
 from tiltlens.estimators.estimate import Estimate
 from tiltlens.estimators.verdicts import Verdict
+from tiltlens.formats import FieldTable
 from tiltlens.results.codec import to_plain
 from tiltlens.results.outputs import Scale
 from tiltlens.results.provenance import Provenance
@@ -69,7 +70,7 @@ FEATURE_COLUMNS = {
 
 
 @dataclass(frozen=True, slots=True, eq=False)
-class GroupChange:
+class GroupChange(FieldTable):
     """The change in one group's results between two audits: new minus old.
 
     Attributes

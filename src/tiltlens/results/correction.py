@@ -11,7 +11,7 @@ import polars as pl
 from tiltlens.errors import DataError
 from tiltlens.estimators.dial import ShareForm
 from tiltlens.estimators.estimate import Estimate
-from tiltlens.field_table import FieldTable
+from tiltlens.formats import FieldTable
 from tiltlens.limits import DIAL_POSITIONS, DISTRIBUTION_BINS
 from tiltlens.paper.correction import CorrectionFunction
 from tiltlens.paper.path import PathPoint

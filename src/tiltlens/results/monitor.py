@@ -16,7 +16,7 @@ from tiltlens.analysis.settings import Settings
 from tiltlens.errors import DataError, TiltlensError
 from tiltlens.estimators.estimate import Estimate, Normal
 from tiltlens.estimators.sequence import Sequence
-from tiltlens.field_table import FieldTable
+from tiltlens.formats import FieldTable
 from tiltlens.inputs import Input, remember
 from tiltlens.paper.checks import Floats
 from tiltlens.results.codec import from_plain, to_plain

@@ -11,7 +11,7 @@ import polars as pl
 from tiltlens.analysis.sensitivity import Sensitivity
 from tiltlens.estimators.estimate import Estimate
 from tiltlens.estimators.verdicts import Verdict
-from tiltlens.field_table import FieldTable
+from tiltlens.formats import FieldTable
 from tiltlens.rows.measures import ScoreType
 from tiltlens.rows.wording import Wording
 

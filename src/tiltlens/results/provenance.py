@@ -15,7 +15,7 @@ from typing import Any, TypedDict
 import polars as pl
 
 from tiltlens.errors import DataError
-from tiltlens.field_table import FieldTable
+from tiltlens.formats import FieldTable
 from tiltlens.rows.roles import Request
 from tiltlens.sources.hashing import row_hashes
 from tiltlens.sources.messages import shown, text_of

@@ -7,7 +7,7 @@ from dataclasses import dataclass, fields
 from unicodedata import category
 
 from tiltlens.errors import DataError
-from tiltlens.field_table import FieldTable
+from tiltlens.formats import FieldTable
 from tiltlens.sources.messages import nearest_name, shown
 
 LONGEST = 40  # characters of a word

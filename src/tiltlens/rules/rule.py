@@ -9,7 +9,7 @@ from importlib.resources import files
 from typing import Literal
 
 from tiltlens.errors import DataError
-from tiltlens.field_table import FieldTable
+from tiltlens.formats import FieldTable
 from tiltlens.paper.checks import check_share, check_threshold
 from tiltlens.results.codec import from_plain
 from tiltlens.sources.messages import listed, nearest_name, shown
