@@ -20,7 +20,7 @@ from tiltlens.documents.document import (
     bullets,
 )
 from tiltlens.documents.quantities import estimate_cell, format_of, quantity, written
-from tiltlens.formats import count, interval_name, label, minus, percent
+from tiltlens.formats import count, interval_name, label, minus, percent, sentence
 from tiltlens.repair.price_evaluation import PriceEvaluation
 from tiltlens.results.outputs import row_estimate
 from tiltlens.rows.measures import Measure, ScoreType, measure_for
@@ -52,7 +52,7 @@ def free_price_document(price: Price) -> Document:
         "Evaluate it on held-out data before you use it.",
     ]
     first = f"Mean of the expected costs of all groups, weighted by their shares of all exposure: {mixture}."
-    notes = [*map(sentences.sentence, price["notes"]), sentences.REGULATED]
+    notes = [*map(sentence, price["notes"]), sentences.REGULATED]
     blocks = [Paragraph(first, HEADLINE), *map(Paragraph, lines), *bullets(notes, "Use of the group")]
     return Document("Discrimination-free price", tuple(blocks))
 
@@ -95,7 +95,7 @@ def _evaluation(evaluation: PriceEvaluation) -> Iterator[Block]:
     columns = (Column("quantity", NAME), *map(Column, ENDS))
     yield Table("estimates", columns, tuple(cells), level)
     yield from _deciles(evaluation, level)
-    yield from bullets([minus(sentences.sentence(note)) for note in evaluation.notes], "Warnings")
+    yield from bullets([minus(sentence(note)) for note in evaluation.notes], "Warnings")
 
 
 def _gap_words(evaluation: PriceEvaluation, gap: Row, m: Measure, level: str) -> str:
