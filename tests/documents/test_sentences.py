@@ -256,7 +256,7 @@ def test_the_answer_names_both_numbers_and_the_largest_contributions():
     )
     assert "among defendants equal on all listed features, is 0 points (95% CI 0 to 0.01), below" in adjusted
     assert "Largest contributions alone: PriorCounts 5.5 points, Age 3.1 points and ChargeDegree 1.0 points." in largest
-    assert "Shapley contributions below do" in largest
+    assert "Shapley contributions do, together with the adjusted gap" in largest
 
 
 def test_a_contribution_is_told_with_the_number_its_verdict_was_read_from():

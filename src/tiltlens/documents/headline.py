@@ -22,7 +22,7 @@ MOST_NAMED = 6
 HEADLINED = 3  # features in the first sentences
 NO_FEATURES = "No features were listed, so contributions were not estimated."
 OVERLAP = "They overlap and do not sum to the gap"
-SHAPLEY = "; with the adjusted gap, the Shapley contributions below do"
+SHAPLEY = "; Shapley contributions do, together with the adjusted gap"
 STATES = {
     Materiality.MATERIAL: "a material gap",
     Materiality.DETECTED: "a gap that may be below the threshold",
