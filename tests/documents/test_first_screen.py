@@ -7,7 +7,7 @@ import pytest
 from tests.render.summaries import amounts_audit, cross_fitted_audit, decisions_audit, of_summaries, plug_in_audit
 
 from tiltlens.documents.audit_document import audit_document, comparison_document
-from tiltlens.documents.audit_tables import estimate_table, group_matrix, group_table, shapley_words
+from tiltlens.documents.audit_tables import estimate_table, group_matrix, group_table
 from tiltlens.documents.document import HEADLINE, Details, Paragraph, Table
 from tiltlens.documents.first_screen import first_screen, reliability
 from tiltlens.documents.verdict_texts import EVIDENCE
@@ -20,7 +20,6 @@ comparison_document = of_summaries(comparison_document)
 estimate_table = of_summaries(estimate_table)
 group_matrix = of_summaries(group_matrix)
 group_table = of_summaries(group_table)
-shapley_words = of_summaries(shapley_words)
 first_screen = of_summaries(first_screen)
 reliability = of_summaries(reliability)
 waterfall = of_summaries(waterfall)
@@ -205,13 +204,3 @@ def test_the_title_and_the_heading_say_what_was_found():
     assert "<title>Audit of scores by race: African-American vs Caucasian · tiltlens</title>" in html
     assert html.count("<h1") == 1
     assert 'role="region"' not in html
-
-
-def test_the_remainder_of_shapley_contributions_says_why_it_differs_from_the_adjusted_gap():
-    """Two estimators of one gap, −12.62 and −12.68, were side by side without a word."""
-    c = only(cross_fitted_audit())
-    c["adjusted_gap"] = {"value": 0.0126, "low": 0.01, "high": 0.015}
-    c["gap_parts"]["shapley_remainder"] = 0.0132
-    assert "the adjusted gap (1.26) differs, because other regressions estimate it" in shapley_words(c)
-    c["gap_parts"]["shapley_remainder"] = 0.0126
-    assert shapley_words(c).startswith("Shapley contributions plus the adjusted gap (1.26) sum to the gap")

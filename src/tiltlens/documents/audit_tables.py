@@ -100,7 +100,7 @@ def shapley_words(c: Comparison) -> str:
     why = (
         "is among people equal on all features, used or not"
         if is_unused
-        else "differs, because other regressions estimate it"
+        else "differs, because better-fitting regressions estimate it"
     )
     return (
         f"Shapley contributions plus a remainder of {left}{others} sum to the gap of {whole}; "
