@@ -82,7 +82,8 @@ def words_table(found: Mapping[str, Any]) -> str:
         points = [truth, float(np.median([one["value"] for one in answers]))]
         counts = Counter(one["word"] or ("claimed" if one["verdict"] else "not claimed") for one in answers)
         words = "; ".join(f"{word} {percent(count / len(answers))}%" for word, count in counts.most_common(4))
-        numbers = [f"{one if WORLDS[world].is_amount else 100 * one:.1f}".replace("-0.0", "0.0") for one in points]
+        scale = 1.0 if WORLDS[world].is_amount else 100.0
+        numbers = [f"{scale * number:.1f}".replace("-0.0", "0.0").replace("-", "−") for number in points]
         lines.append([world, feature, "yes" if carries else "no", *numbers, words])
     return markdown(["world", "feature", "carries", "truth", "median", "verdict of tiltlens"], lines)
 

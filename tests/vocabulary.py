@@ -120,6 +120,6 @@ def planted_proxies():
     }
     for table in (tables.questions_table, tables.sure_table, tables.tools_table):
         yield table.__name__, table([row])
-    answer = {"value": 0.0, "verdict": False, "word": "no material contribution"}
+    answer = {"value": -0.01, "verdict": False, "word": "no material contribution"}
     draw = {"world": "direct", "answers": {"neutral": answer, "noise 1": answer}}
     yield "verdicts", tables.words_table({"draws": [draw]})
