@@ -140,7 +140,7 @@ def test_each_next_step_has_an_owner_and_names_what_to_review():
     assert data.startswith("Data owner: Add rows")
     assert data.endswith("to settle Sex and LengthOfStay.")
     assert model.startswith("Model owner: Check that records of PriorCounts, Age and ChargeDegree are accurate")
-    assert legal.startswith("Legal and compliance: Decide whether the use of PriorCounts, Age and ChargeDegree is")
+    assert legal.startswith("Legal and policy: Decide whether the use of PriorCounts, Age and ChargeDegree is")
     assert "Repeat the audit with intervals" in first_screen(plug_in_audit()).next_steps[0]
     audit = cross_fitted_audit()
     only(audit)["checks"]["balance"] |= {"is_adequate": False, "reasons": ["the groups do not overlap"]}

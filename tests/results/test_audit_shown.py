@@ -39,7 +39,7 @@ def test_a_printed_audit_is_the_page_of_the_command_line(monkeypatch):
         "favourable rate, audited",
         "potential proxy",
         "income",
-        "they show no cause",
+        "they do not establish causes",
     ):
         assert part in text
     assert repr(shown_audit()) == "Audit(group against 'B': 'A')"
@@ -94,7 +94,7 @@ def test_a_notebook_shows_rates_notes_and_one_picture():
     c = shown_audit()["A"]
     c = replace(c, checks=replace(c.checks, notes=("the groups are <few>",)))
     html = c._repr_html_()
-    for part in ("favourable rate, audited", "45.5%", "the groups are &lt;few&gt;", "potential proxy"):
+    for part in ("favourable rate, audited", "45.5%", "The groups are &lt;few&gt;", "potential proxy"):
         assert part in html
     picture = re.search(r'src="data:image/svg\+xml;base64,([^"]+)"', html)
     assert base64.b64decode(picture[1]).startswith(b"<svg")

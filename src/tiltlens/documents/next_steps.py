@@ -34,7 +34,7 @@ def next_steps(comparisons: Sequence[Comparison]) -> Iterator[str]:
     if not steps:
         people = measure_of(comparisons[0]).people
         yield f"Model owner: Repeat the audit when the model or the {people} change. No other step is suggested."
-    yield f"Legal and compliance: {_decide(comparisons)}"
+    yield f"Legal and policy: {_decide(comparisons)}"
 
 
 def _of(comparisons: Sequence[Comparison], chosen: Sequence[Comparison]) -> str:

@@ -79,7 +79,7 @@ def _mismatch(name: str, label: str, value: float, se: float) -> Record:
 
 def _mismatches(records: list[Record], tips: list[ChartPart]) -> ChartPart:
     alt = altair()
-    y, title = name_axis(), "remaining difference, in SD"
+    y, title = name_axis(), "difference, in SD"
     ends = [record[f"difference{end}"] or 0.0 for record in records for end in ("_low", "_high")]
     most = 1.05 * max([abs(end) for end in ends] + [1.5 * WITHIN])
     x = axis("x", "difference", title, [-most, most])
