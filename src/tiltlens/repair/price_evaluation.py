@@ -67,6 +67,10 @@ class PriceEvaluation:
         The confidence level of the intervals.
     wording
         The words and the unit of the audit.
+
+    See Also
+    --------
+    tiltlens.repair.evaluation.RepairEvaluation : The effect of a repair of scores.
     """
 
     audited: str
