@@ -570,6 +570,21 @@ def test_a_score_that_uses_the_group_is_found_out():
     assert "mean of score" not in faults  # the score's own dependence on the group is no fault of the membership model
 
 
+def test_a_model_that_is_given_a_copy_of_the_group_has_an_adjusted_gap():
+    """Nobody has an equal in the other group on a copy, so that the other features alone are held equal."""
+    rng = np.random.default_rng(0)
+    group, x = rng.integers(0, 2, 1_000), rng.normal(size=1_000)
+    table = pl.DataFrame({"group": group, "copy": group, "x": x + 0.3 * group})
+
+    def model(frame):
+        return 1.0 / (1.0 + np.exp(-frame["x"].to_numpy() - frame["copy"].to_numpy()))
+
+    options = {"group": "group", "reference": 0, "features": ["copy", "x"]}
+    asked, from_scores = (tl.audit(table, **options, **way)["1"] for way in ({"model": model}, {"scores": model(table)}))
+    assert asked.adjusted_gap.low > 0.1
+    assert asked.adjusted_gap == from_scores.adjusted_gap
+
+
 def test_a_parity_of_three_numbers_is_found_and_leaves_nothing_to_the_group():
     rng = np.random.default_rng(0)
     numbers = rng.normal(size=(2_000, 4))

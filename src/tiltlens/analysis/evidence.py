@@ -105,5 +105,9 @@ class Evidence:
 
     @property
     def score_is_of_features(self) -> bool:
-        """Whether the score is made from the features alone, by the audited model itself."""
-        return self.model is not None
+        """Whether the audited model makes the score, and everything that it sees is held equal.
+
+        A feature that identifies the group or each person has no equals, so an adjusted gap cannot hold it equal.
+        """
+        has_equals = all(feature.in_membership or feature.kind == "constant" for feature in self.rows.features)
+        return self.model is not None and has_equals
