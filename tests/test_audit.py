@@ -580,7 +580,9 @@ def test_a_model_that_is_given_a_copy_of_the_group_has_an_adjusted_gap():
         return 1.0 / (1.0 + np.exp(-frame["x"].to_numpy() - frame["copy"].to_numpy()))
 
     options = {"group": "group", "reference": 0, "features": ["copy", "x"]}
-    asked, from_scores = (tl.audit(table, **options, **way)["1"] for way in ({"model": model}, {"scores": model(table)}))
+    asked, from_scores = (
+        tl.audit(table, **options, **way)["1"] for way in ({"model": model}, {"scores": model(table)})
+    )
     assert asked.adjusted_gap.low > 0.1
     assert asked.adjusted_gap == from_scores.adjusted_gap
 
