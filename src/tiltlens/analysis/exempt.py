@@ -89,6 +89,6 @@ def _check_values(evidence: Evidence) -> None:
         if name in pooled or (cells is not None and hidden_share(cells.sums) > HIDDEN):
             raise DataError(
                 "`exempt` must name features with few enough values for people to be equal in them, got "
-                f"{shown(name)}.",
-                "group its values, or add rows.",
+                f"{shown(name)} for the {evidence.population.count0:,} rows of {shown(evidence.question.audited)}.",
+                "group its values, add rows, or leave small groups out with `audited`.",
             )
