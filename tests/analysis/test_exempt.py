@@ -166,7 +166,9 @@ def test_mistakes_are_named(name):
 
 def test_people_must_be_able_to_be_equal_in_an_exempt_factor():
     data = coded().with_columns(town=pl.Series(np.random.default_rng(0).integers(0, 250, 600).astype(str)))
-    with pytest.raises(DataError, match="few enough values for people to be equal in them, got 'town' for the [0-9,]+ rows of 'A'"):
+    with pytest.raises(
+        DataError, match=r"few enough values for people to be equal in them, got 'town' for the [0-9,]+ rows of 'A'"
+    ):
         audited(data, features=["town", "owner"], exempt="town", propensity="chance")
 
 
