@@ -94,6 +94,10 @@ class DiscriminationFreePrice:
     wording
         The words and the unit of the audit.
 
+    See Also
+    --------
+    ScoreTilt : The repair of scores that are probabilities.
+
     Examples
     --------
     >>> import tiltlens as tl
