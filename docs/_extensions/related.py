@@ -32,6 +32,7 @@ RELATED = {
     "results.change.GroupChange": ("Change", "figures.change"),
     "RuleTables": ("rule_tables", "rules.rule.Rule"),
     "rules.rule.Rule": ("rule_tables", "RuleTables"),
+    "DiscriminationFreePrice": ("analysis.prices.Prices", "figures.prices"),
     "ScoreTilt": ("Comparison.repair", "TiltedClassifier", "repair.evaluation.RepairEvaluation"),
     "TiltedClassifier": ("ScoreTilt",),
     "repair.alternatives.Alternatives": ("alternatives", "figures.attainable", "figures.tolerances"),
