@@ -83,6 +83,8 @@ def test_scores_where_low_is_wanted_have_one_direction():
         assert not {"45.7%", "56.2%"} & set(texts)
     (ratio,) = [tile for tile in first_screen(audit).tiles if tile.name == "impact ratio"]
     assert "100% minus the score: 45.7% ÷ 56.2%, African-American ÷ Caucasian" in ratio.note
+    (row,) = [row for row in estimate_table(c).rows if row[0].text == "impact ratio"]
+    assert row[-1].text == "100% minus the mean score, audited ÷ reference"
 
 
 def test_an_adjusted_gap_that_is_material_is_in_the_headline_the_tiles_and_the_next_steps():
@@ -124,7 +126,16 @@ def test_a_gap_that_is_not_material_is_no_warning():
 def test_a_ratio_says_whose_rates_it_divides():
     """D7: "adverse impact ratio 0.85" was against the reference, that of the rule against the highest group."""
     (ratio,) = [tile for tile in first_screen(decisions_audit()).tiles if "ratio" in tile.name]
-    assert ratio.note.endswith("African-American ÷ Caucasian")
+    assert ratio.note.endswith("45.7% ÷ 56.2%, African-American ÷ Caucasian")
+
+
+def test_an_adverse_impact_ratio_divides_the_lower_rate_by_the_higher():
+    """It said "audited ÷ reference" of an audited group with the higher rate, whose ratio is above 1."""
+    audit = decisions_audit()
+    c = only(audit)
+    c["impact_ratio"] = {"value": 1.24, "low": 1.2, "high": 1.28}
+    (ratio,) = [tile for tile in first_screen(audit).tiles if "ratio" in tile.name]
+    assert ratio.note.endswith("Caucasian ÷ African-American")
 
 
 def test_decisions_are_counted_and_not_drawn_as_scores():

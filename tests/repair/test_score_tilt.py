@@ -212,11 +212,12 @@ def test_error_rates_do_not_hold_exempt_factors_equal(skilled):
     assert [note.split(",")[0] for note in notes[-2:]] == ["the scores are decisions", WHOLE]
 
 
-def test_amounts_have_no_alternatives():
+@pytest.mark.parametrize("action", ["alternatives", "reweigh"])
+def test_amounts_have_no_action_on_scores(action):
     table = lending(400).with_columns(score=100 * pl.col("score"))
     c = tl.audit(table, group="group", reference="b", scores="score", score_type="amount", folds=None)["a"]
-    with pytest.raises(DataError, match="Amounts have no `alternatives`"):
-        c.alternatives()
+    with pytest.raises(DataError, match=f"Amounts have no `{action}`"):
+        getattr(c, action)()
 
 
 def test_weights_for_re_training_close_the_gap(comparison):

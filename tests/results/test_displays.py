@@ -42,6 +42,14 @@ def test_units_and_formats_are_those_of_the_quantities(c):
             assert display.write is (None if in_points else written.value), name
 
 
+@pytest.mark.parametrize(("unit", "written"), [("days", "−2.00 days (95% CI"), ("€", "−€2.00 (95% CI −€")])
+def test_an_amount_prints_in_the_unit_that_was_given(unit, written, tmp_path):
+    audit = tl.audit(HIRED, "sex", reference="men", features=[], wording={"unit": unit}, **KINDS["amounts"])
+    audit.to_json(tmp_path / "audit.json")
+    for c in (audit["women"], tl.read_audit(tmp_path / "audit.json")["women"]):
+        assert str(c.gap).startswith(written)
+
+
 def test_printing_changes_no_number():
     plain = Estimate(-0.129, -0.199, -0.06)
     shown = plain.displayed(Display("points", None, 0.95))

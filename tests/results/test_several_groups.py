@@ -74,5 +74,7 @@ def test_who_fares_worse_comes_first(defaults):
 def test_beside_favourable_rates_near_one_stands_the_ratio_of_the_others(defaults):
     c = defaults["young"]
     risks = [1 - rate.value for rate in c.rates]
-    assert f"Ratio of unfavourable rates: {risks[0] / risks[1]:.2f}." in findings(defaults, c, is_only=True)
+    (line,) = [line for line in findings(defaults, c, is_only=True) if "unfavourable" in line]
+    divided = f"{risks[0]:.1%} ÷ {risks[1]:.1%}, young ÷ middle"
+    assert line == f"Ratio of unfavourable rates: {risks[0] / risks[1]:.2f} ({divided})."
     assert risks[0] / risks[1] > 1.8

@@ -20,6 +20,7 @@ from tiltlens.documents.quantities import (
     quantity_cell,
     quantity_table,
 )
+from tiltlens.documents.ratios import ratio_definition
 from tiltlens.documents.unobserved_groups import expected, weighted
 from tiltlens.documents.verdict_texts import EVIDENCE, OPEN, THE_GROUP, kind_of
 from tiltlens.estimators.estimate import Estimate
@@ -46,6 +47,8 @@ def estimate_table(c: Comparison) -> Table:
     """Return the quantities of the first screen: gap, adjusted gap, ratios, shortfall and rates."""
     rows = [*_present(c, HEADLINE_KEYS)]
     rows[0] = (weighted(rows[0][0], c), rows[0][1])
+    definition = {"impact_ratio": ratio_definition(c)}
+    rows = [(replace(item, definition=definition.get(item.key, item.definition)), rate) for item, rate in rows]
     for key, rates in rates_of_groups(c).items():
         item = quantity(key)
         rows += [(replace(item, label=f"{item.label}, {who}"), rate) for who, rate in zip(BOTH, rates, strict=True)]

@@ -15,10 +15,10 @@ from tiltlens.documents.headline import (
     of_kind,
 )
 from tiltlens.documents.labels import SHORT
-from tiltlens.documents.measures import by_gap, fares_worse, is_favourable_mean, level_of, measure_of, metric_of
+from tiltlens.documents.measures import by_gap, fares_worse, level_of, measure_of
 from tiltlens.documents.next_steps import next_steps
 from tiltlens.documents.quantities import brief, fill, quantity
-from tiltlens.documents.ratios import against_four_fifths, is_of_decisions
+from tiltlens.documents.ratios import against_four_fifths, is_of_decisions, ratio_words
 from tiltlens.documents.unobserved_groups import expected
 from tiltlens.documents.verdict_texts import OPEN
 from tiltlens.estimators.estimate import Estimate
@@ -134,19 +134,7 @@ def _ratio_tiles(c: Comparison) -> Iterator[Tile]:
         return
     notes = [] if estimate.low is None else [f"{level_of(c)} {_ends(estimate, ratio)}"]
     notes += [against_four_fifths(estimate)] if is_of_decisions(c) else []
-    yield Tile(quantity(key).label, ratio(estimate.value), "; ".join([*notes, ratio_words(c)]))
-
-
-def ratio_words(c: Comparison) -> str:
-    """Return whose rates a ratio divides, and rates of what: for low scores they are not the means of the gap."""
-    m, who, other = measure_of(c), label(c.audited, SHORT), label(c.reference, SHORT)
-    if is_favourable_mean(c) or m.is_amount or metric_of(c):
-        what = m.predicted if m.each == "score" else m.rate
-        return f"{what}{m.among}, {who} ÷ {other}"
-    rates = " ÷ ".join(m.level(rate.value) for rate in c.outputs.rates)
-    if m.each == "decision":
-        return f"of the favourable decision{f', {m.favoured}' if m.favoured else ''}: {rates}, {who} ÷ {other}"
-    return f"of the favourable outcome, 100% minus the score: {rates}, {who} ÷ {other}"
+    yield Tile(quantity(key).label, ratio(estimate.value), "; ".join([*notes, ratio_words(c, estimate)]))
 
 
 def _soft_tiles(soft: UnobservedGroup, m: Measure) -> Iterator[Tile]:

@@ -97,6 +97,7 @@ def fill(text: str, measure: Measure) -> str:
     filled = text.format(
         mean=measure.mean,
         rate=measure.rate,
+        predicted=measure.predicted,
         output=measure.output,
         each=measure.each,
         among=measure.among,

@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 from tiltlens.analysis.decision_table import DecisionTable
-from tiltlens.documents.measures import Result, measure_of
-from tiltlens.documents.quantities import written
+from tiltlens.documents.labels import SHORT
+from tiltlens.documents.measures import Result, is_favourable_mean, measure_of, metric_of
+from tiltlens.documents.quantities import fill, written
 from tiltlens.estimators.estimate import Estimate
 from tiltlens.estimators.verdicts import side_of
-from tiltlens.formats import p_value, ratio, whole
+from tiltlens.formats import label, p_value, percent, ratio, whole
 from tiltlens.limits import FOUR_FIFTHS
 from tiltlens.results.comparison import Comparison
 
@@ -17,11 +18,39 @@ def is_of_decisions(result: Result) -> bool:
     return measure_of(result).each == "decision"
 
 
+def ratio_words(c: Comparison, estimate: Estimate) -> str:
+    """Return whose rates a ratio divides, and rates of what: for low scores they are not the means of the gap."""
+    m, names, rates = measure_of(c), [label(name, SHORT) for name in (c.audited, c.reference)], [*c.outputs.rates]
+    if c.impact_ratio is not None and (c.impact_ratio > 1.0) != (estimate > 1.0):  # lower ÷ higher
+        names, rates = names[::-1], rates[::-1]
+    who = " ÷ ".join(names)
+    if is_favourable_mean(c) or m.is_amount or metric_of(c):
+        return f"{fill(_divided(c), m)}{m.among}, {who}"
+    numbers = " ÷ ".join(m.level(rate.value) for rate in rates)
+    if m.each == "decision":
+        return f"of the favourable decision{f', {m.favoured}' if m.favoured else ''}: {numbers}, {who}"
+    return f"of the favourable outcome, 100% minus the score: {numbers}, {who}"
+
+
+def ratio_definition(c: Comparison) -> str:
+    """Return what an impact ratio divides, with names of the measure in braces."""
+    return f"{_divided(c)}, audited ÷ reference{{among}}"
+
+
+def _divided(c: Comparison) -> str:
+    if measure_of(c).each != "score":
+        return "{rate}"
+    return "{predicted}" if is_favourable_mean(c) or metric_of(c) else "100% minus the {mean}"
+
+
 def unfavourable_words(c: Comparison) -> str:
     """Return the ratio of unfavourable rates, which says more where favourable ones are near 1."""
     audited, reference = (1.0 - rate.value for rate in c.outputs.rates)
-    is_defined = not measure_of(c).is_amount and reference > 0.0
-    return f"Ratio of unfavourable rates: {ratio(audited / reference)}." if is_defined else ""
+    if measure_of(c).is_amount or reference <= 0.0:
+        return ""
+    who, other = label(c.audited, SHORT), label(c.reference, SHORT)
+    rates = f"{percent(audited)} ÷ {percent(reference)}, {who} ÷ {other}"
+    return f"Ratio of unfavourable rates: {ratio(audited / reference)} ({rates})."
 
 
 def against_four_fifths(estimate: Estimate) -> str:

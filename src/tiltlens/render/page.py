@@ -18,10 +18,10 @@ from tiltlens.documents.audit_document import audit_title
 from tiltlens.documents.audit_tables import MATRIX_NOTE, check_table, group_matrix, group_table, shapley_words
 from tiltlens.documents.display_names import named
 from tiltlens.documents.document import Block, Cell, FigureRef
-from tiltlens.documents.first_screen import first_screen, ratio_words
+from tiltlens.documents.first_screen import first_screen
 from tiltlens.documents.measures import by_gap, is_favourable_mean, measure_of
 from tiltlens.documents.overall import overall_blocks
-from tiltlens.documents.ratios import decision_table_words
+from tiltlens.documents.ratios import decision_table_words, ratio_words
 from tiltlens.documents.unobserved_groups import expected
 from tiltlens.errors import DataError, MissingExtraError
 from tiltlens.figures.distributions import HIDDEN
@@ -134,7 +134,7 @@ def _model(audit: Audit) -> str:
 def _ratio_note(audit: Audit) -> str:
     """Return rates of what a ratio divides, where they are not the means of the gap."""
     c = audit[0]
-    return "" if is_favourable_mean(c) or c.impact_ratio is None else ratio_words(c)
+    return "" if is_favourable_mean(c) or c.impact_ratio is None else ratio_words(c, c.impact_ratio)
 
 
 def css_text(text: str) -> Any:

@@ -62,6 +62,8 @@ def reweigh(profiles: Profiles, outcome: bool) -> Reweighing:
     """Return sample weights under which the mean scores agree or, with `outcome`, group and outcome are independent."""
     if isinstance(profiles, NoRows):
         raise needs_rows("reweigh")
+    if profiles.sampled.unit.is_amount:
+        raise DataError("Amounts have no `reweigh`, which needs scores between 0 and 1.", "audit a score.")
     if outcome:
         return _independent(profiles)
     projected, audited, old = profiles.project(), profiles.atoms(), profiles.rows.weights

@@ -8,7 +8,7 @@ from typing import Any
 
 from tiltlens.formats import Display, number, percent, ratio, short_number, whole
 from tiltlens.results.comparison import Comparison
-from tiltlens.rows.measures import MEASURES, UNITS
+from tiltlens.rows.measures import measure_for
 
 BOTH = ("audited", "reference")
 GAPS = (
@@ -31,8 +31,8 @@ INDICES = (
 
 def with_displays(c: Comparison) -> Comparison:
     """Return a comparison whose estimates print as a person would write them."""
-    measure, confidence = MEASURES[c.scale.score_type, c.scale.metric], c.scale.confidence
-    write = measure.difference if measure is UNITS else None
+    measure, confidence = measure_for(c.scale.score_type, c.scale.metric, c.scale.wording), c.scale.confidence
+    write = measure.difference if measure.is_amount else None
     displays = {
         GAPS: Display(measure.unit, write, confidence),
         RANGES: Display(measure.unit, write, is_range=True),
