@@ -18,7 +18,7 @@ from tiltlens.paper.figure1 import simplex_paths
 
 WORLD = tl.World([0.70, 0.21, 0.09], [0.24, 0.34, 0.42], channel=[0.85, 0.55, 0.15])
 
-OF_OTHERS = ("sensitivity", "periods")  # drawn from other audits, which have something to show
+OF_OTHERS = ("sensitivity", "periods", "prices")  # drawn from other audits, which have something to show
 
 
 def gallery() -> dict[str, figures.Figure]:

@@ -180,7 +180,13 @@ def field_table(result: Any) -> str:
 
 
 def _public(result: Any) -> Iterable[tuple[str, Any]]:
-    names = [item.name for item in fields(result)] if is_dataclass(result) else result._fields
+    """Return the fields that a saved result has too, in their order."""
+    is_record = is_dataclass(result)
+    names = (
+        [item.name for item in fields(result) if item.metadata.get("key", "") is not None]
+        if is_record
+        else result._fields
+    )
     return ((name, getattr(result, name)) for name in names if not name.startswith("_"))
 
 

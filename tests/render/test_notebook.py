@@ -5,6 +5,7 @@ import re
 from dataclasses import replace
 from pathlib import Path
 
+import numpy as np
 import pytest
 from tests.repair.test_alternatives import applicants, found
 from tests.repair.test_evaluation import borrowers
@@ -12,6 +13,7 @@ from tests.repair.test_evaluation import borrowers
 import tiltlens as tl
 from tiltlens.analysis.sensitivity import Yardstick
 from tiltlens.documents.first_screen import tiles
+from tiltlens.estimators.dial import ShareForm
 from tiltlens.estimators.estimate import Estimate
 
 HOSTILE = "<img src=x onerror=alert(1)>"
@@ -65,6 +67,13 @@ RESULTS = ("analysis.", "learners.", "repair.", "results.", "rows.", "rules.", "
 def test_every_result_has_html(name):
     entry = pkgutil.resolve_name(f"tiltlens.{name}" if "." in name else f"tiltlens:{name}")
     assert hasattr(entry, "_repr_html_")
+
+
+def test_a_correction_shows_the_fields_that_a_saved_one_has(audits):
+    shares = ShareForm(np.ones(3), np.ones(3), np.eye(6))
+    html = replace(audits[0]["a"].correction, tradeoff={"income": shares})._repr_html_()
+    assert "<th>input_divergence</th>" in html
+    assert "tradeoff" not in html
 
 
 def test_parts_of_an_audit_are_tables_of_their_fields(audits):

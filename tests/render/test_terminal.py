@@ -86,6 +86,7 @@ def test_nothing_is_cut_off_at_any_width(make, width):
             shown_as = formats.points if audit["score_type"] != "amount" else None
             if shown_as and row[f"{name}_low"] is not None:
                 assert formats.interval(row[f"{name}_low"], row[f"{name}_high"], shown_as) in words
+    assert not re.search(r"\d+ to\n|[<=]\n|95%\n *CI", stripped(shown))  # no interval and no p-value is split
 
 
 def test_what_there_is_no_room_for_is_named():

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import re
 from collections.abc import Callable, Iterable
 from html import escape
 
@@ -22,13 +21,9 @@ from tiltlens.documents.document import (
     Table,
 )
 from tiltlens.documents.verdict_texts import NOTHING
-from tiltlens.formats import MINUS
+from tiltlens.render.unsplit import unsplit
 
 CLASSES = {HEADLINE: "answer"}
-INTERVAL = re.compile(r"\([^()]* to [^()]*\)")
-LONGEST_INTERVAL = 36  # characters that fit on a line of a phone
-NO_BREAK = "\u00a0"
-JOINED = "\u2060"  # no line ends here: between a minus sign and a currency
 Draw = Callable[[FigureRef], str]
 Name = Callable[[int, Cell], str]
 
@@ -36,14 +31,6 @@ Name = Callable[[int, Cell], str]
 def blocks_html(blocks: Iterable[Block], draw: Draw) -> str:
     """Return blocks as HTML; `draw` returns a figure."""
     return "\n".join(_block(block, draw) for block in blocks)
-
-
-def unsplit(text: str) -> str:
-    """Return a text whose intervals, such as "(95% CI −$6.0 to $19.9)", and their numbers stay on one line."""
-    whole = INTERVAL.sub(
-        lambda part: part[0].replace(" ", NO_BREAK) if len(part[0]) <= LONGEST_INTERVAL else part[0], text
-    )
-    return re.sub(rf"{MINUS}(?=[^\d\s])", MINUS + JOINED, whole)
 
 
 def _block(block: Block, draw: Draw) -> str:
@@ -55,7 +42,7 @@ def _block(block: Block, draw: Draw) -> str:
             text = escape(unsplit(text))
             return f'<p class="{kind}">{text}</p>' if kind else f"<p>{text}</p>"
         case Bullets(items):
-            return f'<ul class="notes">{"".join(f"<li>{escape(item)}</li>" for item in items)}</ul>'
+            return f'<ul class="notes">{"".join(f"<li>{escape(unsplit(item))}</li>" for item in items)}</ul>'
         case Table():
             return table_html(block)
         case FigureRef():

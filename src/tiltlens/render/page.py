@@ -29,8 +29,9 @@ from tiltlens.figures.parts import dial_place
 from tiltlens.figures.registry import draw
 from tiltlens.figures.theme import altair, vl_convert
 from tiltlens.render import sections
-from tiltlens.render.html import blocks_html, table_html, unsplit
+from tiltlens.render.html import blocks_html, table_html
 from tiltlens.render.pdf import check_pdf, write_pdf
+from tiltlens.render.unsplit import unsplit
 from tiltlens.results.audit import Audit
 from tiltlens.results.codec import to_plain
 from tiltlens.results.json_file import Target, check_target, write_text

@@ -31,6 +31,7 @@ from tiltlens.documents.repair_document import alternatives_document, evaluation
 from tiltlens.documents.rule_document import rule_document
 from tiltlens.formats import END, ISOLATE, JOINERS, MINUS, typed
 from tiltlens.render.terminal_table import FittedTable
+from tiltlens.render.unsplit import Unsplit
 
 KEPT = {*JOINERS, ISOLATE, END}  # invisible letters that words and names need
 WIDE = 100  # columns of a terminal whose width is not known
@@ -64,11 +65,11 @@ def _renderables(block: Block, clean: Callable[[str], str]) -> Iterator[Renderab
         case Heading(text):
             yield Text(f"\n{clean(text)}", "bold cyan")
         case Paragraph(text, tone):
-            yield Text(clean(text), STYLES.get(tone, ""))
+            yield Unsplit(clean(text), STYLES.get(tone, ""))
         case Bullets(items):
             grid = RichTable.grid(padding=(0, 1))
             for item in items:
-                grid.add_row("•", Text(clean(item)))
+                grid.add_row("•", Unsplit(clean(item)))
             yield grid
         case Table():
             yield FittedTable(block, clean)

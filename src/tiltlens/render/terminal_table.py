@@ -13,6 +13,7 @@ from rich.text import Text
 from tiltlens.documents.document import NAME, NUMBER, Cell, Table
 from tiltlens.documents.verdict_texts import EVIDENCE
 from tiltlens.formats import NOTHING
+from tiltlens.render.unsplit import Unsplit
 
 HEAD = 16  # characters of a line above a column of numbers
 WHOLE, FOLDED = 30, 10  # characters of a name that a layout keeps on one line
@@ -122,13 +123,13 @@ class FittedTable:
         if labels:
             yield Text(f"Not shown at this width: {', '.join(labels)}.", "dim")
 
-    def _list(self) -> Iterator[Text]:
+    def _list(self) -> Iterator[Unsplit]:
         """Yield each row as a few lines, where columns do not fit beside each other."""
         layout = Layout((), False, FOLDED)
         for row in self.table.rows:
             cells = [*zip(self.table.columns, row, strict=True)]
             words = [cell.text for column, cell in cells if column.kind != NUMBER and cell.text]
-            yield Text(self.clean(": ".join(words)), "bold")
+            yield Unsplit(self.clean(": ".join(words)), "bold")
             for column, cell in cells:
                 if column.kind == NUMBER and cell.text != NOTHING:
-                    yield Text(self.clean(f"  {column.label} {self._lines(cell, layout)[0]}"))
+                    yield Unsplit(self.clean(f"  {column.label} {self._lines(cell, layout)[0]}"))

@@ -173,9 +173,13 @@
   };
   matchMedia("print").addEventListener("change", (event) => onPaper(event.matches));
 
-  // What is wider than its frame says so.
+  // What is wider than its frame says so, and the arrow keys scroll it.
   const cue = () => {
-    for (const frame of document.querySelectorAll(".scroll, .frame")) frame.classList.toggle("cut", frame.scrollWidth > frame.clientWidth + 1);
+    for (const frame of document.querySelectorAll(".scroll, .frame")) {
+      const isCut = frame.classList.toggle("cut", frame.scrollWidth > frame.clientWidth + 1);
+      if (frame.matches(".frame")) frame.toggleAttribute("tabindex", isCut);
+      if (isCut) frame.tabIndex = 0;
+    }
   };
   for (const frame of document.querySelectorAll(".scroll, .frame"))
     frame.after(make("p", { class: "cue", "aria-hidden": "true" }, "scroll sideways for more →"));
