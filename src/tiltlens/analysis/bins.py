@@ -1,4 +1,4 @@
-"""What figures and the report are made of: bins and cell sums of a comparison never people's rows.
+"""Bins and cell sums of a comparison, from which figures and the report are made; never rows of people.
 
 Nothing is said of cells with fewer than ten people, nor can their counts be had by subtraction.
 """
