@@ -188,7 +188,7 @@ def test_the_command_line_takes_clusters(tmp_path):
         "customer",
         cwd=tmp_path,
     )
-    assert "standard errors are clustered (customer): 400 rows in 200 clusters" in " ".join(result.stdout.split())
+    assert "Standard errors are clustered (customer): 400 rows in 200 clusters" in " ".join(result.stdout.split())
 
 
 def test_clusters_that_all_have_one_decision_are_as_many_people_as_there_are_clusters():

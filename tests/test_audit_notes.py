@@ -9,6 +9,7 @@ from rich.console import Console
 from sklearn.linear_model import LogisticRegression
 from tests.people import audited, people
 
+from tiltlens.formats import sentence
 from tiltlens.render.terminal import print_audit
 
 NUMBERS = people().select("group", "income", "weight").fill_null(40.0).with_columns(is_rich=pl.col("income") > 48)
@@ -33,9 +34,9 @@ def test_the_order_of_columns_given_to_a_model_without_names_is_noted_in_every_v
     note = "the model has no column names; it was given 'weight', 'income' in this order"
     assert note in audit["A"].checks.notes
     assert note in audit.to_dict()["comparisons"]["A"]["checks"]["notes"]
-    assert note in printed(audit)
+    assert sentence(note) in printed(audit)
     audit.report(tmp_path / "a.html")
-    assert "the model has no column names" in (tmp_path / "a.html").read_text()
+    assert "The model has no column names" in (tmp_path / "a.html").read_text()
 
 
 @pytest.mark.parametrize("kind", ["names", "function"])
@@ -52,4 +53,4 @@ def test_a_key_and_a_constant_say_so_in_the_terminal():
     text = printed(audited(frame, features=["income", "key", "same"], propensity="chance"))
     assert "key: it looks like an identifier" in text
     assert re.search(r"same .* no material contribution", text)
-    assert "(has one value only)" in text
+    assert "Has one value only." in text

@@ -107,13 +107,13 @@ def test_separate_models_are_fitted_when_asked_for_and_kept_in_the_file(tmp_path
     assert found.rows == {"audited": c.rows["audited"], "reference": c.rows["reference"]}
     assert found.brier.largest.value >= found.brier.both.value
     assert found.least_gain.low <= found.brier.both.high
-    assert "Does one model serve" not in str(audit)
+    assert "One model or separate models" not in str(audit)
     audit.to_json(tmp_path / "audit.json")
     saved = tl.read_audit(tmp_path / "audit.json")["Black"]
     assert saved.splitting == found
-    assert Heading("Does one model serve both groups?") in audit_document(audit, has_fits=True).blocks
+    assert Heading("One model or separate models") in audit_document(audit, has_fits=True).blocks
     assert c.plot("splitting").table["gain"][0] == pytest.approx(found.brier.both.value / found.blind_brier)
-    assert "Does one model serve both groups?" in c._repr_html_()
+    assert "One model or separate models" in c._repr_html_()
 
 
 def test_separate_models_need_outcomes_features_and_observed_groups():

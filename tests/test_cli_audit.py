@@ -291,7 +291,7 @@ def test_na_names_texts_that_stand_for_missing_values_in_a_csv(folder, tmp_path)
     table.write_csv(tmp_path / "data.csv")
     options = ("--group", "race", "--scores", "score", "--features", "Age,waited", "--folds", "0")
     said = invoked("audit", "data.csv", *options, cwd=tmp_path)
-    assert "waited is read as text because 106 of its 5,278 values are not numbers, first 'unknown'" in " ".join(
+    assert "Column waited is read as text because 106 of its 5,278 values are not numbers, first 'unknown'" in " ".join(
         said.stdout.split()
     )
     named = invoked("audit", "data.csv", *options, "--na-values", "unknown", cwd=tmp_path)

@@ -12,6 +12,7 @@ from tests.schemas import SCHEMA, strict
 import tiltlens as tl
 from tiltlens.documents.headline import NO_FEATURES as SAID
 from tiltlens.errors import DataError
+from tiltlens.formats import sentence
 
 NO_FEATURES = "no features were listed, so contributions were not estimated"
 OF_OUTPUTS = [("", name) for name in ("rows", "gap", "impact_ratio", "adverse_impact_ratio", "shortfall", "gap_test")]
@@ -89,7 +90,7 @@ def test_every_view_shows_outputs_alone(options, tmp_path):
     page = (tmp_path / "audit.html").read_text(encoding="utf-8")
     assert SAID in page
     assert "Contributions of features" not in page
-    assert ("The correction, and the dial" in page) == ("propensity" in options)
+    assert ("Correction function and weighting slider" in page) == ("propensity" in options)
     assert SAID in " ".join(str(audit).split())
     assert "Contributions of features" not in str(audit)
     assert SAID in audit._repr_html_()
@@ -102,7 +103,7 @@ def test_the_command_line_takes_no_features(tmp_path):
     people().write_csv(tmp_path / "all.csv")
     options = ("--group", "group", "--scores", "score")
     plain = invoked("audit", path, *options, cwd=tmp_path)
-    assert NO_FEATURES in " ".join(plain.stdout.split())
+    assert sentence(NO_FEATURES) in " ".join(plain.stdout.split())
     listed = invoked("audit", tmp_path / "all.csv", *options, "--features", "", cwd=tmp_path)
     assert listed.stdout == plain.stdout
 

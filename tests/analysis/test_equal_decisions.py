@@ -30,6 +30,5 @@ def test_the_adjusted_gap_is_as_unsure_as_the_gap_where_no_audited_person_has_th
 
 def test_equal_scores_are_the_reason_of_an_adjusted_gap_of_0():
     """It was "because the model sees nothing but the listed features", of an audit that had no model."""
-    summary = audited(np.full(400, 0.5)).to_dict()
-    (line,) = adjusted_gap(summary, summary["comparisons"]["B"])
+    (line,) = adjusted_gap(audited(np.full(400, 0.5))["B"])
     assert line == "The adjusted gap is 0, because all scores are equal."

@@ -22,7 +22,7 @@ PRINTED |= {"Sex": (0.067, 0.104), "LengthOfStay": (0.027, 0.150)}
 
 @cache
 def experiment():
-    return paper_experiment()["comparisons"]["African-American"]
+    return paper_experiment().to_dict()["comparisons"]["African-American"]
 
 
 @cache
@@ -203,7 +203,7 @@ def test_points_of_the_gap_against_regressions_with_dummies():
 
 
 def test_cross_fitted_numbers_are_near_the_plug_in_ones_and_have_intervals():
-    honest = paper_experiment()["cross_fitted"]["comparisons"]["African-American"]
+    honest = paper_experiment().cross_fitted["African-American"].to_dict()
     assert honest["correction"]["descent_rate"]["low"] < -0.58 < honest["correction"]["descent_rate"]["high"]
     assert honest["correction"]["descent_rate"]["value"] == pytest.approx(-0.58, abs=0.04)
     verdicts = {row["feature"]: row["verdict"] for row in honest["contributions"]}

@@ -76,7 +76,7 @@ def test_na_values_must_be_texts(tmp_path):
 def test_a_column_that_one_value_makes_text_is_noted_with_the_value(tmp_path):
     path = written(tmp_path / "a.csv", "x,y,z", *(f"{row},{row},word" for row in range(30)), "12a,1,word", "?,2,word")
     assert notes(path, "x", "y", "z") == (
-        "x is read as text because fewer than 10 of its 31 values are not numbers, first '12a'; "
+        "column x is read as text because fewer than 10 of its 31 values are not numbers, first '12a'; "
         "missing values are named by `na_values` of tl.read (--na-values)",
     )
     assert notes(path, "y", "z") == ()
@@ -87,7 +87,9 @@ def test_a_column_that_another_file_makes_text_is_noted(tmp_path):
     written(tmp_path / "a.csv", "x,y", *("1,2" for _ in range(40)))
     written(tmp_path / "b.csv", "x,y", "none,2", "3,4", "nil,5")
     (note,) = notes(tmp_path, "x", "y")
-    assert note.startswith("x is read as text because fewer than 10 of its 43 values are not numbers, first 'none'")
+    assert note.startswith(
+        "column x is read as text because fewer than 10 of its 43 values are not numbers, first 'none'"
+    )
 
 
 def test_a_column_of_texts_of_which_some_are_numbers_is_not_noted(tmp_path):
@@ -121,7 +123,7 @@ def test_digits_that_begin_with_a_zero_are_codes(tmp_path):
         "x": [0, 10, 20],
         "y": [0.5, 0.25, 1.0],
     }
-    assert notes(path, "code", "x", "y") == ("code is read as text because some of its numbers start with 0",)
+    assert notes(path, "code", "x", "y") == ("column code is read as text because some of its numbers start with 0",)
 
 
 def test_numbers_after_spaces_are_numbers(tmp_path):
@@ -135,7 +137,7 @@ def test_the_audit_says_what_became_text(tmp_path):
     )
     table.write_csv(tmp_path / "a.csv")
     audit = audited(tmp_path / "a.csv")
-    assert "income is read as text because fewer than 10 of its" in audit["A"].checks.notes[0]
+    assert "column income is read as text because fewer than 10 of its" in audit["A"].checks.notes[0]
     assert audited(read(tmp_path / "a.csv", na_values="50k"))["A"].contributions_full["verdict"][0] == "potential proxy"
 
 
@@ -190,7 +192,7 @@ def test_dates_of_two_forms_are_text_with_a_warning(tmp_path):
     path = written(tmp_path / "a.csv", "x,d", "1,2020-01-31", "2,31/01/2020", "3,2020-02-01")
     assert collected(path)["d"].to_list() == ["2020-01-31", "31/01/2020", "2020-02-01"]
     assert notes(path, "d") == (
-        "d is read as text because its dates are written in several forms; write all dates like 2020-01-31",
+        "column d is read as text because its dates are written in several forms; write all dates like 2020-01-31",
     )
 
 
@@ -198,7 +200,7 @@ def test_dates_with_a_late_word_are_text_with_a_warning_that_names_it(tmp_path):
     path = written(tmp_path / "a.csv", "x,d", *(f"1,2020-01-{day:02d}" for day in range(1, 31)), "1,soon")
     assert collected(path)["d"].dtype == pl.String
     assert notes(path, "d") == (
-        "d is read as text because fewer than 10 of its 31 values are not dates, first 'soon'; "
+        "column d is read as text because fewer than 10 of its 31 values are not dates, first 'soon'; "
         "write all dates like 2020-01-31",
     )
 
@@ -228,7 +230,7 @@ def test_dates_are_recognised_by_their_form(tmp_path, text, value):
 def test_dates_with_the_day_first_are_read_with_a_warning(tmp_path, text):
     path = written(tmp_path / "a.csv", "x,d", f"1,{text}")
     assert collected(path)["d"].to_list() == [date(2020, 1, 31)]
-    assert notes(path, "d") == ("d was read as dates with the day first, then the month",)
+    assert notes(path, "d") == ("column d was read as dates with the day first, then the month",)
 
 
 @pytest.mark.parametrize("text", ["9" * 19, "9" * 45])

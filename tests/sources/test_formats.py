@@ -131,10 +131,10 @@ def test_letters_of_a_group_survive_their_encoding(tmp_path):
 
 def test_an_encoding_other_than_utf_8_is_named_in_the_notes(tmp_path):
     path = written(tmp_path / "a.csv", "g,x\nA,1\nSüd,2\n", "latin-1")
-    assert notes(path, encoding="cp1250") == ("a.csv was read as cp1250",)
+    assert notes(path, encoding="cp1250") == ("file a.csv was read as cp1250",)
     assert collected(path, encoding="cp437")["g"].to_list() == ["A", "Sⁿd"]
     path = written(tmp_path / "a.csv", "g,x\nA,1\nSüd,2\n", "utf-16")
-    assert notes(path) == ("a.csv was read as utf-16, as its byte order mark says",)
+    assert notes(path) == ("file a.csv was read as utf-16, as its byte order mark says",)
     assert notes(written(tmp_path / "a.csv", "g,x\nSüd,2\n")) == ()
 
 
@@ -223,7 +223,7 @@ def test_numbers_with_decimal_commas_are_text_with_a_warning_that_names_the_opti
     path = written(tmp_path / "a.csv", "x;y\n1,5;7\n-2;8\n,25;9\n1,5e2;\n")
     assert collected(path)["x"].to_list() == ["1,5", "-2", ",25", "1,5e2"]
     assert notes(path) == (
-        "x is read as text because fewer than 10 of its 4 values are not numbers, first '1,5'; "
+        "column x is read as text because fewer than 10 of its 4 values are not numbers, first '1,5'; "
         "if the comma is the decimal mark, pass decimal=',' to tl.read (--decimal ',')",
     )
     with pytest.raises(DataError, match=r"`decimal` \(--decimal\) must be '\.' or ',', got ';'\."):
@@ -247,14 +247,16 @@ def test_numbers_that_could_be_others_are_text_with_a_warning(tmp_path, values, 
     path = written(tmp_path / "a.csv", "x;y\n" + "".join(f"{value};1\n" for value in values))
     assert collected(path, decimal=decimal)["x"].to_list() == values
     (note,) = notes(path, decimal=decimal)
-    assert note.startswith("x is read as text because ")
+    assert note.startswith("column x is read as text because ")
     assert hint in note
 
 
 def test_decimal_commas_with_a_word_among_them_are_text_with_a_warning(tmp_path):
     path = written(tmp_path / "a.csv", "x;y\n" + "".join(f"{row},5;1\n" for row in range(30)) + "none;1\n")
     (note,) = notes(path, decimal=",")
-    assert note.startswith("x is read as text because fewer than 10 of its 31 values are not numbers, first 'none'")
+    assert note.startswith(
+        "column x is read as text because fewer than 10 of its 31 values are not numbers, first 'none'"
+    )
     assert collected(path, na_values="none", decimal=",")["x"].sum() == sum(row + 0.5 for row in range(30))
 
 
@@ -264,7 +266,7 @@ def test_numbers_with_a_unit_are_text_with_a_warning(tmp_path, value):
     assert collected(path).schema == {"x": pl.String, "y": pl.Int64}
     (note,) = notes(path)
     assert note == (
-        f"x is read as text because 30 of its 30 values are not numbers, first '{value.format(0)}'; "
+        f"column x is read as text because 30 of its 30 values are not numbers, first '{value.format(0)}'; "
         "write numbers without units and thousands separators"
     )
 
@@ -290,8 +292,10 @@ def test_numbers_in_quotation_marks_of_json_are_text_and_told(tmp_path):
     )
     assert collected(path).schema == {"x": pl.String, "y": pl.String}
     first, second = notes(path)
-    assert first == "x is read as text because its numbers are quoted"
-    assert second.startswith("y is read as text because fewer than 10 of its 32 values are not numbers, first '-'")
+    assert first == "column x is read as text because its numbers are quoted"
+    assert second.startswith(
+        "column y is read as text because fewer than 10 of its 32 values are not numbers, first '-'"
+    )
 
 
 def workbook(path, sheets):
@@ -339,8 +343,8 @@ def test_cells_without_a_value_are_told(tmp_path):
     ]
     errors = "has error cells, such as #N/A or #DIV/0!: they are missing values"
     first, second, third = notes(tmp_path / "a.xlsx")
-    assert (first, second) == (f"x {errors}", f"word {errors}")
-    assert third.startswith("sum has no value in any row")
+    assert (first, second) == (f"column x {errors}", f"column word {errors}")
+    assert third.startswith("column sum has no value in any row")
 
 
 def test_cells_of_text_among_numbers_are_numbers_with_a_warning(tmp_path):
@@ -353,9 +357,9 @@ def test_cells_of_text_among_numbers_are_numbers_with_a_warning(tmp_path):
     assert table["zip"].to_list() == ["0801", "8001", "3"]
     assert notes(path) == (
         "numbers in text cells were read as numbers: x",
-        "y is read as text because fewer than 10 of its 3 values are not numbers, first '1,5'; "
+        "column y is read as text because fewer than 10 of its 3 values are not numbers, first '1,5'; "
         "if the comma is the decimal mark, pass decimal=',' to tl.read (--decimal ',')",
-        "zip is read as text because some of its numbers start with 0",
+        "column zip is read as text because some of its numbers start with 0",
     )
     assert collected(path, decimal=",")["y"].to_list() == [1.0, 1.5, 2.0]
 
@@ -418,7 +422,7 @@ def test_the_command_line_reads_them_too(tmp_path):
     path = written(tmp_path / "a.csv", people().write_csv(**GERMAN), "cp1252")
     options = ["--group", "group", "--scores", "score", "--features", "city", "--folds", "0"]
     german = ["--encoding", "cp1252", "--decimal", ","]
-    assert "a.csv was read as cp1252" in invoked("audit", path, *german, *options, cwd=tmp_path).stdout
+    assert "File a.csv was read as cp1252" in invoked("audit", path, *german, *options, cwd=tmp_path).stdout
     assert "--decimal ','" in invoked("audit", path, *german[:2], *options, cwd=tmp_path).stderr
     url = in_sqlite(people(), tmp_path / "a.db")
     found = invoked("audit", url, "--query", "SELECT * FROM people", *options, cwd=tmp_path)

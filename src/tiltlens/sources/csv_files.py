@@ -88,7 +88,8 @@ def read_csv_text(file: Path, encoding: str | None = None) -> CsvText:
     source, warning = file, None
     if folder is not None and other is not None:
         source = folder.path / "copy.csv"
-        warning = f"{file.name} was read as {other}" + (", as its byte order mark says" if encoding is None else "")
+        reason = ", as its byte order mark says" if encoding is None else ""
+        warning = f"file {file.name} was read as {other}{reason}"
         _copy_text(file, other, source)
     with _open_text(source, UTF_8) as stream:
         lines = list(islice(stream, FIRST_LOOK_ROWS))

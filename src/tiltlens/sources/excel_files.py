@@ -36,8 +36,11 @@ def excel_table(files: Sequence[Path], options: ReadOptions) -> FileTable:
         empty = [name for name in names if not columns.counts[name].known and name not in with_errors]
         return [
             *([f"numbers in text cells were read as numbers: {', '.join(numbers)}"] if numbers else []),
-            *(f"{name} has error cells, such as #N/A or #DIV/0!: they are missing values" for name in broken),
-            *(f"{name} has no value in any row. If it has formulas, open and save the file in Excel" for name in empty),
+            *(f"column {name} has error cells, such as #N/A or #DIV/0!: they are missing values" for name in broken),
+            *(
+                f"column {name} has no value in any row. If it has formulas, open and save the file in Excel"
+                for name in empty
+            ),
             *columns.warnings(names, "missing values are empty cells"),
         ]
 

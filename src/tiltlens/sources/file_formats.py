@@ -37,7 +37,7 @@ def _json_table(files: Sequence[Path], options: ReadOptions) -> FileTable:
         return count is not None and count.forms[NUMBER] == count.known > 0
 
     def notes(names: Sequence[str]) -> list[str]:
-        quoted = [f"{name} is read as text because its numbers are quoted" for name in names if is_quoted(name)]
+        quoted = [f"column {name} is read as text because its numbers are quoted" for name in names if is_quoted(name)]
         return quoted + columns.warnings([name for name in names if not is_quoted(name)], "missing values are null")
 
     return FileTable([columns.cast(scan) for scan in scans], notes)

@@ -198,11 +198,11 @@ class TextColumns:
         enough = max(MOSTLY_NUMBERS * counts.known, 1)
         numbers = counts.forms[NUMBER]
         if form.startswith("%d"):
-            return f"{name} was read as dates with the day first, then the month"
+            return f"column {name} was read as dates with the day first, then the month"
         if form != TEXT:
             return None
         if numbers == counts.known > 0:
-            return f"{name} is read as text because some of its numbers start with 0" if counts.codes else None
+            return f"column {name} is read as text because some of its numbers start with 0" if counts.codes else None
         if numbers + counts.number_like >= enough:
             return self._odd_values(name, "numbers", counts.known - numbers, self._number_hint(counts, remedy))
         if counts.dates >= enough:
@@ -212,10 +212,10 @@ class TextColumns:
     def _odd_values(self, name: str, kind: str, count: int, hint: str) -> str:
         counts = self.counts[name]
         if counts.first_odd is None:
-            return f"{name} is read as text because its {kind} are written in several forms; {hint}"
+            return f"column {name} is read as text because its {kind} are written in several forms; {hint}"
         size = f"{count:,}" if count >= SUPPRESSED_BELOW else f"fewer than {SUPPRESSED_BELOW}"
         odd = f"{size} of its {counts.known:,} values are not {kind}, first {shown(counts.first_odd)}"
-        return f"{name} is read as text because {odd}; {hint}"
+        return f"column {name} is read as text because {odd}; {hint}"
 
     def _number_hint(self, counts: TextCounts, remedy: str) -> str:
         other, first = OTHER_MARK[self.decimal], counts.first_odd or ""
