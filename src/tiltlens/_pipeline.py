@@ -94,8 +94,8 @@ def audit(
         Rows to audit, one per person. Files are named by a path, a pattern such as ``"data/*.parquet"``, a folder or a
         list of these; `tl.read` gives files and databases options for reading. Rows need not fit in memory.
     group : str, list of str, array-like, or dict
-        Column of groups, columns whose intersections are the groups, or an array as long as the data. For unobserved
-        groups, a dict of each group and the column of its probability.
+        Column of groups, columns whose intersections are the groups, or an array with the group of each row. For
+        unobserved groups, a dict that maps each group to the column of its probability.
     reference : str, default=None
         Group that others are compared with. None takes the largest.
     audited : str or list of str, default=None
@@ -112,7 +112,7 @@ def audit(
     threshold : float, default=None
         Score from which the decision is 1. None audits the scores themselves.
     outcome : str or array-like, default=None
-        Observed outcome, 0 and 1 or two words, such as a loan repaid, for error rates; of amounts, the observed cost.
+        Observed outcome, 0 and 1 or two words, such as loans repaid; adds error rates. For amounts, the observed cost.
     metric : {"fpr", "fnr", "fdr", "for"}, default=None
         Error rate whose gap is audited: among people without or with the outcome, or given decision 1 or 0. None audits
         the scores or decisions.
@@ -128,18 +128,18 @@ def audit(
     blocks : dict of str to str or list of str, default=None
         Columns, or patterns of their names, that form one feature, such as ``{"region": "region_*"}``.
     propensity : estimator, str, or array-like, default=None
-        P(audited group | features): a scikit-learn classifier to cross-fit, or probabilities by a model of other rows.
-        None chooses a group-membership model.
+        P(audited group | features): a scikit-learn classifier to cross-fit, or probabilities from a model fitted on
+        other rows. None chooses a group-membership model.
     sample_weight : str or array-like, default=None
         Row weights. None counts every row once.
     clusters : str or array-like, default=None
-        Rows that belong together, such as those of one customer. None treats rows as independent.
+        Identifier of rows that belong together, such as a customer number. None treats rows as independent.
     periods : str or array-like, default=None
         Period of each row, such as its month, with at most 60 values. It adds the gap over time.
     where : dict of str to value, default=None
         Value that each of these columns must have. Other rows are left out.
     known_groups : str or array-like, default=None
-        Group of rows where it is known, to check the probabilities of unobserved groups.
+        Recorded group of the rows for which it is available, to check the probabilities of unobserved groups.
     confidence : float, default=0.95
         Confidence level of all intervals.
     materiality : float, default=None
@@ -147,14 +147,14 @@ def audit(
     folds : {5, None}, default=5
         Number of folds of the cross-fit. None gives the paper's plug-in values without intervals.
     random_state : int, default=0
-        Seed of everything random.
+        Random seed.
     sample_rows : int, default=500_000
-        Most rows of the compared groups that models are fitted on. Sums are over all rows in any case.
+        Largest number of rows of the compared groups that models are fitted on. Sums are over all rows.
     input_weight, output_weight : float, default=1.0
         Weights λ2 and λ4 of the paper's objective.
     monitor : str or Path, default=None
-        State file of repeated audits. `data` are the rows since the last one; sums of all batches are in the file, and
-        `audit.monitor` has intervals that hold at all looks at once. It is made where there is none.
+        State file of repeated audits, created if it does not exist. `data` has the rows since the last audit, the file
+        has sums over all batches, and `audit.monitor` has intervals that are valid at all looks at once.
     wording : dict of str to str, default=None
         Words for sentences and figures: "people" (plural noun), "favourable" (what happens to a person with the
         favourable outcome) and "unit" (of amounts), such as ``{"people": "applicants", "favourable": "approved"}``.

@@ -42,7 +42,9 @@ OF_AUDITS = without(AUDIT, ("model", "trusted", "periods", "monitor"))
 OWN = {
     "scores": Spec(OUTCOME, "COLUMN", "Scores in DATA: first the old model's, then the new one's.", MANY),
     "outcome": Spec(OUTCOME, "COLUMN", "Observed outcome, 0 or 1; adds error rates."),
-    "fail_if": Spec(OUTPUT, "GATE", 'Exit with 1 if it holds, e.g. "gap_change.low>0.01". Repeat for more.', MANY),
+    "fail_if": Spec(
+        OUTPUT, "GATE", 'Exit with code 1 if the condition holds, e.g. "gap_change.low>0.01". Repeat for more.', MANY
+    ),
 }
 
 

@@ -26,7 +26,7 @@ OPTIONS = {
 @click.argument("data", nargs=1)
 @with_options(OPTIONS)
 def init_command(data: str, group: str | None, scores: str | None, out: str, yes: bool) -> None:
-    """Write an audit file with guessed roles.
+    """Write an audit file with guessed roles of columns.
 
     `tiltlens run` then runs it. The guesses come from names and values in the first rows: which column is the group,
     the score, the observed outcome, a weight and an identifier. A comment explains each. Columns are guessed, never a

@@ -107,7 +107,10 @@ PAIRS: Options = {"multiple": True, "callback": _pairs}
 
 READING = {  # the keywords of `tl.read`
     "na_values": Spec(
-        DATA_SECTION, "TEXT", "Text for a missing value in a CSV, besides ? - . NA N/A NaN NULL. Repeat for more.", MANY
+        DATA_SECTION,
+        "TEXT",
+        "Text for a missing value in a CSV, in addition to ? - . NA N/A NaN NULL. Repeat for more.",
+        MANY,
     ),
     "encoding": Spec(DATA_SECTION, "NAME", "Encoding of a CSV, e.g. cp1252 (default UTF-8)."),
     "decimal": Spec(DATA_SECTION, "MARK", "Decimal mark of numbers.", {"default": "."}),
@@ -123,7 +126,7 @@ AUDIT = {  # the keywords of `tl.audit`, with those of `tl.read` and `tl.load_mo
         PAIRS | {"example": "repaid=1"},
     ),
     "sample_weight": Spec(DATA_SECTION, "COLUMN", "Column of sampling weights (default 1 for each row)."),
-    "clusters": Spec(DATA_SECTION, "COLUMN", "Column of rows that belong together, e.g. customer_id."),
+    "clusters": Spec(DATA_SECTION, "COLUMN", "Column that identifies rows that belong together, e.g. customer_id."),
     "periods": Spec(DATA_SECTION, "COLUMN", "Column of periods, e.g. month; adds the gap over time."),
     "group": Spec(GROUPS, "COLUMN", "Group column, e.g. sex. Repeat for intersections.", MANY),
     "group_probability": Spec(
@@ -197,8 +200,10 @@ AUDIT = {  # the keywords of `tl.audit`, with those of `tl.read` and `tl.load_mo
         "Folds of the cross-fit: 5, or 0 for the paper's plug-in values without intervals.",
         {"type": int, "default": 5},
     ),
-    "random_state": Spec(INFERENCE, "SEED", "Seed of everything random.", {"type": int, "default": 0}),
-    "sample_rows": Spec(INFERENCE, "NUMBER", "Most rows that models are fitted on.", {"type": int, "default": 500_000}),
+    "random_state": Spec(INFERENCE, "SEED", "Random seed.", {"type": int, "default": 0}),
+    "sample_rows": Spec(
+        INFERENCE, "NUMBER", "Largest number of rows that models are fitted on.", {"type": int, "default": 500_000}
+    ),
     "input_weight": Spec(INFERENCE, "NUMBER", "Weight of aligning inputs, the paper's λ2.", NUMBER | {"default": 1.0}),
     "output_weight": Spec(
         INFERENCE, "NUMBER", "Weight of aligning outputs, the paper's λ4.", NUMBER | {"default": 1.0}
@@ -224,9 +229,14 @@ AUDIT = {  # the keywords of `tl.audit`, with those of `tl.read` and `tl.load_mo
 WRITING = {
     "json": Spec(OUTPUT, "FILE", "Write every number as JSON; '-' is standard output."),
     "report": Spec(OUTPUT, "FILE", "Write the report, as HTML or PDF (FILE.pdf)."),
-    "tables": Spec(OUTPUT, "PLACE", "Write tables: FILE.xlsx, .md or .tex; or a folder, which has CSV too."),
+    "tables": Spec(OUTPUT, "PLACE", "Write tables: FILE.xlsx, .md or .tex; or a folder, which also gets CSV files."),
     "junit": Spec(OUTPUT, "FILE.xml", "Write the results of the gates as JUnit XML."),
-    "fail_if": Spec(OUTPUT, "GATE", 'Exit with 1 if it holds, e.g. "adverse_impact_ratio<0.8". Repeat for more.', MANY),
+    "fail_if": Spec(
+        OUTPUT,
+        "GATE",
+        'Exit with code 1 if the condition holds, e.g. "adverse_impact_ratio<0.8". Repeat for more.',
+        MANY,
+    ),
 }
 # Options of an audit that do not concern the rows, scores and groups that an adjustment or an alternative is made of.
 NOT_OF_ACTIONS = {

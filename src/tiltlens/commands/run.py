@@ -15,7 +15,7 @@ from tiltlens.commands.targets import GATE_FAILED
 @click.argument("files", nargs=-1, required=True)
 @with_options({"check": Spec(OTHER, None, "Check the files and stop; no data are read.", {"is_flag": True})})
 def run_command(files: tuple[str, ...], check: bool) -> None:
-    """Run audits that files describe.
+    """Run the audits that audit files describe.
 
     FILES: audit.yaml or audit.toml. Keys are the options of `tiltlens audit`, with _ for -: data, group, scores and so
     on, and gates, provenance, outputs. File names are relative to the audit file. The same file and data give the same

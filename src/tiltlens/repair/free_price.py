@@ -77,10 +77,11 @@ class DiscriminationFreePrice:
     costs
         Each group with its share of all exposure and its model of costs, the reference first.
     factor
-        By which the mixture of expected costs is multiplied, so that prices add up to costs on the audited rows.
+        The factor by which the mixture of expected costs is multiplied, so that prices sum to costs on the audited
+        rows.
     gap_before, gap_after
-        By audited group, the gap of the audited price and of the discrimination-free price; on the audited rows, by
-        models that have not seen them.
+        By audited group, the gap of the audited price and of the discrimination-free price on the audited rows,
+        computed with models that have not seen these rows.
     row_index
         Hashes by which audited rows are recognised, and the features that are hashed.
     notes
@@ -157,7 +158,7 @@ class DiscriminationFreePrice:
         ----------
         data
             A table in memory, files, a lazy frame, a DuckDB relation or a Spark data frame with the features of the
-            models of costs. Values that these have not learnt and numbers beyond the audited range raise a warning.
+            models of costs. A warning counts values unseen in the audit and numbers beyond the audited range.
         scores
             The audited price: a column or, for a table in memory, an array. Rows that do not meet the conditions of the
             audit keep it.
@@ -187,17 +188,18 @@ class DiscriminationFreePrice:
         ----------
         held_out
             A table in memory, or files. Rows of other groups, and rows that do not meet the conditions of the audit,
-            are left out. Audited rows are refused.
+            are left out. Audited rows raise an error.
         scores, group
             The audited prices, and the groups: columns or arrays; a list of columns for intersections.
         outcome
-            The observed costs: adds actual to expected and deviances. Rows without one count for the rest.
+            The observed costs, which add actual to expected and deviances. Rows without a cost count in all other
+            results.
         confidence
             The confidence level of the intervals.
         sample_weight, clusters
             The exposure, and which rows belong together, such as those of one customer: columns or arrays.
         audited
-            The group that is compared with the reference, where several were audited.
+            The group that is compared with the reference, if several were audited.
         """
         check_probability("confidence", confidence)
         name = audited_group(self, audited)

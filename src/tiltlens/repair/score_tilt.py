@@ -68,11 +68,11 @@ class ScoreTilt:
         "mean_score"; "decisions" at a threshold τ; "fpr" or "fnr": mean scores of people without and with the outcome,
         or their decisions at a threshold; "equalized_odds": both.
     max_gap, use_group
-        The largest gap that is allowed; and whether the group itself is used, which may be regulated.
+        The largest gap allowed, and whether the adjustment uses the group, which the law may restrict.
     classes
-        The number of classes that the scores are of.
+        The number of classes of the scores.
     constraints
-        One for each audited group, event and class: its multiplier, and the gap before and after.
+        One constraint for each audited group, event and class, with its multiplier and the gap before and after.
     nats
         E[KL(W'‖W)] on the audited rows; None for decisions.
     models
@@ -83,7 +83,7 @@ class ScoreTilt:
     notes
         Warnings about the fit.
     given, soft
-        The conditions that audited rows met, as texts by column: other rows are neither adjusted nor evaluated. And for
+        The conditions that audited rows met, as texts by column (other rows are neither adjusted nor evaluated). For
         unobserved groups, by name, the estimates of the gap before and after.
     favours_low
         Whether low scores are favourable: ratios are then those of 1 − score.
@@ -210,11 +210,11 @@ class ScoreTilt:
         scores
             The scores to repair: a column, or one for each of several classes; for a table in memory also an array.
         group
-            The column or array of groups, or columns whose intersections they are; only with `use_group`.
+            The column or array of groups, or columns whose intersections are the groups; only with `use_group`.
         out
             A .parquet or .csv file to write: the table with the repaired scores in a column whose name ends in
-            "_repaired". It is written in batches, so that files may be larger than memory, and appears when it is
-            complete.
+            "_repaired". It is written in batches, so files may be larger than memory. An existing file is replaced only
+            when the new one is complete.
 
         Returns
         -------
@@ -258,7 +258,7 @@ class ScoreTilt:
         sample_weight, clusters
             Sample weights, and which rows belong together, such as those of one customer: columns or arrays.
         audited
-            The group that is compared with the reference, where several were audited; see `evaluate_groups`.
+            The group that is compared with the reference, if several were audited; see `evaluate_groups`.
         score_class
             The class whose score is evaluated, where there are several; `outcome` is then whether it occurred.
         """
@@ -360,7 +360,7 @@ class ScoreTilt:
         return None if model is None else model.columns(model.checked_table(frame))
 
     def summary(self) -> dict[str, Any]:
-        """Return the repair for readers: neither its models nor the hashes of rows."""
+        """Return the repair without its models and the hashes of rows."""
         return {key: value for key, value in self._to_plain().items() if key not in NOT_FOR_READERS}
 
     def to_dict(self) -> dict[str, Any]:
@@ -378,7 +378,7 @@ class ScoreTilt:
         return {"schema": SCHEMA, **to_plain(self), **derived, "features": features}
 
     def to_json(self, path: str | Path) -> None:
-        """Write the repair to a JSON file: numbers and texts, and a membership model of the user's as a skops file."""
+        """Write the repair to a JSON file: numbers, texts, and a user's own group-membership model in skops format."""
         write_json(self.to_dict(), str(path))
 
     def _repr_html_(self) -> str:

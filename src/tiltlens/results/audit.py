@@ -154,7 +154,7 @@ class Audit:
         max_gap : float, default=0.0
             Largest gap that may remain.
         use_group : bool, default=False
-            Whether adjusting a score needs the person's group, which may be regulated.
+            Whether the adjustment uses the person's group, which the law may restrict.
         metric : {"mean_score", "fpr", "fnr", "equalized_odds"}, default="mean_score"
             Quantity whose gap is closed.
         threshold : float, default=None
@@ -165,8 +165,8 @@ class Audit:
         Returns
         -------
         ScoreTilt or DiscriminationFreePrice
-            The adjustment, which can be applied to new rows, evaluated and saved. An audit of amounts with
-            observed costs has the discrimination-free price, which takes none of the parameters.
+            The adjustment, which can be applied to new rows, evaluated and saved. For an audit of amounts with observed
+            costs, it is the discrimination-free price, which takes none of the parameters.
 
         Raises
         ------
@@ -182,19 +182,19 @@ class Audit:
         return repair(self, max_gap, use_group, metric, threshold, propensity_model)
 
     def count_batch(self) -> None:
-        """Write the state file in which this audit's rows are counted."""
+        """Add this audit's rows to the state file."""
         if self._look is not None:
             self._look.file.replace(self._look.state)
 
     def to_dict(self) -> dict[str, Any]:
-        """Return every number of the audit, keyed by attribute name; the sizes of groups too small are suppressed."""
+        """Return every number of the audit, keyed by attribute name; sizes of too small groups are suppressed."""
         summary: dict[str, Any] = to_plain(self)
         for name, comparison in self.comparisons.items():
             summary["comparisons"][name] = comparison.to_dict()
         return summary
 
     def to_json(self, path: str | Path | TextIO) -> None:
-        """Write every number of the audit to a JSON file, whole or not at all; or to a file that is open for text."""
+        """Write every number of the audit as JSON, to a path (atomically) or to an open text file."""
         from tiltlens.results.json_file import write_json
 
         write_json(self.to_dict(), path)
@@ -208,7 +208,8 @@ class Audit:
     def to_tables(self, target: str | Path) -> None:
         """Write the groups' rates and the contributions as tables, with small counts suppressed.
 
-        A file that ends in .xlsx, .md or .tex holds all of them; a folder gets each as CSV, Markdown and LaTeX.
+        A file whose name ends in .xlsx, .md or .tex contains all tables; a folder gets each table as CSV, Markdown and
+        LaTeX.
         """
         from tiltlens.render.table_files import write_tables
 

@@ -50,7 +50,7 @@ FEATURE_SCHEMA: dict[str, Any] = (
 
 
 class ChangeVerdict(StrEnum):
-    """What may be said of the change of a feature's contribution."""
+    """The verdict on the change of a feature's contribution."""
 
     MORE = "carries more than before"
     LESS = "carries less than before"
@@ -132,11 +132,11 @@ class Change:
     comparisons
         One `GroupChange` for each group that both audits have, by name.
     paired
-        Whether the rows are the same: intervals are then those of the rows' differences.
+        Whether both audits have the same rows; intervals then use the differences row by row.
     pairing
         How the rows were paired, in words.
     too_small
-        Groups that only one of the two audits has, and which of them.
+        Groups that only one of the two audits has, each with the audit that has it.
     old, new
         Provenance of the two audits.
 
@@ -191,13 +191,13 @@ class Change:
         return dict(to_plain(self))
 
     def to_json(self, path: str | Path | TextIO) -> None:
-        """Write every number of the change to a JSON file, whole or not at all; or to a file that is open for text."""
+        """Write every number of the change as JSON, to a path (atomically) or to an open text file."""
         from tiltlens.results.json_file import write_json
 
         write_json(self.to_dict(), path)
 
     def report(self, path: str | Path | TextIO) -> None:
-        """Write the page of the change, one HTML file that needs no network, as `to_json` does."""
+        """Write the report of the change as one HTML file that needs no network."""
         from tiltlens.render.document_page import write_change
 
         write_change(self, path)

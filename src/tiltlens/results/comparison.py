@@ -94,7 +94,7 @@ CONTRIBUTIONS = (
 class Comparison:
     """The results for one audited group, compared with the reference.
 
-    Every `Estimate` is cross-fitted and debiased; None where a quantity is not defined (`checks.notes` say why).
+    Every `Estimate` is cross-fitted and debiased; None if a quantity is not defined (`checks.notes` gives the reason).
 
     Attributes
     ----------
@@ -109,7 +109,7 @@ class Comparison:
     adjusted_gap
         The gap among people equal on all features (c_all).
     gap_parts
-        The gap explained by exempt factors and given them, and the remainder of Shapley contributions.
+        The gap explained by exempt factors, the gap given these factors, and the remainder of Shapley contributions.
     impact_ratio
         Favourable rate of the audited group divided by that of the reference; for scores, a ratio of mean scores; for
         amounts, of mean amounts.
@@ -207,7 +207,7 @@ class Comparison:
     def sensitivity(self, quantity: Literal["adjusted_gap", "gap_given_exempt"] = "adjusted_gap") -> Sensitivity:
         """Return how strong an omitted factor would have to be to account for a gap among people equal on features.
 
-        Plug-in values, unobserved groups, and models that use only the features have none.
+        It is not available for plug-in values, unobserved groups, and models that use only the features.
         """
         measured = self.gap_parts.sensitivity
         if quantity not in measured:
@@ -248,7 +248,7 @@ class Comparison:
         max_gap : float, default=0.0
             Largest gap that may remain.
         use_group : bool, default=False
-            Whether adjusting a score needs the person's group, which may be regulated, or features only.
+            Whether the adjustment uses the person's group, which the law may restrict, or features only.
         metric : {"mean_score", "fpr", "fnr", "equalized_odds"}, default="mean_score"
             Quantity whose gap is closed: the mean score of all people, of people without the outcome, of those with it,
             or the last two together. All but the first need an audit with `outcome`.
@@ -260,8 +260,8 @@ class Comparison:
         Returns
         -------
         ScoreTilt or DiscriminationFreePrice
-            The adjustment, which can be applied to new rows, evaluated and saved. An audit of amounts with
-            observed costs has the discrimination-free price, which takes none of the parameters.
+            The adjustment, which can be applied to new rows, evaluated and saved. For an audit of amounts with observed
+            costs, it is the discrimination-free price, which takes none of the parameters.
 
         Raises
         ------

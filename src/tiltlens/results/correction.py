@@ -30,8 +30,8 @@ class Correction(FieldTable):
     Attributes
     ----------
     numbers
-        The paper's numbers of f~, λ2 and λ4 as input_weight and output_weight, and its affine form; None without
-        features or a column of membership.
+        The paper's numbers of f~, λ2 and λ4 as input_weight and output_weight, and its affine form; None if there are
+        neither features nor a propensity column.
     epsilon_max
         The largest valid step along f~; None without f~.
     descent_rate

@@ -50,7 +50,7 @@ class Scale(FieldTable):
     materiality
         The materiality threshold, in points of a score or units of the amount.
     confidence
-        The confidence of intervals.
+        The confidence level of intervals.
     wording
         The user's words for people, the favourable outcome and the unit of amounts.
     source
@@ -92,7 +92,7 @@ class Outputs(FieldTable):
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Contribution:
-    """What a comparison says of one feature: a row of `contributions_full`, whose docs name the columns."""
+    """The results for one feature: a row of `contributions_full`, whose docs define the columns."""
 
     feature: str
     alone: Estimate | None
@@ -127,7 +127,7 @@ def row_estimate(row: Mapping[str, Any], name: str) -> Estimate | None:
 
 @dataclass(frozen=True, slots=True, eq=False)
 class GapParts(FieldTable):
-    """Parts of the gap: those of exempt factors and of features.
+    """The parts of the gap that exempt factors and features account for.
 
     Attributes
     ----------
@@ -137,7 +137,7 @@ class GapParts(FieldTable):
         The gap in two parts: explained by exempt factors, and among people equal on them. The contributions of other
         features are parts of the second.
     shapley_remainder
-        The gap minus the sum of the Shapley contributions: the adjusted gap.
+        The gap minus the sum of the Shapley contributions, an estimate of the adjusted gap.
     band_factor
         κ of the simultaneous bands of contributions, value ± κ·se.
     sensitivity

@@ -60,9 +60,9 @@ class ComparisonParts:
     bins
         Histograms, profiles and paths for figures.
     splitting
-        What separate models for the two groups would gain; None without observed outcomes.
+        The gains from separate models for the two groups; None without observed outcomes.
     prices
-        What observed costs say of a price; None of probabilities and decisions, and without costs.
+        The price compared with observed costs; None for probabilities and decisions, and without costs.
     """
 
     bins: Bins

@@ -25,7 +25,7 @@ SAVED_SLACK = 1e-6  # of a number, up to which two that should be equal are: an 
 def read_audit(path: str | Path) -> Audit:
     """Read an audit that `to_json` or `tiltlens audit --json FILE` wrote.
 
-    The result prints, reports, draws, gates and compares like the original audit. Methods that need rows (`path`,
+    You can print, report, plot, gate and compare the result like the original audit. Methods that need rows (`path`,
     `project`, `repair`, `alternatives`, `reweigh`, `profile`, `distribution`) raise an error, and so does a paired
     comparison.
 

@@ -24,9 +24,9 @@ class Rule(FieldTable):
     Attributes
     ----------
     id, title
-        Its name in arguments, and for readers.
+        The rule's name in arguments, and its title for readers.
     compares, denominator
-        What is divided by what.
+        What the rule compares, and the denominator of its ratios.
     rates
         "selection" (of 0/1 decisions), "scoring" (of scores above the median), or both.
     threshold

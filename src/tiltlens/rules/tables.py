@@ -58,7 +58,7 @@ class RuleTables:
     median
         The median of all scores; None for selections.
     strata
-        The columns within whose values the groups are compared too.
+        The columns of strata, within which the groups are also compared.
     limits
         The threshold, the smallest share of the data and the confidence in use.
     notes
@@ -123,7 +123,7 @@ class RuleTables:
         }
 
     def to_json(self, path: str | Path) -> None:
-        """Write every number of the tables to a JSON file, whole or not at all."""
+        """Write every number of the tables to a JSON file, atomically."""
         write_json(self.to_dict(), path)
 
     def _repr_html_(self) -> str:
@@ -161,7 +161,7 @@ def rule_tables(
     rule : {"four-fifths", "nyc-local-law-144"}
         Rule whose tables are made.
     group : str or list of str
-        Column of groups. Several columns have one table each, and one for their intersections.
+        Column of groups. Several columns give one table each, and one for their intersections.
     selected : str or array-like, default=None
         Decisions, 0 and 1 or two words. Exactly one of `selected` and `scores` is required.
     scores : str or array-like, default=None
@@ -169,7 +169,7 @@ def rule_tables(
     favourable, favorable : {"high", "low"} or str, default="high"
         Outcome that people want, in either spelling: 1 or a high score, 0 or a low score, or one of two words.
     strata : str or list of str, default=None
-        Columns within whose values people are comparable, such as the job they applied for. They add the
+        Columns of strata within which people are comparable, such as the job they applied for. They add the
         Cochran–Mantel–Haenszel test.
     ratio_threshold : float, default=None
         Impact ratio below which a group is flagged. None takes the rule's.
@@ -192,7 +192,7 @@ def rule_tables(
 
     See Also
     --------
-    audit : Measure gaps and how much of them features account for.
+    audit : Measure gaps, and how much of them each feature accounts for.
     read : Read files and databases with options.
 
     Examples
