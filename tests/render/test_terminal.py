@@ -20,11 +20,12 @@ from tests.render.summaries import (
 
 from tiltlens import formats
 from tiltlens.documents.audit_document import audit_document
-from tiltlens.documents.document import HEADLINE, Details, Heading, Table
+from tiltlens.documents.document import HEADLINE, NAME, Cell, Column, Details, Heading, Table
 from tiltlens.documents.quantities import CORRECTION_KEYS, HEADLINE_KEYS, quantity
 from tiltlens.documents.verdict_texts import EVIDENCE, VERDICTS
 from tiltlens.render.demo_text import print_demo
 from tiltlens.render.terminal import print_audit
+from tiltlens.render.terminal_table import FittedTable
 from tiltlens.rows.measures import POINTS
 
 SNAPSHOT = Path(__file__).parent / "compas_audit.txt"
@@ -87,6 +88,17 @@ def test_nothing_is_cut_off_at_any_width(make, width):
             if shown_as and row[f"{name}_low"] is not None:
                 assert formats.interval(row[f"{name}_low"], row[f"{name}_high"], shown_as) in words
     assert not re.search(r"\d+ to\n|[<=]\n|95%\n *CI", stripped(shown))  # no interval and no p-value is split
+
+
+@pytest.mark.parametrize("width", [40, 44, 50, 60])
+def test_a_heading_wider_than_its_numbers_cuts_no_interval(width):
+    """D10: intervals were cut to "[-12.06, -7.…"."""
+    columns = (Column("period", NAME), Column("gap (points)"), Column("audited"), Column("reference"))
+    row = (Cell("1"), Cell("−30.06", "−39.51 to −19.84"), Cell("41.2%"), Cell("71.3%"))
+    console = Console(file=io.StringIO(), width=width)
+    console.print(FittedTable(Table("periods", columns, (row,), "95% CI"), str))
+    assert "…" not in console.file.getvalue()
+    assert "−39.51 to −19.84" in console.file.getvalue()
 
 
 def test_what_there_is_no_room_for_is_named():

@@ -50,4 +50,4 @@ def _picture(reference: FigureRef) -> str:
     if (figure := draw(reference)) is None:
         return ""
     content = b64encode(figure._repr_mimebundle_()["image/svg+xml"].encode()).decode()
-    return f'<img alt="{escape(figure.description)}" src="data:image/svg+xml;base64,{content}">'
+    return f'<img style="max-width: 100%" alt="{escape(figure.description)}" src="data:image/svg+xml;base64,{content}">'

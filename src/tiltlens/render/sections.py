@@ -171,7 +171,7 @@ def _turning(c: Comparison, place: int) -> Drawing | None:
         drawing = Drawing.of(f"correction-{place}", figures.correction_distribution(c, position))
     except NothingToDrawError:
         return None
-    return replace(drawing, note="", table_note=f"at the dial's first position, {at:.2f}", description=CORRECTION)
+    return replace(drawing, note="", table_note=f"at the slider's first position, {at:.2f}", description=CORRECTION)
 
 
 def moving(c: Comparison, has_dial: bool = True) -> Plain:

@@ -60,8 +60,11 @@ class FittedTable:
         """Return the least width of a column in a layout."""
         column, cells = self.table.columns[index], [row[index] for row in self.table.rows]
         if column.kind == NUMBER:
-            lines = [line for cell in cells for line in self._lines(cell, layout, self._is_split(index, layout))]
-            return max(map(len, [*wrap(column.label, HEAD), *lines]))
+            heads = wrap(column.label, HEAD)
+            if self._is_split(index, layout):
+                intervals = [self.table.interval, *(cell.interval for cell in cells)]
+                return max(map(len, [*heads, *(cell.text for cell in cells)])) + GAP + max(map(len, intervals))
+            return max(map(len, [*heads, *(line for cell in cells for line in self._lines(cell, layout))]))
         texts = [column.label, *(cell.text for cell in cells)]
         longest = max(map(len, texts))
         if column.kind == NAME:
@@ -79,12 +82,12 @@ class FittedTable:
         }
         return bool(self.table.interval) and not layout.is_stacked and with_intervals == {index}
 
-    def _lines(self, cell: Cell, layout: Layout, is_split: bool = False) -> list[str]:
+    def _lines(self, cell: Cell, layout: Layout) -> list[str]:
         if not cell.interval:
             return [cell.text]
         if layout.is_stacked:
             return [cell.text, cell.interval]
-        return [f"{cell.text}{' ' * GAP}{cell.interval}" if is_split else f"{cell.text} ({cell.interval})"]
+        return [f"{cell.text} ({cell.interval})"]
 
     def _laid_out(self, layout: Layout) -> RichTable:
         table = RichTable(show_edge=False, pad_edge=False, header_style="bold")
