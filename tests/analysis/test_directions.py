@@ -47,7 +47,7 @@ def test_features_without_a_share_have_one_note():
     rare = {f"rare_{k}": (rng.random(300) < 0.03).astype(int) for k in range(4)}
     people = {"g": rng.choice(["a", "b"], 300), "x": rng.normal(size=300), "s": rng.random(300)} | rare
     notes = tl.audit(people, "g", reference="b", scores="s")["a"].checks.notes
-    (note,) = [one for one in notes if one.startswith("share is not reported for")]
+    (note,) = [one for one in notes if one.startswith("share of the correction is not reported for")]
     assert all(f"'{name}'" in note for name in rare)
     assert "'x'" not in note
 

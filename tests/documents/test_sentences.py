@@ -9,12 +9,14 @@ import polars as pl
 import pytest
 from tests.people import audited, people
 from tests.render.summaries import (
+    amounts_audit,
     cross_fitted,
     cross_fitted_audit,
     decisions_audit,
     of_summaries,
     plug_in,
     plug_in_audit,
+    typed,
 )
 
 from tiltlens import formats
@@ -23,6 +25,7 @@ from tiltlens.documents import first_screen as first_screens
 from tiltlens.documents import headline as headlines
 from tiltlens.documents import sentences
 from tiltlens.documents.audit_tables import contribution_table, shapley_words
+from tiltlens.documents.glossary import glossary
 from tiltlens.documents.verdict_texts import OPEN, VERDICTS
 from tiltlens.errors import DataError
 from tiltlens.estimators.verdicts import Verdict
@@ -257,7 +260,9 @@ def test_the_answer_names_both_numbers_and_the_largest_contributions():
     )
     assert "among defendants equal on all listed features, is 0 points (95% CI 0 to 0.01), below" in adjusted
     assert "Largest contributions alone: PriorCounts 5.5 points, Age 3.1 points and ChargeDegree 1.0 points." in largest
-    assert "Shapley contributions do, together with the adjusted gap" in largest
+    assert "Shapley contributions do, together with the adjusted gap." in largest
+    c["gap_parts"]["shapley_remainder"] = 0.02
+    assert "Shapley contributions do, together with a remainder." in headline.headline(audit, c)[-1]
 
 
 def test_a_contribution_is_told_with_the_number_its_verdict_was_read_from():
@@ -337,6 +342,26 @@ def test_the_plain_part_leaves_the_words_of_statisticians_to_them():
     assert re.search(words_of_experts, rest)
     assert "rarer" not in text
     assert "too little data" not in text
+
+
+def test_a_page_does_not_claim_a_use_that_its_data_do_not_show():
+    """Boston loans: "the decisions use it" below "the data do not show whether the decisions use good_credit"."""
+    audit = decisions_audit()
+    doubt = "For a potential proxy or stand-in, the data do not show whether the decisions use it."
+    assert doubt not in plain(audit)
+    only_row = next(iter(audit["comparisons"].values()))["contributions"][0]
+    only_row["verdict"] = "potential proxy or stand-in"
+    assert doubt in plain(audit)
+    assert "the data do not show whether the model uses the feature" in plain(audit)
+
+
+def test_the_glossary_has_no_terms_that_the_report_does_not_use():
+    names = set(glossary(typed(cross_fitted_audit())))
+    assert {"impact ratio", "shortfall", "adjusted gap"} <= names
+    unused = {"adverse impact ratio", "confidence sequence", "exempt (legitimate) factors", "false discovery rate"}
+    assert not unused & names
+    assert unused & set(glossary(typed(decisions_audit()))) == {"adverse impact ratio"}
+    assert not unused & set(glossary(typed(amounts_audit())))
 
 
 def test_shapley_contributions_leave_the_adjusted_gap_only_where_it_is_the_number_above(summary):

@@ -141,7 +141,7 @@ def test_groups_have_one_name_in_sentences_tables_and_figures(tmp_path):
     c["contributions"][0]["direction"] = "more of it → higher score, and more common among yes"
     found = named(typed(audit))
     assert list(found) == ["afam = yes"]
-    assert found[0].by_feature[0].direction.endswith("more common among afam = yes")
+    assert found[0].by_feature[0].direction.endswith("more common among defendants (afam = yes)")
     write_report(typed(audit), tmp_path / "audit.html")
     text = (tmp_path / "audit.html").read_text(encoding="utf-8")
     assert "Defendants (afam = yes) have a higher mean score than defendants (afam = no)" in text

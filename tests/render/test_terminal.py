@@ -145,7 +145,7 @@ def test_equal_reasons_stand_together():
     assert "Cut into 10 bins." in shown
     assert "• Sex, LengthOfStay: about 9,000 rows needed." in shown
     for row in rows[:3]:
-        assert f"• {row['feature']}: {row['reason']}. {row['direction']}." in shown
+        assert f"• {row['feature']}: {row['reason']}. {row['direction']} defendants." in shown
     assert "and 192 more: more rows would settle it." in printed({**audit, "comparisons": {"x": many()}})
 
 

@@ -241,7 +241,8 @@ def _unsettled(evidence: Evidence, use: Use | None, words: OutputScale) -> str:
         return f"whether {_user(words)} uses it was not measured; the model itself would settle it"
     scores = "the scores behind the decisions" if evidence.question.is_decisions else "more rows"
     interval = f"use 0 to {words.size_words(use.high)}"
-    return f"{_user(words)} may not use it ({interval}), and the model itself or {scores} would settle it"
+    doubt = f"the data do not show whether {_user(words)} uses it ({interval})"
+    return f"{doubt}; the model itself or {scores} would settle it"
 
 
 def _stands_for(evidence: Evidence, uses: FeatureUses, name: str, m: float) -> str:

@@ -44,7 +44,7 @@ from tiltlens.documents.prices import price_blocks
 from tiltlens.documents.quantities import CONTRIBUTIONS, FEATURES, estimate_cell, fill, quantity
 from tiltlens.documents.ratios import decision_table_words, four_fifths_words, is_of_decisions
 from tiltlens.documents.sensitivity import sensitivity_blocks
-from tiltlens.documents.sentences import IS_NO_FINDING, checks_words, simultaneous_words
+from tiltlens.documents.sentences import IS_NO_FINDING, checks_words, favourable_words, simultaneous_words
 from tiltlens.documents.splitting import splitting_blocks
 from tiltlens.documents.unobserved_groups import expected, soft_words, weighted
 from tiltlens.formats import count, label, minus, p_value, sentence
@@ -249,7 +249,5 @@ def _rows(audit: Audit) -> str:
     parts = [f"{size:,} {reason}" for reason, size in dropped.items() if size]
     parts += [f"rows with {reason} (not counted)" for reason, size in dropped.items() if size is None]
     left_out = f"; excluded: {', '.join(parts)}" if parts else ""
-    outcome = label(audit.favourable)
-    m = measure_of(audit)
-    wanted = f"a {outcome} amount" if m.is_amount else m.favoured or outcome
+    wanted = favourable_words(audit)
     return f"{rows['read']:,} rows read, {rows['used']:,} used{left_out}. Favourable outcome: {wanted}."

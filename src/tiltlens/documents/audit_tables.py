@@ -6,6 +6,7 @@ from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import replace
 
 from tiltlens.documents.document import NAME, TEXT, Cell, Column, Table
+from tiltlens.documents.headline import leaves_adjusted_gap
 from tiltlens.documents.measures import BOTH, group_of, is_favourable_mean, level_of, mean_estimates, measure_of
 from tiltlens.documents.quantities import (
     CONTRIBUTIONS,
@@ -97,7 +98,7 @@ def shapley_words(c: Comparison) -> str:
     exempt = parts.gap_explained_by_exempt
     others = "" if exempt is None else f" and the gap explained by exempt factors ({m.difference(exempt.value)})"
     whole = m.with_unit(m.difference(c.gap.value))
-    if adjusted is None or m.difference(adjusted.value) == left:
+    if adjusted is None or leaves_adjusted_gap(c):
         return f"Shapley contributions plus the adjusted gap ({left}){others} sum to the gap of {whole}."
     is_unused = any(row.verdict == Verdict.STAND_IN for row in c.by_feature)
     why = (

@@ -9,6 +9,7 @@ from typing import TypeVar
 
 import polars as pl
 
+from tiltlens.documents.labels import group_words
 from tiltlens.results.audit import Audit
 from tiltlens.results.change import Change
 from tiltlens.results.comparison import Comparison
@@ -49,15 +50,11 @@ def _by_name(parts: Mapping[str, T], column: str) -> dict[str, T]:
 
 
 def _named_comparison(c: Comparison, column: str) -> Comparison:
-    name = group_name(column, c.audited)
     text, end = pl.col("direction"), f" among {c.audited}"
-    direction = pl.when(text.str.ends_with(end)).then(text.str.strip_suffix(end) + f" among {name}").otherwise(text)
-    return replace(
-        c,
-        audited=name,
-        reference=group_name(column, c.reference),
-        contributions_full=c.contributions_full.with_columns(direction),
-    )
+    c = replace(c, audited=group_name(column, c.audited), reference=group_name(column, c.reference))
+    who = f" among {group_words(c, 'audited')}"
+    direction = pl.when(text.str.ends_with(end)).then(text.str.strip_suffix(end) + who).otherwise(text)
+    return replace(c, contributions_full=c.contributions_full.with_columns(direction))
 
 
 def _named_monitor(monitor: Monitor, column: str) -> Monitor:

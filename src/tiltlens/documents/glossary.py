@@ -61,7 +61,7 @@ GLOSSARY = _labelled(
             "beyond_others"
         ].label: "How much the adjusted gap grows if the feature is left out. It is 0 for a duplicated feature.",
         FEATURES["shapley"].label: "The feature's part if all features share the explained gap (Shapley value). "
-        "With the adjusted gap these contributions sum to the gap.",
+        "With the adjusted gap, or a remainder where the report says so, these contributions sum to the gap.",
         "adjusted_gap": "The gap among people equal on all listed features (Oaxaca–Blinder: unexplained part). An "
         "omitted factor or use of the group may account for it.",
         "robustness_value": "How strong an omitted factor must be to account for the adjusted gap: the share of the "
@@ -95,13 +95,17 @@ FOR_STATISTICIANS = _labelled(
         "weighting slider": "Whether the correction aligns the groups' inputs (left), their outputs (right) or both.",
     }
 )
+OF_OUTCOMES = (
+    "observed outcome",
+    *(quantity(key).label for key in ("fpr", "fnr", "auc", "ppv", "fdr")),
+)  # only with an outcome
 # For amounts, in the place of the entry of that name; None where there is none.
 OF_AMOUNTS: dict[str, tuple[str, str] | None] = {
     "score": ("amount", "The number a model gives a person: money, days or another unit of the data."),
     "points": ("units", "The unit of the amount; M: millions, bn: billions, tn: trillions."),
     "favourable rate": ("mean amount", "Mean over the people of a group."),
     "gap": ("gap", "Mean amount of the audited group minus that of the reference group, in units."),
-    **dict.fromkeys(("observed outcome", "false positive rate", "false negative rate", "AUC")),
+    **dict.fromkeys(OF_OUTCOMES),
     "impact ratio": ("impact ratio", "Mean amount of the audited group divided by that of the reference group."),
     "adverse impact ratio": (
         "overall deciles",
@@ -113,7 +117,6 @@ OF_AMOUNTS: dict[str, tuple[str, str] | None] = {
         "The smallest gap that matters to this audit: a number of standard deviations of the amount.",
     ),
 }
-OF_OUTCOMES = ("observed outcome", "false positive rate", "false negative rate", "AUC")  # only with an outcome
 DECISION_RATE = "Share of a group with decision 1; for decisions with names, the favourable one."
 OF_COSTS = {
     "observed cost": "What a person cost, such as claims per unit of exposure (burning cost).",
@@ -139,20 +142,31 @@ OF_CHANCES = {
 
 def glossary(audit: Audit) -> dict[str, str]:
     """Return the terms of an audit's report."""
-    m, comparisons = measure_of(audit), list(audit.comparisons.values())
+    m, comparisons, unused = measure_of(audit), list(audit.comparisons.values()), _unused(audit)
+    used = {name: text for name, text in GLOSSARY.items() if name not in unused}
     unobserved = OF_CHANCES if any(c.unobserved_group for c in comparisons) else {}
     if m.is_amount:
-        entries = {name: OF_AMOUNTS.get(name, (name, text)) for name, text in GLOSSARY.items()}
+        entries = {name: OF_AMOUNTS.get(name, (name, text)) for name, text in used.items()}
         costs = OF_COSTS if any(c.prices is not None for c in comparisons) else {}
         terms = {name: text.replace("the score", "the amount") for name, text in filter(None, entries.values())}
         return terms | costs | unobserved
-    terms = GLOSSARY | {
+    terms = used | {
         "points": f"Percentage points: hundredths of the {m.output}.",
         "gap": f"{m.mean.capitalize()} of the audited group minus that of the reference group, in points.",
     }
-    if not any(c.error_rates or c.scale.metric for c in comparisons):
-        terms = {name: text for name, text in terms.items() if name not in OF_OUTCOMES}
     return terms | ({"decision rate": DECISION_RATE} if m.output == "decision rate" else {}) | unobserved
+
+
+def _unused(audit: Audit) -> set[str]:
+    """Return the terms that the report of an audit does not use."""
+    m, comparisons = measure_of(audit), list(audit.comparisons.values())
+    used_with = {
+        OF_OUTCOMES: any(c.error_rates or c.scale.metric for c in comparisons),
+        ("exempt (legitimate) factors",): any(c.gap_parts.exempt for c in comparisons),
+        ("confidence sequence",): audit.monitor is not None,
+        ("adverse impact ratio",): m.each != "score",
+    }
+    return {name for names, is_used in used_with.items() if not is_used for name in names}
 
 
 def for_statisticians(audit: Audit) -> dict[str, str]:

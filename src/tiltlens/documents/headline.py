@@ -22,7 +22,7 @@ MOST_NAMED = 6
 HEADLINED = 3  # features in the first sentences
 NO_FEATURES = "No features were listed, so contributions were not estimated."
 OVERLAP = "They overlap and do not sum to the gap"
-SHAPLEY = "; Shapley contributions do, together with the adjusted gap"
+SHAPLEY = "; Shapley contributions do, together with"
 STATES = {
     Materiality.MATERIAL: "a material gap",
     Materiality.DETECTED: "a gap that may be below the threshold",
@@ -196,7 +196,8 @@ def _largest(c: Comparison) -> Iterator[str]:
     with_it = [row for row in evidence if (_judged_part(row, c)[0] > 0) == (gap.value > 0)]
     against = [row for row in evidence if row not in with_it]
     if with_it:
-        sums = f"{SHAPLEY}." if any(row.shapley is not None for row in rows) else "."
+        rest = "the adjusted gap" if leaves_adjusted_gap(c) else "a remainder"
+        sums = f"{SHAPLEY} {rest}." if any(row.shapley is not None for row in rows) else "."
         yield f"Largest contributions{_listed(c, with_it)}." + (f" {OVERLAP}{sums}" if len(with_it) > 1 else "")
     if against:
         yield f"Contributions in the opposite direction{_listed(c, against)}."
@@ -207,6 +208,12 @@ def _largest(c: Comparison) -> Iterator[str]:
     elif not evidence and len(of_kind(rows, EXEMPT)) < len(rows):
         is_open = bool(of_kind(rows, OPEN))
         yield "The contributions of features are inconclusive." if is_open else "No feature contributes materially."
+
+
+def leaves_adjusted_gap(c: Comparison) -> bool:
+    """Return whether what Shapley contributions leave of the gap reads as the adjusted gap."""
+    left, adjusted, write = c.gap_parts.shapley_remainder, c.adjusted_gap, measure_of(c).difference
+    return left is None or adjusted is None or write(adjusted.value) == write(left)
 
 
 def is_contribution(row: Contribution) -> bool:

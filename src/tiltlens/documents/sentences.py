@@ -10,7 +10,8 @@ from tiltlens.documents.measures import level_of, measure_of, metric_of
 from tiltlens.documents.quantities import quantity
 from tiltlens.documents.ratios import four_fifths_words, is_of_decisions, unfavourable_words
 from tiltlens.documents.unobserved_groups import soft_words
-from tiltlens.documents.verdict_texts import VERDICTS, Verdict
+from tiltlens.documents.verdict_texts import VERDICTS
+from tiltlens.estimators.verdicts import Verdict
 from tiltlens.formats import label, number, p_value, percent
 from tiltlens.results.audit import Audit
 from tiltlens.results.change import Change
@@ -30,12 +31,14 @@ DOES_NOT_SHOW = (
     "An inconclusive result is not evidence of no gap.",
     "It relies on the group labels, scores and features that were supplied, including their errors.",
 )
+PROXY_OR_STAND_IN = "For a potential proxy or stand-in, the data do not show whether the scores use it."
 
 
 def does_not_show(audit: Audit) -> tuple[str, ...]:
     """Return what an audit does not show."""
-    m = measure_of(audit)
-    return tuple(line.replace("scores", f"{m.each}s") for line in DOES_NOT_SHOW)
+    m, (first, proxy, *others) = measure_of(audit), DOES_NOT_SHOW
+    either = [PROXY_OR_STAND_IN] if Verdict.PROXY_OR_STAND_IN in verdicts_given(audit) else []
+    return tuple(line.replace("scores", f"{m.each}s") for line in (first, proxy, *either, *others))
 
 
 def common_notes(c: Comparison) -> dict[str, int]:
@@ -94,10 +97,11 @@ def findings(audit: Audit, c: Comparison, is_only: bool) -> list[str]:
     return [*filter(None, lines), *soft_words(c), *sure_words(c)]
 
 
-def verdicts_given(audit: Audit) -> dict[str, Verdict]:
-    """Return the verdicts of the table that an audit has."""
+def verdicts_given(audit: Audit) -> dict[str, str]:
+    """Return the verdicts of the table that an audit has, and what they mean."""
     given = {row.verdict for _, c in audit.items() for row in c.by_feature}
-    return {text: verdict for text, verdict in VERDICTS.items() if text in given}
+    user = "the score" if measure_of(audit).output == "score" else "the model"
+    return {text: kind.meaning.replace("the score", user) for text, kind in VERDICTS.items() if text in given}
 
 
 def sure_words(c: Comparison) -> list[str]:
