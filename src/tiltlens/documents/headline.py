@@ -19,6 +19,7 @@ from tiltlens.results.outputs import Contribution
 from tiltlens.rows.measures import Measure
 
 MOST_NAMED = 6
+NEGLIGIBLE = 0.1  # parts of the materiality threshold that the first sentences leave out
 HEADLINED = 3  # features in the first sentences
 NO_FEATURES = "No features were listed, so contributions were not estimated."
 OVERLAP = "They overlap and do not sum to the gap"
@@ -196,7 +197,9 @@ def _largest(c: Comparison) -> Iterator[str]:
     with_it = [row for row in evidence if (_judged_part(row, c)[0] > 0) == (gap.value > 0)]
     against = [row for row in evidence if row not in with_it]
     if with_it:
-        rest = "the adjusted gap" if leaves_adjusted_gap(c) else "a remainder"
+        left, adjusted = c.gap_parts.shapley_remainder or 0.0, c.adjusted_gap or 0.0
+        is_close = abs(left - adjusted) < NEGLIGIBLE * c.scale.materiality
+        rest = "the adjusted gap" if is_close or leaves_adjusted_gap(c) else "a remainder"
         sums = f"{SHAPLEY} {rest}." if any(row.shapley is not None for row in rows) else "."
         yield f"Largest contributions{_listed(c, with_it)}." + (f" {OVERLAP}{sums}" if len(with_it) > 1 else "")
     if against:
