@@ -249,6 +249,17 @@ def test_mistakes_are_one_clear_line_and_exit_with_2(folder, arguments, message)
     assert result.stdout == ""
 
 
+def test_no_file_is_suggested_that_shares_the_ending_alone(tmp_path):
+    """D13: "nofile.csv" was taken for "f.csv"."""
+    for name in ("f.csv", "people.csv"):
+        (tmp_path / name).write_text("race,score\na,0.5\n")
+    for wanted, suggested in (("nofile.csv", ""), ("poeple.csv", "Did you mean 'people.csv'?")):
+        result = invoked("audit", wanted, "--group", "race", "--scores", "score", cwd=tmp_path)
+        assert result.returncode == 2
+        assert suggested in result.stderr
+        assert "f.csv'?" not in result.stderr
+
+
 def test_files_that_are_not_what_they_seem(folder, tmp_path):
     (tmp_path / "broken.csv").write_text("race,score\na,0.5\nb,0.5,extra\n")
     (tmp_path / "fake.parquet").write_text("not parquet")

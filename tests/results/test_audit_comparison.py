@@ -2,6 +2,7 @@
 
 import json
 import math
+from dataclasses import replace
 from functools import cache
 
 import jsonschema
@@ -14,6 +15,7 @@ from tests.people import assert_same_numbers
 from tests.schemas import published, strict
 
 import tiltlens as tl
+from tiltlens.documents.change_document import headline
 from tiltlens.errors import DataError, TiltlensError
 from tiltlens.results.change import ChangeVerdict
 from tiltlens.results.saved_audits import saved_change
@@ -325,3 +327,15 @@ def test_rows_of_soft_groups_that_differ_by_their_scores_alone_are_paired_by_num
 def test_a_change_follows_its_schema(options):
     found = json.loads(json.dumps(tl.compare(*both(**options)).to_dict(), allow_nan=False))
     jsonschema.Draft202012Validator(strict(published("change"))).validate(found)
+
+
+def test_a_verdict_on_a_change_stands_beside_the_number_that_it_was_read_from():
+    """D1: Age carried less than before "(+0.14)", the change of another number."""
+    c = tl.compare(*both())["a"]
+    row = pl.col("feature") == "area"
+    new = {"alone_change": 0.0014, "alone_change_low": -0.002, "alone_change_high": 0.004}
+    new |= {"beyond_others_change": -0.021, "beyond_others_change_low": -0.03, "beyond_others_change_high": -0.012}
+    columns = [pl.when(row).then(pl.lit(value)).otherwise(pl.col(name)).alias(name) for name, value in new.items()]
+    sentence = headline(replace(c, features=c.features.with_columns(columns)))[1]
+    assert "area contributes less than before (−2.1 points, beyond the others)" in sentence
+    assert "0.14" not in sentence

@@ -228,7 +228,8 @@ def _missing_file(file: Path) -> DataError:
     if file.is_symlink():
         return DataError(f"{given} is a link to {str(file.readlink())!r}, which does not exist.", "mend the link.")
     neighbours = sorted(entry.name for entry in file.parent.iterdir()) if file.parent.is_dir() else []
-    nearest = nearest_name(file.name, neighbours)
+    stems = {Path(name).stem: name for name in reversed(neighbours)}  # an ending that is the same says nothing
+    nearest = stems.get(nearest_name(file.stem, list(stems)) or "")
     hint = (
         f"did you mean {shown(nearest)}?" if nearest is not None else f"it was looked for in {file.parent.resolve()}."
     )
