@@ -52,9 +52,9 @@ FEATURE_SCHEMA: dict[str, Any] = (
 class ChangeVerdict(StrEnum):
     """The verdict on the change of a feature's contribution."""
 
-    MORE = "carries more than before"
-    LESS = "carries less than before"
-    TURNED = "carries the other way than before"
+    MORE = "contributes more than before"
+    LESS = "contributes less than before"
+    TURNED = "contributes in the other direction"
     NO_CHANGE = "no material change"
     SOME_CHANGE = "some change"
     INCONCLUSIVE = Verdict.INCONCLUSIVE.value
