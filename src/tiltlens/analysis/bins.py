@@ -66,7 +66,7 @@ class ValueProfile:
     correction
         The number of people in 80 bins of f~ from −4 to 4; None where n is suppressed.
     quantiles
-        The 5, 25, 50, 75 and 95 % quantiles of f~ at each dial position.
+        The 5, 25, 50, 75 and 95% quantiles of f~ at each dial position.
     mean_correction
         The mean of f~ at each dial position.
     """

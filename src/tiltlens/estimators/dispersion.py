@@ -221,7 +221,7 @@ class ShrunkenMeans(NamedTuple):
 def shrink_means(share: Floats, means: GroupMeans, theta: float, most: float, confidence: float) -> ShrunkenMeans:
     """Return b·(ȳ_g − ȳ), b = θ̂/(θ̂ + V_g), and z·√(b²V_g + (1 − b)²θ), θ the upper end of its interval.
 
-    The second is the root mean squared error over groups, so that such intervals cover 95 % of the groups or more.
+    The second is the root mean squared error over groups, so that such intervals cover 95% of the groups or more.
     """
     v = means.moderated
     kept = max(theta, 0.0) / np.maximum(max(theta, 0.0) + v, 1e-300)

@@ -122,9 +122,9 @@ def quantile(confidence: float, degrees: float = math.inf) -> float:
 
 
 def student_factor(degrees: float | Floats) -> Floats:
-    """Return Student's 97.5 % quantile over the normal one: by so much a standard error of few people is made larger.
+    """Return Student's 97.5% quantile over the normal one: the factor that widens standard errors of few people.
 
-    Intervals of other levels take the same factor: below 95 % they are a little too wide, above it a little too short.
+    Intervals of other levels use the same factor: below 95% they are a little too wide, above it a little too short.
     """
     return np.asarray(stdtrit(degrees, 0.975) / ndtri(0.975))
 

@@ -139,7 +139,7 @@ def unseen_se(rows: Rows, outcome: Scores) -> tuple[float, float]:
 def unseen_mean_se(mean: float, size: float) -> float:
     """Return the standard error of a mean that rows do not show: all `size` independent people have one decision.
 
-    Its 95 % interval reaches the exact binomial bound; it is 0 for rows that vary.
+    Its 95% interval reaches the exact binomial bound; it is 0 for rows that vary.
     """
     return unseen_rate(size, 0.95) / quantile(0.95) if min(mean, 1 - mean) <= SMALLEST_SHARE else 0.0
 

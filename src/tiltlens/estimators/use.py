@@ -48,12 +48,7 @@ def mean_products(at: Rows, products: Floats) -> Floats:
 
 
 def _pairing_means(at: Rows, products: Floats) -> Floats:
-    return np.asarray(np.einsum("n,pns->ps", balanced_weights(at), products))
-
-
-def balanced_weights(at: Rows) -> Floats:
-    """Return the weights of the rows in P̄, which add up to ½ in each group."""
-    return np.asarray(0.5 * (at.audited_share + at.reference_share))
+    return np.asarray(np.einsum("n,pns->ps", at.balanced_weights, products))
 
 
 def squared_uses(at: Rows, products: Floats) -> SetCoefficients:
@@ -148,7 +143,7 @@ def project_residuals(at: Rows, residuals: Floats, columns: Floats) -> Projectio
     have mean 0 given the group and the other features. T then has no part in the expected covariances. Directions that
     hardly vary or that rest on few rows are left out.
     """
-    weights = balanced_weights(at)
+    weights = at.balanced_weights
     # (15a): θ̂ = Σω·R·φ̃ and K = Σω²R²φ̃φ̃ᵀ.
     orthonormal = orthonormalise(weights, columns)
     leverage = weights[:, None] * orthonormal**2

@@ -22,7 +22,6 @@ from tiltlens.estimators.sets import RidgeSets, evenly
 from tiltlens.estimators.use import (
     Projection,
     Use,
-    balanced_weights,
     estimate_uses,
     judge_projections,
     mean_products,
@@ -205,7 +204,7 @@ class ScoreUse:
         from sklearn.tree import DecisionTreeRegressor
 
         inputs = np.nan_to_num(self._inputs[0][:, [*features, -1]], nan=MISSING)
-        weights, functions = balanced_weights(self.at), np.empty((FOLDS, len(self.z)))
+        weights, functions = self.at.balanced_weights, np.empty((FOLDS, len(self.z)))
         for number in range(FOLDS):
             train = self.fold != number
             tree = DecisionTreeRegressor(max_leaf_nodes=LEAVES, min_samples_leaf=LEAF_ROWS, random_state=self.seed)
@@ -231,7 +230,7 @@ class ScoreUse:
         return _Fit(*self._project(features, residuals), self._mean_square(residuals))
 
     def _mean_square(self, residuals: Floats) -> float:
-        return float(balanced_weights(self.at) @ residuals**2)
+        return float(self.at.balanced_weights @ residuals**2)
 
     @cached_property
     def _whole_residual(self) -> float:
@@ -268,7 +267,7 @@ class ScoreUse:
         own = columns[:, np.isin(self.owners[removed], list(features)).all(axis=1)]
         lines = columns[:, np.isin(removed, self._lines(features))]
         steepest = lines[:, np.argsort(-lines.var(axis=0), kind="stable")[:MODIFIED_LINES]]
-        weights = balanced_weights(self.at)
+        weights = self.at.balanced_weights
         directions = orthonormalise(weights, own)
         # Projected on the set's own residual columns, steps have mean 0 given the other features.
         steps = directions @ (directions.T @ (weights[:, None] * self._steps(features)))
