@@ -218,6 +218,15 @@ def test_a_sample_stands_for_all_rows():
     assert few.rows == every.rows
 
 
+def test_a_sample_by_probabilities_does_not_depend_on_the_order_of_rows():
+    table = names(2000)
+    few = [
+        audited(one, known_groups="race", sample_rows=1500)["a"].to_dict()
+        for one in (table, table.sample(fraction=1, shuffle=True, seed=1))
+    ]
+    assert_same_numbers(*few)
+
+
 @pytest.mark.parametrize(
     ("options", "message"),
     [

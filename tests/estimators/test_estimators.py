@@ -435,6 +435,14 @@ def test_constant_score_and_equal_groups_have_defined_answers():
     assert equal_outputs_test(rows, flat).p_value == 1.0
 
 
+def test_a_descent_rate_of_several_equal_outcomes_has_no_interval():
+    audited = np.arange(40) % 2 == 0
+    outcome = np.eye(3)[np.arange(40) // 2 % 3]
+    outcome[audited] = outcome[~audited]
+    with pytest.raises(SupportError, match="has no interval"):
+        output_descent(Rows.of(audited), Scores.of(Rows.of(audited), outcome))
+
+
 def test_zero_weights_for_both_terms_give_nothing_to_correct():
     d = sample()
     rows = Rows.of(d["audited"])

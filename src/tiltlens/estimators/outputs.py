@@ -275,19 +275,34 @@ def _null_se(rows: Rows, scores: Scores) -> float:
 
 def output_descent(rows: Rows, scores: Scores) -> Normal | Square:
     """Return k·sd0(W), signed (one column), or Var0(T) as a square (more): the steepest rate at λ2=0, λ4=1."""
+    check_descent(scores)
     term = output_term(scores)
     values = term.values()
     values = values - rows.mean0(values)
-    variance = max(float(term.slopes @ scores.covariance0 @ term.slopes), 0.0)
+    variance = _term_variance(scores, term)
     slope0, slope1 = term.slope_influence(rows, values)
     if variance <= SMALLEST_SHARE**2:
         # Where T is constant Var0(T) has no first derivative, but k·sd0(W) has.
-        return Normal(0.0, _flat_se(rows, scores, term)) if term.slopes.size == 1 else Square(0.0, 0.0, False)
+        return Normal(0.0, _flat_se(rows, scores, term))
     total = InfluenceEstimate.of(rows, variance, values * values + 2 * slope0, 2 * slope1)
     root = math.sqrt(variance)
     if term.slopes.size == 1:
         return Normal(math.copysign(root, float(term.slopes[0])), total.se / (2 * root))
     return Square(root, total.se / (2 * root), False)
+
+
+def _term_variance(scores: Scores, term: OutputTerm) -> float:
+    """Return Var0(T)."""
+    return max(float(term.slopes @ scores.covariance0 @ term.slopes), 0.0)
+
+
+def check_descent(scores: Scores) -> None:
+    """Raise where T is constant for more than two outcomes: Var0(T) then has no first derivative, hence no interval."""
+    if scores.mean0.size > 1 and _term_variance(scores, output_term(scores)) <= SMALLEST_SHARE**2:
+        raise SupportError(
+            "The descent rate is 0 and has no interval: the outputs' divergence is the same for all audited people.",
+            "set `input_weight` above 0.",
+        )
 
 
 @dataclass(frozen=True, slots=True)

@@ -334,6 +334,8 @@ def _descent_rate(evidence: Evidence, settings: Settings, correction: Correction
         return _defined(settings, lambda: outputs.output_descent_rate(evidence.population, evidence.scores, l4))
 
     def measured() -> HasInterval:
+        if l2 == 0:
+            outputs.check_descent(evidence.scores)
         rows = evidence.population if propensity.is_known else evidence.sample
         gradients = [crossfit.gradient(rows, evidence.scores, pair, l2, l4) for pair in propensity.pairings]
         value = None if evidence.tilted is None else _tilted_variance(evidence.tilted, correction)

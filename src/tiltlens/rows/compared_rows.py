@@ -169,7 +169,7 @@ def _columns(
     columns["row_key"] = columns.get("cluster", content)
     if roles.clusters is None and CONTENT in frame.columns:
         # The copies of a row are a cluster. They are numbered by what they hold: folds must not depend on their order.
-        copies = frame.select(pl.struct(CONTENT, HASH).rank("dense")).to_series()
+        copies = frame.select(pl.struct(CONTENT, ROW if ROW in frame.columns else HASH).rank("dense")).to_series()
         columns["cluster"] = copies.cast(pl.UInt64).to_numpy()
         columns["row_key"] = _sum_copies(content, columns["cluster"])
     weights = None if survey.sample.is_complete else _sampling_weights(frame, survey)

@@ -279,7 +279,7 @@ def _sampling_keys(batch: BatchRows, hashes: Hashes) -> _Keys:
     if batch.rows.cluster is not None:
         return _Keys(batch.rows.cluster)
     if batch.source is None:
-        return _Keys(_row_keys(batch.table, hashes))
+        return _Keys(_row_keys(hashes, _row_numbers(batch.table, hashes)))
     source = batch.source
     content = np.zeros(int(source.max(initial=-1)) + 1, dtype=np.uint64)
     np.add.at(content, source, hashes)
@@ -287,7 +287,7 @@ def _sampling_keys(batch: BatchRows, hashes: Hashes) -> _Keys:
     first[source[::-1]] = np.arange(source.size)[::-1]
     numbers = _row_numbers(batch.table, content)
     row_numbers = numbers[first] if ROW in batch.table.columns else numbers
-    return _Keys(mixed_hashes(content, row_numbers)[source], content[source])
+    return _Keys(_row_keys(content, row_numbers)[source], content[source])
 
 
 def _row_numbers(table: pl.DataFrame, hashes: Hashes) -> NDArray[np.integer]:
@@ -297,7 +297,7 @@ def _row_numbers(table: pl.DataFrame, hashes: Hashes) -> NDArray[np.integer]:
     return np.arange(len(hashes)) + int(hashes[:1].sum() % 2**32)
 
 
-def _row_keys(table: pl.DataFrame, hashes: Hashes) -> Hashes:
+def _row_keys(hashes: Hashes, numbers: NDArray[np.integer]) -> Hashes:
     """Return the keys by which rows are drawn: their hashes; copies of a row get different keys by their row numbers.
 
     Copies would otherwise be drawn together or not at all, and a table of few distinct rows would lose most of them.
@@ -306,7 +306,6 @@ def _row_keys(table: pl.DataFrame, hashes: Hashes) -> Hashes:
     repeats = np.count_nonzero(np.diff(np.sort(hashes)) == 0)  # sorting is much faster than marking the copies
     if not repeats:
         return hashes
-    numbers = _row_numbers(table, hashes)
     is_copy = pl.Series(hashes).is_duplicated().to_numpy() if repeats <= FEW_COPIES * hashes.size else None
     if is_copy is None or is_copy.mean() > FEW_COPIES:
         return mixed_hashes(hashes, numbers)
