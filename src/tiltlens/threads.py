@@ -24,7 +24,7 @@ from tiltlens.progress import each, stage
 
 LIBRARIES = 0.05  # of the time of the fits, about
 MOST_THREADS = 8  # a hundred cores would hold a hundred batches of rows
-THREADED_ROWS = 20_000  # below which threads wait for the interpreter more than they work
+THREADED_ROWS = 8_000  # below which threads wait for the interpreter more than they work
 T = TypeVar("T")
 R = TypeVar("R")
 STARTED: set[int] = set()  # the process in which Polars may have threads

@@ -6,8 +6,8 @@ import pytest
 from scipy.special import expit, ndtri
 
 import tiltlens as tl
+from tiltlens.estimators.cells import Residuals, hidden_part
 from tiltlens.estimators.verdicts import EVIDENCE, Verdict
-from tiltlens.learners.blocks import Residuals, hidden_part
 from tiltlens.learners.design import normal_scores
 
 

@@ -5,7 +5,6 @@ from __future__ import annotations
 import math
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
-from functools import partial
 
 import numpy as np
 import polars as pl
@@ -34,7 +33,7 @@ from tiltlens.learners.propensity import (
     wrap_estimator_errors,
 )
 from tiltlens.learners.regressions import Expectations, best_expectations, expectations
-from tiltlens.limits import FOLDS, HIDDEN, MODEL_CHUNK
+from tiltlens.limits import FOLDS, HIDDEN
 from tiltlens.paper.checks import Floats
 from tiltlens.paper.moments import GroupMoments
 from tiltlens.progress import stage
@@ -45,7 +44,7 @@ from tiltlens.rows.rescoring import AskedModel
 from tiltlens.rows.sampled_rows import SampledRows
 from tiltlens.rows.sums import GroupSums
 from tiltlens.rows.survey import group_quota
-from tiltlens.sources.arrays import chunked_moments, chunks
+from tiltlens.sources.arrays import chunked_moments
 from tiltlens.sources.tables import NativeTable
 
 REPEATED_ROWS = 10.0  # effective rows of a number, below which curves know more of it than its own rows
@@ -292,8 +291,7 @@ def _fit_expectations(
     )
     if fit is None:
         return expected
-    residuals = partial(_part_residuals, fit, sample.audited.astype(np.float64), data.score)
-    return best_expectations(sample, data.score, propensity, expected, residuals, fit.hidden)
+    return best_expectations(sample, data.score, propensity, expected, fit)
 
 
 def _influence_rows(sample: Rows, features: int) -> Integers:
@@ -360,18 +358,12 @@ def _ridge_sets(data: _FitData, influence_rows: Integers) -> tuple[RidgeSets, Ba
         shares = shares if sample.clusters is None else sums_by(sample.clusters[index], shares)
         return BasisFit(screen, basis, FoldRidges(grams, basis.owners, basis.blocks, 1.0 / float(shares @ shares)))
 
-    fit, hidden = widened((audited, score), omega, fit_basis)
+    fit = widened(omega, fit_basis)
     at = _as_sample_of(sample, influence_rows, _gram_rows(len(score), len(fit.basis.owners) + 3))
     pooled = tuple(pooled_features(table, fit.basis, omega))
     z = fit.basis.rows(table, influence_rows, audited, score)
-    sets = RidgeSets(fit.ridges, len(table), z, fold[influence_rows], at, pooled=pooled, hidden=hidden)
+    sets = RidgeSets(fit.ridges, len(table), z, fold[influence_rows], at, pooled=pooled, hidden=fit.left)
     return sets, fit
-
-
-def _part_residuals(fit: BasisFit, audited: Floats, score: Floats) -> Floats:
-    """Return S̄ − e and W − m of every row by the regressions of each part on the basis, (2, parts, n)."""
-    rows = (fit.basis.rows(fit.screen.table, chunk, audited, score) for chunk in chunks(len(score), MODEL_CHUNK))
-    return np.concatenate([fit.ridges.part_residuals(z) for z in rows], axis=2)
 
 
 def _gram_rows(rows: int, columns: int) -> Integers:

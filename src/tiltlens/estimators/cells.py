@@ -1,13 +1,20 @@
-"""Codes of joint values: several features as one."""
+"""Cells of joint values: several features as one, and the part of the gap that regressions have missed in cells."""
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+from dataclasses import dataclass
+from functools import cached_property
+
 import numpy as np
+from scipy.sparse import csc_matrix
 
 from tiltlens.estimators.influence import Integers
+from tiltlens.paper.checks import Floats
 
 CODES_A_ROW = 8  # values that may be counted for each row, rather than sorted
 COUNTED_CODES = 1 << 16  # values that may be counted however few rows have them
+BLOCK_SURE = 4.0  # standard errors by which cells must hide something to become columns; hundreds are looked at
 
 
 def joint_codes(codes: Integers) -> tuple[Integers, Integers]:
@@ -29,3 +36,65 @@ def factorize_ints(values: Integers) -> tuple[Integers, Integers]:
         return np.unique(values, return_inverse=True)
     occurs = np.bincount(values, minlength=most) > 0
     return np.flatnonzero(occurs), (np.cumsum(occurs) - 1).take(values)
+
+
+def grid_codes(codes: Sequence[Integers]) -> tuple[Integers, tuple[int, ...]]:
+    """Return the cell of each row in the grid of several features' codes, and the shape of the grid."""
+    shape = tuple(int(column.max(initial=0)) + 1 for column in codes)
+    cells = codes[0]
+    for column, size in zip(codes[1:], shape[1:], strict=True):
+        cells = cells * size + column
+    return cells, shape
+
+
+@dataclass(frozen=True, slots=True)
+class Hidden:
+    """The part of the gap that the cells of some features still hide, and its standard error."""
+
+    names: tuple[str, ...]
+    value: float
+    se: float
+
+    @property
+    def is_sure(self) -> bool:
+        """Whether it is far from 0, though hundreds of cells are looked at."""
+        return abs(self.value) > BLOCK_SURE * self.se
+
+
+@dataclass(frozen=True, eq=False)
+class Residuals:
+    """S̄ − e and W − m of rows, by models that have not seen them, with weights that sum to 1, and E[(S̄ − e)²]."""
+
+    group: Floats
+    score: Floats
+    omega: Floats
+    spread: float
+
+    @cached_property
+    def _products(self) -> Floats:
+        s, w = self.omega * self.group, self.omega * self.score
+        return np.column_stack([self.omega, s, w, s * w, s**2, w**2])
+
+    def sums(self, codes: Integers, size: int | None = None) -> Floats:
+        """Return by cell Σω, Σω r_S, Σω r_W, Σω² r_S r_W, Σω² r_S² and Σω² r_W², (6, cells)."""
+        shape = (int(codes.max(initial=0)) + 1 if size is None else size, codes.size)
+        # A matrix of indicators sums all columns in one pass over the rows; `np.bincount` would take six.
+        indicators = csc_matrix((np.ones(codes.size), codes, np.arange(codes.size + 1)), shape)
+        return np.asarray((indicators @ self._products).T)
+
+
+def hidden_part(residuals: Residuals, codes: Integers) -> tuple[float, float]:
+    """Return u/D of some cells (17a), u = Σ_c [(Σω r_S)(Σω r_W) − Σω² r_S r_W]/T_c, and its standard error."""
+    return hidden_of(residuals.sums(codes), residuals.spread)
+
+
+def hidden_of(sums: Floats, spread: float) -> tuple[float, float]:
+    """Return the same from the sums by cell.
+
+    No row meets itself, so that u has mean 0 where the residuals are independent within the cells.
+    """
+    total, sum_s, sum_w, own, square_s, square_w = sums
+    safe = np.where(total > 0.0, total, 1.0)
+    value = float(((sum_s * sum_w - own) / safe).sum())
+    variance = float(((square_s * square_w + own**2) / safe**2).sum())
+    return value / spread, float(np.sqrt(variance)) / spread

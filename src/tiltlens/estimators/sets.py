@@ -11,7 +11,7 @@ from dataclasses import dataclass, replace
 
 import numpy as np
 
-from tiltlens.estimators.cells import joint_codes
+from tiltlens.estimators.cells import Hidden, joint_codes
 from tiltlens.estimators.feature_gap import CellSums, Coefficient, cell_coefficient, coefficient
 from tiltlens.estimators.influence import Integers, Rows, satterthwaite
 from tiltlens.estimators.ridges import FoldRidges
@@ -19,7 +19,6 @@ from tiltlens.limits import OF_PAIRINGS
 from tiltlens.paper.checks import Floats
 
 SET_BLOCK = 32  # sets whose rows are looked at together
-BLOCK_SURE = 4.0  # standard errors by which cells must hide something to become columns; hundreds are looked at
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -38,20 +37,6 @@ class SetCoefficients:
     def combine(self, weights: Floats) -> SetCoefficients:
         """Return linear combinations of them, `weights` being (sets, combinations)."""
         return SetCoefficients(self.values @ weights, self.influence @ weights, self.between @ weights)
-
-
-@dataclass(frozen=True, slots=True)
-class Hidden:
-    """The part of the gap that the cells of some features still hide, and its standard error."""
-
-    names: tuple[str, ...]
-    value: float
-    se: float
-
-    @property
-    def is_sure(self) -> bool:
-        """Whether it is far from 0, though hundreds of cells are looked at."""
-        return abs(self.value) > BLOCK_SURE * self.se
 
 
 def covariance(influence: Floats, between: Floats) -> Floats:

@@ -19,10 +19,10 @@ from typing import NamedTuple
 import numpy as np
 from scipy.special import ndtr
 
-from tiltlens.estimators.cells import joint_codes
+from tiltlens.estimators.cells import Hidden, Residuals, grid_codes, hidden_of, joint_codes
 from tiltlens.estimators.influence import Booleans, Integers
 from tiltlens.estimators.ridges import FoldRidges
-from tiltlens.estimators.sets import Hidden
+from tiltlens.estimators.sets import evenly
 from tiltlens.learners.basis import Basis, strongest
 from tiltlens.learners.design import (
     Block,
@@ -59,54 +59,37 @@ from tiltlens.paper.checks import Floats
 from tiltlens.progress import each
 from tiltlens.rows.features import DesignColumn
 from tiltlens.sources.arrays import chunks
+from tiltlens.threads import in_threads
 
+LEAF_TREE_ROWS = 40_000  # that a tree learns its borders from, at most: it has 64 leaves
 Days = Mapping[str, Floats]  # of features that are dates: days since 1970, with the time of day as a fraction
-
-
-@dataclass(frozen=True, slots=True, eq=False)
-class Residuals:
-    """S̄ − e and W − m of rows, by models that have not seen them, with weights that sum to 1, and E[(S̄ − e)²]."""
-
-    group: Floats
-    score: Floats
-    omega: Floats
-    spread: float
-
-
-def hidden_part(residuals: Residuals, codes: Integers) -> tuple[float, float]:
-    """Return u/D of some cells (17a), u = Σ_c [(Σω r_S)(Σω r_W) − Σω² r_S r_W]/T_c, and its standard error.
-
-    No row meets itself, so that u has mean 0 where the residuals are independent within the cells.
-    """
-    s, w = residuals.omega * residuals.group, residuals.omega * residuals.score
-    size = int(codes.max(initial=0)) + 1
-    total, sum_s, sum_w, own, square_s, square_w = (
-        np.bincount(codes, column, size) for column in (residuals.omega, s, w, s * w, s**2, w**2)
-    )
-    safe = np.where(total > 0.0, total, 1.0)
-    value = float(((sum_s * sum_w - own) / safe).sum())
-    variance = float(((square_s * square_w + own**2) / safe**2).sum())
-    return value / residuals.spread, float(np.sqrt(variance)) / residuals.spread
 
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Candidate:
     """Cells that may hide something, and the block of columns that would show it.
 
-    `parts` are coarser cells, of fewer features: what these hide is not laid on all. `is_learnt` says whether
-    borders were drawn through numbers, which are known no better than the rows show them.
+    `shape` is that of a grid of cells, whose margins are coarser cells of fewer features, `parts` are other coarser
+    cells: what these hide is not laid on all. `is_learnt` says whether borders were drawn through numbers, which are
+    known no better than the rows show them.
     """
 
     names: tuple[str, ...]
     codes: Integers
     block: Callable[[], Block]
+    shape: tuple[int, ...] = ()
     parts: tuple[Integers, ...] = ()
     is_learnt: bool = False
 
     def hidden(self, residuals: Residuals) -> Hidden:
         """Return what its cells hide beyond the coarser ones."""
-        value, se = hidden_part(residuals, self.codes)
-        beyond = [value - hidden_part(residuals, part)[0] for part in self.parts] if abs(value) > se else []
+        sums = residuals.sums(self.codes, math.prod(self.shape) if self.shape else None)
+        value, se = hidden_of(sums, residuals.spread)
+        if abs(value) <= se:
+            return Hidden(self.names, value, se)
+        margins = [sums.reshape(-1, *self.shape).sum(axis=1 + axis) for axis in range(len(self.shape))]
+        coarser = [margin.reshape(len(sums), -1) for margin in margins] + [residuals.sums(part) for part in self.parts]
+        beyond = [value - hidden_of(part, residuals.spread)[0] for part in coarser]
         return Hidden(self.names, min([value, *beyond], key=abs), se)
 
 
@@ -139,16 +122,15 @@ class Screen:
         """Yield the cells of each two features, whose columns would be multiplied; parts of dates have cells only."""
         columns: dict[str, NumericColumn | LevelColumns] = {column.name: column for column in encoder.numeric}
         columns |= {column.name: column for column in encoder.levels}
-        for names, codes, parts in self._joint(PAIR_CELLS, 2):
+        for names, codes, shape in self._joint(PAIR_CELLS, 2):
             if names in _together(encoder):
                 continue
-            yield Candidate(names, codes, partial(_product, [columns[name] for name in names], self.table), parts)
+            yield Candidate(names, codes, partial(_product, [columns[name] for name in names], self.table), shape)
         yield from self.usual()
         for name in set(self.chosen) & set(self.days):
             for own in _date_parts(self.days[name]):
                 for other in set(self.chosen) - {name}:
-                    coarse = {name: own, other: _coarse(self.table[other], PAIR_CELLS)}
-                    yield _of_cells((name, other), _joint_codes(coarse, [name, other]), tuple(coarse.values()))
+                    yield _of_cells((name, other), *grid_codes([own, _coarse(self.table[other], PAIR_CELLS)]))
 
     def usual(self) -> Iterator[Candidate]:
         """Yield whether a value is the most frequent one given another feature's value, such as the same city."""
@@ -159,7 +141,7 @@ class Screen:
             other, own = sorted(names, key=lambda name: levels[name])
             if levels[own] > PAIR_CELLS:
                 parts = tuple(_coarse(self.table[name], PAIR_CELLS) for name in names)
-                yield _of_cells(names, _most_frequent(codes[own], codes[other]), parts)
+                yield _of_cells(names, _most_frequent(codes[own], codes[other]), parts=parts)
 
     def cells(self, encoder: Encoding, residuals: Residuals) -> Iterator[Candidate]:
         """Yield grids on the features of each block: of borders that trees learnt, and of equal parts."""
@@ -168,7 +150,7 @@ class Screen:
             coarse = [_coarse(column, PAIR_CELLS if len(names) == 2 else TRIPLE_CELLS) for column in columns]
             yield self._learnt(names, partial(_grid, columns, coarse, residuals, seed=self.seed))
             has_borders = any(column.dtype.kind == "f" for column in columns)
-            yield replace(_of_cells(names, joint_codes(np.column_stack(coarse))[0]), is_learnt=has_borders)
+            yield replace(_of_cells(names, grid_codes(coarse)[0]), is_learnt=has_borders)
 
     def finest(self, encoder: Encoding, residuals: Residuals) -> Iterator[Candidate]:
         """Yield cells of few rows each, for features that have a block: they see the borders of regions."""
@@ -177,8 +159,8 @@ class Screen:
 
     def triples(self, encoder: Encoding, residuals: Residuals) -> Iterator[Candidate]:
         """Yield the cells of each three features."""
-        for names, codes, parts in self._joint(TRIPLE_CELLS, 3):
-            yield _of_cells(names, codes, parts)
+        for names, codes, shape in self._joint(TRIPLE_CELLS, 3):
+            yield _of_cells(names, codes, shape)
 
     def leaves(self, encoder: Encoding, residuals: Residuals) -> Iterator[Candidate]:
         """Yield the leaves of trees on the numbers of each block, which find borders that no smooth curves follow."""
@@ -217,17 +199,11 @@ class Screen:
         codes = np.where(learns, 0, 1 + cells(learns))
         return Candidate(names, codes, lambda: _cell_block(names, cells(np.ones_like(learns))), is_learnt=True)
 
-    def _joint(self, cells: int, count: int) -> Iterator[tuple[tuple[str, ...], Integers, tuple[Integers, ...]]]:
-        """Yield each few features, the codes of their joint cells, and those of the cells of one fewer."""
-        chosen = self.chosen if count == 2 else self.tripled
-        coarse = {name: _coarse(self.table[name], cells) for name in chosen}
+    def _joint(self, cells: int, count: int) -> Iterator[tuple[tuple[str, ...], Integers, tuple[int, ...]]]:
+        """Yield each few features, the codes of the grid of their coarse cells, and its shape."""
+        coarse = {name: _coarse(self.table[name], cells) for name in (self.chosen if count == 2 else self.tripled)}
         for names in combinations(coarse, count):
-            fewer = combinations(names, count - 1)
-            yield names, _joint_codes(coarse, names), tuple(_joint_codes(coarse, few) for few in fewer)
-
-
-def _joint_codes(coarse: Mapping[str, Integers], names: Sequence[str]) -> Integers:
-    return joint_codes(np.column_stack([coarse[name] for name in names]))[0]
+            yield names, *grid_codes([coarse[name] for name in names])
 
 
 def _most_frequent(own: Integers, other: Integers) -> Integers:
@@ -255,8 +231,10 @@ def _date_parts(days: Floats) -> Iterator[Integers]:
             yield codes
 
 
-def _of_cells(names: tuple[str, ...], codes: Integers, parts: tuple[Integers, ...] = ()) -> Candidate:
-    return Candidate(names, codes, partial(_cell_block, names, codes), parts)
+def _of_cells(
+    names: tuple[str, ...], codes: Integers, shape: tuple[int, ...] = (), parts: tuple[Integers, ...] = ()
+) -> Candidate:
+    return Candidate(names, codes, partial(_cell_block, names, codes), shape, parts)
 
 
 def _cell_block(names: tuple[str, ...], codes: Integers) -> CellBlock:
@@ -354,7 +332,8 @@ def _tree_cells(raw: Floats, targets: Floats, omega: Floats, learns: Booleans, l
     from sklearn.tree import DecisionTreeRegressor
 
     tree = DecisionTreeRegressor(max_leaf_nodes=leaves, min_samples_leaf=LEAF_ROWS, random_state=seed)
-    tree.fit(raw[learns], targets[learns], sample_weight=omega[learns])
+    rows = evenly(np.flatnonzero(learns), LEAF_TREE_ROWS)
+    tree.fit(raw[rows], targets[rows], sample_weight=omega[rows])
     return np.asarray(np.unique(tree.apply(raw), return_inverse=True)[1], dtype=np.intp)
 
 
@@ -396,20 +375,30 @@ def missed_blocks(candidates: Iterator[Candidate], residuals: Residuals, blocks:
 class BasisFit:
     """Regressions on a basis, and what may be found missing in it.
 
-    `learnt` is what was hidden by cells whose borders were then learnt: no better than these borders are known.
+    `learnt` is what was hidden by cells whose borders were then learnt: no better than these borders are known. `left`
+    is what may still be hidden.
     """
 
     screen: Screen
     basis: Basis
     ridges: FoldRidges
     learnt: tuple[Hidden, ...] = ()
+    left: tuple[Hidden, ...] = ()
 
-    def residuals(self, targets: tuple[Floats, Floats], omega: Floats) -> Residuals:
-        """Return what they leave of the group and of the score."""
-        table, fold, rows = self.screen.table, self.screen.fold, chunks(len(omega), MODEL_CHUNK)
-        parts = [self.ridges.residuals(self.basis.rows(table, chunk, *targets), fold[chunk]) for chunk in rows]
-        group, score = np.hstack(parts)
+    def residuals(self, omega: Floats) -> Residuals:
+        """Return what they leave of the group and of the score, averaged over the models that have not seen a row."""
+        group, score = self._by_chunk(lambda z, rows: self.ridges.residuals(z, self.screen.fold[rows]))
         return Residuals(group, score, omega, float(omega @ group**2))
+
+    def part_residuals(self) -> Floats:
+        """Return the same by the models of every part, (2, parts, n)."""
+        return self._by_chunk(lambda z, _: self.ridges.part_residuals(z))
+
+    def _by_chunk(self, work: Callable[[Floats, slice], Floats]) -> Floats:
+        table, targets = self.screen.table, self.screen.targets
+        rows = list(chunks(len(targets[0]), MODEL_CHUNK))
+        parts = in_threads(lambda some: work(self.basis.rows(table, some, *targets), some), rows, len(targets[0]))
+        return np.concatenate(parts, axis=-1)
 
     def hidden(self, residuals: Residuals) -> tuple[Hidden, ...]:
         """Return what may be hidden of the gap in some regressions' residuals, by each kind of cells."""
@@ -417,10 +406,8 @@ class BasisFit:
         return (*self.learnt, *(candidate.hidden(residuals) for candidate in candidates))
 
 
-def widened(
-    targets: tuple[Floats, Floats], omega: Floats, fitted: Callable[[Sequence[Block]], BasisFit]
-) -> tuple[BasisFit, tuple[Hidden, ...]]:
-    """Return the regressions on a basis with the blocks that it missed, and what they may still hide.
+def widened(omega: Floats, fitted: Callable[[Sequence[Block]], BasisFit]) -> BasisFit:
+    """Return the regressions on a basis with the blocks that it missed.
 
     `fitted` makes them for some blocks. Single features are looked at first, then pairs, then triples, each beside the
     blocks found before.
@@ -428,17 +415,20 @@ def widened(
     blocks: list[Block] = []
     learnt: list[Hidden] = []
     fit = fitted(blocks)
-    screen, residuals = fit.screen, fit.residuals(targets, omega)
+    screen, residuals = fit.screen, fit.residuals(omega)
     pairs, cells, leaves = screen.pairs, screen.cells, screen.leaves
     searches = (screen.singles, pairs, pairs, pairs, cells, leaves, cells, leaves, screen.triples, cells, leaves)
-    for search in each(searches):
+    missed: list[Missed] = []
+    for last, search in zip((None, *searches), each(searches), strict=False):
+        if search == last and not missed:
+            continue  # nothing has changed
         if missed := missed_blocks(search(fit.basis.encoder, residuals), residuals, blocks):
             blocks += [part.block for part in missed]
             learnt += [part.hidden for part in missed if part.is_learnt]
             fit = fitted(blocks)
-            residuals = fit.residuals(targets, omega)
+            residuals = fit.residuals(omega)
     fit = replace(fit, learnt=tuple(learnt))
-    return fit, fit.hidden(residuals)
+    return replace(fit, left=fit.hidden(residuals))
 
 
 def screen_of(

@@ -9,12 +9,11 @@ import numpy as np
 from scipy.linalg import cho_factor, cho_solve
 from scipy.special import expit
 
-from tiltlens.estimators.cells import joint_codes
+from tiltlens.estimators.cells import Hidden, Residuals, joint_codes
 from tiltlens.estimators.influence import Booleans, Integers, Rows
 from tiltlens.estimators.ridges import PARTS
-from tiltlens.estimators.sets import Hidden
 from tiltlens.learners.basis import strongest
-from tiltlens.learners.blocks import Residuals
+from tiltlens.learners.blocks import BasisFit
 from tiltlens.learners.design import Block, Encoding, Table, code_columns, encoded_rows, encoding
 from tiltlens.learners.logit import weighted_gram
 from tiltlens.learners.propensity import Propensity, row_folds, served_folds
@@ -261,30 +260,31 @@ def best_expectations(
     outcome: Floats,
     membership: Propensity | None,
     expected: Expectations,
-    residuals: Callable[[], Floats],
-    hidden: Callable[[Residuals], tuple[Hidden, ...]],
+    fit: BasisFit,
 ) -> Expectations:
     """Return the expectations of the group and of the score, each by the regressions with the smaller bias.
 
-    `residuals` makes S̄ − e and W − m of every row by regressions on a basis, (2, parts, n). The mean product of two
-    independent fits' residuals is the unavoidable variance and the squared bias, without the variance of the fits.
-    `hidden` finds what is still hidden in the residuals of the best.
+    Those of `fit` are on a basis. The mean product of two independent fits' residuals is the unavoidable variance and
+    the squared bias, without the variance of the fits. What residuals of the best still hide goes with them.
     """
     if membership is None or membership.is_known:
         return expected
     # Parts of the propensity and of the ridges are the same pairs of folds, in another order.
     part_of = np.array([PARTS.index(part.folds) for part in membership.parts])
     omega = rows.balanced_weights
-    every, at, fold = residuals(), np.arange(outcome.size), membership.fold
-    best = []
+    every, at, fold = fit.part_residuals(), np.arange(outcome.size), membership.fold
+    best, is_basis = [], []
     for number, target, others in ((0, rows.audited * 1.0, expected.groups), (1, outcome, expected.pairs)):
         # E[(W − m_a)(W − m_b)] = Var(W|X) + bias²: products of independent fits leave out their variance.
         basis = tuple(target - every[number][part_of[half][fold].T, at] for half in membership.plan)
         losses = [sum(float(omega @ ((target - a) * (target - b))) for a, b in pairs) for pairs in (basis, others)]
-        best.append(basis if losses[0] < losses[1] else others)
+        is_basis.append(losses[0] < losses[1])
+        best.append(basis if is_basis[-1] else others)
+    if all(is_basis):
+        return replace(expected, groups=best[0], pairs=best[1], hidden=fit.left)
     group = rows.audited - np.mean([pair.mean(axis=0) for pair in best[0]], axis=0)
     score = outcome - np.mean([pair.mean(axis=0) for pair in best[1]], axis=0)
-    left = hidden(Residuals(group, score, omega, float(omega @ group**2)))
+    left = fit.hidden(Residuals(group, score, omega, float(omega @ group**2)))
     return replace(expected, groups=best[0], pairs=best[1], hidden=left)
 
 
