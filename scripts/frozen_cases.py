@@ -245,8 +245,14 @@ AUDITS: dict[str, Callable[[], tl.Audit]] = {
 }
 PAGES = {"compas_cross_fitted", "outcome_decisions", "amounts", "unobserved_labels", "classes_fitted", "exempt"}
 PAGES |= {"several_groups", "periods_clusters_threshold", "outcome_fpr", "model_stand_in", "saved_scores"}
-PAGES |= {"change_same_rows", "repair_price_of_blindness", "repair_several_groups", "alternatives_model"}
-PAGES |= {"rule_four_fifths", "rule_local_law_scores"}
+PAGES |= {
+    "change_same_rows",
+    "repair_price",
+    "repair_price_of_blindness",
+    "repair_several_groups",
+    "alternatives_model",
+}
+PAGES |= {"repair_price", "rule_four_fifths", "rule_local_law_scores"}
 
 
 def split_loans(rows: int = 1_600) -> tuple[pl.DataFrame, pl.DataFrame]:
@@ -274,6 +280,19 @@ def compare_repairs_with_and_without_group() -> dict[str, Any]:
     blind, aware = (comparison.repair(max_gap=0.01, use_group=use_group) for use_group in (False, True))
     evaluation = blind.evaluate(held_out, "score", "group", outcome="repaid", compare_with=aware, **WEIGHTED)
     return {"repair": blind, "half": blind.part(0.5), "evaluation": evaluation}
+
+
+def price_loans() -> dict[str, Any]:
+    """Return the audit of a premium with observed costs, its discrimination-free price, and the price's effect."""
+    cost = pl.col("premium") * pl.when(group="women").then(0.8).otherwise(1.1) + 40 * pl.col("club")
+    audited_rows, held_out = (part.with_columns(cost=cost) for part in split_loans())
+    settings = {"scores": "premium", "score_type": "amount", "favourable": "low", "outcome": "cost"}
+    audit = audit_loans(audited_rows, folds=None, sample_weight="weight", where={"product": "car"}, **settings)
+    price = audit["women"].repair()
+    price.to_json(path := tables.name_file("price.json"))
+    evaluation = price.evaluate(held_out, "premium", "group", "cost", **WEIGHTED)
+    applied = tl.read_repair(path).apply(held_out, "premium")
+    return {"audit": audit, "repair": price, "applied": applied, "evaluation": evaluation}
 
 
 def repair_several_groups() -> dict[str, Any]:
@@ -416,6 +435,7 @@ OTHERS: dict[str, Callable[[], Any]] = {
     ),
     "repair_unobserved": lambda: repair_loans(lambda data: audit_loans(data, GROUP_PROBABILITIES, folds=None)),
     "repair_price_of_blindness": compare_repairs_with_and_without_group,
+    "repair_price": price_loans,
     "repair_several_groups": repair_several_groups,
     "repair_classes": repair_classes,
     "repair_estimator": repair_with_estimator,
