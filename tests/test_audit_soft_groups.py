@@ -84,24 +84,25 @@ def test_a_repair_tells_both_estimates_and_what_they_do_not_show(tmp_path):
     table = names().with_columns(place=pl.col("p a").round(3))
     c = audited(table, known_groups="race", features=["x", "place"], folds=None)["a"]
     tilt = pickle.loads(pickle.dumps(c)).repair()
-    before, after = (tilt.soft["a"][when] for when in ("before", "after"))
+    before, after = tilt.soft["a"]
     for name in ("weighted", "linear", "bracket", "limits"):
-        assert before[name] == pytest.approx(getattr(c.unobserved_group, name).to_dict())
-        assert after[name] is None or after[name]["low"] <= after[name]["high"]
-    assert before["weighted"]["value"] == pytest.approx(tilt.gap_before)
-    assert [after[name]["value"] for name in ("weighted", "linear")] == pytest.approx([0.0, 0.0], abs=1e-9)
+        own, estimate = (getattr(gap, name) for gap in (before, after))
+        assert own.to_dict() == pytest.approx(getattr(c.unobserved_group, name).to_dict())
+        assert estimate is None or estimate.low <= estimate.high
+    assert before.weighted.value == pytest.approx(tilt.gap_before)
+    assert [after.weighted.value, after.linear.value] == pytest.approx([0.0, 0.0], abs=1e-9)
     repaired, mine = tilt.apply(table, "score"), (table["truth"] == "a").to_numpy()
     true = repaired[mine].mean() - repaired[~mine].mean()
-    above = after["signs"]["above_weighted"]
+    above = after.signs.above_weighted
     assert true > 0.03  # though both estimates say 0
-    assert above["low"] < true < above["high"]
-    assert after["limits"]["low"] < true < after["limits"]["high"]
+    assert above.low < true < above.high
+    assert after.limits.low < true < after.limits.high
     tilt.to_json(tmp_path / "repair.json")
     text = " ".join(str(tl.read_repair(tmp_path / "repair.json")).split())
     for part in ("Weighted gap in mean scores", "The linear estimate changes from", "gap on labelled rows is"):
         assert part in text
     several = audited(table, known_groups="race", features=["x", "place"], folds=None).repair()
-    assert several.soft["a"]["after"]["limits"] == pytest.approx(after["limits"], abs=1e-6)
+    assert several.soft["a"].after.limits.to_dict() == pytest.approx(after.limits.to_dict(), abs=1e-6)
 
 
 def test_alternatives_of_unobserved_groups_are_weighted_and_have_no_ratio():
@@ -111,8 +112,8 @@ def test_alternatives_of_unobserved_groups_are_weighted_and_have_no_ratio():
     )
     c = audited(table.drop("race"), outcome="repaid", features="x", folds=None)["a"]
     found = c.alternatives(threshold=0.6)
-    assert found.soft["model"]["weighted"]["value"] == pytest.approx(found.gap.value)
-    assert found.soft["alternative"]["limits"]["low"] < found.soft["alternative"]["linear"]["value"]
+    assert found.soft["model"].weighted.value == pytest.approx(found.gap.value)
+    assert found.soft["alternative"].limits.low < found.soft["alternative"].linear.value
     assert found.rates["model"]["impact_ratio"] is None
     assert "weighted gap" in str(found)
     lines = words_of_repairs.verdict_words(found)

@@ -45,8 +45,8 @@ def rules():
 
 def renamed(evaluation, name=HOSTILE):
     """Return the evaluation with a group of another name."""
-    beside = replace(evaluation.compared_with, repair=evaluation.compared_with.repair | {"audited": name})
-    return replace(evaluation, repair=evaluation.repair | {"audited": name}, compared_with=beside)
+    beside = replace(evaluation.compared_with, repair=replace(evaluation.compared_with.repair, audited=name))
+    return replace(evaluation, repair=replace(evaluation.repair, audited=name), compared_with=beside)
 
 
 def test_an_evaluation_prints_what_it_holds(evaluation):
@@ -71,7 +71,7 @@ def test_an_evaluation_prints_what_it_holds(evaluation):
 )
 def test_whether_the_limit_is_met_is_read_from_the_interval(evaluation, low, high, limit, said):
     table = evaluation.table.head(1).with_columns(after_low=pl.lit(low), after_high=pl.lit(high))
-    changed = replace(evaluation, table=table, repair=evaluation.repair | {"max_gap": limit})
+    changed = replace(evaluation, table=table, repair=replace(evaluation.repair, max_gap=limit))
     assert said in words.headline(changed)[0]
     assert "no outcome was given" in words.headline(changed)[2]
 
@@ -98,7 +98,7 @@ def test_figures_hold_the_numbers_of_the_summary(evaluation, rules):
         100 * gap for gap in evaluation.curve["gap"]
     ]
     assert curve.table["way"].n_unique() == 2
-    odds = replace(evaluation, repair=evaluation.repair | {"metric": "fpr"})
+    odds = replace(evaluation, repair=replace(evaluation.repair, metric="fpr"))
     rates = repair_curve(odds).table.filter(way="without the group")["gap"].to_list()
     assert rates == [100 * rate for rate in evaluation.curve["fpr_difference"]]
     attained = attainable(rules)

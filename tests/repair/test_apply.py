@@ -336,4 +336,4 @@ def test_an_evaluation_is_of_rows_that_meet_the_condition():
     assert evaluation.notes[0] == (
         f"{900 - near.height} of 900 rows do not meet the condition 'is_near' = 'True'; they are left out"
     )
-    assert evaluation.repair["given"] == {"is_near": "True"}
+    assert evaluation.repair.given == {"is_near": "True"}

@@ -394,7 +394,7 @@ def test_groups_may_be_intersections():
     found = tilt.evaluate(crossed(600, 1), "score", ["group", "sex"])
     joined = crossed(600, 1).with_columns(both=pl.concat_str("group", "sex", separator=" & "))
     assert found.table.equals(tilt.evaluate(joined, "score", "both").table)
-    assert found.repair["group"] == "group & sex"
+    assert found.repair.group == "group & sex"
 
 
 @pytest.mark.parametrize("options", [{}, {"threshold": 0.5}], ids=["scores", "decisions"])

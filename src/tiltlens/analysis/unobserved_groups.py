@@ -98,23 +98,23 @@ class UnobservedGroup(FieldTable):
 
 def unobserved_group(evidence: Evidence, settings: Settings) -> UnobservedGroup | None:
     """Return what probabilities tell of the gap, where groups are known by them."""
-    if evidence.rows.probabilities is None:
-        return None
-    rows = _rows(evidence)
-    return replace(_estimate_gap(evidence, rows, settings.confidence), visible=visible_part(rows))
+    return None if evidence.rows.probabilities is None else _unobserved_group(evidence, settings)
 
 
 def unobserved_group_of(
     evidence: Evidence, settings: Settings, scores: Floats, index: Integers | None = None
-) -> UnobservedGroup | None:
+) -> UnobservedGroup:
     """Return the same for other scores, or decisions, of all rows of the sample or of those at some `index`."""
-    if evidence.rows.probabilities is None:
-        return None
     rows = evidence.rows if index is None else evidence.rows.take(index)
     sample = Rows.of(rows.group == 0, rows.sampling_weight, rows.cluster)
-    return unobserved_group(
+    return _unobserved_group(
         replace(evidence, rows=rows, sample=sample, population=sample, score=Scores.of(sample, scores)), settings
     )
+
+
+def _unobserved_group(evidence: Evidence, settings: Settings) -> UnobservedGroup:
+    rows = _rows(evidence)
+    return replace(_estimate_gap(evidence, rows, settings.confidence), visible=visible_part(rows))
 
 
 def _estimate_gap(evidence: Evidence, rows: ChanceRows, confidence: float) -> UnobservedGroup:

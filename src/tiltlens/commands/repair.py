@@ -106,7 +106,7 @@ def repair_command(
     if json == "-":
         return
     if evaluations is None:
-        print_repair(tilt.summary() | {"group": " & ".join(options["group"]) or "group"}, screen())
+        print_repair(tilt, screen(), " & ".join(options["group"]) or "group")
     else:
         print_evaluations(evaluations, screen())
 

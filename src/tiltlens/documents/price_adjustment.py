@@ -21,14 +21,13 @@ from tiltlens.documents.document import (
 )
 from tiltlens.documents.quantities import estimate_cell, format_of, quantity, written
 from tiltlens.formats import count, interval_name, label, minus, percent, sentence
+from tiltlens.repair.free_price import DiscriminationFreePrice
 from tiltlens.repair.price_evaluation import PriceEvaluation
 from tiltlens.results.outputs import row_estimate
 from tiltlens.rows.measures import Measure, ScoreType, measure_for
 from tiltlens.rows.wording import Wording
 
-Price = Mapping[str, Any]  # what `DiscriminationFreePrice.summary` returns
 Row = Mapping[str, Any]  # of a frame
-PRICE = "tiltlens/price/1"
 ENDS = ("before", "after", "change")
 BY_DECILE = "Actual to expected by group and decile of the price"
 NOT_BY_GROUP = (
@@ -41,26 +40,26 @@ IS_NO_FINDING = (
 )
 
 
-def free_price_document(price: Price) -> Document:
+def free_price_document(price: DiscriminationFreePrice) -> Document:
     """Return the discrimination-free price: its mixture, its features, and the gap on the audited rows."""
-    m, shares = _measure(Wording(**price["wording"])), price["shares"]
+    m, shares = _measure(price.wording), {cost.group: cost.share for cost in price.costs}
     mixture = " and ".join(f"{label(group)} {percent(share)}" for group, share in shares.items())
     lines = [
-        f"The price uses {sentences.listed(price['features'])}, not the group of new {m.people}.",
+        f"The price uses {sentences.listed(price.features)}, not the group of new {m.people}.",
         *_audited_gaps(price, m),
-        f"Expected costs are multiplied by {price['factor']:.4f}, so that prices add up to costs on the audited rows.",
+        f"Expected costs are multiplied by {price.factor:.4f}, so that prices add up to costs on the audited rows.",
         "Evaluate it on held-out data before you use it.",
     ]
     first = f"Mean of the expected costs of all groups, weighted by their shares of all exposure: {mixture}."
-    notes = [*map(sentence, price["notes"]), sentences.REGULATED]
+    notes = [*map(sentence, price.notes), sentences.REGULATED]
     blocks = [Paragraph(first, HEADLINE), *map(Paragraph, lines), *bullets(notes, "Use of the group")]
     return Document("Discrimination-free price", tuple(blocks))
 
 
-def _audited_gaps(price: Price, m: Measure) -> Iterator[str]:
-    for group, gap in price["gap_before"].items():
-        before, after = (m.with_unit(m.difference(value)) for value in (gap, price["gap_after"][group]))
-        who = f"{label(group)} vs {label(price['reference'])}"
+def _audited_gaps(price: DiscriminationFreePrice, m: Measure) -> Iterator[str]:
+    for group, gap in price.gap_before.items():
+        before, after = (m.with_unit(m.difference(value)) for value in (gap, price.gap_after[group]))
+        who = f"{label(group)} vs {label(price.reference)}"
         yield f"Gap of {who} on the audited rows: {before} before, {after} after."
 
 

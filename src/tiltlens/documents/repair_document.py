@@ -24,13 +24,16 @@ from tiltlens.documents.document import (
     Table,
     bullets,
 )
-from tiltlens.documents.price_adjustment import PRICE, free_price_document, price_evaluation_document
+from tiltlens.documents.price_adjustment import free_price_document, price_evaluation_document
 from tiltlens.documents.quantities import Quantity, estimate_cell, format_of, quantity
 from tiltlens.estimators.estimate import Estimate
 from tiltlens.formats import count, interval_name, label, minus, percent, points, sentence, size, whole_percent
+from tiltlens.repair.adjustment import Adjustment
 from tiltlens.repair.alternatives import Alternatives, AlternativesByGroup
 from tiltlens.repair.evaluation import RepairEvaluation
+from tiltlens.repair.free_price import DiscriminationFreePrice
 from tiltlens.repair.price_evaluation import PriceEvaluation
+from tiltlens.repair.score_tilt import ScoreTilt
 from tiltlens.results.outputs import row_estimate
 from tiltlens.rows.measures import POINTS
 
@@ -46,14 +49,15 @@ RULES = 9  # rules of the curve that are shown
 WHAT_IFS = 20  # the smallest gaps first
 
 
-def repair_document(repair: sentences.Repair) -> Document:
-    """Return an adjustment: its goal, its fit, and where it uses the group."""
-    if repair.get("schema") == PRICE:  # the summary of a tilt has none
-        return free_price_document(repair)
-    repair = sentences.named_repair(repair)
+def repair_document(adjustment: Adjustment, group: str | None = None) -> Document:
+    """Return an adjustment: its goal, its fit, and where it uses the group, by the column of groups."""
+    if isinstance(adjustment, DiscriminationFreePrice):
+        return free_price_document(adjustment)
+    assert isinstance(adjustment, ScoreTilt)
+    repair = sentences.named_repair(adjustment.summary(group))
     first, *others = [*sentences.goal(repair), *sentences.fit_sentences(repair)]
-    notes = [*map(sentence, repair["notes"]), sentences.REGULATED]
-    who = _who(repair["audited"], repair["reference"])
+    notes = [*map(sentence, repair.notes), sentences.REGULATED]
+    who = _who(str(repair.audited), repair.reference)
     blocks = [who, Paragraph(first, HEADLINE), *map(Paragraph, others), *bullets(notes, "Use of the group")]
     return Document("Score adjustment", tuple(blocks))
 
@@ -64,7 +68,7 @@ def evaluation_document(evaluations: Sequence[RepairEvaluation] | Sequence[Price
     if prices:
         return price_evaluation_document(prices)
     tilts = (each for each in evaluations if isinstance(each, RepairEvaluation))
-    named = [replace(each, repair=dict(sentences.named_repair(each.repair))) for each in tilts]
+    named = [replace(each, repair=sentences.named_repair(each.repair)) for each in tilts]
     named.sort(key=_width)
     repair = named[0].repair
     blocks = [block for evaluation in named for block in _evaluation(evaluation)]
@@ -86,7 +90,7 @@ def _who(audited: str, reference: str) -> Heading:
 def _evaluation(evaluation: RepairEvaluation) -> list[Block]:
     first, *others = sentences.headline(evaluation)
     repair, level = evaluation.repair, interval_name(evaluation.confidence)
-    who = _who(repair["audited"], repair["reference"])
+    who = _who(str(repair.audited), repair.reference)
     blocks: list[Block] = [who, Paragraph(first, HEADLINE), *map(Paragraph, others)]
     blocks += [_before_after("estimates", evaluation, evaluation.table, ("before", "after", "change"), level)]
     blocks += [Heading(f"Changed decisions at the threshold {evaluation.threshold:g}"), _decisions(evaluation)]
@@ -101,9 +105,9 @@ def _evaluation(evaluation: RepairEvaluation) -> list[Block]:
 def _label(evaluation: RepairEvaluation, key: str) -> Quantity:
     """Return the quantity that a key stands for: the gap of decisions is that of their rates."""
     repair = evaluation.repair
-    is_decisions = repair["metric"] == sentences.DECISIONS
+    is_decisions = repair.metric == sentences.DECISIONS
     item = quantity({"gap": "decision_gap" if is_decisions else "score_gap"}.get(key, key))
-    if key == "impact_ratio" and repair.get("favours_low"):
+    if key == "impact_ratio" and repair.favours_low:
         return replace(item, label=f"{item.label}, low is favourable")
     return item
 
@@ -113,7 +117,7 @@ def _before_after(
 ) -> Table:
     """Return two values of each quantity and their difference."""
     by_key = sentences.rows_of(table)
-    if evaluation.repair["metric"] == sentences.DECISIONS:
+    if evaluation.repair.metric == sentences.DECISIONS:
         by_key.pop("decision_gap", None)  # it is the gap
     ordered = [*(key for key in ORDER if key in by_key), *(key for key in by_key if key not in ORDER)]
     cells = []
@@ -134,7 +138,7 @@ def _decisions(evaluation: RepairEvaluation) -> Table:
     columns = (Column("group", NAME), Column("people"), Column("from 0 to 1"), Column("from 1 to 0"))
     rows = (
         (
-            Cell(label(evaluation.repair.get(group, group))),
+            Cell(label(getattr(evaluation.repair, group))),
             Cell(count(evaluation.rows[group])),
             *(Cell(count(moved[way])) for way in ("up", "down")),
         )

@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-from typing import Any
+from collections.abc import Mapping, Sequence
+from dataclasses import replace
+from typing import Any, TypeVar
 
 import polars as pl
 
+from tiltlens.analysis.unobserved_groups import UnobservedGroup
 from tiltlens.documents.display_names import group_name
-from tiltlens.documents.measures import BOTH
 from tiltlens.documents.quantities import format_of, quantity, written
 from tiltlens.estimators.estimate import Estimate
 from tiltlens.estimators.verdicts import Materiality, materiality
@@ -27,11 +28,12 @@ from tiltlens.formats import (
 )
 from tiltlens.limits import REPAIRED
 from tiltlens.repair.alternatives import Alternatives
+from tiltlens.repair.constraints import Constraint, SoftChange, TiltSummary
 from tiltlens.repair.evaluation import RepairEvaluation
 from tiltlens.rows.measures import POINTS
 
 Row = Mapping[str, Any]  # of a frame
-Repair = Mapping[str, Any]  # what `ScoreTilt.summary` returns, and its parts
+Named = TypeVar("Named", TiltSummary, Constraint)
 DECISIONS = "decisions"
 FALSE_POSITIVES, FALSE_NEGATIVES = "false positive rates", "false negative rates"
 TARGETS = {  # for each metric: the quantities that it constrains, and what they compare
@@ -66,81 +68,85 @@ OF_WHAT_IFS = (
 ESTIMATE = ("value", "low", "high")
 
 
-def named_repair(repair: Repair) -> Repair:
+def named_repair(repair: TiltSummary) -> TiltSummary:
     """Return an adjustment with readable names of groups; one for several groups lists them."""
-    several = ", ".join(dict.fromkeys(str(item["audited"]) for item in repair["constraints"]))
-    repair = {**repair, "audited": repair["audited"] or several}
-    if (column := repair.get("group")) is None:
+    several = ", ".join(dict.fromkeys(item.audited for item in repair.constraints))
+    repair = replace(repair, audited=repair.audited or several)
+    if (column := repair.group) is None:
         return repair
-    return _renamed(repair, column) | {"constraints": [_renamed(item, column) for item in repair["constraints"]]}
+    return replace(_renamed(repair, column), constraints=tuple(_renamed(item, column) for item in repair.constraints))
 
 
-def _renamed(part: Repair, column: str) -> dict[str, Any]:
-    return {**part, **{role: group_name(column, part[role]) for role in BOTH}}
+def _renamed(part: Named, column: str) -> Named:
+    audited, reference = (group_name(column, str(name)) for name in (part.audited, part.reference))
+    return replace(part, audited=audited, reference=reference)
 
 
-def targets(repair: Repair) -> tuple[tuple[str, str], ...]:
+def targets(repair: TiltSummary) -> tuple[tuple[str, str], ...]:
     """Return the quantities that an adjustment constrains, and what they compare."""
-    search = TARGETS.get(repair["metric"], (("gap", repair["metric"]),))
-    if not repair.get("exempt"):
+    search = TARGETS.get(repair.metric, (("gap", repair.metric),))
+    if not repair.exempt:
         return search
-    return (("exempt_gap", f"{search[0][1]} (people equal on {listed(repair['exempt'])})"),)
+    return (("exempt_gap", f"{search[0][1]} (people equal on {listed(repair.exempt)})"),)
 
 
-def goal(repair: Repair) -> list[str]:
+def goal(repair: TiltSummary) -> list[str]:
     """Return the goal of an adjustment, and which columns it uses."""
     what = " and ".join(name for _, name in targets(repair))
-    at = "" if repair["threshold"] is None else f" at the threshold {repair['threshold']:g}"
-    limit = f"at most {size(repair['max_gap'])} points apart" if repair["max_gap"] else "equal"
-    if not any(item["multiplier"] for item in repair["constraints"]):
-        is_met = all(abs(item["gap_after"]) <= repair["max_gap"] + REPAIRED for item in repair["constraints"])
+    at = "" if repair.threshold is None else f" at the threshold {repair.threshold:g}"
+    limit = f"at most {size(repair.max_gap)} points apart" if repair.max_gap else "equal"
+    if not any(item.multiplier for item in repair.constraints):
+        is_met = all(abs(item.gap_after) <= repair.max_gap + REPAIRED for item in repair.constraints)
         why = "The goal is met already" if is_met else "No change of the rule comes nearer to it"
         return [f"Goal: {what}{at} {limit}. {why}, so nothing is changed."]
-    uses = "the group of every new person" if repair["use_group"] else listed(repair["features"])
-    not_group = "" if repair["use_group"] else ", not the group of new people"
+    uses = "the group of every new person" if repair.use_group else listed(repair.features)
+    not_group = "" if repair.use_group else ", not the group of new people"
     return [f"Goal: {what}{at} {limit}, with the smallest change of the scores.", f"It uses {uses}{not_group}."]
 
 
-def fit_sentences(repair: Repair) -> list[str]:
+def fit_sentences(repair: TiltSummary) -> list[str]:
     """Return the effect of an adjustment on the audited rows."""
-    name = "Weighted gap" if repair.get("soft") else "Gap"
-    lines = [f"{name} in {_constraint(repair, item)} on the audited rows." for item in repair["constraints"]]
-    if repair.get("nats") is not None:
-        lines.append(f"Scores move by {number(repair['nats'])} nats on average.")
+    name = "Weighted gap" if repair.soft else "Gap"
+    lines = [f"{name} in {_constraint(repair, item)} on the audited rows." for item in repair.constraints]
+    if repair.nats is not None:
+        lines.append(f"Scores move by {number(repair.nats)} nats on average.")
     lines.append("Evaluate it on held-out data before you use it.")
-    return lines + [line for group, both in repair.get("soft", {}).items() for line in _soft(label(group), **both)]
+    return lines + [line for group, both in repair.soft.items() for line in _soft(label(group), both)]
 
 
-def _soft(group: str, before: Repair, after: Repair) -> list[str]:
+def _soft(group: str, estimates: SoftChange) -> list[str]:
     """Return what group probabilities say about the gap after an adjustment: both estimates are near 0 by design."""
+    before, after = estimates
     lines = [f"{group} is an unobserved group: the weighted gap shows part of the gap only."]
-    if before["linear"] is not None and after["linear"] is not None:
-        ends = " to ".join(points(item["linear"]["value"]) for item in (before, after))
-        lines[0] += f" The linear estimate changes from {ends} points."
+    if before.linear is not None and after.linear is not None:
+        lines[0] += (
+            f" The linear estimate changes from {points(before.linear.value)} to {points(after.linear.value)} points."
+        )
     lines.append(f"Before: {bracket_line(before)}. Estimates near 0 afterwards do not show that the gap is.")
-    if after["limits"] is not None:
-        allowed = interval(after["limits"]["low"], after["limits"]["high"], points)
+    if after.limits is not None:
+        allowed = interval(after.limits.low, after.limits.high, points)
         lines.append(f"After: calibrated group probabilities allow a gap of {allowed} points.")
-    if after["signs"] is not None:
-        value, low, high = (after["weighted"]["value"] + after["signs"]["above_weighted"][end] for end in ESTIMATE)
+    if after.signs is not None:
+        ends = (getattr(after.signs.above_weighted, end) for end in ESTIMATE)
+        value, low, high = (after.weighted.value + end for end in ends)
         lines.append(f"After: the gap on labelled rows is {with_interval(value, low, high, points, unit='points')}.")
     return lines
 
 
-def bracket_line(soft: Repair) -> str:
+def bracket_line(soft: UnobservedGroup) -> str:
     """Return the range of the gap of an unobserved group."""
-    if soft["bracket"] is None:
-        return f"the gap cannot be estimated ({soft['reason']})"
-    ends = interval(soft["bracket"]["low"], soft["bracket"]["high"], points)
-    return f"the gap is {ends} points if the two estimates err in opposite directions ({soft['status']})"
+    if soft.bracket is None:
+        return f"the gap cannot be estimated ({soft.reason})"
+    ends = interval(soft.bracket.low, soft.bracket.high, points)
+    return f"the gap is {ends} points if the two estimates err in opposite directions ({soft.status})"
 
 
-def _constraint(repair: Repair, item: Repair) -> str:
-    ends = " to ".join(points(item[name]) for name in ("gap_before", "gap_after"))
-    what = EVENTS.get(item["event"], targets(repair)[0][1])
-    of_class = "" if repair["classes"] == 2 else f" of class {item['score_class']}"
-    several = len({other["audited"] for other in repair["constraints"]}) > 1
-    whose = f" for {label(item['audited'])}" if several else ""
+def _constraint(repair: TiltSummary, item: Constraint) -> str:
+    ends = " to ".join(points(getattr(item, name)) for name in ("gap_before", "gap_after"))
+    what = EVENTS.get(item.event, targets(repair)[0][1])
+    of_class = "" if repair.classes == 2 else f" of class {item.score_class}"
+    several = len({other.audited for other in repair.constraints}) > 1
+    whose = f" for {label(item.audited)}" if several else ""
     return f"{what}{of_class}{whose}: {ends} points"
 
 
@@ -169,13 +175,13 @@ def _estimate(row: Row, name: str, shown: Shown, unit: str = "", level: str = ""
 
 def _people(evaluation: RepairEvaluation) -> str:
     sizes = evaluation.rows
-    return " and ".join(f"{count(sizes[who])} {label(evaluation.repair.get(who, who))}" for who in sizes)
+    return " and ".join(f"{count(sizes[who])} {label(getattr(evaluation.repair, who))}" for who in sizes)
 
 
-def _goal_met(repair: Repair, row: Row) -> str:
+def _goal_met(repair: TiltSummary, row: Row) -> str:
     """Return whether the interval after the adjustment lies within the goal."""
-    name = f"{size(repair['max_gap'])} points" if repair["max_gap"] else "0"
-    status = materiality(row["after_low"], row["after_high"], repair["max_gap"])
+    name = f"{size(repair.max_gap)} points" if repair.max_gap else "0"
+    status = materiality(row["after_low"], row["after_high"], repair.max_gap)
     if status is None:
         return "No interval."
     if status is Materiality.MATERIAL:
@@ -185,21 +191,21 @@ def _goal_met(repair: Repair, row: Row) -> str:
     return f"The interval includes the goal of {name}{_too_few(repair, row)}."
 
 
-def _too_few(repair: Repair, row: Row) -> str:
+def _too_few(repair: TiltSummary, row: Row) -> str:
     """Return that rows are too few, where more than half of the excess gap may remain."""
-    left = max(-row["after_low"], row["after_high"]) - repair["max_gap"]
-    excess = abs(row["before"]) - repair["max_gap"]
+    left = max(-row["after_low"], row["after_high"]) - repair.max_gap
+    excess = abs(row["before"]) - repair.max_gap
     if excess <= 0.0 or left <= 0.5 * excess:
         return ""
     return ", but half of the gap or more may remain: too few rows to decide"
 
 
-def _fit_error(repair: Repair, what: str) -> str:
+def _fit_error(repair: TiltSummary, what: str) -> str:
     """Return the standard error of the fit, which intervals of held-out rows exclude."""
     errors = [
-        item["se"]
-        for item in repair["constraints"]
-        if item["audited"] == repair["audited"] and EVENTS.get(item["event"], what) == what
+        item.se
+        for item in repair.constraints
+        if item.audited == repair.audited and EVENTS.get(item.event, what) == what
     ]
     if len(errors) != 1 or errors[0] is None:
         return ""
@@ -231,7 +237,7 @@ def blindness_words(table: pl.DataFrame) -> str:
 
 def group_use(evaluation: RepairEvaluation) -> list[str]:
     """Return where the sensitive attribute was used."""
-    notes = [sentence(note) for note in evaluation.repair["notes"]]
+    notes = [sentence(note) for note in evaluation.repair.notes]
     return [*notes, "On held-out data the group was used to measure, not to fit.", REGULATED]
 
 
@@ -272,7 +278,7 @@ def _either(estimate: Estimate, more: str, less: str) -> str:
     return f"{unsigned(estimate.value, ' points')}{ends}"
 
 
-def listed(names: list[str], most: int = 6) -> str:
+def listed(names: Sequence[str], most: int = 6) -> str:
     """Return names of columns, the first few of them."""
     if not names:
         return "nothing else"

@@ -48,7 +48,7 @@ def repair_curve(evaluation: RepairEvaluation) -> Figure:
     from_to = " to ".join(f"{end['gap_text']} points and {end['worth_text']}" for end in ends)
     lines = "one line with the group, one without" if len(both) > 1 else "one line"
     axis_title = f"gap in {rates}, audited minus reference, in points"
-    pair = Groups(repair["audited"], repair["reference"])
+    pair = Groups(str(repair.audited), repair.reference)
     description = f"{versus(pair)}. {what} against the {axis_title}, {lines}: {records[0]['way']} from {from_to}."
     reading = {
         "way": "adjustment",
@@ -124,7 +124,7 @@ def _steps(evaluation: RepairEvaluation, name: str, key: str) -> list[Record]:
     factor, worth_format = (1.0, number) if name == "auc" else (100.0, percent)
     return [
         {
-            "way": WITH if evaluation.repair["use_group"] else WITHOUT,
+            "way": WITH if evaluation.repair.use_group else WITHOUT,
             "part": row["part"],
             "gap": 100.0 * row[key],
             "worth": factor * row[name],

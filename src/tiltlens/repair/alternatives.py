@@ -16,6 +16,7 @@ import numpy as np
 import polars as pl
 from scipy.special import expit
 
+from tiltlens.analysis.unobserved_groups import UnobservedGroup
 from tiltlens.errors import DataError
 from tiltlens.estimators.error_rates import UNKNOWN
 from tiltlens.estimators.estimate import Estimate, quantile
@@ -109,7 +110,7 @@ class Alternatives:
     accuracy_change: Estimate
     gap_reduction: Estimate
     rates: dict[str, dict[str, Estimate | None]]
-    soft: dict[str, Any]
+    soft: dict[str, UnobservedGroup]
     tolerance: float
     verdict: str
     what_ifs: pl.DataFrame

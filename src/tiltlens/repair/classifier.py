@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import warnings
 from collections.abc import Sequence
-from dataclasses import asdict, replace
+from dataclasses import replace
 from numbers import Integral
 from typing import Any
 
@@ -32,6 +32,7 @@ from tiltlens.repair.constraints import (
     OUTCOMES,
     Cell,
     Constraint,
+    TiltSummary,
     check_max_gap,
     gradients,
     only,
@@ -310,23 +311,24 @@ class TiltedClassifier(ClassifierMixin, MetaEstimatorMixin, BaseEstimator):  # t
 
         return evaluate_parts(data, scores_after, confidence, self._summary(group, reference))
 
-    def _summary(self, audited: str, reference: str) -> dict[str, Any]:
-        """Return the repair as `ScoreTilt.summary` does."""
+    def _summary(self, audited: str, reference: str) -> TiltSummary:
+        """Return what `ScoreTilt.summary` returns."""
         columns = getattr(self, "feature_names_in_", [f"x{n}" for n in range(self.n_features_in_)])
-        return {
-            "metric": self.metric,
-            "max_gap": self.max_gap,
-            "threshold": self.threshold,
-            "group": "group",
-            "audited": audited,
-            "reference": reference,
-            "use_group": False,
-            "classes": 2,
-            "favours_low": False,
-            "notes": [],
-            "constraints": [asdict(constraint) for constraint in self.constraints_],
-            "features": [str(column) for column in columns],
-        }
+        return TiltSummary(
+            group="group",
+            metric=self.metric,
+            threshold=self.threshold,
+            max_gap=self.max_gap,
+            use_group=False,
+            classes=2,
+            constraints=self.constraints_,
+            multiplier=self.multiplier_,
+            audited=audited,
+            reference=reference,
+            gap_before=self.gap_before_,
+            gap_after=self.gap_after_,
+            features=tuple(map(str, columns)),
+        )
 
     def _predict_cells(self, X: object) -> Floats:
         model: UserModel = self.propensity_

@@ -78,6 +78,10 @@ class CodedFeatures:
         check_features(self.features, frame.columns)
         return {name: self._column(frame[name]) for name in self.features}
 
+    def zeros(self) -> dict[str, DesignColumn]:
+        """Return a table of one row of zeros."""
+        return {name: np.zeros(1, dtype=np.intp if name in self.levels else np.float64) for name in self.features}
+
     def _column(self, column: pl.Series) -> DesignColumn:
         if column.name in self.levels:
             return self.levels[column.name].codes(column)

@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
+from typing import NamedTuple
 
 import numpy as np
 
+from tiltlens.analysis.unobserved_groups import UnobservedGroup
 from tiltlens.estimators.error_rates import WITH, WITHOUT
 from tiltlens.estimators.influence import Booleans
 from tiltlens.formats import FieldTable
@@ -90,6 +92,46 @@ class Constraint(FieldTable):
         """Return the name of the gap in messages."""
         which = f" of class {self.score_class}" if has_classes else ""
         return f"{DIFFERENCES[self.event]}{which} of {shown(self.audited)} against {shown(self.reference)}"
+
+
+class SoftChange(NamedTuple):
+    """The estimates of an unobserved group's gap before and after an adjustment."""
+
+    before: UnobservedGroup
+    after: UnobservedGroup
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class TiltSummary:
+    """A score adjustment as its readers see it, for one audited group or for all; see `ScoreTilt`.
+
+    Attributes
+    ----------
+    group
+        The column of groups.
+    features
+        The columns that its models use.
+    """
+
+    group: str | None
+    metric: str
+    threshold: float | None
+    max_gap: float
+    use_group: bool
+    classes: int
+    constraints: tuple[Constraint, ...]
+    nats: float | None = None
+    notes: tuple[str, ...] = ()
+    given: Mapping[str, str] = field(default_factory=dict)
+    favours_low: bool = False
+    soft: Mapping[str, SoftChange] = field(default_factory=dict)
+    multiplier: float | None = None
+    audited: str | None = None
+    reference: str = ""
+    gap_before: float | None = None
+    gap_after: float | None = None
+    exempt: tuple[str, ...] = ()
+    features: Sequence[str] = ()
 
 
 def check_max_gap(max_gap: float) -> float:

@@ -16,6 +16,7 @@ from tiltlens.estimators.estimate import Estimate
 from tiltlens.estimators.influence import Booleans, Integers, Rows
 from tiltlens.limits import MINIMUM_ROWS, SUPPRESSED_BELOW
 from tiltlens.paper.checks import Floats
+from tiltlens.repair.constraints import TiltSummary
 from tiltlens.repair.held_out import HeldOutRows, check_not_audited
 from tiltlens.repair.least_change import repaired
 from tiltlens.repair.quantities import (
@@ -62,7 +63,7 @@ class RepairEvaluation:
     notes
         Warnings about the rows.
     repair
-        The repair, as plain numbers and texts.
+        What the repair was.
     threshold, confidence
         The threshold of decisions, and the confidence level of the intervals.
     compared_with
@@ -77,7 +78,7 @@ class RepairEvaluation:
     curve: pl.DataFrame
     rows: dict[str, int]
     notes: tuple[str, ...]
-    repair: dict[str, Any]
+    repair: TiltSummary
     threshold: float
     confidence: float
     missing_outcome: int | None = None
@@ -125,13 +126,13 @@ class RepairEvaluation:
         return evaluations_text([self])
 
     def __repr__(self) -> str:
-        groups = f"{self.repair['audited']!r} against {self.repair['reference']!r}"
+        groups = f"{self.repair.audited!r} against {self.repair.reference!r}"
         return f"RepairEvaluation({groups}: {len(self.table)} quantities)"
 
 
 def evaluations_summary(evaluations: Iterable[RepairEvaluation]) -> dict[str, Any]:
     """Return the evaluations of a repair, one for each audited group, as plain numbers."""
-    by_group = {evaluation.repair["audited"]: evaluation.to_dict() for evaluation in evaluations}
+    by_group = {evaluation.repair.audited: evaluation.to_dict() for evaluation in evaluations}
     return {"schema": SUMMARY, "evaluations": by_group}
 
 
@@ -171,7 +172,7 @@ def _evaluate(
 
     factors = tilt.exempt_columns(rows.frame)
     data = EvaluationRows(rows.rows, rows.outcome, threshold, tilt.favours_low, tilt.has_multipliers, factors)
-    repair = {"group": rows.group_name} | tilt.summary() | {"audited": audited}
+    repair = replace(tilt.summary(rows.group_name), audited=audited)
     return evaluate_parts(data, scores_after, confidence, repair, rows.notes), scores_after(1.0)
 
 
@@ -179,7 +180,7 @@ def evaluate_parts(
     data: EvaluationRows,
     scores_after: Callable[[float], Floats],
     confidence: float,
-    repair: dict[str, Any],
+    repair: TiltSummary,
     notes: tuple[str, ...] = (),
 ) -> RepairEvaluation:
     """Return the evaluation of a repair; `scores_after` returns the scores after a part of it, from 0 to 1."""

@@ -6,11 +6,10 @@ makes prices add up to costs on the rows that they were fitted on (Lindholm, Ric
 
 from __future__ import annotations
 
-from collections import Counter
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any
+from typing import Any, ClassVar
 
 import numpy as np
 import polars as pl
@@ -20,30 +19,16 @@ from tiltlens.learners.cost_regression import Link
 from tiltlens.learners.design import Table
 from tiltlens.limits import LARGEST
 from tiltlens.paper.checks import Floats, check_number, check_probability
-from tiltlens.repair.adjustment import Labels
+from tiltlens.repair.adjustment import Adjustment, Labels
 from tiltlens.repair.apply import apply_repair
 from tiltlens.repair.coded_features import AdditiveModel
 from tiltlens.repair.held_out import audited_group, read_held_out
 from tiltlens.repair.price_evaluation import PriceEvaluation, evaluate_price
-from tiltlens.repair.row_checks import (
-    COST,
-    AuditedRowIndex,
-    NewRowSums,
-    Range,
-    beyond_notes,
-    unseen_notes,
-    values_beyond,
-)
-from tiltlens.results.codec import to_plain
-from tiltlens.results.json_file import write_json
+from tiltlens.repair.row_checks import COST, AuditedRowIndex, NewRowSums, Range
 from tiltlens.rows.declared import Declared
-from tiltlens.rows.features import DesignColumn
 from tiltlens.rows.outcomes import observed_costs
 from tiltlens.rows.scores import RowName
 from tiltlens.rows.wording import WORDING, Wording
-
-PRICE_SCHEMA = "tiltlens/price/1"
-NOT_FOR_READERS = ("costs", "row_index", "ranges", "declared")
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -67,7 +52,7 @@ class GroupCost:
 
 
 @dataclass(frozen=True, slots=True, eq=False)
-class DiscriminationFreePrice:
+class DiscriminationFreePrice(Adjustment):
     """The discrimination-free price of an audited amount: a fixed mixture of the groups' expected costs.
 
     Attributes
@@ -114,13 +99,16 @@ class DiscriminationFreePrice:
     [105.0, 120.0]
     """
 
-    reference: str
+    SCHEMA: ClassVar[str] = "tiltlens/price/1"
+    LEARNT_BY: ClassVar[str] = COST
+
+    reference: str = field()
     costs: tuple[GroupCost, ...]
     factor: float
     gap_before: Mapping[str, float]
     gap_after: Mapping[str, float]
-    row_index: AuditedRowIndex
-    notes: tuple[str, ...]
+    row_index: AuditedRowIndex = field()
+    notes: tuple[str, ...] = field()
     given: Mapping[str, str] = field(default_factory=dict)
     ranges: Mapping[str, Range] = field(default_factory=dict)
     declared: Declared = field(default_factory=Declared)
@@ -132,19 +120,8 @@ class DiscriminationFreePrice:
         return tuple(cost.group for cost in self.costs if cost.group != self.reference)
 
     @property
-    def audited(self) -> str | None:
-        """The audited group; None where there are several."""
-        return self.groups[0] if len(self.groups) == 1 else None
-
-    @property
-    def features(self) -> tuple[str, ...]:
-        """The columns that it needs in addition to the price."""
-        return tuple(self.declared.sources(list(self.costs[0].model.features)))
-
-    @property
-    def text_features(self) -> frozenset[str]:
-        """The features that are texts, whatever they look like."""
-        return frozenset(self.costs[0].model.levels)
+    def _readers(self) -> tuple[AdditiveCost, ...]:
+        return tuple(cost.model for cost in self.costs)
 
     @property
     def left_alone(self) -> str:
@@ -213,14 +190,10 @@ class DiscriminationFreePrice:
     def repair_batch(
         self, frame: pl.DataFrame, scores: Floats, group: Labels | None = None, sums: list[NewRowSums] | None = None
     ) -> Floats:
-        """Return the prices of a clean frame of rows.
-
-        Sums that show whether the rows resemble the audited ones are added to `sums`.
-        """
-        table = self.table(frame)
+        """Return the prices of a clean frame of rows, and append sums over them to `sums`."""
         if sums is not None:
-            sums.append(NewRowSums(0, 0, Counter(self.unseen_levels(frame)), values_beyond(table, self.ranges)))
-        return self.mean(table)
+            sums.append(self.row_sums(frame))
+        return self.mean(self.table(frame))
 
     def read_scores(self, columns: Sequence[pl.Series], row_name: RowName = "row {}".format) -> Floats:
         """Return the audited prices, from clean columns."""
@@ -244,34 +217,12 @@ class DiscriminationFreePrice:
         if count != 1:
             raise DataError(f"`scores` must be one column, of the price, got {count}.", "name the audited price.")
 
-    def unadjusted(self, scores: Floats) -> Floats:
-        """Return the prices of rows that do not meet the conditions."""
-        return scores.copy()
-
-    def table(self, frame: pl.DataFrame) -> dict[str, DesignColumn]:
-        """Return the features of a clean frame as numbers and codes."""
-        return self.costs[0].model.checked_table(frame)  # all models use the same features
-
-    def unseen_levels(self, frame: pl.DataFrame) -> dict[str, int]:
-        """Return, by feature, how many rows of a clean frame hold a value that the models have not learnt."""
-        return self.costs[0].model.unseen_levels(frame)
-
-    def row_notes(self, sums: NewRowSums) -> list[str]:
-        """Return notes on rows that do not resemble the audited ones, from their sums."""
-        rows = sums.rows - sums.outside
-        return unseen_notes(sums.unseen, rows, COST) + beyond_notes(sums.beyond, rows, self.ranges)
-
-    def without_row_index(self) -> DiscriminationFreePrice:
-        """Return the same without the hashes of audited rows, as workers need it."""
-        return replace(self, row_index=AuditedRowIndex())
-
     def check_whole(self) -> None:
         """Raise where a part is missing, or parts do not fit together."""
         check_number("factor", self.factor)
         for cost in self.costs:
             check_number("share", cost.share)
-            kinds = {name: np.intp if name in cost.model.levels else np.float64 for name in cost.model.features}
-            cost.model.mean({name: np.zeros(1, dtype=kind) for name, kind in kinds.items()})
+            cost.model.mean(cost.model.zeros())
         if self.reference not in {cost.group for cost in self.costs} or len(self.costs) < 2:
             raise ValueError("no costs of two groups")
 
@@ -280,30 +231,6 @@ class DiscriminationFreePrice:
     ) -> dict[str, PriceEvaluation]:
         """Return the evaluation of each audited group against the reference; `options` are those of `evaluate`."""
         return {name: self.evaluate(held_out, scores, group, audited=name, **options) for name in self.groups}
-
-    def summary(self) -> dict[str, Any]:
-        """Return the price for readers: neither its models nor the hashes of rows."""
-        plain = {key: value for key, value in self.to_dict().items() if key not in NOT_FOR_READERS}
-        shares = {cost.group: cost.share for cost in self.costs}
-        return plain | {"shares": shares, "features": list(self.features), "link": str(self.costs[0].model.link)}
-
-    def to_dict(self) -> dict[str, Any]:
-        """Return the price as plain numbers and texts: its models, and the hashes of rows."""
-        return {"schema": PRICE_SCHEMA, **to_plain(self)}
-
-    def to_json(self, path: str | Path) -> None:
-        """Write the price to a JSON file of numbers and texts, which `tl.read_repair` reads."""
-        write_json(self.to_dict(), str(path))
-
-    def _repr_html_(self) -> str:
-        from tiltlens.render.notebook import repair_html
-
-        return repair_html(self.summary())
-
-    def __str__(self) -> str:
-        from tiltlens.render.terminal import repair_text
-
-        return repair_text(self.summary())
 
     def __repr__(self) -> str:
         groups = ", ".join(map(repr, self.groups))

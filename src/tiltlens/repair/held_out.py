@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections import Counter
 from dataclasses import dataclass
 
 import numpy as np
@@ -15,7 +14,7 @@ from tiltlens.limits import MINIMUM_ROWS
 from tiltlens.paper.checks import Floats
 from tiltlens.repair.adjustment import Adjustment
 from tiltlens.repair.columns import RepairTable, check_clusters, condition_notes, meets
-from tiltlens.repair.row_checks import NewRowSums, values_beyond
+from tiltlens.repair.row_checks import NewRowSums
 from tiltlens.rows.features import DesignColumn
 from tiltlens.rows.groups import JOINT
 from tiltlens.sources.messages import listed, names_in, shown
@@ -65,7 +64,7 @@ def read_held_out(
     notes = (
         *condition_notes(adjustment.given, table.frame.columns, outside, compared, "they are left out"),
         *check_not_audited(adjustment, frame, labels[keep], scores[keep], outcome, clusters),
-        *adjustment.row_notes(new_row_sums(adjustment, frame)),
+        *adjustment.row_notes(adjustment.row_sums(frame) + NewRowSums(frame.height)),
     )
     return HeldOutRows(
         frame=frame,
@@ -76,12 +75,6 @@ def read_held_out(
         rows=rows,
         notes=notes,
     )
-
-
-def new_row_sums(adjustment: Adjustment, frame: pl.DataFrame) -> NewRowSums:
-    """Return the sums that tell whether the rows of a clean frame resemble the audited ones."""
-    beyond = values_beyond(adjustment.table(frame), adjustment.ranges)
-    return NewRowSums(frame.height, 0, Counter(adjustment.unseen_levels(frame)), beyond)
 
 
 def check_not_audited(

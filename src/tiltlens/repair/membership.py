@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from base64 import b64decode, b64encode
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import NamedTuple
 
 import numpy as np
@@ -54,6 +54,10 @@ class EstimatorLogit(CodedFeatures):
     """
 
     estimator: object
+
+    def disclosed(self) -> EstimatorLogit:
+        """Return the same with the classifier as text, as files have it."""
+        return replace(self, estimator=dump_estimator(self.estimator))
 
     def log_odds(self, table: Table, index: Integers | slice = slice(None)) -> Floats:
         """Return the log-odds of rows of numbers and codes."""

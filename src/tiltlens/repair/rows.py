@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
-from typing import Any
 
 import numpy as np
 
@@ -12,7 +11,7 @@ from tiltlens.errors import DataError
 from tiltlens.estimators.influence import Booleans, Integers, Rows
 from tiltlens.paper.checks import Floats
 from tiltlens.repair.coded_features import feature_table
-from tiltlens.repair.constraints import ALL, OUTCOMES, Cell
+from tiltlens.repair.constraints import ALL, OUTCOMES, Cell, SoftChange
 from tiltlens.repair.row_checks import count_duplicates, duplicate_clusters
 from tiltlens.results.audit import Audit
 from tiltlens.results.comparison import Comparison
@@ -91,13 +90,13 @@ class AuditedRows:
         note = f"{count:,} rows are duplicates in every feature; rows with equal features count as one person"
         return replace(self, clusters=clusters), [note]
 
-    def soft_estimates(self, after: Floats, threshold: float | None) -> dict[str, Any]:
+    def soft_estimates(self, after: Floats, threshold: float | None) -> dict[str, SoftChange]:
         """Return the estimates of each unobserved group's gap before and after; none for several classes."""
         before = self.scores if threshold is None else (self.scores >= threshold).astype(np.float64)
         estimates = {}
         for group, estimate in self.soft.items() if after.ndim == 1 else ():
             index = self.members((group, ALL)) | self.members((self.reference, ALL))
-            estimates[group] = {"before": estimate(before[index]), "after": estimate(after[index])}
+            estimates[group] = SoftChange(estimate(before[index]), estimate(after[index]))
         return estimates
 
     def members(self, cell: Cell) -> Booleans:

@@ -7,19 +7,17 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
-import numpy as np
-
 from tiltlens.errors import DataError
 from tiltlens.inputs import Input, remember
-from tiltlens.paper.checks import check_number
-from tiltlens.repair.constraints import check_max_gap
-from tiltlens.repair.free_price import PRICE_SCHEMA, DiscriminationFreePrice
+from tiltlens.repair.free_price import DiscriminationFreePrice
 from tiltlens.repair.membership import load_estimator
-from tiltlens.repair.score_tilt import SCHEMA, ScoreTilt
+from tiltlens.repair.score_tilt import ScoreTilt
 from tiltlens.results.codec import from_plain
 from tiltlens.sources.messages import shown, texts_of
 
-SCHEMAS = (SCHEMA, PRICE_SCHEMA)
+KINDS: dict[str, type[ScoreTilt] | type[DiscriminationFreePrice]] = {
+    kind.SCHEMA: kind for kind in (ScoreTilt, DiscriminationFreePrice)
+}
 
 
 def read_repair(path: str | Path, trusted: str | Sequence[str] = ()) -> ScoreTilt | DiscriminationFreePrice:
@@ -67,16 +65,18 @@ def read_repair(path: str | Path, trusted: str | Sequence[str] = ()) -> ScoreTil
             f"Cannot read an adjustment from {shown(str(path))}: {error}.", "write one with `to_json`."
         ) from None
     schema = saved.pop("schema", None) if isinstance(saved, dict) else None
-    if schema not in SCHEMAS:
+    if schema not in KINDS:
         raise DataError(
-            f"{shown(str(path))} is not an adjustment of the schema {' or '.join(SCHEMAS)}.",
+            f"{shown(str(path))} is not an adjustment of the schema {' or '.join(KINDS)}.",
             "fit it again, and save it.",
         )
     remember(Input.file(path, schema))
     for model in _saved_classifiers(saved):
         model["estimator"] = load_estimator(model["estimator"], texts_of("trusted", trusted))
     try:
-        return _whole(schema, saved)
+        adjustment = from_plain(KINDS[schema], saved)
+        adjustment.check_whole()
+        return adjustment
     except (IndexError, KeyError, TypeError, ValueError) as error:
         raise DataError(
             f"{shown(str(path))} is not a whole adjustment: a part is missing or altered ({error}).",
@@ -89,25 +89,3 @@ def _saved_classifiers(saved: dict[str, object]) -> list[dict[str, Any]]:
     models = saved.get("models")
     parts = [entry.get("model") for entry in models if isinstance(entry, dict)] if isinstance(models, list) else []
     return [part for part in parts if isinstance(part, dict) and "estimator" in part]
-
-
-def _whole(schema: str, saved: object) -> ScoreTilt | DiscriminationFreePrice:
-    """Return an adjustment whose parts fit together; raise where one is missing."""
-    if schema == PRICE_SCHEMA:
-        price = from_plain(DiscriminationFreePrice, saved)
-        price.check_whole()
-        return price
-    return _check_whole(from_plain(ScoreTilt, saved))
-
-
-def _check_whole(tilt: ScoreTilt) -> ScoreTilt:
-    """Return a repair whose parts fit together; raise where a slope, a level or a constraint is missing."""
-    for model in tilt.models:
-        kinds = {name: np.intp if name in model.model.levels else np.float64 for name in model.model.features}
-        model.probability({name: np.zeros(1, dtype=kind) for name, kind in kinds.items()})
-    if not tilt.constraints:
-        raise ValueError("no constraints")
-    check_max_gap(tilt.max_gap)
-    for constraint in tilt.constraints:
-        check_number("multiplier", constraint.multiplier)
-    return tilt

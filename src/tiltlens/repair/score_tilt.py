@@ -2,58 +2,47 @@
 
 from __future__ import annotations
 
-from collections import Counter
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field, fields, replace
 from pathlib import Path
-from typing import Any
+from typing import Any, ClassVar
 
 import numpy as np
 import polars as pl
-from numpy.typing import NDArray
 
 from tiltlens.errors import DataError
 from tiltlens.estimators.influence import Integers
-from tiltlens.paper.checks import Floats, check_probability, check_threshold
+from tiltlens.paper.checks import Floats, check_number, check_probability, check_threshold
+from tiltlens.repair.adjustment import Adjustment, Labels
 from tiltlens.repair.apply import apply_repair
 from tiltlens.repair.cell_models import CellModel, exempt_model
+from tiltlens.repair.coded_features import CodedFeatures
 from tiltlens.repair.columns import check_classes, class_scores, observed_outcomes, probabilities_of
-from tiltlens.repair.constraints import GIVEN_EXEMPT, Constraint, gradients, only, shift_of
-from tiltlens.repair.evaluation import (
-    RepairEvaluation,
-    check_counterpart,
-    evaluate_repair,
-    score_column,
+from tiltlens.repair.constraints import (
+    GIVEN_EXEMPT,
+    Constraint,
+    SoftChange,
+    TiltSummary,
+    check_max_gap,
+    gradients,
+    only,
+    shift_of,
 )
+from tiltlens.repair.evaluation import RepairEvaluation, check_counterpart, evaluate_repair, score_column
 from tiltlens.repair.held_out import audited_group, read_held_out
 from tiltlens.repair.least_change import repaired
-from tiltlens.repair.membership import dump_estimator
-from tiltlens.repair.row_checks import (
-    MEMBERSHIP,
-    AuditedRowIndex,
-    NewRowSums,
-    Range,
-    beyond_notes,
-    gap_notes,
-    moments,
-    unseen_notes,
-    values_beyond,
-)
+from tiltlens.repair.row_checks import MEMBERSHIP, AuditedRowIndex, NewRowSums, Range, gap_notes, moments
 from tiltlens.results.codec import to_plain
-from tiltlens.results.json_file import write_json
 from tiltlens.rows.declared import Declared
 from tiltlens.rows.features import DesignColumn
 from tiltlens.rows.scores import RowName
 from tiltlens.sources.messages import listed, shown
 
-SCHEMA = "tiltlens/repair/4"
 DERIVED = ("multiplier", "audited", "reference", "gap_before", "gap_after", "exempt")
-NOT_FOR_READERS = ("schema", "models", "row_index", "ranges", "declared")
-Labels = NDArray[np.str_]
 
 
 @dataclass(frozen=True, slots=True, eq=False)
-class ScoreTilt:
+class ScoreTilt(Adjustment):
     """The smallest change of the scores, W'_y ∝ W_y·exp(−Σ_c t_c·a_c(x)·[y = y_c]), or of decisions.
 
     For two outcomes logit W' = logit W − Σ_c t_c·a_c(x); decisions are 1 where W − τ ≥ Σ_c t_c·a_c(x). A constraint has
@@ -108,6 +97,9 @@ class ScoreTilt:
     [0.525, 0.695]
     """
 
+    SCHEMA: ClassVar[str] = "tiltlens/repair/4"
+    LEARNT_BY: ClassVar[str] = MEMBERSHIP
+
     metric: str
     threshold: float | None
     max_gap: float
@@ -116,11 +108,11 @@ class ScoreTilt:
     constraints: tuple[Constraint, ...]
     nats: float | None
     models: tuple[CellModel, ...]
-    row_index: AuditedRowIndex
-    notes: tuple[str, ...]
+    row_index: AuditedRowIndex = field()
+    notes: tuple[str, ...] = field()
     given: Mapping[str, str] = field(default_factory=dict)
     favours_low: bool = False
-    soft: Mapping[str, Any] = field(default_factory=dict)
+    soft: Mapping[str, SoftChange] = field(default_factory=dict)
     ranges: Mapping[str, Range] = field(default_factory=dict)
     declared: Declared = field(default_factory=Declared)
 
@@ -128,11 +120,6 @@ class ScoreTilt:
     def groups(self) -> tuple[str, ...]:
         """The audited groups."""
         return tuple(dict.fromkeys(constraint.audited for constraint in self.constraints))
-
-    @property
-    def audited(self) -> str | None:
-        """The audited group; None where there are several."""
-        return self.groups[0] if len(self.groups) == 1 else None
 
     @property
     def reference(self) -> str:
@@ -160,17 +147,6 @@ class ScoreTilt:
         return any(constraint.multiplier for constraint in self.constraints)
 
     @property
-    def features(self) -> tuple[str, ...]:
-        """The columns that it needs in addition to the scores."""
-        names = dict.fromkeys(name for model in self.models for name in model.model.features if self._changes_scores)
-        return tuple(self.declared.sources(list(names)))
-
-    @property
-    def text_features(self) -> frozenset[str]:
-        """The features that are texts, whatever they look like."""
-        return frozenset(name for model in self.models for name in model.model.levels)
-
-    @property
     def left_alone(self) -> str:
         """What happens to rows that do not meet the conditions, in words."""
         return "they keep their scores" if self.threshold is None else "their decisions follow their own scores"
@@ -181,7 +157,11 @@ class ScoreTilt:
         return next((model.model.features for model in self.models if model.event == GIVEN_EXEMPT), ())
 
     @property
-    def _changes_scores(self) -> bool:
+    def _readers(self) -> tuple[CodedFeatures, ...]:
+        return tuple(model.model for model in self.models)
+
+    @property
+    def _changes_outputs(self) -> bool:
         return self.threshold is not None or self.has_multipliers
 
     def part(self, fraction: float) -> ScoreTilt:
@@ -279,19 +259,14 @@ class ScoreTilt:
     def repair_batch(
         self, frame: pl.DataFrame, scores: Floats, group: Labels | None = None, sums: list[NewRowSums] | None = None
     ) -> Floats:
-        """Return the repaired scores of a clean frame of rows; `group` holds its groups where `use_group`.
-
-        Sums that show whether the rows resemble the audited ones are added to `sums`.
-        """
+        """Return the repaired scores of a clean frame of rows, and append sums over them to `sums`."""
         self._check_labels(group)
-        if not self._changes_scores:
+        if not self._changes_outputs:
             return scores
-        table = self.table(frame)
-        a = self._gradients(table, group)
+        a = self._gradients(self.table(frame), group)
         after = repaired(scores, shift_of(self.constraints, a, self.classes), self.threshold)
         if sums is not None:
-            beyond, unseen = values_beyond(table, self.ranges), Counter(self.unseen_levels(frame))
-            sums.append(NewRowSums(0, 0, unseen, beyond, moments(a, after, self.constraints)))
+            sums.append(replace(self.row_sums(frame), sums=moments(a, after, self.constraints)))
         return after
 
     def read_scores(self, columns: Sequence[pl.Series], row_name: RowName = "row {}".format) -> Floats:
@@ -312,17 +287,17 @@ class ScoreTilt:
 
     def row_notes(self, sums: NewRowSums) -> list[str]:
         """Return notes on rows that do not resemble the audited ones, from their sums."""
-        rows = sums.rows - sums.outside
-        notes = unseen_notes(sums.unseen, rows, MEMBERSHIP) + beyond_notes(sums.beyond, rows, self.ranges)
-        return notes + gap_notes(sums.sums, self.constraints, self.max_gap)
+        return Adjustment.row_notes(self, sums) + gap_notes(sums.sums, self.constraints, self.max_gap)
 
-    def without_row_index(self) -> ScoreTilt:
-        """Return the same without the hashes of audited rows, as workers need it."""
-        return replace(self, row_index=AuditedRowIndex())
-
-    def unseen_levels(self, frame: pl.DataFrame) -> dict[str, int]:
-        """Return, by feature, how many rows of a clean frame hold a value that the model has not learnt."""
-        return self.models[0].model.unseen_levels(frame) if self.models and self._changes_scores else {}
+    def check_whole(self) -> None:
+        """Raise where a slope, a level or a constraint is missing."""
+        for model in self.models:
+            model.probability(model.model.zeros())
+        if not self.constraints:
+            raise ValueError("no constraints")
+        check_max_gap(self.max_gap)
+        for constraint in self.constraints:
+            check_number("multiplier", constraint.multiplier)
 
     def check_group_given(self, group: object) -> None:
         """Raise for a group that is not used, and for a missing one that is."""
@@ -341,10 +316,6 @@ class ScoreTilt:
                 "adjust the rows of these groups only.",
             )
 
-    def table(self, frame: pl.DataFrame) -> dict[str, DesignColumn]:
-        """Return the features of a clean frame as numbers and codes."""
-        return self.models[0].model.checked_table(frame) if self.models else {}  # all models use the same features
-
     def shift(self, frame: pl.DataFrame, group: Labels | None) -> Floats:
         """Return the shift of the log-odds, or log-scores, of the rows of a clean frame."""
         return shift_of(self.constraints, self._gradients(self.table(frame), group), self.classes)
@@ -359,37 +330,19 @@ class ScoreTilt:
         model = exempt_model(self.models)
         return None if model is None else model.columns(model.checked_table(frame))
 
-    def summary(self) -> dict[str, Any]:
-        """Return the repair without its models and the hashes of rows."""
-        return {key: value for key, value in self._to_plain().items() if key not in NOT_FOR_READERS}
+    def summary(self, group: str | None = None) -> TiltSummary:
+        """Return the repair without its models and the hashes of rows; `group` is the name of the column of groups."""
+        names = (each.name for each in fields(TiltSummary) if each.name not in ("group", "features"))
+        return TiltSummary(group, features=self._model_features, **{name: getattr(self, name) for name in names})
 
     def to_dict(self) -> dict[str, Any]:
         """Return the repair as plain numbers and texts: its summary, its models, and the hashes of rows."""
-        plain = self._to_plain()
-        for model in plain["models"]:
-            if "estimator" in model["model"]:
-                model["model"]["estimator"] = dump_estimator(model["model"]["estimator"])
-        return plain
-
-    def _to_plain(self) -> dict[str, Any]:
-        """Return all parts as the codec writes them; classifiers of the user's stay as they are."""
         derived = {name: to_plain(getattr(self, name)) for name in DERIVED}
-        features = sorted({name for model in self.models for name in model.model.features})
-        return {"schema": SCHEMA, **to_plain(self), **derived, "features": features}
+        return Adjustment.to_dict(self) | derived | {"features": self._model_features}
 
-    def to_json(self, path: str | Path) -> None:
-        """Write the repair to a JSON file: numbers, texts, and a user's own group-membership model in skops format."""
-        write_json(self.to_dict(), str(path))
-
-    def _repr_html_(self) -> str:
-        from tiltlens.render.notebook import repair_html
-
-        return repair_html(self.summary())
-
-    def __str__(self) -> str:
-        from tiltlens.render.terminal import repair_text
-
-        return repair_text(self.summary())
+    @property
+    def _model_features(self) -> list[str]:
+        return sorted({name for model in self._readers for name in model.features})
 
     def __repr__(self) -> str:
         way = "with" if self.use_group else "without"

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from dataclasses import replace
 from functools import partial
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 import numpy as np
 
@@ -32,7 +32,6 @@ from tiltlens.analysis.unobserved_groups import unobserved_group, unobserved_gro
 from tiltlens.errors import SupportError, TiltlensError
 from tiltlens.estimators import crossfit, outputs
 from tiltlens.estimators.estimate import Estimate, HasInterval, Normal, without_noise
-from tiltlens.estimators.influence import Integers
 from tiltlens.estimators.outputs import Scores, lower_over_higher
 from tiltlens.learners.balance import Balance, balance
 from tiltlens.learners.propensity import prior_log_odds
@@ -40,7 +39,6 @@ from tiltlens.paper.checks import Floats
 from tiltlens.paper.correction import CorrectionFunction, correction_function
 from tiltlens.paper.exponents import TestPair
 from tiltlens.results.checks import Checks
-from tiltlens.results.codec import to_plain
 from tiltlens.results.comparison import Comparison
 from tiltlens.results.correction import Correction
 from tiltlens.results.display_units import decile_shares, in_units
@@ -368,7 +366,7 @@ def _profiles(evidence: Evidence, correction: CorrectionFunction | None, setting
         given=evidence.question.given,
         soft=None
         if evidence.rows.probabilities is None
-        else partial(_plain_unobserved_group, _without_fits(evidence), settings),
+        else partial(unobserved_group_of, _without_fits(evidence), settings),
         priced=None if evidence.rows.cost is None else partial(prices, evidence, settings.random_state),
     )
 
@@ -377,14 +375,6 @@ def _without_fits(evidence: Evidence) -> Evidence:
     """Return what estimates of a gap by group probabilities need, to keep no more of it."""
     rows = replace(evidence.rows, features=(), value_codes={})
     return replace(evidence, rows=rows, cells={}, table={}, nuisances=replace(evidence.nuisances, sets=None))
-
-
-def _plain_unobserved_group(
-    evidence: Evidence, settings: Settings, scores: Floats, indices: Integers | None = None
-) -> dict[str, Any]:
-    """Return the plain data of the unobserved group for other scores of its rows."""
-    soft: dict[str, Any] = to_plain(unobserved_group_of(evidence, settings, scores, indices))
-    return soft
 
 
 def _errors(

@@ -16,6 +16,7 @@ from tiltlens.analysis.histograms import Binned, score_span
 from tiltlens.analysis.prices import Prices
 from tiltlens.analysis.splitting import Splitting, splitting
 from tiltlens.analysis.suppression import may_show, withheld
+from tiltlens.analysis.unobserved_groups import UnobservedGroup
 from tiltlens.errors import DataError, SupportError, WeightsError
 from tiltlens.estimators.dial import ShareForm, shares_along_dial
 from tiltlens.estimators.influence import Integers, Rows
@@ -32,7 +33,7 @@ from tiltlens.rows.rescoring import AskedModel
 from tiltlens.rows.sampled_rows import SampledRows
 
 TIED = 1e-9  # corrections, and shares of people, no further apart are equal up to rounding
-SoftScores = Callable[..., dict[str, Any]]
+SoftScores = Callable[..., UnobservedGroup]
 
 
 @dataclass(frozen=True, eq=False)  # without slots: what takes time is computed once, and kept
