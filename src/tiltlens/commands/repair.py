@@ -31,9 +31,8 @@ from tiltlens.commands.targets import announce, check_targets, progress_shown, s
 from tiltlens.errors import TiltlensError
 
 if TYPE_CHECKING:
-    from tiltlens.repair.evaluation import RepairEvaluation
+    from tiltlens.repair.before_after import Evaluation
     from tiltlens.repair.free_price import DiscriminationFreePrice
-    from tiltlens.repair.price_evaluation import PriceEvaluation
     from tiltlens.repair.score_tilt import ScoreTilt
     from tiltlens.sources.read_options import Source
 
@@ -111,14 +110,11 @@ def repair_command(
         print_evaluations(evaluations, screen())
 
 
-def _write_json(evaluations: list[RepairEvaluation] | list[PriceEvaluation], target: str) -> None:
-    from tiltlens.repair.evaluation import RepairEvaluation, evaluations_summary
-    from tiltlens.repair.price_evaluation import PriceEvaluation, price_evaluations_summary
+def _write_json(evaluations: list[Evaluation], target: str) -> None:
+    from tiltlens.repair.before_after import evaluations_summary
     from tiltlens.results.json_file import write_json
 
-    prices = [each for each in evaluations if isinstance(each, PriceEvaluation)]
-    tilts = [each for each in evaluations if isinstance(each, RepairEvaluation)]
-    write_json(price_evaluations_summary(prices) if prices else evaluations_summary(tilts), target)
+    write_json(evaluations_summary(evaluations), target)
 
 
 def _check_options(
@@ -178,7 +174,7 @@ def _evaluate(
     other: ScoreTilt | None,
     held_out: tuple[str, ...],
     options: Options,
-) -> list[RepairEvaluation] | list[PriceEvaluation]:
+) -> list[Evaluation]:
     """Return the evaluations of the audited groups on held-out rows."""
     from tiltlens.repair.columns import meets
     from tiltlens.repair.score_tilt import ScoreTilt

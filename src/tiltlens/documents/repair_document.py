@@ -30,6 +30,7 @@ from tiltlens.estimators.estimate import Estimate
 from tiltlens.formats import count, interval_name, label, minus, percent, points, sentence, size, whole_percent
 from tiltlens.repair.adjustment import Adjustment
 from tiltlens.repair.alternatives import Alternatives, AlternativesByGroup
+from tiltlens.repair.before_after import Evaluation
 from tiltlens.repair.evaluation import RepairEvaluation
 from tiltlens.repair.free_price import DiscriminationFreePrice
 from tiltlens.repair.price_evaluation import PriceEvaluation
@@ -62,7 +63,7 @@ def repair_document(adjustment: Adjustment, group: str | None = None) -> Documen
     return Document("Score adjustment", tuple(blocks))
 
 
-def evaluation_document(evaluations: Sequence[RepairEvaluation] | Sequence[PriceEvaluation]) -> Document:
+def evaluation_document(evaluations: Sequence[Evaluation]) -> Document:
     """Return the effect of an adjustment on held-out data, the widest gaps first."""
     prices = [each for each in evaluations if isinstance(each, PriceEvaluation)]
     if prices:

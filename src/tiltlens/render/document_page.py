@@ -13,8 +13,7 @@ from tiltlens.formats import label
 from tiltlens.render.page import check_name, draw_blocks, drawn_data, rendered, write_page
 from tiltlens.render.sections import Drawing
 from tiltlens.repair.alternatives import AlternativesByGroup
-from tiltlens.repair.evaluation import RepairEvaluation
-from tiltlens.repair.price_evaluation import PriceEvaluation
+from tiltlens.repair.before_after import Evaluation
 from tiltlens.results.change import Change
 from tiltlens.results.json_file import Target
 
@@ -35,7 +34,7 @@ def change_page(change: Change) -> str:
     return _page(change_document(change), "Two audits compared", provenance_blocks(change))
 
 
-def evaluations_page(evaluations: Sequence[RepairEvaluation] | Sequence[PriceEvaluation]) -> str:
+def evaluations_page(evaluations: Sequence[Evaluation]) -> str:
     """Return the page of an evaluation."""
     return _page(evaluation_document(evaluations), "Mitigation, separate from the audit that it acts on")
 

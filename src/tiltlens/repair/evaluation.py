@@ -2,33 +2,23 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable
-from dataclasses import dataclass, replace
-from pathlib import Path
-from typing import TYPE_CHECKING, Any, TextIO
+from collections.abc import Callable
+from dataclasses import dataclass, field, replace
+from typing import TYPE_CHECKING, ClassVar
 
 import numpy as np
 import polars as pl
 
 from tiltlens.errors import DataError
 from tiltlens.estimators.error_rates import UNKNOWN
-from tiltlens.estimators.estimate import Estimate
 from tiltlens.estimators.influence import Booleans, Integers, Rows
 from tiltlens.limits import MINIMUM_ROWS, SUPPRESSED_BELOW
 from tiltlens.paper.checks import Floats
+from tiltlens.repair.before_after import ENDS, TABLE_SCHEMA, Evaluation, change_record
 from tiltlens.repair.constraints import TiltSummary
 from tiltlens.repair.held_out import HeldOutRows, check_not_audited
 from tiltlens.repair.least_change import repaired
-from tiltlens.repair.quantities import (
-    ENDS,
-    EvaluationRows,
-    Measurements,
-    interval_columns,
-    measure,
-    people_with_outcomes,
-)
-from tiltlens.results.codec import to_plain
-from tiltlens.results.json_file import write_json
+from tiltlens.repair.quantities import EvaluationRows, Measurements, measure, people_with_outcomes
 from tiltlens.sources.tables import Record
 
 EVALUATION_STEPS = 11  # from no repair to the whole of it
@@ -38,15 +28,9 @@ if TYPE_CHECKING:
     from tiltlens.figures import Figure
     from tiltlens.repair.score_tilt import ScoreTilt
 
-SUMMARY = "tiltlens/evaluations/2"
-SCHEMA = {
-    "quantity": pl.String,
-    **{f"{name}{end}": pl.Float64 for name in ("before", "after", "change") for end in ENDS},
-}
 
-
-@dataclass(frozen=True, slots=True, eq=False)
-class RepairEvaluation:
+@dataclass(frozen=True, slots=True, eq=False, repr=False)
+class RepairEvaluation(Evaluation):
     """The effect of a repair on held-out data.
 
     Attributes
@@ -73,7 +57,9 @@ class RepairEvaluation:
         the group, after the one without it, and the difference ("cost") with its paired interval.
     """
 
-    table: pl.DataFrame
+    SCHEMA: ClassVar[str] = "tiltlens/evaluations/2"
+
+    table: pl.DataFrame = field()
     decisions: dict[str, dict[str, int | None]]
     curve: pl.DataFrame
     rows: dict[str, int]
@@ -85,55 +71,21 @@ class RepairEvaluation:
     compared_with: RepairEvaluation | None = None
     cost_of_blindness: pl.DataFrame | None = None
 
-    def __getitem__(self, quantity: str) -> dict[str, Estimate]:
-        """Return a quantity before and after, and its change."""
-        selected = self.table.filter(quantity=quantity)
-        if selected.is_empty():
-            names = ", ".join(self.table["quantity"])
-            raise DataError(f"The evaluation has no quantity {quantity!r}.", f"choose one of {names}.")
-        row = selected.row(0, named=True)
-        return {name: Estimate(*(row[f"{name}{end}"] for end in ENDS)) for name in ("before", "after", "change")}
+    @property
+    def audited(self) -> str:
+        """The audited group."""
+        return str(self.repair.audited)
 
-    def to_dict(self) -> dict[str, Any]:
-        """Return the evaluation as plain numbers."""
-        plain: dict[str, Any] = to_plain(self)
-        return plain
-
-    def to_json(self, path: str | Path | TextIO) -> None:
-        """Write the evaluation to a JSON file, or to a file that is open for text."""
-        write_json(evaluations_summary([self]), path)
-
-    def report(self, path: str | Path | TextIO) -> None:
-        """Write the evaluation as one HTML page that needs no network."""
-        from tiltlens.render.document_page import write_evaluations
-
-        write_evaluations([self], path)
+    @property
+    def reference(self) -> str:
+        """The group that it is compared with."""
+        return self.repair.reference
 
     def plot(self) -> Figure:
         """Return the figure of the curve, from no repair to the whole."""
         from tiltlens.figures import repair_curve
 
         return repair_curve(self)
-
-    def _repr_html_(self) -> str:
-        from tiltlens.render.notebook import evaluations_html
-
-        return evaluations_html([self])
-
-    def __str__(self) -> str:
-        from tiltlens.render.terminal import evaluations_text
-
-        return evaluations_text([self])
-
-    def __repr__(self) -> str:
-        groups = f"{self.repair.audited!r} against {self.repair.reference!r}"
-        return f"RepairEvaluation({groups}: {len(self.table)} quantities)"
-
-
-def evaluations_summary(evaluations: Iterable[RepairEvaluation]) -> dict[str, Any]:
-    """Return the evaluations of a repair, one for each audited group, as plain numbers."""
-    by_group = {evaluation.repair.audited: evaluation.to_dict() for evaluation in evaluations}
-    return {"schema": SUMMARY, "evaluations": by_group}
 
 
 def evaluate_repair(
@@ -193,7 +145,7 @@ def evaluate_parts(
     ]
     before, after = steps[0], steps[-1]
     return RepairEvaluation(
-        table=pl.DataFrame(_records(before, after, confidence), schema=SCHEMA),
+        table=pl.DataFrame(_records(before, after, confidence), schema=TABLE_SCHEMA),
         decisions=_changed_decisions(rows, before.scores >= data.threshold, after.scores >= data.threshold),
         curve=pl.DataFrame(curve),
         rows={"audited": rows.count0, "reference": rows.count1},
@@ -226,7 +178,7 @@ def _cost_of_blindness(with_group: Measurements, without_group: Measurements, co
     """Return by how much scores repaired without the group differ from those repaired with it."""
     names = {"before": "with_group", "after": "without_group", "change": "cost"}
     renamed = {f"{old}{end}": f"{new}{end}" for old, new in names.items() for end in ENDS}
-    return pl.DataFrame(_records(with_group, without_group, confidence), schema=SCHEMA).rename(renamed)
+    return pl.DataFrame(_records(with_group, without_group, confidence), schema=TABLE_SCHEMA).rename(renamed)
 
 
 def _records(old: Measurements, new: Measurements, confidence: float) -> list[Record]:
@@ -235,11 +187,7 @@ def _records(old: Measurements, new: Measurements, confidence: float) -> list[Re
     for name, change in new.change(old).items():
         if name == "decision_gap" and new.are_decisions and old.are_decisions:
             continue
-        record: Record = {"quantity": name}
-        quantities = {"before": old.interval(name), "after": new.interval(name), "change": change}
-        for column, quantity in quantities.items():
-            record |= interval_columns(column, quantity, confidence)
-        records.append(record)
+        records.append(change_record(name, (old.interval(name), new.interval(name), change), confidence))
     return records
 
 

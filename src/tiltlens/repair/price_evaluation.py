@@ -2,37 +2,27 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
-from dataclasses import dataclass, replace
-from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any, TextIO
+from dataclasses import dataclass, field, replace
+from typing import TYPE_CHECKING, Annotated, ClassVar, NamedTuple
 
 import numpy as np
 import polars as pl
 
 from tiltlens.analysis.prices import GROUPS, decile_cells, log_difference
-from tiltlens.errors import DataError
-from tiltlens.estimators.estimate import Estimate, HasInterval, LogNormal
+from tiltlens.estimators.estimate import HasInterval, LogNormal
 from tiltlens.estimators.influence import Booleans, InfluenceEstimate, combine
 from tiltlens.estimators.prices import CostRows, actual_to_expected, deviance, group_gap, unfairness
 from tiltlens.limits import MINIMUM_ROWS
 from tiltlens.paper.checks import Floats
+from tiltlens.repair.before_after import ENDS, TABLE_SCHEMA, Evaluation, change_record
 from tiltlens.repair.held_out import HeldOutRows
-from tiltlens.repair.quantities import ENDS, difference, interval_columns
-from tiltlens.results.codec import to_plain
-from tiltlens.results.json_file import write_json
+from tiltlens.repair.quantities import difference
 from tiltlens.rows.wording import WORDING, Wording
 from tiltlens.sources.tables import Record
 
 if TYPE_CHECKING:
     from tiltlens.repair.free_price import DiscriminationFreePrice
 
-EVALUATION_SCHEMA = "tiltlens/price_evaluations/1"
-BEFORE_AFTER = ("before", "after", "change")
-TABLE_SCHEMA = {
-    "quantity": pl.String,
-    **{f"{name}{end}": pl.Float64 for name in BEFORE_AFTER for end in ENDS},
-}
 DECILE_SCHEMA = {
     "which": pl.String,
     "group": pl.String,
@@ -44,8 +34,8 @@ DECILE_SCHEMA = {
 POWERS = {"deviance_poisson": 1.0, "deviance_tweedie": 1.5, "deviance_gamma": 2.0}
 
 
-@dataclass(frozen=True, slots=True, eq=False)
-class PriceEvaluation:
+@dataclass(frozen=True, slots=True, eq=False, repr=False)
+class PriceEvaluation(Evaluation):
     """The effect of a discrimination-free price on held-out data.
 
     Attributes
@@ -73,63 +63,19 @@ class PriceEvaluation:
     tiltlens.repair.evaluation.RepairEvaluation : The effect of a repair of scores.
     """
 
-    audited: str
-    reference: str
+    SCHEMA: ClassVar[str] = "tiltlens/price_evaluations/1"
+
+    audited: str = field()
+    reference: str = field()
     group: str
     features: tuple[str, ...]
-    table: Annotated[pl.DataFrame, TABLE_SCHEMA]
+    table: Annotated[pl.DataFrame, TABLE_SCHEMA] = field()
     by_decile: Annotated[pl.DataFrame, DECILE_SCHEMA]
     rows: dict[str, int]
     missing_outcome: int | None
     notes: tuple[str, ...]
     confidence: float
     wording: Wording = WORDING
-
-    def __getitem__(self, quantity: str) -> dict[str, Estimate | None]:
-        """Return a quantity before and after, and its change; None where it is not defined."""
-        selected = self.table.filter(quantity=quantity)
-        if selected.is_empty():
-            names = ", ".join(self.table["quantity"])
-            raise DataError(f"The evaluation has no quantity {quantity!r}.", f"choose one of {names}.")
-        row = selected.row(0, named=True)
-        return {
-            name: None if row[name] is None else Estimate(*(row[f"{name}{end}"] for end in ENDS))
-            for name in BEFORE_AFTER
-        }
-
-    def to_dict(self) -> dict[str, Any]:
-        """Return the evaluation as plain numbers."""
-        plain: dict[str, Any] = to_plain(self)
-        return plain
-
-    def to_json(self, path: str | Path | TextIO) -> None:
-        """Write the evaluation to a JSON file, or to a file that is open for text."""
-        write_json(price_evaluations_summary([self]), path)
-
-    def report(self, path: str | Path | TextIO) -> None:
-        """Write the evaluation as one HTML page that needs no network."""
-        from tiltlens.render.document_page import write_evaluations
-
-        write_evaluations([self], path)
-
-    def _repr_html_(self) -> str:
-        from tiltlens.render.notebook import evaluations_html
-
-        return evaluations_html([self])
-
-    def __str__(self) -> str:
-        from tiltlens.render.terminal import evaluations_text
-
-        return evaluations_text([self])
-
-    def __repr__(self) -> str:
-        return f"PriceEvaluation({self.audited!r} against {self.reference!r}: {len(self.table)} quantities)"
-
-
-def price_evaluations_summary(evaluations: Iterable[PriceEvaluation]) -> dict[str, Any]:
-    """Return the evaluations of a price, one for each audited group, as plain numbers."""
-    by_group = {evaluation.audited: evaluation.to_dict() for evaluation in evaluations}
-    return {"schema": EVALUATION_SCHEMA, "evaluations": by_group}
 
 
 def evaluate_price(
@@ -141,11 +87,11 @@ def evaluate_price(
     has_cost = np.isfinite(cost)
     known = _taken(every, has_cost)
     pairs = _gap_quantities(every, after) | _moved(every, after)
-    records = [_record(name, pair, confidence) for name, pair in pairs.items()]
+    records = [change_record(name, pair, confidence) for name, pair in pairs.items()]
     deciles: list[Record] = []
     if min(int(known.audited.sum()), int((~known.audited).sum())) >= MINIMUM_ROWS:
         both = {"before": known, "after": replace(known, price=after[has_cost])}
-        records += [_record(name, pair, confidence) for name, pair in _cost_quantities(*both.values()).items()]
+        records += [change_record(name, pair, confidence) for name, pair in _cost_quantities(*both.values()).items()]
         deciles = [
             {"which": which, **record}
             for which, priced in both.items()
@@ -166,20 +112,12 @@ def evaluate_price(
     )
 
 
-@dataclass(frozen=True, slots=True)
-class _Pair:
+class _Pair(NamedTuple):
     """A quantity before and after, and its change; None where it is not defined."""
 
     before: HasInterval | None
     after: HasInterval | None
     change: HasInterval | None
-
-
-def _record(name: str, pair: _Pair, confidence: float) -> Record:
-    record: Record = {"quantity": name}
-    for column, quantity in zip(BEFORE_AFTER, (pair.before, pair.after, pair.change), strict=True):
-        record |= interval_columns(column, quantity, confidence)
-    return record
 
 
 def _taken(rows: CostRows, index: Booleans) -> CostRows:

@@ -26,11 +26,9 @@ from tiltlens.estimators.influence import (
 )
 from tiltlens.limits import MINIMUM_ROWS, SMALLEST_SHARE
 from tiltlens.paper.checks import Floats
-from tiltlens.sources.tables import Record
 
 Quantities = dict[str, InfluenceEstimate]
 Intervals = dict[str, HasInterval]
-ENDS = ("", "_low", "_high")
 
 
 class EvaluationRows(NamedTuple):
@@ -230,14 +228,6 @@ def area(rows: Rows, scores: Floats, outcome: Integers, share: Floats) -> Influe
 def difference(new: InfluenceEstimate, old: InfluenceEstimate) -> Normal:
     """Return new − old of the same rows."""
     return combine(new.value - old.value, [(1.0, new), (-1.0, old)]).normal()
-
-
-def interval_columns(name: str, quantity: HasInterval | None, confidence: float) -> Record:
-    """Return a value and its interval as three columns of a table, None where there is no value."""
-    if quantity is None:
-        return {f"{name}{end}": None for end in ENDS}
-    estimate = quantity.estimate(confidence)
-    return dict(zip((f"{name}{end}" for end in ENDS), (estimate.value, estimate.low, estimate.high), strict=True))
 
 
 def _are_decisions(scores: Floats) -> bool:
