@@ -3,6 +3,7 @@
 import inspect
 import re
 
+from numpydoc.docscrape_sphinx import SphinxDocString
 from related import related_names
 
 SECTION = re.compile(r"^-{3,}$")
@@ -90,8 +91,22 @@ def complete(_app, what, _name, documented, _options, lines):
             lines += ["", "Returns", "-------", returned]
 
 
+def _field_as_written(process):
+    """Return numpydoc's format of an attribute, except that a field keeps its text.
+
+    numpydoc would take the text of a base class's property of that name, and link to it.
+    """
+
+    def processed(docstring, name, text, fake_autosummary):
+        is_field = inspect.ismemberdescriptor(getattr(docstring._obj, name, None))
+        return process(docstring, name, text, fake_autosummary and not is_field)
+
+    return processed
+
+
 def setup(app):
     """Run before numpydoc reads a docstring."""
+    SphinxDocString._process_param = _field_as_written(SphinxDocString._process_param)
     app.connect("autodoc-process-docstring", complete, priority=400)
     app.connect("autodoc-process-docstring", relate, priority=400)
     return {"parallel_read_safe": True}
