@@ -22,6 +22,7 @@ from tiltlens.documents.document import (
     Paragraph,
     Table,
     bullets,
+    pair_heading,
 )
 from tiltlens.documents.measures import level_of, measure_of, subject
 from tiltlens.documents.quantities import (
@@ -93,7 +94,7 @@ def provenance_blocks(change: Change) -> list[Block]:
 def _group(c: GroupChange) -> list[Block]:
     first, *others = headline(c)
     blocks: list[Block] = [
-        Heading(f"{label(c.audited)} (audited) vs {label(c.reference)} (reference)", 2),
+        pair_heading(c.audited, c.reference),
         Paragraph(first, HEADLINE),
         *(Paragraph(line) for line in others),
         _quantities(c),

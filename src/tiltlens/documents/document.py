@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
+
+from tiltlens.formats import label, minus, sentence
 
 HEADLINE, QUIET, WARNING = "headline", "quiet", "warning"  # tones of a paragraph
 NAME, NUMBER, TEXT = "name", "number", "text"  # kinds of a column
@@ -86,6 +88,16 @@ class Document:
 
     title: str
     blocks: tuple[Block, ...]
+
+
+def pair_heading(audited: str, reference: str) -> Heading:
+    """Return the heading of the section on two groups."""
+    return Heading(f"{label(audited)} (audited) vs {label(reference)} (reference)", 2)
+
+
+def warnings(notes: Iterable[str]) -> list[Block]:
+    """Return notes as the list of warnings."""
+    return bullets([minus(sentence(note)) for note in notes], "Warnings")
 
 
 def bullets(items: Sequence[str], title: str = "") -> list[Block]:

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping
-from typing import Any
 
 from tiltlens.documents import repair_sentences as sentences
 from tiltlens.documents.document import (
@@ -14,21 +13,24 @@ from tiltlens.documents.document import (
     Cell,
     Column,
     Document,
-    Heading,
     Paragraph,
     Table,
     bullets,
+    pair_heading,
+    warnings,
 )
+from tiltlens.documents.measures import BOTH
+from tiltlens.documents.prices import decile_blocks
 from tiltlens.documents.quantities import estimate_cell, format_of, quantity, written
-from tiltlens.formats import count, interval_name, label, minus, percent, sentence
+from tiltlens.estimators.estimate import Estimate
+from tiltlens.formats import count, interval_name, label, percent, sentence
+from tiltlens.repair.before_after import BEFORE_AFTER
 from tiltlens.repair.free_price import DiscriminationFreePrice
 from tiltlens.repair.price_evaluation import PriceEvaluation
-from tiltlens.results.outputs import row_estimate
 from tiltlens.rows.measures import Measure, ScoreType, measure_for
 from tiltlens.rows.wording import Wording
 
-Row = Mapping[str, Any]  # of a frame
-ENDS = ("before", "after", "change")
+Changed = Mapping[str, Estimate | None]  # a quantity before and after, and its change
 BY_DECILE = "Actual to expected by group and decile of the price"
 NOT_BY_GROUP = (
     "A discrimination-free price mixes the groups' expected costs, so the A/E of a group may differ from 1 where its "
@@ -78,60 +80,39 @@ def _measure(wording: Wording) -> Measure:
 
 def _evaluation(evaluation: PriceEvaluation) -> Iterator[Block]:
     m, level = _measure(evaluation.wording), interval_name(evaluation.confidence)
-    rows = sentences.rows_of(evaluation.table)
-    who = f"{label(evaluation.audited)} (audited) vs {label(evaluation.reference)} (reference)"
-    yield Heading(who, 2)
+    rows = {name: evaluation[name] for name in evaluation.table["quantity"]}
+    yield pair_heading(evaluation.audited, evaluation.reference)
     yield Paragraph(_gap_words(evaluation, rows["gap"], m, level), HEADLINE)
     yield Paragraph(_money_words(rows, m))
-    items = [(quantity(name), row) for name, row in rows.items()]
     cells = []
-    for item, row in items:
+    for name, row in rows.items():
+        item = quantity(name)
         write = format_of(item.scale, m)
         of_change = write.value if row["before"] is None else write.change  # money moved is a change itself
-        shown = (write.value, write.value, of_change)
-        values = (estimate_cell(row_estimate(row, end), form) for end, form in zip(ENDS, shown, strict=True))
+        values = map(estimate_cell, row.values(), (write.value, write.value, of_change))
         cells.append((Cell(item.name(m)), *values))
-    columns = (Column("quantity", NAME), *map(Column, ENDS))
-    yield Table("estimates", columns, tuple(cells), level)
-    yield from _deciles(evaluation, level)
-    yield from bullets([minus(sentence(note)) for note in evaluation.notes], "Warnings")
+    yield Table("estimates", (Column("quantity", NAME), *map(Column, BEFORE_AFTER)), tuple(cells), level)
+    columns = [
+        (f"{label(getattr(evaluation, who))} {which}", evaluation.by_decile.filter(group=who, which=which))
+        for who in BOTH
+        for which in ("before", "after")
+    ]
+    yield from decile_blocks(BY_DECILE, columns, m, level)
+    yield from warnings(evaluation.notes)
 
 
-def _gap_words(evaluation: PriceEvaluation, gap: Row, m: Measure, level: str) -> str:
+def _gap_words(evaluation: PriceEvaluation, gap: Changed, m: Measure, level: str) -> str:
     before = m.difference(gap["before"])
-    after, change = (
-        written(row_estimate(gap, end), m.difference, name, m.unit) for end, name in (("after", level), ("change", ""))
-    )
-    names = {"audited": evaluation.audited, "reference": evaluation.reference}
-    sizes = " and ".join(f"{count(evaluation.rows[who])} {label(names[who])}" for who in evaluation.rows)
+    after, change = (written(gap[end], m.difference, name, m.unit) for end, name in (("after", level), ("change", "")))
+    sizes = " and ".join(f"{count(size)} {label(getattr(evaluation, who))}" for who, size in evaluation.rows.items())
     return f"Gap of mean prices: {before} before, {after} after, change {change}; on {sizes} held out."
 
 
-def _money_words(rows: Mapping[str, Row], m: Measure) -> str:
+def _money_words(rows: Mapping[str, Changed], m: Measure) -> str:
     moved, rising, falling = (
         rows[name]["change"] for name in ("mean_absolute_change", "share_rising", "share_falling")
     )
     return (
-        f"Prices change by {m.with_unit(m.size(moved))} on average; they rise for {percent(rising)} of {m.people} and "
+        f"Prices change by {m.with_unit(m.size(moved or 0.0))} on average; they rise for {percent(rising)} of {m.people} and "
         f"fall for {percent(falling)}."
     )
-
-
-def _deciles(evaluation: PriceEvaluation, level: str) -> Iterator[Block]:
-    """Yield A/E by group and decile of the price before, and after."""
-    cells = {(row["which"], row["group"], row["decile"]): row for row in evaluation.by_decile.iter_rows(named=True)}
-    if not cells:
-        return
-    shown = format_of(quantity("actual_to_expected").scale, _measure(evaluation.wording)).value
-    heads = [(which, who) for who in ("audited", "reference") for which in ("before", "after")]
-    names = {"audited": evaluation.audited, "reference": evaluation.reference}
-    columns = (Column("decile of the price", NAME), *(Column(f"{label(names[w])} {which}") for which, w in heads))
-    rows = []
-    for number in sorted({decile for *_, decile in cells}):
-        every = (cells.get((which, who, number)) for which, who in heads)
-        values = (
-            Cell("") if row is None else estimate_cell(row_estimate(row, "actual_to_expected"), shown) for row in every
-        )
-        rows.append((Cell(str(number)), *values))
-    yield Heading(BY_DECILE)
-    yield Table("actual-to-expected", columns, tuple(rows), level)

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
+
+import polars as pl
 
 from tiltlens.analysis.prices import Prices
 from tiltlens.documents.document import NAME, QUIET, Block, Cell, Column, Heading, Paragraph, Table
@@ -19,6 +21,7 @@ from tiltlens.estimators.verdicts import Materiality
 from tiltlens.formats import count, label, minus, percent
 from tiltlens.results.comparison import Comparison
 from tiltlens.results.outputs import row_estimate
+from tiltlens.rows.measures import Measure
 
 STATES = {
     Materiality.MATERIAL: "material proxy discrimination",
@@ -51,12 +54,13 @@ def price_blocks(c: Comparison) -> list[Block]:
         (quantity("free_gap"), costs.free_gap),
         *ratios,
     ]
+    by_group = [(label(group_of(c, who)), costs.by_decile.filter(group=who)) for who in BOTH]
     return [
         Heading("Price and observed cost"),
         Paragraph(" ".join(price_words(c, costs))),
         quantity_table("prices", numbers, measure_of(c), name),
         Paragraph(LIMITS, QUIET),
-        *_deciles(c, costs, name),
+        *decile_blocks("Actual to expected by decile of the price", by_group, measure_of(c), name),
         *_segments(c, costs, name),
     ]
 
@@ -70,21 +74,18 @@ def price_words(c: Comparison, costs: Prices) -> Iterator[str]:
     yield f"Weights of the closest mixture of expected costs: {parts}."
 
 
-def _deciles(c: Comparison, costs: Prices, name: str) -> Iterator[Block]:
-    """Yield A/E by group and decile of the price."""
-    numbers = costs.by_decile["decile"].unique().sort()
-    at = {(row["group"], row["decile"]): row for row in costs.by_decile.iter_rows(named=True)}
-    shown = format_of(quantity("actual_to_expected_ratio").scale, measure_of(c)).value
-    columns = (Column("decile of the price", NAME), *(Column(label(group_of(c, who))) for who in BOTH))
-    rows = (
-        (
-            Cell(str(number)),
-            *(estimate_cell(row_estimate(at[who, number], "actual_to_expected"), shown) for who in BOTH),
-        )
-        for number in numbers
-    )
-    yield Heading("Actual to expected by decile of the price")
-    yield Table("actual-to-expected", columns, tuple(rows), name)
+def decile_blocks(title: str, columns: Sequence[tuple[str, pl.DataFrame]], m: Measure, level: str) -> Iterator[Block]:
+    """Yield A/E by decile of the price, one column for each head and its rows; nothing where there are no rows."""
+    shown = format_of(quantity("actual_to_expected").scale, m).value
+    by_decile = [
+        {row["decile"]: estimate_cell(row_estimate(row, "actual_to_expected"), shown) for row in rows.to_dicts()}
+        for _, rows in columns
+    ]
+    deciles = sorted({decile for cells in by_decile for decile in cells})
+    rows = tuple((Cell(str(decile)), *(cells.get(decile, Cell("")) for cells in by_decile)) for decile in deciles)
+    if rows:
+        heads = (Column("decile of the price", NAME), *(Column(head) for head, _ in columns))
+        yield from (Heading(title), Table("actual-to-expected", heads, rows, level))
 
 
 def _segments(c: Comparison, costs: Prices, name: str) -> Iterator[Block]:

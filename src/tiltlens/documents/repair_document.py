@@ -23,6 +23,8 @@ from tiltlens.documents.document import (
     Paragraph,
     Table,
     bullets,
+    pair_heading,
+    warnings,
 )
 from tiltlens.documents.price_adjustment import free_price_document, price_evaluation_document
 from tiltlens.documents.quantities import Quantity, estimate_cell, format_of, quantity
@@ -58,7 +60,7 @@ def repair_document(adjustment: Adjustment, group: str | None = None) -> Documen
     repair = sentences.named_repair(adjustment.summary(group))
     first, *others = [*sentences.goal(repair), *sentences.fit_sentences(repair)]
     notes = [*map(sentence, repair.notes), sentences.REGULATED]
-    who = _who(str(repair.audited), repair.reference)
+    who = pair_heading(str(repair.audited), repair.reference)
     blocks = [who, Paragraph(first, HEADLINE), *map(Paragraph, others), *bullets(notes, "Use of the group")]
     return Document("Score adjustment", tuple(blocks))
 
@@ -84,14 +86,10 @@ def _width(evaluation: RepairEvaluation) -> float:
     return -max(evaluation.table.filter(quantity="gap")["before"].abs(), default=0.0)
 
 
-def _who(audited: str, reference: str) -> Heading:
-    return Heading(f"{label(audited)} (audited) vs {label(reference)} (reference)", 2)
-
-
 def _evaluation(evaluation: RepairEvaluation) -> list[Block]:
     first, *others = sentences.headline(evaluation)
     repair, level = evaluation.repair, interval_name(evaluation.confidence)
-    who = _who(str(repair.audited), repair.reference)
+    who = pair_heading(str(repair.audited), repair.reference)
     blocks: list[Block] = [who, Paragraph(first, HEADLINE), *map(Paragraph, others)]
     blocks += [_before_after("estimates", evaluation, evaluation.table, ("before", "after", "change"), level)]
     blocks += [Heading(f"Changed decisions at the threshold {evaluation.threshold:g}"), _decisions(evaluation)]
@@ -100,7 +98,7 @@ def _evaluation(evaluation: RepairEvaluation) -> list[Block]:
         blocks += [Heading("Cost of not using the group"), Paragraph(sentences.blindness_words(costs))]
         blocks += [_before_after("cost_of_blindness", evaluation, costs, columns, level)]
     blocks += [Heading("Partial adjustments"), FigureRef("repair_curve", (evaluation,)), _curve(evaluation)]
-    return blocks + bullets([minus(sentence(note)) for note in evaluation.notes], "Warnings")
+    return blocks + warnings(evaluation.notes)
 
 
 def _label(evaluation: RepairEvaluation, key: str) -> Quantity:
@@ -176,7 +174,7 @@ def _alternatives(search: Alternatives) -> list[Block]:
     first, *others = sentences.verdict_words(search)
     level = interval_name(search.confidence)
     blocks: list[Block] = [
-        _who(search.audited, search.reference),
+        pair_heading(search.audited, search.reference),
         Paragraph(minus(first), HEADLINE),
         *(Paragraph(minus(line)) for line in others),
     ]
@@ -194,7 +192,7 @@ def _alternatives(search: Alternatives) -> list[Block]:
     if not search.what_ifs.is_empty():
         blocks += [Heading("Effect of features of the audited model"), _what_ifs(search)]
         blocks.append(Paragraph(sentences.OF_WHAT_IFS, QUIET))
-    return blocks + bullets([minus(sentence(note)) for note in search.notes], "Warnings")
+    return blocks + warnings(search.notes)
 
 
 def _compared(search: Alternatives, level: str) -> Table:
