@@ -176,7 +176,7 @@ def _evaluate(
     options: Options,
 ) -> list[Evaluation]:
     """Return the evaluations of the audited groups on held-out rows."""
-    from tiltlens.repair.columns import meets
+    from tiltlens.repair.new_rows import meets
     from tiltlens.repair.score_tilt import ScoreTilt
     from tiltlens.sources.messages import check_columns
 

@@ -113,6 +113,6 @@ def _money_words(rows: Mapping[str, Changed], m: Measure) -> str:
         rows[name]["change"] for name in ("mean_absolute_change", "share_rising", "share_falling")
     )
     return (
-        f"Prices change by {m.with_unit(m.size(moved or 0.0))} on average; they rise for {percent(rising)} of {m.people} and "
-        f"fall for {percent(falling)}."
+        f"Prices change by {m.with_unit(m.size(moved or 0.0))} on average; they rise for {percent(rising)} of "
+        f"{m.people} and fall for {percent(falling)}."
     )

@@ -26,9 +26,8 @@ from tiltlens.learners.design import code_columns
 from tiltlens.limits import FEWEST_KNOWN, FOLDS, SMALLEST_SHARE
 from tiltlens.paper.checks import Floats, check_share, check_threshold
 from tiltlens.repair.before_after import interval_columns
-from tiltlens.repair.cell_models import cross_fit
 from tiltlens.repair.least_change import gradient, tilted_score
-from tiltlens.repair.membership import Design, additive_design
+from tiltlens.repair.membership import Design, additive_design, cross_fit
 from tiltlens.repair.notes import nearly_constant
 from tiltlens.repair.quantities import EvaluationRows, decision_gap
 from tiltlens.repair.rows import AuditedRows, audited_rows

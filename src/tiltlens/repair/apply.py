@@ -20,7 +20,7 @@ from tiltlens.inputs import TABLE, TABLES, check_outputs
 from tiltlens.paper.checks import Floats
 from tiltlens.repair.adjustment import Adjustment
 from tiltlens.repair.coded_features import check_features
-from tiltlens.repair.columns import (
+from tiltlens.repair.new_rows import (
     condition_notes,
     crossed_texts,
     meets,

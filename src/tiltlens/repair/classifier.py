@@ -23,7 +23,6 @@ from tiltlens.errors import DataError
 from tiltlens.estimators.influence import Integers, Rows
 from tiltlens.learners.propensity import group_folds
 from tiltlens.paper.checks import Floats, check_threshold
-from tiltlens.repair.cell_models import many_alike
 from tiltlens.repair.constraints import (
     ALL,
     DECISIONS,
@@ -40,6 +39,7 @@ from tiltlens.repair.constraints import (
 )
 from tiltlens.repair.evaluation import RepairEvaluation, evaluate_parts
 from tiltlens.repair.least_change import repaired
+from tiltlens.repair.membership import many_alike
 from tiltlens.repair.notes import fit_notes
 from tiltlens.repair.quantities import EvaluationRows
 from tiltlens.repair.row_checks import duplicate_clusters

@@ -16,8 +16,8 @@ from tiltlens.limits import MINIMUM_ROWS, SUPPRESSED_BELOW
 from tiltlens.paper.checks import Floats
 from tiltlens.repair.before_after import ENDS, TABLE_SCHEMA, Evaluation, change_record
 from tiltlens.repair.constraints import TiltSummary
-from tiltlens.repair.held_out import HeldOutRows, check_not_audited
 from tiltlens.repair.least_change import repaired
+from tiltlens.repair.new_rows import HeldOutRows, check_not_audited
 from tiltlens.repair.quantities import EvaluationRows, Measurements, measure, people_with_outcomes
 from tiltlens.sources.tables import Record
 

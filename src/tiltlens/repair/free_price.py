@@ -22,7 +22,7 @@ from tiltlens.paper.checks import Floats, check_number, check_probability
 from tiltlens.repair.adjustment import Adjustment, Labels
 from tiltlens.repair.apply import apply_repair
 from tiltlens.repair.coded_features import AdditiveModel
-from tiltlens.repair.held_out import audited_group, read_held_out
+from tiltlens.repair.new_rows import audited_group, read_held_out
 from tiltlens.repair.price_evaluation import PriceEvaluation, evaluate_price
 from tiltlens.repair.row_checks import COST, AuditedRowIndex, NewRowSums, Range
 from tiltlens.rows.declared import Declared

@@ -12,8 +12,8 @@ from tiltlens.estimators.estimate import Proportion, quantile
 from tiltlens.estimators.influence import Booleans, Integers, Rows, cluster_codes, overall_mean, sums_by
 from tiltlens.limits import FEW_REPAIRED, MATERIALITY, MINIMUM_ROWS, REPAIRED, SCORE_TENTHS, SMALLEST_SHARE
 from tiltlens.paper.checks import Floats
-from tiltlens.repair.columns import condition_words
 from tiltlens.repair.constraints import ALL, DECISIONS, MEAN, Constraint
+from tiltlens.repair.new_rows import condition_words
 from tiltlens.repair.quantities import area
 from tiltlens.repair.rows import AuditedRows
 from tiltlens.sources.messages import shown

@@ -15,7 +15,7 @@ from tiltlens.estimators.prices import CostRows, actual_to_expected, deviance, g
 from tiltlens.limits import MINIMUM_ROWS
 from tiltlens.paper.checks import Floats
 from tiltlens.repair.before_after import ENDS, TABLE_SCHEMA, Evaluation, change_record
-from tiltlens.repair.held_out import HeldOutRows
+from tiltlens.repair.new_rows import HeldOutRows
 from tiltlens.repair.quantities import difference
 from tiltlens.rows.wording import WORDING, Wording
 from tiltlens.sources.tables import Record

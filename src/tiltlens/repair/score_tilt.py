@@ -15,9 +15,7 @@ from tiltlens.estimators.influence import Integers
 from tiltlens.paper.checks import Floats, check_number, check_probability, check_threshold
 from tiltlens.repair.adjustment import Adjustment, Labels
 from tiltlens.repair.apply import apply_repair
-from tiltlens.repair.cell_models import CellModel, exempt_model
 from tiltlens.repair.coded_features import CodedFeatures
-from tiltlens.repair.columns import check_classes, class_scores, observed_outcomes, probabilities_of
 from tiltlens.repair.constraints import (
     GIVEN_EXEMPT,
     Constraint,
@@ -29,8 +27,16 @@ from tiltlens.repair.constraints import (
     shift_of,
 )
 from tiltlens.repair.evaluation import RepairEvaluation, check_counterpart, evaluate_repair, score_column
-from tiltlens.repair.held_out import audited_group, read_held_out
 from tiltlens.repair.least_change import repaired
+from tiltlens.repair.membership import CellModel, exempt_model
+from tiltlens.repair.new_rows import (
+    audited_group,
+    check_classes,
+    class_scores,
+    observed_outcomes,
+    probabilities_of,
+    read_held_out,
+)
 from tiltlens.repair.row_checks import MEMBERSHIP, AuditedRowIndex, NewRowSums, Range, gap_notes, moments
 from tiltlens.results.codec import to_plain
 from tiltlens.rows.declared import Declared

@@ -14,7 +14,6 @@ from tiltlens.estimators.influence import Booleans, Rows, cluster_codes
 from tiltlens.learners.propensity import check_overlap
 from tiltlens.limits import MINIMUM_ROWS, SURELY_BEYOND
 from tiltlens.paper.checks import Floats, check_threshold
-from tiltlens.repair.cell_models import MembershipFit, exempt_model, fit_cells
 from tiltlens.repair.constraints import (
     ALL,
     DECISIONS,
@@ -41,6 +40,7 @@ from tiltlens.repair.least_change import (
     score_multipliers,
     shifts,
 )
+from tiltlens.repair.membership import MembershipFit, exempt_model, fit_cells
 from tiltlens.repair.notes import audit_notes, fit_notes, nearly_constant
 from tiltlens.repair.price_fit import fit_free_price
 from tiltlens.repair.quantities import area, equal_gap
