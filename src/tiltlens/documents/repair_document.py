@@ -27,7 +27,7 @@ from tiltlens.documents.document import (
     warnings,
 )
 from tiltlens.documents.price_adjustment import free_price_document, price_evaluation_document
-from tiltlens.documents.quantities import Quantity, estimate_cell, format_of, quantity
+from tiltlens.documents.quantities import Quantity, estimate_cell, format_of, quantity, quantity_cell
 from tiltlens.estimators.estimate import Estimate
 from tiltlens.formats import count, interval_name, label, minus, percent, points, sentence, size, whole_percent
 from tiltlens.repair.adjustment import Adjustment
@@ -125,39 +125,27 @@ def _before_after(
         written = format_of(item.scale, POINTS)
         values = (Cell(written.value(row[which])) for which in keys[:2])
         cells.append((Cell(item.name(POINTS)), *values, estimate_cell(row_estimate(row, keys[2]), written.change)))
-    labels = (
-        keys[0].replace("_", " "),
-        keys[1].replace("_", " "),
-        "difference" if name == "cost_of_blindness" else keys[2],
-    )
+    labels = (key.replace("_", " ").replace("cost", "difference") for key in keys)
     return Table(name, (Column("quantity", NAME), *map(Column, labels)), tuple(cells), level)
 
 
 def _decisions(evaluation: RepairEvaluation) -> Table:
     columns = (Column("group", NAME), Column("people"), Column("from 0 to 1"), Column("from 1 to 0"))
     rows = (
-        (
-            Cell(label(getattr(evaluation.repair, group))),
-            Cell(count(evaluation.rows[group])),
-            *(Cell(count(moved[way])) for way in ("up", "down")),
-        )
-        for group, moved in evaluation.decisions.items()
+        (label(getattr(evaluation.repair, who)), *map(count, (evaluation.rows[who], moved["up"], moved["down"])))
+        for who, moved in evaluation.decisions.items()
     )
-    return Table("decisions", columns, tuple(rows))
+    return Table("decisions", columns, tuple(tuple(map(Cell, row)) for row in rows))
 
 
 def _curve(evaluation: RepairEvaluation) -> Table:
-    keys = [key for key in CURVE if key in evaluation.curve.columns]
-    quantities = [_label(evaluation, key) for key in keys]
-    columns = (Column("part", NAME), *(Column(item.name(POINTS)) for item in quantities))
+    items = {key: _label(evaluation, key) for key in CURVE if key in evaluation.curve.columns}
+    columns = (Column("part", NAME), *(Column(item.name(POINTS)) for item in items.values()))
     rows = (
-        (
-            Cell(whole_percent(row["part"])),
-            *(Cell(format_of(item.scale, POINTS).value(row[key])) for key, item in zip(keys, quantities, strict=True)),
-        )
+        (whole_percent(row["part"]), *(format_of(item.scale, POINTS).value(row[key]) for key, item in items.items()))
         for row in evaluation.curve[::STEP].iter_rows(named=True)
     )
-    return Table("curve", columns, tuple(rows))
+    return Table("curve", columns, tuple(tuple(map(Cell, row)) for row in rows))
 
 
 def alternatives_document(found: AlternativesByGroup) -> Document:
@@ -173,61 +161,58 @@ def alternatives_document(found: AlternativesByGroup) -> Document:
 def _alternatives(search: Alternatives) -> list[Block]:
     first, *others = sentences.verdict_words(search)
     level = interval_name(search.confidence)
+    counted = (
+        f"Scores from {search.threshold:g} on count as decision 1; a loss of accuracy of up to "
+        f"{size(search.tolerance)} points counts as none. People without a known outcome are left out."
+    )
     blocks: list[Block] = [
         pair_heading(search.audited, search.reference),
         Paragraph(minus(first), HEADLINE),
         *(Paragraph(minus(line)) for line in others),
+        _compared(search, level),
+        _differences(search, level),
+        Paragraph(counted, QUIET),
+        *(Heading("Accepted loss of accuracy"), FigureRef("tolerances", (search,)), _tolerances(search, level)),
+        Paragraph(sentences.OF_TOLERANCES, QUIET),
+        *(Heading("Other rules"), FigureRef("attainable", (search,)), _attained(search, level)),
     ]
-    blocks += [_compared(search, level), _differences(search, level)]
-    blocks.append(
-        Paragraph(
-            f"Scores from {search.threshold:g} on count as decision 1; a loss of accuracy of up to "
-            f"{size(search.tolerance)} points counts as none. People without a known outcome are left out.",
-            QUIET,
-        )
-    )
-    blocks += [Heading("Accepted loss of accuracy"), FigureRef("tolerances", (search,)), _tolerances(search, level)]
-    blocks.append(Paragraph(sentences.OF_TOLERANCES, QUIET))
-    blocks += [Heading("Other rules"), FigureRef("attainable", (search,)), _attained(search, level)]
     if not search.what_ifs.is_empty():
         blocks += [Heading("Effect of features of the audited model"), _what_ifs(search)]
         blocks.append(Paragraph(sentences.OF_WHAT_IFS, QUIET))
     return blocks + warnings(search.notes)
 
 
+def _cell(key: str, estimate: Estimate | None) -> Cell:
+    return quantity_cell(quantity(key), estimate, POINTS)
+
+
+def _name(key: str) -> str:
+    return quantity(key).name(POINTS)
+
+
 def _compared(search: Alternatives, level: str) -> Table:
     """Return the rates of the audited model and of the alternative, as far as they are defined."""
-    rates = search.rates
-    cells = [
-        (
-            Cell(quantity(key).name(POINTS)),
-            *(estimate_cell(rates[rule][key], format_of(quantity(key).scale, POINTS).value) for rule in rates),
-        )
-        for key in RATES
-        if all(rates[rule][key] is not None for rule in rates)
-    ]
+    rates = search.rates.values()
+    keys = [key for key in RATES if all(own[key] is not None for own in rates)]
+    cells = ((Cell(_name(key)), *(_cell(key, own[key]) for own in rates)) for key in keys)
     return Table("compared", (Column("quantity", NAME), *map(Column, COMPARED)), tuple(cells), level)
 
 
 def _differences(search: Alternatives, level: str) -> Table:
     """Return the numbers that the verdict was read from."""
-    estimates = {"score_gap": search.score_gap, "auc": search.auc, "accuracy_change": search.accuracy_change}
-    cells = [
-        (Cell(quantity(key).name(POINTS)), estimate_cell(estimate, format_of(quantity(key).scale, POINTS).value))
-        for key, estimate in (estimates | {"gap_reduction": search.gap_reduction}).items()
-        if estimate is not None
-    ]
+    keys = ("score_gap", "auc", "accuracy_change", "gap_reduction")
+    cells = ((Cell(_name(key)), _cell(key, estimate)) for key in keys if (estimate := getattr(search, key)) is not None)
     return Table("estimates", (Column("quantity", NAME), Column("value")), tuple(cells), level)
 
 
 def _tolerances(search: Alternatives, level: str) -> Table:
     """Return the reduction of the gap for each loss of accuracy that counts as none."""
     keys = ("accuracy_change", "gap_reduction", "ratio_gain")
-    columns = (Column("accepted loss (points)", NAME), *(Column(quantity(key).name(POINTS)) for key in keys))
+    columns = (Column("accepted loss (points)", NAME), *(Column(_name(key)) for key in keys))
     rows = (
         (
             Cell(f"{100 * row['tolerance']:g}"),
-            *(estimate_cell(row_estimate(row, key), format_of(quantity(key).scale, POINTS).value) for key in keys),
+            *(_cell(key, row_estimate(row, key)) for key in keys),
             Cell(row["verdict"]),
         )
         for row in search.tolerances.iter_rows(named=True)
@@ -238,30 +223,23 @@ def _tolerances(search: Alternatives, level: str) -> Table:
 
 def _attained(search: Alternatives, level: str) -> Table:
     heads = (f"{sentences.gap_name(search)} (points)", sentences.accuracy_name(search))
-    rows: list[tuple[str, Estimate | None, Estimate | None]] = [("audited model", search.gap, search.accuracy)]
-    count, step = search.curve.height, max(1, (search.curve.height - 1) // (RULES - 1))
-    rows += [
-        (f"rule {index} of {count}", row_estimate(row, "gap"), row_estimate(row, "accuracy"))
-        for index, row in [*enumerate(search.curve.iter_rows(named=True), 1)][::step]
-    ]
-    cells = ((Cell(name), estimate_cell(gap, points), estimate_cell(accuracy, percent)) for name, gap, accuracy in rows)
+    rows = search.curve.rows(named=True)
+    cells = [(Cell("audited model"), estimate_cell(search.gap, points), estimate_cell(search.accuracy, percent))]
+    for index in range(0, len(rows), max(1, (len(rows) - 1) // (RULES - 1))):
+        gap, accuracy = (row_estimate(rows[index], key) for key in ("gap", "accuracy"))
+        name = Cell(f"rule {index + 1} of {len(rows)}")
+        cells.append((name, estimate_cell(gap, points), estimate_cell(accuracy, percent)))
     return Table("rules", (Column("rule", NAME), *map(Column, heads)), tuple(cells), level)
 
 
 def _what_ifs(search: Alternatives) -> Table:
-    columns = (
-        Column("feature", NAME),
-        Column("what if", TEXT),
-        Column(quantity("gap").label),
-        *(Column(quantity(key).label) for key in ("gap_change", "accuracy_change")),
-    )
+    changes = ("gap_change", "accuracy_change")
+    heads = (Column(quantity(key).label) for key in ("gap", *changes))
     rows = (
         (
-            Cell(label(row["feature"])),
-            Cell(row["what_if"]),
-            Cell(points(row["gap"])),
-            *(estimate_cell(row_estimate(row, key), points) for key in ("gap_change", "accuracy_change")),
+            *map(Cell, (label(row["feature"]), row["what_if"], points(row["gap"]))),
+            *(estimate_cell(row_estimate(row, key), points) for key in changes),
         )
         for row in search.what_ifs.head(WHAT_IFS).iter_rows(named=True)
     )
-    return Table("what-ifs", columns, tuple(rows))
+    return Table("what-ifs", (Column("feature", NAME), Column("what if", TEXT), *heads), tuple(rows))
