@@ -136,8 +136,7 @@ class Alternatives:
 
     def to_dict(self) -> dict[str, Any]:
         """Return the alternatives as plain numbers."""
-        plain: dict[str, Any] = to_plain(self)
-        return plain | {"words": str(self)}
+        return {**to_plain(self), "words": str(self)}
 
     def to_json(self, path: str | Path | TextIO) -> None:
         """Write the alternatives to a JSON file, or to a file that is open for text."""
@@ -156,7 +155,7 @@ class Alternatives:
         return attainable(self)
 
 
-def _rates_words(model: Mapping[str, Any], alternative: Mapping[str, Any]) -> str:
+def _rates_words(model: Mapping[str, Estimate | None], alternative: Mapping[str, Estimate | None]) -> str:
     """Return the rates of both rules: a rule may be accurate because it selects almost nobody."""
     selected, true_positives, ratio = (
         f"{alternative[name]:{form}} (the model {model[name]:{form}})"

@@ -31,7 +31,7 @@ from tiltlens.results.json_file import check_target, whole_file
 from tiltlens.rows.batch_rows import row_name
 from tiltlens.rows.roles import must_be_column
 from tiltlens.sources.batches import FrameBatches, OrderedBatches, clean_batch, in_batches
-from tiltlens.sources.columns import check_index, column_of_values
+from tiltlens.sources.columns import ValuesLike, check_index, column_of_values
 from tiltlens.sources.files import inputs_of
 from tiltlens.sources.messages import check_columns, first_line, names_in, shown
 from tiltlens.sources.opening import batches_of, frame_of, names_of
@@ -137,13 +137,13 @@ def _open(data: object, batches: Any, adjustment: Adjustment, scores: object, gr
 
 def _plan(
     adjustment: Adjustment, scores: object, group: object, names: list[str], has_arrays: bool
-) -> tuple[RowRepair, dict[str, Any]]:
+) -> tuple[RowRepair, dict[str, ValuesLike]]:
     """Return the repair of a table with these columns, and the arrays beside it, by the column that they become."""
     texts = None if isinstance(group, str) else names_in(group)
     is_crossed = texts is not None and (not has_arrays or all(name in names for name in texts))
     groups = [] if group is None else texts if texts is not None and is_crossed else [group]
     columns: dict[str, list[str]] = {"scores": [], "group": []}
-    arrays: dict[str, Any] = {}
+    arrays: dict[str, ValuesLike] = {}
     for argument, given in (("scores", score_columns_of(scores)), ("group", groups)):
         for values in given:
             if isinstance(values, str):

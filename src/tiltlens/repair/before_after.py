@@ -54,8 +54,7 @@ class Evaluation(ABC):
 
     def to_dict(self) -> dict[str, Any]:
         """Return the evaluation as plain numbers."""
-        plain: dict[str, Any] = to_plain(self)
-        return plain
+        return dict(to_plain(self))
 
     def to_json(self, path: str | Path | TextIO) -> None:
         """Write the evaluation to a JSON file, or to a file that is open for text."""

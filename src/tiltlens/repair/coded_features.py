@@ -8,7 +8,6 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any
 
 import numpy as np
 import polars as pl
@@ -144,7 +143,7 @@ def encoded_features(encoder: Encoding) -> tuple[tuple[str, ...], tuple[str, ...
     return features, tuple(column.name for column in encoder.numeric if column.has_missing)
 
 
-def feature_table(features: Sequence[Feature]) -> dict[str, Any]:
+def feature_table(features: Sequence[Feature]) -> dict[str, DesignColumn]:
     """Return features as columns of numbers and codes."""
     return {feature.name: feature.codes if feature.values is None else feature.values for feature in features}
 

@@ -5,7 +5,6 @@ from __future__ import annotations
 import json
 from collections.abc import Sequence
 from pathlib import Path
-from typing import Any
 
 from tiltlens.errors import DataError
 from tiltlens.inputs import Input, remember
@@ -72,7 +71,7 @@ def read_repair(path: str | Path, trusted: str | Sequence[str] = ()) -> ScoreTil
         )
     remember(Input.file(path, schema))
     for model in _saved_classifiers(saved):
-        model["estimator"] = load_estimator(model["estimator"], texts_of("trusted", trusted))
+        model["estimator"] = load_estimator(str(model["estimator"]), texts_of("trusted", trusted))
     try:
         adjustment = from_plain(KINDS[schema], saved)
         adjustment.check_whole()
@@ -84,7 +83,7 @@ def read_repair(path: str | Path, trusted: str | Sequence[str] = ()) -> ScoreTil
         ) from None
 
 
-def _saved_classifiers(saved: dict[str, object]) -> list[dict[str, Any]]:
+def _saved_classifiers(saved: dict[str, object]) -> list[dict[str, object]]:
     """Return the models that are classifiers, in a file that may be damaged."""
     models = saved.get("models")
     parts = [entry.get("model") for entry in models if isinstance(entry, dict)] if isinstance(models, list) else []
