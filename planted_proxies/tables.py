@@ -102,7 +102,7 @@ def tools_table(rows: Sequence[Row]) -> str:
     for row in rows:
         link = f"[{row['name']}]({row['page']})" if "://" in row["page"] else row["name"]
         draws = str(row["seeds"]) if "failed" not in row else NOTHING
-        lines.append([link, row["version"], row["asked"], row["rule"] or "none: best cut only", draws])
+        lines.append([link, row["version"], row["asked"], row["rule"] or "none; best cut-off only", draws])
     return markdown(head, lines)
 
 

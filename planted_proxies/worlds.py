@@ -287,12 +287,13 @@ def _worlds() -> list[World]:
         ),
         World(
             "pair",
-            "the product of two signs is 1 for 70% of the audited and half of the others; alone, they say nothing",
+            "the product of two signs is 1 for 70% of the audited group and 50% of the reference; "
+            "each sign alone is unrelated to both",
             (exclusive_or("left", "right", 0.7, 0.5), x.used),
             lambda at, s: expit(0.4 * at["left"] * at["right"] + 0.2 * at["used"]),
             {"left": "pair", "right": "pair", "used": "used"},
         ),
-        World("direct", "the score gives five points for being in the audited group itself", score=_direct, **direct),
+        World("direct", "the score gives five points to members of the audited group", score=_direct, **direct),
         World("not direct", "the same people and model without these five points", score=_no_direct, **direct),
         World(
             "amounts",
@@ -304,7 +305,7 @@ def _worlds() -> list[World]:
         ),
         World(
             "unobserved groups",
-            "the group is known by a probability (area under its curve .86)",
+            "only a probability of the group is observed (AUC 0.86)",
             (x.used, x.ignored, x.neutral),
             lambda at, s: expit(-0.2 + 0.6 * at["used"] + 0.4 * at["neutral"]),
             x.plain,
@@ -321,14 +322,15 @@ def _worlds() -> list[World]:
         *(
             World(
                 f"used a little {points}",
-                f"the same feature (correlation .8), by which the model moves the score by {points} points",
+                f"the same feature (correlation 0.8), which the model uses by {points} point{'s' * (points > 1)}",
                 **_stand_in(0.8, own),
             )
             for points, own in ((1, 0.0366), (2, 0.0733), (4, 0.148))
         ),
         World(
             "varying",
-            "the score gives 20 points for being in the group to people with a flag; it ignores a mark of their group",
+            "the score gives 20 points to members of the audited group with a flag; "
+            "it ignores a feature that marks the group",
             (_mark(),),
             lambda at, s: 0.5 + 0.2 * s * at["flag"],
             {"flag": "moderator", "mark": "ignored"},
@@ -336,7 +338,7 @@ def _worlds() -> list[World]:
         ),
         World(
             "trees",
-            "boosted trees of two features; two others, correlated with them by .8, are not inputs",
+            "boosted trees of two features; two others, whose correlation with them is 0.8, are not inputs",
             tuple(
                 correlated(
                     in_cells(normal(f"used {k}", SHIFT, POINTS), SHIFT), normal(f"unused {k}", 0.0, POINTS), 0.0, 0.8
@@ -348,7 +350,8 @@ def _worlds() -> list[World]:
         ),
         World(
             "triple",
-            "the product of three signs is 1 for 75% of the audited and half of the others; no two say anything",
+            "the product of three signs is 1 for 75% of the audited group and 50% of the reference; "
+            "no two signs are informative",
             (_triple(("one", "two", "three"), 0.75, 0.5),),
             lambda at, s: expit(0.5 * at["one"] * at["two"] * at["three"]),
             dict.fromkeys(("one", "two", "three"), "triple"),
