@@ -23,7 +23,8 @@ from tiltlens.analysis.prices import Prices
 NOISE = 10.0  # standard deviation of the cost in scenario 1
 Line = tuple[str, bool]
 
-# E[cost | x] as the price: the values of the literature. Those of scenario 1 are Côté, Côté & Charpentier's; the health
+# E[cost | x] as the price: the values of the literature, and contributions to proxy discrimination by enumeration
+# (`tests/estimators/test_prices.py`). Those of scenario 1 are Côté, Côté & Charpentier's; the health
 # world is that of Lindholm, Richman, Tsanakas & Wüthrich (ASTIN Bulletin 2022).
 TRUTHS = {
     "scenario": {
@@ -32,6 +33,12 @@ TRUTHS = {
         "vulnerability": 3.0,
         "unaware_gap": 10.8097,
         "free_gap": 7.6597,
+        "x1 alone": 2.257143,
+        "x1 beyond_others": 2.526316,
+        "x1 shapley": 2.391729,
+        "x2 alone": 0.623684,
+        "x2 beyond_others": 0.892857,
+        "x2 shapley": 0.758271,
     },
     "health": {
         "proxy_discrimination": 0.399722,
@@ -39,6 +46,12 @@ TRUTHS = {
         "vulnerability": 0.015257,
         "unaware_gap": 0.022752,
         "free_gap": 0.007196,
+        "age alone": 0.0,
+        "age beyond_others": 0.0,
+        "age shapley": 0.0,
+        "smoker alone": 0.015543,
+        "smoker beyond_others": 0.015543,
+        "smoker shapley": 0.015543,
     },
 }
 
@@ -77,6 +90,16 @@ def health(rows: int, random: np.random.Generator) -> pl.DataFrame:
     return pl.DataFrame(columns | {"price": price, "cost": cost})
 
 
+def ends(prices: Prices, name: str) -> tuple[float, float, float]:
+    """Return a measured number and its interval."""
+    if " " not in name:
+        estimate = getattr(prices, name)
+        return estimate.value, estimate.low, estimate.high
+    feature, column = name.split()
+    row = prices.contributions.row(by_predicate=pl.col("feature") == feature, named=True)
+    return row[column], row[f"{column}_low"], row[f"{column}_high"]
+
+
 def measured(data: pl.DataFrame) -> Prices:
     """Return the prices of a whole audit."""
     options = {"reference": "b", "scores": "price", "score_type": "amount", "favourable": "low", "outcome": "cost"}
@@ -108,9 +131,9 @@ def covered(world: str, draws: int, rows: int, first: int) -> Iterator[Line]:
     make = {"scenario": scenario, "health": health}[world]
     every = [measured(make(rows, np.random.default_rng(first + draw))) for draw in range(draws)]
     for name, truth in TRUTHS[world].items():
-        estimates = [getattr(prices, name) for prices in every]
-        hits = sum(estimate.low <= truth <= estimate.high for estimate in estimates)
-        mean = np.mean([estimate.value for estimate in estimates])
+        estimates = [ends(prices, name) for prices in every]
+        hits = sum(low <= truth <= high for _, low, high in estimates)
+        mean = np.mean([value for value, _, _ in estimates])
         text = f"{world} {name}: covered {hits / draws:.3f} of {draws}, mean {mean:.6f}, truth {truth:.6f}"
         yield text, outside(hits, draws)
 

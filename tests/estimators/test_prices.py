@@ -5,16 +5,20 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
+from tiltlens.estimators.feature_gap import cell_sums_of
+from tiltlens.estimators.influence import Rows
 from tiltlens.estimators.prices import (
     PricedRows,
     free_price_gap,
     group_gap,
+    local_target,
     mean_vulnerability,
     nearest_mixture,
     proxy_discrimination,
     unfairness,
     vulnerability,
 )
+from tiltlens.estimators.sets import CellSets
 
 
 def world(chance, propensity, costs, price=None):
@@ -152,3 +156,70 @@ def test_pd_lies_between_the_distance_at_its_own_mixture_and_at_that_of_other_ro
     estimates = [distance.estimate() for distance in every]
     assert np.mean([e.low <= 0.25 <= e.high for e in estimates]) > 0.9
     assert np.mean([e.value for e in estimates]) == pytest.approx(0.25, abs=4 * error)
+
+
+CELLS = np.array([(a, b) for a in range(3) for b in range(2)])  # of two features
+SETS = [[], [0], [1], [0, 1]]
+COPIES = 100  # of each atom, so that the errors of v are small
+
+
+def finite_law(seed, is_nearly_mixed):
+    """Return the atoms (cell, audited, cost) of a law with their probabilities, and a price of each cell."""
+    rng = np.random.default_rng(seed)
+    atoms = [(cell, audited, cost) for cell in range(6) for audited in (True, False) for cost in (0.0, 1.0, 3.0)]
+    cell, audited, cost = (np.tile(column, COPIES) for column in zip(*atoms, strict=True))
+    chance = np.tile(rng.dirichlet(np.full(len(atoms), 3.0)), COPIES) / COPIES
+    costs = expected(chance, cell, audited, cost)
+    weights = np.array([0.35, 0.25]) if is_nearly_mixed else np.array([0.8, 0.6])
+    return chance, cell, audited, cost, weights @ costs + rng.normal(0, 0.05, 6)
+
+
+def expected(chance, cell, audited, cost):
+    """Return the mean cost of each group and cell."""
+    return np.array(
+        [
+            np.bincount(cell[own], (chance * cost)[own], 6) / np.bincount(cell[own], chance[own], 6)
+            for own in (audited, ~audited)
+        ]
+    )
+
+
+def enumerated(chance, cell, audited, cost, price):
+    """Return c_A of Λ for each set by enumeration: v by the grid of faces, then Robinson's coefficient of Λ."""
+    costs, mass = expected(chance, cell, audited, cost), np.bincount(cell, chance, 6) / chance.sum()
+    centred = [x - mass @ x for x in (*costs, price)]
+    products = np.array([[mass @ (a * b) for b in centred] for a in centred])
+    local = price - nearest_mixture(products[:2, :2], products[:2, 2]) @ costs
+    omega = sum(0.5 * chance * own / chance[own].sum() for own in (audited, ~audited))
+    values = []
+    for members in SETS:
+        code = np.unique(CELLS[:, members], axis=0, return_inverse=True)[1].reshape(-1)[cell] if members else 0 * cell
+        mean = lambda x, code=code: (np.bincount(code, omega * x) / np.bincount(code, omega))[code]  # noqa: E731
+        apart, score = audited - mean(audited * 1.0), local[cell] - mean(local[cell])
+        values.append(omega @ (apart * score) / (omega @ apart**2))
+    return np.array(values)
+
+
+@pytest.mark.parametrize("is_inside", [True, False])
+@pytest.mark.parametrize("seed", range(3))
+def test_contributions_to_the_local_score_against_enumeration_and_finite_differences(seed, is_inside):
+    chance, cell, audited, cost, price = finite_law(seed, is_inside)
+    costs = expected(chance, cell, audited, cost)[:, cell]
+    mass = np.array([np.bincount(cell[own], chance[own], 6) for own in (audited, ~audited)])
+    halves = mass / mass.sum(axis=1, keepdims=True)
+    e, balanced = (np.tile((x[0] / x.sum(axis=0))[cell], (2, 1)) for x in (mass, halves))
+    fold = np.zeros(cell.size, dtype=np.intp)
+    rows = PricedRows(price[cell], cost, chance, audited, np.array([costs, costs]), e, costs, fold)
+    distance = proxy_discrimination(rows)
+    assert len(distance.directions) == (2 if is_inside else 1)
+    target, errors = local_target(rows, distance, balanced)
+    at = Rows.of(audited, chance)
+    sets = CellSets(cell_sums_of(at, target, cell), CELLS, cell, target, at, leaves_one_out=False, target=errors)
+    every = sets.sets(SETS)
+    law = (cell, audited, cost, price)
+    assert every.values == pytest.approx(enumerated(chance, *law), abs=1e-12)
+    for atom in range(cell.size // COPIES):
+        # (1 − t)P + t·δ at both sides of t = 0.
+        sides = [enumerated((1 - t) * chance + t * (np.arange(cell.size) == atom), *law) for t in (1e-6, -1e-6)]
+        slope = (sides[0] - sides[1]) / 2e-6
+        assert every.influence[atom] / chance[atom] == pytest.approx(slope, rel=1e-4, abs=1e-6)

@@ -85,13 +85,13 @@ def decompose_gap(
     at, outcome = _influence_sample(evidence)
     alone = _alone(evidence, at, outcome, settings)
     every = None if evidence.nuisances.sets is None else evidence.nuisances.sets.left_out()
-    joint = _joint(evidence, every)
+    joint = None if every is None else beyond_others(evidence, every)
     gaps = (
-        _at_equal_exempt(evidence, evidence.nuisances.sets)
+        at_equal_exempt(evidence, evidence.nuisances.sets)
         if evidence.question.exempt and evidence.nuisances.sets is not None
         else alone.named
     )
-    alone_bands, joint_bands, factor = _bands(evidence, settings, gaps, joint)
+    alone_bands, joint_bands, factor = simultaneous_bands(evidence, settings, gaps, joint)
     joint_bands = {name: _with_hidden(evidence, name, band) for name, band in joint_bands.items()}
     with stage(BANDS, USES):
         uses = feature_uses(evidence, settings, alone_bands, joint_bands, pairs) if doubt is None else FeatureUses()
@@ -222,7 +222,7 @@ def _alone(evidence: Evidence, at: Rows, outcome: Scores, settings: Settings) ->
     return _Alone({name: gaps[name] for name in ordered if name in gaps}, between)
 
 
-def _at_equal_exempt(evidence: Evidence, sets: CellSets | RidgeSets) -> Named:
+def at_equal_exempt(evidence: Evidence, sets: CellSets | RidgeSets) -> Named:
     """Return c_E − c_{E∪j} of each other feature that is regressed on: its gap(j) between people equal in E."""
     start = exempt_places(evidence)
     others = [position for position in range(sets.features) if position not in start]
@@ -233,20 +233,19 @@ def _at_equal_exempt(evidence: Evidence, sets: CellSets | RidgeSets) -> Named:
     return Named([names[position] for position in others], coefficients.combine(weights))
 
 
-def _joint(evidence: Evidence, every: SetCoefficients | None) -> Named | None:
+def beyond_others(evidence: Evidence, every: SetCoefficients) -> Named:
     """Return joint(j) = c_{all but j} − c_all of the features that are regressed on; `every` holds c_all first."""
-    if evidence.nuisances.sets is None or every is None:
-        return None
-    count = evidence.nuisances.sets.features
+    count = len(evidence.table)
     # (15): both within one class of regressions, so that what the basis misses mostly cancels.
     weights = np.vstack([-np.ones((1, count)), np.eye(count)])
     names, joint = list(evidence.table), every.combine(weights)
-    unsaid = {*evidence.nuisances.sets.pooled, *evidence.question.exempt}
+    pooled = () if evidence.nuisances.sets is None else evidence.nuisances.sets.pooled
+    unsaid = {*pooled, *evidence.question.exempt}
     kept = [position for position, name in enumerate(names) if name not in unsaid]
     return Named([names[position] for position in kept], joint.select(kept))
 
 
-def _bands(
+def simultaneous_bands(
     evidence: Evidence, settings: Settings, gaps: Named, joint: Named | None
 ) -> tuple[dict[str, Band], dict[str, Band], float | None]:
     """Return the bands of gap(j) and of joint(j), all at once over features and over comparisons, and their κ.

@@ -12,6 +12,7 @@ from tiltlens.estimators.feature_gap import CellSums
 from tiltlens.estimators.influence import Integers, Rows
 from tiltlens.estimators.outputs import Scores
 from tiltlens.estimators.sets import CellSets, RidgeSets
+from tiltlens.learners.basis import Basis
 from tiltlens.learners.design import Table
 from tiltlens.learners.propensity import Propensity
 from tiltlens.learners.regressions import Expectations
@@ -67,9 +68,10 @@ class Nuisances:
     log_odds: Floats
     name: str
     expectations: Expectations | None  # e[W|X]
-    # The regressions on sets of features, None where no feature can be regressed on; and the places of the rows whose
-    # influence these have
+    # The regressions on sets of features, None where no feature can be regressed on, with the columns of those by
+    # ridges; and the places of the rows whose influence these have
     sets: CellSets | RidgeSets | None
+    basis: Basis | None
     influence_rows: Integers
 
 

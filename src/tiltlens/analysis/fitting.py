@@ -15,8 +15,8 @@ from tiltlens.estimators.feature_gap import cell_sums_of, hidden_share
 from tiltlens.estimators.influence import Integers, Population, Rows, sums_by
 from tiltlens.estimators.outputs import Scores
 from tiltlens.estimators.ridges import FoldRidges
-from tiltlens.estimators.sets import CellSets, RidgeSets, evenly
-from tiltlens.learners.basis import basis_grams, basis_of, pooled_features, widen_basis
+from tiltlens.estimators.sets import CellSets, RidgeSets, TargetErrors, evenly
+from tiltlens.learners.basis import Basis, basis_grams, basis_of, pooled_features, widen_basis
 from tiltlens.learners.blocks import BasisFit, screen_of, widened
 from tiltlens.learners.design import Block, Table, normal_scores
 from tiltlens.learners.paper_fit import logistic_log_odds
@@ -176,6 +176,7 @@ def _fit_nuisances(data: _FitData) -> Nuisances:
         name=name,
         expectations=expected,
         sets=sets,
+        basis=None if fit is None else fit.basis,
         influence_rows=influence_rows,
     )
 
@@ -326,14 +327,21 @@ def _cell_sets(data: _FitData, influence_rows: Integers) -> CellSets | None:
     sample, cells = data.sample, data.cells
     if len(data.table) > MOST_CELL_FEATURES or not all(name in cells for name in data.table):
         return None
-    key, levels = joint_codes(np.column_stack([cells[name].codes for name in data.table]))
+    codes = np.column_stack([cells[name].codes for name in data.table])
+    sets = cell_sets(sample, codes, data.score, influence_rows, data.settings.folds is not None)
     # 1/Σ of squared shares: the n of (3), of the smaller group.
-    if CELL_SET_ROWS * len(levels) > 1.0 / max(sample.square0, sample.square1):
-        return None
-    sums = cell_sums_of(sample, data.score, key, len(levels))
-    at = _as_sample_of(sample, influence_rows, np.arange(len(data.score)))
-    has_folds = data.settings.folds is not None
-    return CellSets(sums, levels, key[influence_rows], data.score[influence_rows], at, has_folds)
+    is_sparse = CELL_SET_ROWS * len(sets.levels) > 1.0 / max(sample.square0, sample.square1)
+    return None if is_sparse else sets
+
+
+def cell_sets(
+    rows: Rows, codes: Integers, target: Floats, influence_rows: Integers, leaves_one_out: bool = True
+) -> CellSets:
+    """Return the regressions of a target by the joint values of features, given as columns of codes."""
+    key, levels = joint_codes(codes)
+    sums = cell_sums_of(rows, target, key, len(levels))
+    at = _as_sample_of(rows, influence_rows, np.arange(len(target)))
+    return CellSets(sums, levels, key[influence_rows], target[influence_rows], at, leaves_one_out)
 
 
 def _ridge_sets(data: _FitData, influence_rows: Integers) -> tuple[RidgeSets, BasisFit]:
@@ -351,19 +359,62 @@ def _ridge_sets(data: _FitData, influence_rows: Integers) -> tuple[RidgeSets, Ba
 
     def fit_basis(blocks: Sequence[Block]) -> BasisFit:
         basis = widen_basis(first, table, blocks, seed) if blocks else first
-        # Influence is that of these rows: `_as_sample_of` must be given the same.
         index = _gram_rows(len(score), len(basis.owners) + 3)
-        grams = basis_grams(basis, table, audited, score, omega, fold=fold, index=index)
-        shares = omega[index] / omega[index].sum()
-        shares = shares if sample.clusters is None else sums_by(sample.clusters[index], shares)
-        return BasisFit(screen, basis, FoldRidges(grams, basis.owners, basis.blocks, 1.0 / float(shares @ shares)))
+        return BasisFit(screen, basis, _fold_ridges(basis, table, sample, score, omega, fold, index))
 
     fit = widened(omega, fit_basis)
-    at = _as_sample_of(sample, influence_rows, _gram_rows(len(score), len(fit.basis.owners) + 3))
-    pooled = tuple(pooled_features(table, fit.basis, omega))
-    z = fit.basis.rows(table, influence_rows, audited, score)
-    sets = RidgeSets(fit.ridges, len(table), z, fold[influence_rows], at, pooled=pooled, hidden=fit.left)
-    return sets, fit
+    index = _gram_rows(len(score), len(fit.basis.owners) + 3)
+    sets = _sets_of(fit.ridges, fit.basis, table, sample, score, fold, index, influence_rows)
+    return replace(sets, pooled=tuple(pooled_features(table, fit.basis, omega)), hidden=fit.left), fit
+
+
+def sets_of_target(
+    evidence: Evidence, target: Floats, errors: TargetErrors, index: Integers, seed: int
+) -> CellSets | RidgeSets | None:
+    """Return the regressions of an estimated target on sets of features, from the rows `index`, which alone have it."""
+    old, basis, sample = evidence.nuisances.sets, evidence.nuisances.basis, evidence.sample
+    own = sample.take(index)
+    influence_rows = _influence_rows(own, len(evidence.table))
+    sets: CellSets | RidgeSets
+    if isinstance(old, CellSets):
+        codes = np.column_stack([evidence.cells[name].codes[index] for name in evidence.table])
+        sets = cell_sets(own, codes, target, influence_rows)
+    elif old is None or basis is None:
+        return None
+    else:
+        table = {name: _all_values(name, column, evidence.cells) for name, column in evidence.table.items()}
+        omega, outcome = np.zeros((2, sample.audited.size))
+        omega[index], outcome[index] = own.balanced_weights, target
+        fold, used = row_folds(sample, FOLDS, seed), index[_gram_rows(index.size, len(basis.owners) + 3)]
+        ridges = _fold_ridges(basis, table, sample, outcome, omega, fold, used)
+        sets = _sets_of(ridges, basis, table, sample, outcome, fold, used, index[influence_rows])
+        sets = replace(sets, pooled=old.pooled)
+    return replace(sets, target=errors.take(influence_rows, own.audited, sets.at.clusters))
+
+
+def _fold_ridges(
+    basis: Basis, table: Table, sample: Rows, target: Floats, omega: Floats, fold: Integers, index: Integers
+) -> FoldRidges:
+    """Return the regressions of a target on a basis, from some rows."""
+    grams = basis_grams(basis, table, sample.audited.astype(np.float64), target, omega, fold=fold, index=index)
+    shares = omega[index] / omega[index].sum()
+    shares = shares if sample.clusters is None else sums_by(sample.clusters[index], shares)
+    return FoldRidges(grams, basis.owners, basis.blocks, 1.0 / float(shares @ shares))
+
+
+def _sets_of(
+    ridges: FoldRidges,
+    basis: Basis,
+    table: Table,
+    sample: Rows,
+    target: Floats,
+    fold: Integers,
+    index: Integers,
+    influence_rows: Integers,
+) -> RidgeSets:
+    """Return the regressions from the rows `index` on sets of features, with the influence of some rows."""
+    z = basis.rows(table, influence_rows, sample.audited.astype(np.float64), target)
+    return RidgeSets(ridges, len(table), z, fold[influence_rows], _as_sample_of(sample, influence_rows, index))
 
 
 def _gram_rows(rows: int, columns: int) -> Integers:

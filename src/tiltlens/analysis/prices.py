@@ -11,11 +11,13 @@ import polars as pl
 from scipy.special import expit, logit
 
 from tiltlens.analysis.evidence import Evidence
+from tiltlens.analysis.price_contributions import CONTRIBUTION_SCHEMA, price_contributions
+from tiltlens.analysis.settings import Settings
 from tiltlens.analysis.suppression import withheld
 from tiltlens.estimators import prices as estimators
 from tiltlens.estimators.estimate import Estimate, LogNormal
 from tiltlens.estimators.influence import Booleans, InfluenceEstimate, Integers, combine
-from tiltlens.estimators.prices import AUDITED, REFERENCE, CostRows, PricedRows
+from tiltlens.estimators.prices import AUDITED, REFERENCE, CostRows, PricedRows, ProxyDiscrimination
 from tiltlens.estimators.verdicts import Materiality, materiality
 from tiltlens.formats import FieldTable
 from tiltlens.learners.propensity import Propensity, fold_pairings, row_folds
@@ -72,6 +74,9 @@ class Prices(FieldTable):
         Mean proxy vulnerability: how far the best price without the group is from the discrimination-free price.
     unaware_gap, free_gap
         The gap of the best price without the group, E[cost | features], and that of the discrimination-free price.
+    contributions
+        Each feature's part, in money, in the gap that no mixture of expected costs accounts for: alone, beyond the
+        others, and as a Shapley contribution.
     by_decile
         For each group and decile of the price: people, mean price, mean discrimination-free price, A/E.
     segments
@@ -89,11 +94,12 @@ class Prices(FieldTable):
     vulnerability: Estimate
     unaware_gap: Estimate
     free_gap: Estimate
+    contributions: Annotated[pl.DataFrame, CONTRIBUTION_SCHEMA]
     by_decile: Annotated[pl.DataFrame, DECILE_SCHEMA]
     segments: Annotated[pl.DataFrame, SEGMENT_SCHEMA]
 
 
-def prices(evidence: Evidence, seed: int, confidence: float) -> Prices | None:
+def prices(evidence: Evidence, settings: Settings) -> Prices | None:
     """Return what observed costs say of the price; None without them, without features, and for plug-in values.
 
     Groups must be observed. Expected costs are by regressions within each group that have not seen the row.
@@ -106,14 +112,22 @@ def prices(evidence: Evidence, seed: int, confidence: float) -> Prices | None:
     if people.min() < FEWEST_KNOWN:
         return None
     with one_thread():
-        rows = priced_rows(evidence, propensity, index, seed)
-    return _prices(evidence, rows, index, confidence)
+        rows = priced_rows(evidence, propensity, index, settings.random_state)
+        distance = estimators.proxy_discrimination(rows)
+        parts = price_contributions(evidence, propensity, rows, distance, index, settings)
+    return _prices(evidence, rows, distance, parts, index, settings.confidence)
 
 
-def _prices(evidence: Evidence, rows: PricedRows, index: Integers, confidence: float) -> Prices:
+def _prices(
+    evidence: Evidence,
+    rows: PricedRows,
+    distance: ProxyDiscrimination,
+    contributions: pl.DataFrame,
+    index: Integers,
+    confidence: float,
+) -> Prices:
     scale = evidence.rows.unit.scale
     ratios = {name: estimators.actual_to_expected(rows, rows.in_group[at] > 0) for name, at in GROUPS.items()}
-    distance = estimators.proxy_discrimination(rows)
     proxy = distance.estimate(confidence)
     status = materiality(proxy.low, proxy.high, MATERIAL_PROXY)
 
@@ -132,6 +146,7 @@ def _prices(evidence: Evidence, rows: PricedRows, index: Integers, confidence: f
         vulnerability=amount(estimators.mean_vulnerability(rows), 0.0),
         unaware_gap=amount(estimators.unaware_price_gap(rows)),
         free_gap=amount(estimators.free_price_gap(rows)),
+        contributions=contributions,
         by_decile=pl.DataFrame(list(_deciles(rows, scale, confidence)), schema=DECILE_SCHEMA),
         segments=_segments(evidence, rows, index, confidence),
     )

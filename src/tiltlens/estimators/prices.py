@@ -7,7 +7,7 @@ with their weights (exposure). See docs/methods.md, section 23.
 from __future__ import annotations
 
 import math
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from itertools import combinations
 
 import numpy as np
@@ -15,6 +15,7 @@ from scipy.special import xlogy
 
 from tiltlens.estimators.estimate import Estimate, Square
 from tiltlens.estimators.influence import Booleans, InfluenceEstimate, Integers, combine, overall_mean
+from tiltlens.estimators.sets import TargetErrors
 from tiltlens.paper.checks import Floats
 
 AUDITED, REFERENCE = 0, 1  # rows of what is given for each group
@@ -104,12 +105,16 @@ class ProxyDiscrimination:
         The distance of each row's price from the mixture that the rows of other folds choose.
     local
         Λ(x), the distance of each row's price from the mixture, in money.
+    directions, errors
+        The directions in which v may move, (k, 2); and each row's part in its error along them, (n, k).
     """
 
     mixture: Floats
     moments: tuple[InfluenceEstimate, ...]
     crossed: InfluenceEstimate
     local: Floats
+    directions: Floats
+    errors: Floats
 
     @property
     def variance(self) -> InfluenceEstimate:
@@ -159,15 +164,37 @@ def proxy_discrimination(rows: PricedRows) -> ProxyDiscrimination:
         others = np.ones(price.size) if own.all() else 1.0 - own
         crossed[own] = _distance_weights(_best_mixture(rows, terms, others)) @ terms[:, own]
     moments = tuple(rows.mean(term) for term in terms)
-    return ProxyDiscrimination(v, moments, rows.mean(crossed), price - v @ expected)
+    return ProxyDiscrimination(v, moments, rows.mean(crossed), price - v @ expected, *_mixture_errors(rows, terms, v))
+
+
+def _mixture_errors(rows: PricedRows, terms: Floats, v: Floats) -> tuple[Floats, Floats]:
+    """Return the free directions of a minimiser, and each row's part in its error along them.
+
+    On the face that holds v, δt = −H⁻¹·E(δA·v − δb), with the directions E that make H = EAE' diagonal. Where the
+    distance is nearly flat, no weight errs by more than half.
+    """
+    corners = np.vstack([np.zeros(2), np.eye(2)])[np.append(1.0 - v.sum(), v) > 1e-9]
+    shares = rows.weights / rows.weights.sum()
+    quadratic, _ = _moment_matrices(terms @ shares)
+    edges = corners[1:] - corners[0]
+    curvature, turn = np.linalg.eigh(edges @ quadratic @ edges.T)
+    directions = turn.T @ edges
+    _, with_audited, with_reference, first, both, second = shares * rows.centred(terms)
+    residuals = np.array([with_audited - first * v[0] - both * v[1], with_reference - both * v[0] - second * v[1]])
+    errors = directions @ residuals / np.maximum(curvature, 1e-300)[:, None]
+    return directions, errors.T / np.maximum(1.0, 2.0 * np.sqrt((errors**2).sum(axis=1)))
+
+
+def _moment_matrices(moments: Floats) -> tuple[Floats, Floats]:
+    """Return A and b of the distance v'Av − 2b'v + Var(π)."""
+    _, with_audited, with_reference, first, both, second = moments.tolist()
+    return np.array([[first, both], [both, second]]), np.array([with_audited, with_reference])
 
 
 def _best_mixture(rows: PricedRows, terms: Floats, chosen: Floats) -> Floats:
     """Return the minimiser of the distance on some rows."""
     shares = rows.weights * chosen / (rows.weights @ chosen)
-    _, with_audited, with_reference, first, both, second = (terms @ shares).tolist()
-    quadratic = np.array([[first, both], [both, second]])
-    return nearest_mixture(quadratic, np.array([with_audited, with_reference]))
+    return nearest_mixture(*_moment_matrices(terms @ shares))
 
 
 def _products(costs: Floats, corrections: Floats) -> Floats:
@@ -192,6 +219,22 @@ def nearest_mixture(quadratic: Floats, linear: Floats) -> Floats:
             if (steps >= 0.0).all() and steps.sum() <= 1.0:
                 candidates.append(start + steps @ edges)
     return min(candidates, key=lambda v: float(v @ quadratic @ v - 2.0 * linear @ v))
+
+
+def local_target(rows: PricedRows, distance: ProxyDiscrimination, halves: Floats) -> tuple[Floats, TargetErrors]:
+    """Return Λ with the corrections of μ_d, whose c_A are contributions to proxy discrimination, and what these need.
+
+    Groups have half of the weight each there: `halves` are P(audited | x) at equal shares, (2 fits, n). An error of μ_d
+    moves c_A by E[(e(x) − e_A)·v_d·(μ_d − μ̂_d)]/D_A: the corrections κ enter with e − e_A, which is S̄ − e_A without
+    S̄ − e, so that r of every A takes the same (S̄ − e)·κ.
+    """
+    v, balanced = distance.mixture, replace(rows, propensity=halves)
+    corrections = np.einsum("d,fdn->fn", v, balanced.corrections)
+    apart = ((rows.in_group[AUDITED] - halves) * corrections).mean(axis=0)
+    omega = 0.5 * (rows.in_group * rows.weights / (rows.in_group @ rows.weights)[:, None]).sum(axis=0)
+    target = rows.price - v @ rows.costs.mean(axis=0) - corrections.mean(axis=0)
+    slopes = -(distance.directions @ rows.costs.mean(axis=0)).T
+    return target, TargetErrors(apart, float(omega @ apart), slopes, distance.errors)
 
 
 def unfairness(rows: CostRows, price: Floats) -> Square:

@@ -27,6 +27,8 @@ PAIRINGS = tuple(
     tuple((PARTS.index((rest[0], rest[k])), PARTS.index(tuple(x for x in rest[1:] if x != rest[k]))) for k in (1, 2, 3))
     for rest in (tuple(other for other in range(FOLDS) if other != fold) for fold in range(FOLDS))
 )
+# Of each row and each part, its share: six models have not seen the row, two halves in three pairings.
+UNSEEN = np.array([[number not in part for part in PARTS] for number in range(FOLDS)]) / len(PAIRINGS[0]) / 2
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -211,9 +213,16 @@ class FoldRidges:
 
     def residuals(self, z: Floats, fold: Integers) -> Floats:
         """Return the same, (2, n), averaged over the models that have not seen the row's fold."""
-        # Each row has six models that have not seen it: two halves in three pairings.
-        unseen = np.array([[number not in part for part in PARTS] for number in range(FOLDS)]) / len(PAIRINGS[0]) / 2
-        return np.asarray(np.einsum("tpn,np->tn", self.part_residuals(z), unseen[fold]))
+        return np.asarray(np.einsum("tpn,np->tn", self.part_residuals(z), UNSEEN[fold]))
+
+    def group_residuals(self, z: Floats, fold: Integers, vectors: Sequence[Floats]) -> Floats:
+        """Return S̄ − e of rows z for each set, (n, sets), averaged over the models that have not seen the fold."""
+        every = np.array([part[0] for part in vectors])
+        residuals = np.empty((len(z), every.shape[2]))
+        for number, unseen in enumerate(UNSEEN):
+            own = fold == number
+            residuals[own] = z[own] @ np.tensordot(unseen, every, axes=1)
+        return residuals
 
     def row_values(self, z: Floats, fold: Integers, vectors: Sequence[Floats]) -> tuple[Floats, Floats, Floats]:
         """Return r, q and (W − m)² of rows z = (1, Φ, S̄, W) for each set, (n, sets), averaged over pairings."""

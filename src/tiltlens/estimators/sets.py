@@ -12,9 +12,9 @@ from dataclasses import dataclass, replace
 import numpy as np
 
 from tiltlens.estimators.cells import Hidden, joint_codes
-from tiltlens.estimators.feature_gap import CellSums, Coefficient, cell_coefficient, coefficient
-from tiltlens.estimators.influence import Integers, Rows, satterthwaite
-from tiltlens.estimators.ridges import FoldRidges
+from tiltlens.estimators.feature_gap import CellSums, Coefficient, cell_coefficient, cell_sums_of, coefficient
+from tiltlens.estimators.influence import Booleans, Integers, Rows, satterthwaite, sum_by_cluster
+from tiltlens.estimators.ridges import FoldRidges, SetMeans
 from tiltlens.limits import OF_PAIRINGS
 from tiltlens.paper.checks import Floats
 
@@ -37,6 +37,42 @@ class SetCoefficients:
     def combine(self, weights: Floats) -> SetCoefficients:
         """Return linear combinations of them, `weights` being (sets, combinations)."""
         return SetCoefficients(self.values @ weights, self.influence @ weights, self.between @ weights)
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class TargetErrors:
+    """What the errors of a target that was estimated itself, W = W(x; μ̂, t̂), add to c_A.
+
+    Attributes
+    ----------
+    corrections, mean
+        What r of each row needs to be insensitive to errors of μ̂, the same for every A; and its mean over all rows.
+    slopes
+        ∂W/∂t of each row, (n, k).
+    parameters
+        Each row's part in the error of t̂, or each cluster's, (m, k).
+    """
+
+    corrections: Floats
+    mean: float
+    slopes: Floats
+    parameters: Floats
+
+    def take(self, index: Integers, audited: Booleans, clusters: Integers | None = None) -> TargetErrors:
+        """Return those of fewer rows, which still stand for all, and may err together in clusters."""
+        parameters = np.zeros((index.size, self.parameters.shape[1]))
+        for own in (audited, ~audited):
+            # (36): Σ of squares of each group stays.
+            kept = self.parameters[index] * own[index, None]
+            size = np.sqrt((kept**2).sum(axis=0))
+            whole = np.sqrt((self.parameters[own] ** 2).sum(axis=0))
+            parameters += kept * np.divide(whole, size, out=np.zeros_like(size), where=size > 0.0)
+        parameters = sum_by_cluster(clusters, parameters) if parameters.size else parameters
+        return replace(self, corrections=self.corrections[index], slopes=self.slopes[index], parameters=parameters)
+
+    def add_errors(self, every: SetCoefficients, slopes: Floats) -> SetCoefficients:
+        """Return c_A with the error of t̂, `slopes` being c_A of ∂W/∂t, (k, sets)."""
+        return replace(every, influence=every.influence + self.parameters @ slopes) if len(slopes) else every
 
 
 def covariance(influence: Floats, between: Floats) -> Floats:
@@ -68,6 +104,7 @@ class CellSets:
     at: Rows
     leaves_one_out: bool = True
     pooled: tuple[str, ...] = ()
+    target: TargetErrors | None = None
 
     @property
     def features(self) -> int:
@@ -79,7 +116,12 @@ class CellSets:
         cell: Integers = np.zeros(len(self.levels), dtype=np.intp)
         if len(features):
             cell = joint_codes(self.levels[:, list(features)])[0]
-        return cell_coefficient(self.at, self.outcome, cell[self.codes], self.sums.merge(cell), self.leaves_one_out)
+        own = cell[self.codes]
+        c = cell_coefficient(self.at, self.outcome, own, self.sums.merge(cell), self.leaves_one_out)
+        if self.target is None:
+            return c
+        product = c.product + self.target.corrections
+        return coefficient(product, c.residual, c.left, c.mean_product + self.target.mean, c.mean_residual, c.mean_left)
 
     def coefficients(self, sets: Sequence[Sequence[int]]) -> tuple[list[Coefficient], Floats]:
         """Return c_A of some sets with what their factors are made of; no pairings, so nothing between them."""
@@ -87,7 +129,17 @@ class CellSets:
 
     def sets(self, sets: Sequence[Sequence[int]]) -> SetCoefficients:
         """Return c_A of some sets."""
-        return _stack(self.at, *self.coefficients(sets))
+        every = _stack(self.at, *self.coefficients(sets))
+        return every if self.target is None else self.target.add_errors(every, self._slopes(sets, self.target.slopes))
+
+    def _slopes(self, sets: Sequence[Sequence[int]], columns: Floats) -> Floats:
+        """Return c_A of some columns of the rows, (k, sets)."""
+        size = len(self.levels)
+        others = [
+            replace(self, outcome=column, sums=cell_sums_of(self.at, column, self.codes, size), target=None)
+            for column in columns.T
+        ]
+        return np.array([other.values(sets) for other in others]).reshape(-1, len(sets))
 
     def values(self, sets: Sequence[Sequence[int]]) -> Floats:
         """Return the values of the same."""
@@ -129,6 +181,7 @@ class RidgeSets:
     at: Rows
     pooled: tuple[str, ...] = ()
     hidden: tuple[Hidden, ...] = ()
+    target: TargetErrors | None = None
 
     def thin(self, rows: int) -> RidgeSets:
         """Return the same with the influence of fewer rows, which still stand for all."""
@@ -139,13 +192,14 @@ class RidgeSets:
             [evenly(np.flatnonzero(group), rows // 2) for group in (self.at.audited, ~self.at.audited)]
         )
         at = self.at.take(index).represent(self.at.population)
-        return replace(self, z=self.z[index], fold=self.fold[index], at=at)
+        target = None if self.target is None else self.target.take(index, self.at.audited)
+        return replace(self, z=self.z[index], fold=self.fold[index], at=at, target=target)
 
     def coefficients(self, sets: Sequence[Sequence[int]]) -> tuple[list[Coefficient], Floats]:
         """Return c_A of some sets with what their factors are made of, and how far pairings lie from it, (3, sets)."""
         vectors = self.ridges.single_sets(sets)
-        means = self.ridges.means(vectors)
-        product, residual, left = self.ridges.row_values(self.z, self.fold, vectors)
+        means = self._means(vectors)
+        product, residual, left = self._row_values(vectors)
         of_all = [part.mean(axis=0) for part in (means.product, means.residual, means.left)]
         coefficients = [
             coefficient(product[:, k], residual[:, k], left[:, k], *(float(part[k]) for part in of_all))
@@ -162,7 +216,7 @@ class RidgeSets:
 
     def values(self, sets: Sequence[Sequence[int]]) -> Floats:
         """Return the values of the same."""
-        return self.ridges.means(self.ridges.single_sets(sets)).value
+        return self._means(self.ridges.single_sets(sets)).value
 
     def left_out(self) -> SetCoefficients:
         """Return c of all features, then of all but each one."""
@@ -176,8 +230,7 @@ class RidgeSets:
         gone = [[feature for feature in range(self.features) if feature not in kept] for kept in sets]
         # The cost is that of the columns to be solved for, or to be taken out of the inverse.
         is_most = sum(map(len, gone)) < sum(map(len, sets))
-        vectors = self.ridges.left_out(gone) if is_most else self.ridges.single_sets(sets)
-        means = self.ridges.means(vectors)
+        means = self._means(self.ridges.left_out(gone) if is_most else self.ridges.single_sets(sets))
         return means.product.mean(axis=0), means.residual.mean(axis=0), means.left.mean(axis=0)
 
     def along(self, order: Sequence[int], has_influence: bool = True) -> SetCoefficients:
@@ -185,14 +238,28 @@ class RidgeSets:
         return self._estimate(self.ridges.leading_sets(order), has_influence)
 
     def _estimate(self, vectors: list[Floats], has_influence: bool = True) -> SetCoefficients:
-        means = self.ridges.means(vectors)
+        means = self._means(vectors)
         if not has_influence:
             return SetCoefficients(means.value, np.zeros((0, means.value.size)), means.between)
-        product, residual, _ = self.ridges.row_values(self.z, self.fold, vectors)
+        product, residual, _ = self._row_values(vectors)
         values, spread = means.value, means.residual.mean(axis=0)
         # Features that tell the group completely have D = 0 and no c: their parts are 0.
-        half = np.divide(0.5 * (product - values * residual), spread, out=np.zeros_like(product), where=spread > 1e-9)
-        return SetCoefficients(values, self.at.influences(half), means.between)
+        is_defined = spread > 1e-9
+        half = np.divide(0.5 * (product - values * residual), spread, out=np.zeros_like(product), where=is_defined)
+        every = SetCoefficients(values, self.at.influences(half), means.between)
+        if self.target is None:
+            return every
+        apart = self.ridges.group_residuals(self.z, self.fold, vectors)
+        slopes = (self.target.slopes.T * self.at.balanced_weights) @ apart
+        return self.target.add_errors(every, np.divide(slopes, spread, out=np.zeros_like(slopes), where=is_defined))
+
+    def _means(self, vectors: list[Floats]) -> SetMeans:
+        means = self.ridges.means(vectors)
+        return means if self.target is None else replace(means, product=means.product + self.target.mean)
+
+    def _row_values(self, vectors: list[Floats]) -> tuple[Floats, Floats, Floats]:
+        product, residual, left = self.ridges.row_values(self.z, self.fold, vectors)
+        return product if self.target is None else product + self.target.corrections[:, None], residual, left
 
 
 def evenly(index: Integers, count: int) -> Integers:

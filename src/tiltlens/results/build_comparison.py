@@ -367,7 +367,7 @@ def _profiles(evidence: Evidence, correction: CorrectionFunction | None, setting
         soft=None
         if evidence.rows.probabilities is None
         else partial(unobserved_group_of, _without_fits(evidence), settings),
-        priced=None if evidence.rows.cost is None else partial(prices, evidence, settings.random_state),
+        priced=None if evidence.rows.cost is None else partial(prices, evidence, settings),
     )
 
 

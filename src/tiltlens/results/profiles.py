@@ -59,7 +59,7 @@ class Profiles:
     soft
         Takes other scores of the rows, and returns the estimates of the gap, where groups have probabilities.
     priced
-        Takes a confidence, and returns what observed costs say of the amounts, where costs were given.
+        Returns what observed costs say of the amounts, where costs were given.
     """
 
     sampled: SampledRows
@@ -73,7 +73,7 @@ class Profiles:
     model: AskedModel | None = None
     given: Mapping[str, str] = field(default_factory=dict)
     soft: SoftScores | None = None
-    priced: Callable[[float], Prices | None] | None = None
+    priced: Callable[[], Prices | None] | None = None
 
     @property
     def groups(self) -> tuple[str, ...]:
@@ -172,7 +172,7 @@ class Profiles:
     @cached_property
     def prices(self) -> Prices | None:
         """As of `Comparison`."""
-        return None if self.priced is None else self.priced(self.confidence)
+        return None if self.priced is None else self.priced()
 
     def prototypes(self, suppress: bool = True) -> dict[str, Prototype]:
         """As of `Comparison`."""
