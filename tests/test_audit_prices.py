@@ -67,6 +67,36 @@ def test_scenario_1_lies_within_its_intervals(options):
     )
 
 
+def test_a_feature_that_is_no_risk_factor_contributes_to_the_unaware_price_alone():
+    frame = policies(4_000).with_columns(free=100 + 4 * pl.col("x1") + 15 * (pl.col("sex") == "women").mean())
+    unaware, free = (audited(frame, scores=name)["women"] for name in ("price", "free"))
+
+    def region(table):
+        (row,) = table.filter(feature="x2").to_dicts()
+        return row["beyond_others"], row["beyond_others_low"], row["beyond_others_high"]
+
+    # By enumeration 0.893 of the unaware price, all of it beyond the mixture, and 0 of the discrimination-free one.
+    value, low, high = region(unaware.prices.contributions)
+    assert 0 < low < 0.893 < high
+    assert value == pytest.approx(region(unaware.contributions)[0], abs=0.3)
+    assert low <= unaware.prices.proxy_gap.high
+    assert abs(region(free.contributions)[0]) < 0.02
+    assert region(free.prices.contributions)[1] <= 0 <= region(free.prices.contributions)[2]
+
+
+def test_contributions_with_clusters_weights_and_some_costs():
+    row = pl.int_range(pl.len())
+    frame = policies().with_columns(
+        cost=pl.when(row % 5 > 0).then(pl.col("cost")), household=row // 2, years=0.2 + row / 1000
+    )
+    plain = audited(frame.filter(pl.col("cost").is_not_null()), sample_weight="years")["women"].prices
+    costs = audited(frame, sample_weight="years", clusters="household")["women"].prices
+    for column in ("alone", "beyond_others", "shapley"):
+        both = costs.contributions[column].to_numpy(), plain.contributions[column].to_numpy()
+        assert both[0] == pytest.approx(both[1], abs=1.0)
+        assert (costs.contributions[f"{column}_high"] > costs.contributions[f"{column}_low"]).all()
+
+
 def test_a_fixed_mixture_has_no_material_proxy_discrimination():
     costs = audited(policies(4_000, price="mixture"))["women"].prices
     assert costs.proxy_discrimination.low == 0.0
@@ -90,9 +120,11 @@ def test_cents_give_the_same_as_euros_times_a_hundred():
     plain, other = (audited(frame)["women"].prices for frame in (policies(), cents))
     for name in ("proxy_discrimination", "unfairness"):
         assert getattr(other, name).value == pytest.approx(getattr(plain, name).value, rel=1e-6)
-    for name in ("vulnerability", "unaware_gap", "free_gap"):
+    for name in ("vulnerability", "unaware_gap", "free_gap", "proxy_gap"):
         assert getattr(other, name).value == pytest.approx(100 * getattr(plain, name).value, rel=1e-6)
     assert other.segments["vulnerability"].to_list() == pytest.approx((100 * plain.segments["vulnerability"]).to_list())
+    both = [costs.contributions.drop("feature").to_numpy() for costs in (plain, other)]
+    assert both[1] == pytest.approx(100 * both[0], rel=1e-5)
 
 
 def test_prices_are_kept_in_the_file_drawn_written_and_gated(tmp_path):
@@ -102,11 +134,15 @@ def test_prices_are_kept_in_the_file_drawn_written_and_gated(tmp_path):
     saved = tl.read_audit(tmp_path / "audit.json")["women"].prices
     assert saved.proxy_discrimination == c.prices.proxy_discrimination
     assert saved.segments.equals(c.prices.segments)
+    assert saved.contributions.equals(c.prices.contributions)
+    assert saved.proxy_gap == c.prices.proxy_gap
     assert Heading("Price and observed cost") in audit_document(audit, has_fits=True).blocks
     assert "Price and observed cost" not in str(audit)
     audit.report(tmp_path / "report.html")
     page = (tmp_path / "report.html").read_text(encoding="utf-8")
-    assert "Segments with the largest proxy vulnerability" in page
+    for title in ("Contributions to proxy discrimination", "Segments with the largest proxy vulnerability"):
+        assert title in page
+        assert Heading(title) in audit_document(audit, has_fits=True).blocks
     table = c.plot("prices").table
     assert table["free_price"].len() == saved.by_decile["price"].drop_nulls().len()
     fires = [judgement.status for judgement in gate("proxy_discrimination>0.01").judge(audit)]

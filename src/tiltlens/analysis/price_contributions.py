@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from functools import partial
 
+import numpy as np
 import polars as pl
 from scipy.special import expit
 
@@ -13,10 +14,10 @@ from tiltlens.analysis.exempt import exempt_places
 from tiltlens.analysis.fitting import sets_of_target
 from tiltlens.analysis.presentation import Columns, estimate_columns, number_columns
 from tiltlens.analysis.settings import Settings
-from tiltlens.estimators.estimate import Normal
+from tiltlens.estimators.estimate import Estimate, Normal
 from tiltlens.estimators.influence import Integers
 from tiltlens.estimators.prices import PricedRows, ProxyDiscrimination, local_target
-from tiltlens.estimators.sets import CellSets, RidgeSets
+from tiltlens.estimators.sets import CellSets, RidgeSets, covariance
 from tiltlens.estimators.shapley import shapley_gaps
 from tiltlens.estimators.verdicts import Band
 from tiltlens.learners.propensity import Propensity
@@ -35,26 +36,29 @@ def price_contributions(
     distance: ProxyDiscrimination,
     index: Integers,
     settings: Settings,
-) -> pl.DataFrame:
-    """Return one row per feature that is regressed on, the largest alone first; none where none is.
+) -> tuple[Estimate, pl.DataFrame] | None:
+    """Return the gap of Λ, and one row per feature that is regressed on, the largest alone first; None without any.
 
-    As Λ = π − c − Σ v_d·μ_d, the price's contributions are those to the mixture plus these, feature by feature.
+    As Λ = π − c − Σ v_d·μ_d, the price's gap and contributions are those of the mixture plus these.
     """
     target, errors = local_target(rows, distance, expit(propensity.halves[0][:, index]))
     sets = sets_of_target(evidence, target, errors, index, settings.random_state)
     if sets is None:
-        return pl.DataFrame(schema=CONTRIBUTION_SCHEMA)
+        return None
     alone, beyond, _ = simultaneous_bands(
         evidence, settings, at_equal_exempt(evidence, sets), beyond_others(evidence, sets.left_out())
     )
-    shapley = _shapley(evidence, sets, settings)
+    shapley, scale = _shapley(evidence, sets, settings), evidence.rows.unit.scale
+    whole = sets.sets([[]])
+    gap = Normal(float(whole.values[0]), float(np.sqrt(covariance(whole.influence, whole.between)[0, 0])))
     records = []
     for name in sorted(alone, key=lambda name: (-abs(alone[name].value), name)):
         columns = _band_columns("alone", alone[name]) | _band_columns("beyond_others", beyond.get(name))
         columns |= shapley.get(name, number_columns("shapley", None, None, None))
-        money = {key: None if part is None else evidence.rows.unit.scale * part for key, part in columns.items()}
+        money = {key: None if part is None else scale * part for key, part in columns.items()}
         records.append({"feature": name} | money)
-    return pl.DataFrame(records, schema=CONTRIBUTION_SCHEMA)
+    money_gap = gap.estimate(settings.confidence).mapped(lambda part: scale * part)
+    return money_gap, pl.DataFrame(records, schema=CONTRIBUTION_SCHEMA)
 
 
 def _shapley(evidence: Evidence, sets: CellSets | RidgeSets, settings: Settings) -> dict[str, Columns]:

@@ -74,9 +74,10 @@ class Prices(FieldTable):
         Mean proxy vulnerability: how far the best price without the group is from the discrimination-free price.
     unaware_gap, free_gap
         The gap of the best price without the group, E[cost | features], and that of the discrimination-free price.
+    proxy_gap
+        The gap of the price minus that of the mixture: the part that expected costs do not account for.
     contributions
-        Each feature's part, in money, in the gap that no mixture of expected costs accounts for: alone, beyond the
-        others, and as a Shapley contribution.
+        Each feature's contribution to that part, in money: alone, beyond the others, and as a Shapley contribution.
     by_decile
         For each group and decile of the price: people, mean price, mean discrimination-free price, A/E.
     segments
@@ -94,6 +95,7 @@ class Prices(FieldTable):
     vulnerability: Estimate
     unaware_gap: Estimate
     free_gap: Estimate
+    proxy_gap: Estimate | None
     contributions: Annotated[pl.DataFrame, CONTRIBUTION_SCHEMA]
     by_decile: Annotated[pl.DataFrame, DECILE_SCHEMA]
     segments: Annotated[pl.DataFrame, SEGMENT_SCHEMA]
@@ -122,7 +124,7 @@ def _prices(
     evidence: Evidence,
     rows: PricedRows,
     distance: ProxyDiscrimination,
-    contributions: pl.DataFrame,
+    parts: tuple[Estimate, pl.DataFrame] | None,
     index: Integers,
     confidence: float,
 ) -> Prices:
@@ -146,7 +148,8 @@ def _prices(
         vulnerability=amount(estimators.mean_vulnerability(rows), 0.0),
         unaware_gap=amount(estimators.unaware_price_gap(rows)),
         free_gap=amount(estimators.free_price_gap(rows)),
-        contributions=contributions,
+        proxy_gap=None if parts is None else parts[0],
+        contributions=pl.DataFrame(schema=CONTRIBUTION_SCHEMA) if parts is None else parts[1],
         by_decile=pl.DataFrame(list(_deciles(rows, scale, confidence)), schema=DECILE_SCHEMA),
         segments=_segments(evidence, rows, index, confidence),
     )

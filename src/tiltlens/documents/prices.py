@@ -6,6 +6,7 @@ from collections.abc import Iterator, Sequence
 
 import polars as pl
 
+from tiltlens.analysis.price_contributions import NAMES as CONTRIBUTION_NAMES
 from tiltlens.analysis.prices import Prices
 from tiltlens.documents.document import NAME, QUIET, Block, Cell, Column, Heading, Paragraph, Table
 from tiltlens.documents.measures import BOTH, group_of, level_of, measure_of
@@ -33,10 +34,15 @@ LIMITS = (
     "Expected costs are predicted by a regression for each group, fitted on other people. An omitted factor may be "
     "associated with both cost and group."
 )
-OF_SEGMENTS = (
-    "Segments are shown because their values are the largest, so these may be too large; those of fewer than ten "
-    "people are suppressed."
+OF_CONTRIBUTIONS = (
+    "Contributions to the gap beyond the mixture of expected costs. A feature that is associated with the price only "
+    "through expected costs contributes nothing beyond the others."
 )
+OF_SEGMENTS = (
+    "Positive: what features show about the group raises the best price. Segments are shown because their values are "
+    "the largest, so these may be too large; those of fewer than ten people are suppressed."
+)
+MOST_CONTRIBUTIONS = 20  # features
 
 
 def price_blocks(c: Comparison) -> list[Block]:
@@ -52,6 +58,7 @@ def price_blocks(c: Comparison) -> list[Block]:
         (quantity("vulnerability"), costs.vulnerability),
         (quantity("unaware_gap"), costs.unaware_gap),
         (quantity("free_gap"), costs.free_gap),
+        (quantity("proxy_gap"), costs.proxy_gap),
         *ratios,
     ]
     by_group = [(label(group_of(c, who)), costs.by_decile.filter(group=who)) for who in BOTH]
@@ -60,6 +67,7 @@ def price_blocks(c: Comparison) -> list[Block]:
         Paragraph(" ".join(price_words(c, costs))),
         quantity_table("prices", numbers, measure_of(c), name),
         Paragraph(LIMITS, QUIET),
+        *_contributions(c, costs, name),
         *decile_blocks("Actual to expected by decile of the price", by_group, measure_of(c), name),
         *_segments(c, costs, name),
     ]
@@ -72,6 +80,24 @@ def price_words(c: Comparison, costs: Prices) -> Iterator[str]:
     yield f"{state}: {text} of the variance of the price, materiality threshold {least}."
     parts = " and ".join(f"{label(group_of(c, who))} {percent(part)}" for who, part in costs.mixture.items())
     yield f"Weights of the closest mixture of expected costs: {parts}."
+
+
+def _contributions(c: Comparison, costs: Prices, name: str) -> Iterator[Block]:
+    """Yield the contributions of features to the gap beyond the mixture of expected costs."""
+    if costs.contributions.is_empty():
+        return
+    m, items = measure_of(c), [FEATURES[key] for key in CONTRIBUTION_NAMES]
+    columns = (Column("feature", NAME), *(Column(item.name(m)) for item in items))
+    rows = (
+        (
+            Cell(label(row["feature"])),
+            *(estimate_cell(row_estimate(row, item.key), format_of(item.scale, m).value) for item in items),
+        )
+        for row in costs.contributions.head(MOST_CONTRIBUTIONS).iter_rows(named=True)
+    )
+    yield Heading("Contributions to proxy discrimination")
+    yield Table("price-contributions", columns, tuple(rows), name)
+    yield Paragraph(OF_CONTRIBUTIONS, QUIET)
 
 
 def decile_blocks(title: str, columns: Sequence[tuple[str, pl.DataFrame]], m: Measure, level: str) -> Iterator[Block]:

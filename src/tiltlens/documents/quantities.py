@@ -196,6 +196,13 @@ _PRICES = _table(
         "of the groups' expected costs, mixed by their shares of all {people}",
         _AMOUNT,
     ),
+    Quantity(
+        "proxy_gap",
+        "gap beyond the mixture of expected costs",
+        "gap",
+        "gap of the price minus that of the mixture",
+        _AMOUNT,
+    ),
     Quantity("actual_to_expected", "A/E, everyone", "ratio", "observed cost ÷ price", _AMOUNT),
     Quantity("actual_to_expected_audited", "A/E, audited", "ratio", "observed cost ÷ price", _AMOUNT),
     Quantity("actual_to_expected_reference", "A/E, reference", "ratio", "observed cost ÷ price", _AMOUNT),
