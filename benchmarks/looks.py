@@ -15,9 +15,8 @@ import sys
 
 import numpy as np
 
-from tiltlens.analysis.looks import Measured, track
-from tiltlens.estimators.estimate import quantile
-from tiltlens.estimators.sequence import Sequence
+from tiltlens.analysis.periods import Measured, track
+from tiltlens.estimators.estimate import Sequence, quantile
 from tiltlens.limits import LOOKS_AHEAD
 
 MEASURED = Measured(is_amount=False, favours_low=False, has_metric=False)

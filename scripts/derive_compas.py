@@ -22,7 +22,7 @@ from pathlib import Path
 
 import polars as pl
 
-from tiltlens.datasets.compas import FEATURES, GROUPS, LABELS
+from tiltlens.datasets import COMPAS_FEATURES, COMPAS_GROUPS, COMPAS_LABELS
 from tiltlens.errors import DataError
 
 RAW_SHA256 = "c451db85908b2f7fef1d83203bedf6b71ecda0d5af468d82ae62178f91d0cc7d"
@@ -51,7 +51,7 @@ def used_in_paper() -> list[pl.Expr]:
         pl.col("is_recid") != -1,
         pl.col("c_charge_degree") != "O",
         pl.col("score_text") != "N/A",
-        pl.col("race").is_in(GROUPS),
+        pl.col("race").is_in(COMPAS_GROUPS),
     ]
 
 
@@ -89,7 +89,7 @@ def codes() -> dict[str, pl.Expr]:
 
 def label(feature: str) -> pl.Expr:
     """Return the label of a feature's code, as text: older Polars does not read back an Enum."""
-    labels = dict(enumerate(LABELS[feature]))
+    labels = dict(enumerate(COMPAS_LABELS[feature]))
     return pl.col(f"{feature}_code").replace_strict(labels, return_dtype=pl.String)
 
 
@@ -104,7 +104,7 @@ def extract(raw: pl.DataFrame) -> pl.DataFrame:
         is_recid=pl.col("is_recid").cast(pl.Int8),
         two_year_recid=pl.col("two_year_recid").cast(pl.Int8),
     )
-    labels = [label(feature).alias(feature) for feature in FEATURES]
+    labels = [label(feature).alias(feature) for feature in COMPAS_FEATURES]
     return coded.select("race", *labels, pl.exclude("race"))
 
 

@@ -23,9 +23,9 @@ if TYPE_CHECKING:
     from tiltlens.results.audit import Audit as Audit
     from tiltlens.results.audit_comparison import compare as compare
     from tiltlens.results.change import Change as Change
-    from tiltlens.results.checks import Checks as Checks
     from tiltlens.results.comparison import Comparison as Comparison
     from tiltlens.results.correction import Correction as Correction
+    from tiltlens.results.outputs import Checks as Checks
     from tiltlens.results.saved_audits import read_audit as read_audit
     from tiltlens.rules.tables import RuleTables as RuleTables
     from tiltlens.rules.tables import rule_tables as rule_tables
@@ -36,7 +36,7 @@ __version__ = "0.1.0"
 HOMES = {
     "Audit": "results.audit",
     "Change": "results.change",
-    "Checks": "results.checks",
+    "Checks": "results.outputs",
     "Comparison": "results.comparison",
     "Correction": "results.correction",
     "CorrectionFunction": "paper.correction",

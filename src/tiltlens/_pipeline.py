@@ -25,8 +25,8 @@ from tiltlens.results.comparison import Comparison
 from tiltlens.results.monitor import Batch, StateFile
 from tiltlens.results.provenance import Provenance, check_provenance, describe_request, provenance_of
 from tiltlens.rows.compared_rows import EncodedSample, account_rows, select_groups, select_rows
-from tiltlens.rows.data_notes import cluster_note, leakage_notes, repeated_ids
 from tiltlens.rows.declared import one_hot_notes
+from tiltlens.rows.features import cluster_note, leakage_notes, repeated_ids
 from tiltlens.rows.groups import alike_notes
 from tiltlens.rows.measures import MEASURES, score_type_of
 from tiltlens.rows.outcomes import DECIDED
@@ -38,9 +38,9 @@ from tiltlens.rows.sums import GroupSums, SumPlan, check_same_rows, sum_batch, s
 from tiltlens.rows.survey import HashThreshold, Survey, survey_batch
 from tiltlens.rows.wording import Wording, check_wording
 from tiltlens.sources.batches import Batches, FrameBatches, checked_columns
+from tiltlens.sources.columns import column_names, native_columns
 from tiltlens.sources.messages import shown, text_of
 from tiltlens.sources.opening import batches_of, frame_of, reading_notes
-from tiltlens.sources.tables import column_names, native_columns
 from tiltlens.threads import one_thread
 
 SURVEY, SUMS = 0.1, 0.2  # of the time, about, after the first and the second pass

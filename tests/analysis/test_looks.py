@@ -5,7 +5,7 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from tiltlens.analysis.looks import Measured, track
+from tiltlens.analysis.periods import Measured, track
 from tiltlens.estimators.influence import Rows
 from tiltlens.estimators.outputs import Scores, impact_ratio
 

@@ -13,8 +13,16 @@ from scipy.stats.contingency import odds_ratio as scipy_odds_ratio
 from statsmodels.stats.contingency_tables import StratifiedTable
 from statsmodels.stats.proportion import confint_proportions_2indep, proportions_ztest
 
-from tiltlens.estimators.decision_table import Count, fisher_p_value, odds_ratio, stratified, two_sided, z_score
-from tiltlens.estimators.flips import ratio_flips, z_flips
+from tiltlens.estimators.decision_table import (
+    Count,
+    fisher_p_value,
+    odds_ratio,
+    ratio_flips,
+    stratified,
+    two_sided,
+    z_flips,
+    z_score,
+)
 
 Z = 1.959963984540054
 TABLES = [(60, 200, 100, 200), (1, 10, 12, 20), (3, 40, 9, 30), (45_000, 120_000, 52_000, 130_000), (7, 7_000, 31, 900)]

@@ -6,8 +6,7 @@ import numpy as np
 import pytest
 
 from tiltlens.errors import DataError
-from tiltlens.estimators.estimate import quantile
-from tiltlens.estimators.sequence import Sequence, sequence_factor
+from tiltlens.estimators.estimate import Sequence, quantile, sequence_factor
 
 
 def boundary(n, n0, alpha):

@@ -3,7 +3,7 @@
 import numpy as np
 import pytest
 
-from tiltlens.datasets.compas import load_compas
+from tiltlens.datasets import load_compas
 from tiltlens.errors import DataError
 from tiltlens.repair.row_checks import check_not_audited, count_duplicates, duplicate_clusters
 

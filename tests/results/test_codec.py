@@ -18,7 +18,7 @@ from tiltlens.analysis.settings import Settings
 from tiltlens.errors import DataError
 from tiltlens.estimators.estimate import Estimate
 from tiltlens.results.codec import from_plain, to_plain
-from tiltlens.results.note_texts import Note
+from tiltlens.results.notes import Note
 
 SCHEMA = {"feature": pl.String, "gap": pl.Float64, "n": pl.Int64}
 

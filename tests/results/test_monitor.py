@@ -1,6 +1,7 @@
 """Repeated audits: sums of batches merge, a batch counts once, and the state file is whole or not there."""
 
 import json
+import os
 import subprocess
 import sys
 from functools import partial
@@ -13,7 +14,6 @@ from tests.command import invoked
 import tiltlens as tl
 from tiltlens.errors import DataError
 from tiltlens.gates import gate
-from tiltlens.results import json_file
 from tiltlens.results.monitor import StateFile
 
 AUDIT = partial(tl.audit, group="sex", reference="men", features=[])
@@ -137,7 +137,7 @@ def test_a_failed_write_leaves_the_state(tmp_path, monkeypatch):
     state = tmp_path / "state.json"
     AUDIT(batch(0), scores="hired", monitor=state)
     before = state.read_bytes()
-    monkeypatch.setattr(json_file.os, "fsync", lambda _: (_ for _ in ()).throw(OSError(28, "No space left")))
+    monkeypatch.setattr(os, "fsync", lambda _: (_ for _ in ()).throw(OSError(28, "No space left")))
     with pytest.raises(DataError, match="No space left"):
         AUDIT(batch(1), scores="hired", monitor=state)
     assert state.read_bytes() == before

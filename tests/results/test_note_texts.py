@@ -12,7 +12,7 @@ from tests.people import audited, people
 
 import tiltlens.results
 from tiltlens.results.codec import to_plain
-from tiltlens.results.note_texts import SENTENCES, Note
+from tiltlens.results.notes import SENTENCES, Note
 
 
 def test_a_note_is_its_sentence_and_keeps_what_it_is_made_of():

@@ -24,7 +24,7 @@ from tiltlens.rows.features import (
 from tiltlens.rows.levels import MISSING, OTHER, feature_levels, value_levels
 from tiltlens.rows.roles import GROUP, check_some, feature_names
 from tiltlens.rows.value_counts import exact_counts
-from tiltlens.sources.tables import read_table
+from tiltlens.sources.columns import read_table
 
 RNG = np.random.default_rng(0)
 

@@ -20,8 +20,7 @@ from tiltlens.rows.groups import (
     group_key,
     natural_order,
 )
-from tiltlens.sources.columns import column_of_values
-from tiltlens.sources.tables import read_table
+from tiltlens.sources.columns import column_of_values, read_table
 
 
 class Groups(NamedTuple):

@@ -14,7 +14,7 @@ from tests.people import ENGINES
 import tiltlens as tl
 from tiltlens.errors import DataError, DistributionError
 from tiltlens.rows.scores import channel_of, score_columns
-from tiltlens.sources.tables import read_table
+from tiltlens.sources.columns import read_table
 
 PEOPLE = pl.DataFrame(
     {

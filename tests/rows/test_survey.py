@@ -12,8 +12,8 @@ from tiltlens.rows.levels import Levels
 from tiltlens.rows.roles import GROUP, PEOPLE, WEIGHT, FeatureChoice, Request, resolve_roles
 from tiltlens.rows.survey import HashThreshold, survey_batch
 from tiltlens.sources import batches
+from tiltlens.sources.arrays import factorize
 from tiltlens.sources.batches import FrameBatches, clean_batch
-from tiltlens.sources.factorize import factorize
 
 COLUMNS = {
     "whole": pl.Series([3, 1, 3, None, 2, 1], dtype=pl.Int64),

@@ -5,8 +5,8 @@ import polars as pl
 import pytest
 
 from tiltlens.limits import MOST_COUNTED
-from tiltlens.sources import factorize as module
-from tiltlens.sources.factorize import factorize, factorize_texts, text_codes
+from tiltlens.sources import arrays as module
+from tiltlens.sources.arrays import factorize, factorize_texts, text_codes
 
 
 @pytest.mark.parametrize("count", [1, 8, 300, 20_000])

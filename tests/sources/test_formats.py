@@ -17,7 +17,7 @@ from tests.people import assert_same_numbers, audited, people
 
 import tiltlens as tl
 from tiltlens.errors import DataError, MissingExtraError
-from tiltlens.sources import excel_files
+from tiltlens.sources import file_formats
 from tiltlens.sources import opening as sources
 from tiltlens.sources.csv_files import read_csv_text
 from tiltlens.sources.opening import batches_of, reading_notes
@@ -377,7 +377,7 @@ def test_an_empty_sheet_is_refused(tmp_path):
 
 
 def test_excel_without_its_package_names_what_to_install(tmp_path, monkeypatch):
-    monkeypatch.setattr(excel_files, "find_spec", lambda name: None)
+    monkeypatch.setattr(file_formats, "find_spec", lambda name: None)
     with pytest.raises(MissingExtraError, match=r"is not installed\.\nHint: in the clone .* pip install '\.\[excel\]'"):
         collected(workbook(tmp_path / "a.xlsx", {"a": [["x"], [1]]}))
 

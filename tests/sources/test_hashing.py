@@ -8,7 +8,7 @@ import pytest
 from tests.people import SOURCES, classed
 
 from tiltlens.sources import hashing
-from tiltlens.sources.factorize import factorize
+from tiltlens.sources.arrays import factorize
 from tiltlens.sources.hashing import mixed_hashes, row_hashes
 from tiltlens.sources.opening import collected
 

@@ -16,9 +16,8 @@ from polars.testing import assert_frame_equal, assert_series_equal
 from tests.people import CLEAN, ENGINES
 
 from tiltlens.errors import DataError
-from tiltlens.sources.columns import column_of_values
+from tiltlens.sources.columns import column_names, column_of_values, native_columns
 from tiltlens.sources.opening import collected
-from tiltlens.sources.tables import column_names, native_columns
 
 
 @pytest.fixture(params=list(ENGINES))

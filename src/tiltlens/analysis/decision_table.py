@@ -10,9 +10,17 @@ import numpy as np
 from tiltlens.analysis.evidence import Evidence
 from tiltlens.analysis.settings import Settings
 from tiltlens.analysis.suppression import withheld
-from tiltlens.estimators.decision_table import Count, fisher_p_value, is_sparse, odds_ratio, two_sided, z_score
+from tiltlens.estimators.decision_table import (
+    Count,
+    fisher_p_value,
+    is_sparse,
+    odds_ratio,
+    ratio_flips,
+    two_sided,
+    z_flips,
+    z_score,
+)
 from tiltlens.estimators.estimate import Estimate, quantile
-from tiltlens.estimators.flips import ratio_flips, z_flips
 from tiltlens.formats import FieldTable
 from tiltlens.limits import FOUR_FIFTHS, SMALLEST_EXPECTED
 

@@ -8,21 +8,12 @@ from functools import partial
 
 import numpy as np
 
-from tiltlens.analysis.adjusted_gap import AdjustedGap, is_material
-from tiltlens.analysis.evidence import Evidence
-from tiltlens.analysis.exempt import exempt_places
-from tiltlens.analysis.feature_use import FeatureUses, feature_uses, judged_use
+from tiltlens.analysis.adjusted_gap import AdjustedGap, exempt_places, is_material
+from tiltlens.analysis.evidence import Columns, Evidence, OutputScale, estimate_columns, number_columns, output_scale
+from tiltlens.analysis.feature_use import FeatureUses, Partners, feature_uses, judged_use
 from tiltlens.analysis.influence_matching import RowErrors, set_errors
-from tiltlens.analysis.partners import Partners
-from tiltlens.analysis.presentation import Columns, OutputScale, estimate_columns, number_columns, output_scale
 from tiltlens.analysis.settings import Settings
-from tiltlens.analysis.shapley_contributions import (
-    Named,
-    difference_se,
-    sampled_scores,
-    shapley_parts,
-    whole_gap,
-)
+from tiltlens.analysis.shapley_contributions import Named, difference_se, sampled_scores, shapley_parts, whole_gap
 from tiltlens.analysis.unobserved_groups import UnobservedGroup
 from tiltlens.estimators.estimate import quantile
 from tiltlens.estimators.feature_gap import FeatureGap, cell_coefficient, feature_gap, hidden_share, rare_part

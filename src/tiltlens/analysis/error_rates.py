@@ -20,7 +20,7 @@ from tiltlens.estimators.influence import Integers
 from tiltlens.formats import FieldTable
 from tiltlens.limits import MINIMUM_ROWS, SCORE_TENTHS
 from tiltlens.rows.levels import quantile_edges
-from tiltlens.sources.tables import Record
+from tiltlens.sources.columns import Record
 
 PREDICTIVE = {
     "ppv": (1, rates.WITH),

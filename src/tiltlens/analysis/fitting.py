@@ -45,7 +45,7 @@ from tiltlens.rows.sampled_rows import SampledRows
 from tiltlens.rows.sums import GroupSums
 from tiltlens.rows.survey import group_quota
 from tiltlens.sources.arrays import chunked_moments
-from tiltlens.sources.tables import NativeTable
+from tiltlens.sources.columns import NativeTable
 
 REPEATED_ROWS = 10.0  # effective rows of a number, below which curves know more of it than its own rows
 INFLUENCE_ROWS = 20_000  # whose influence tells a standard error: its spread is then known to one per cent

@@ -7,8 +7,7 @@ from dataclasses import dataclass, field, replace
 
 import numpy as np
 
-from tiltlens.analysis.evidence import Evidence
-from tiltlens.analysis.presentation import levels
+from tiltlens.analysis.evidence import Evidence, levels
 from tiltlens.errors import DataError, SupportError
 from tiltlens.estimators import outputs
 from tiltlens.estimators.influence import Booleans, InfluenceEstimate, Integers, tail_factor

@@ -8,11 +8,10 @@ import numpy as np
 import polars as pl
 from scipy.special import expit
 
+from tiltlens.analysis.adjusted_gap import exempt_places
 from tiltlens.analysis.decomposition import at_equal_exempt, beyond_others, simultaneous_bands
-from tiltlens.analysis.evidence import Evidence
-from tiltlens.analysis.exempt import exempt_places
+from tiltlens.analysis.evidence import Columns, Evidence, estimate_columns, number_columns
 from tiltlens.analysis.fitting import sets_of_target
-from tiltlens.analysis.presentation import Columns, estimate_columns, number_columns
 from tiltlens.analysis.settings import Settings
 from tiltlens.estimators.estimate import Estimate, Normal
 from tiltlens.estimators.influence import Integers

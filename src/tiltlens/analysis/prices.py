@@ -25,7 +25,7 @@ from tiltlens.learners.regressions import Regressor
 from tiltlens.limits import FEWEST_KNOWN, FOLDS, SCORE_TENTHS
 from tiltlens.paper.checks import Floats
 from tiltlens.rows.levels import quantile_edges
-from tiltlens.sources.tables import Record
+from tiltlens.sources.columns import Record
 from tiltlens.threads import one_thread, steps_in_threads
 
 MATERIAL_PROXY = 0.01  # of the variance of the price: proxy discrimination below is none

@@ -10,9 +10,8 @@ import numpy as np
 import polars as pl
 
 from tiltlens.analysis.evidence import Evidence
-from tiltlens.estimators.error_rates import UNKNOWN, WITH, WITHOUT
+from tiltlens.estimators.error_rates import UNKNOWN, WITH, WITHOUT, bound_gap, partly_seen_rate
 from tiltlens.estimators.estimate import Estimate, HasInterval
-from tiltlens.estimators.selective_labels import bound_gap, partly_seen_rate
 from tiltlens.formats import FieldTable
 from tiltlens.limits import MINIMUM_ROWS, SCORE_TENTHS
 from tiltlens.paper.checks import Floats

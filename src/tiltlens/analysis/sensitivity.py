@@ -7,9 +7,8 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
 from typing import NamedTuple
 
-from tiltlens.analysis.adjusted_gap import AdjustedGap
+from tiltlens.analysis.adjusted_gap import AdjustedGap, ExemptParts, exempt_places
 from tiltlens.analysis.evidence import Evidence
-from tiltlens.analysis.exempt import ExemptParts, exempt_places
 from tiltlens.analysis.settings import Settings
 from tiltlens.estimators.estimate import Estimate, quantile
 from tiltlens.estimators.influence import InfluenceEstimate
@@ -19,7 +18,7 @@ from tiltlens.estimators.sets import CellSets, RidgeSets
 from tiltlens.estimators.verdicts import is_beyond_zero
 from tiltlens.formats import FieldTable, field_table
 from tiltlens.paper.checks import check_share
-from tiltlens.rows.amounts import Unit
+from tiltlens.rows.measures import Unit
 
 SHARE = "it is a share of what the features leave unexplained, for example 0.1."
 OF_ALL, OF_EXEMPT = "adjusted_gap", "gap_given_exempt"

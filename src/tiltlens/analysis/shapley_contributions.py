@@ -9,10 +9,8 @@ from typing import NamedTuple
 
 import numpy as np
 
-from tiltlens.analysis.adjusted_gap import AdjustedGap
-from tiltlens.analysis.evidence import Evidence
-from tiltlens.analysis.exempt import exempt_places
-from tiltlens.analysis.presentation import Columns, OutputScale, estimate_columns, output_scale
+from tiltlens.analysis.adjusted_gap import AdjustedGap, exempt_places
+from tiltlens.analysis.evidence import Columns, Evidence, OutputScale, estimate_columns, output_scale
 from tiltlens.analysis.settings import Settings
 from tiltlens.estimators.estimate import Normal, quantile, without_noise
 from tiltlens.estimators.outputs import Scores, gap

@@ -25,8 +25,8 @@ from tiltlens.estimators.soft_groups import (
 from tiltlens.formats import FieldTable
 from tiltlens.limits import CALIBRATED, SUPPRESSED_BELOW
 from tiltlens.paper.checks import Floats
-from tiltlens.rows.amounts import Unit
 from tiltlens.rows.groups import NO_GROUP
+from tiltlens.rows.measures import Unit
 
 
 class Status(StrEnum):

@@ -12,7 +12,7 @@ from pathlib import Path
 import polars as pl
 
 from tiltlens.errors import DataError
-from tiltlens.rows.data_notes import IDENTIFIER
+from tiltlens.rows.features import IDENTIFIER
 from tiltlens.sources.batches import clean_batch
 from tiltlens.sources.files import FileBatches, files_of
 from tiltlens.sources.messages import check_columns, shown

@@ -34,7 +34,7 @@ def init_command(data: str, group: str | None, scores: str | None, out: str, yes
     """
     from tiltlens.commands.audit_draft import audit_file_lines, first_rows, guess_roles
     from tiltlens.errors import DataError
-    from tiltlens.results.json_file import write_text
+    from tiltlens.results.codec import write_text
 
     target = Path(out)
     if target.exists():

@@ -112,7 +112,7 @@ def repair_command(
 
 def _write_json(evaluations: list[Evaluation], target: str) -> None:
     from tiltlens.repair.before_after import evaluations_summary
-    from tiltlens.results.json_file import write_json
+    from tiltlens.results.codec import write_json
 
     write_json(evaluations_summary(evaluations), target)
 

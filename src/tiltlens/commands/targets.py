@@ -71,7 +71,7 @@ def check_writable(outputs: Mapping[str, str | None]) -> None:
     """Raise where a file could not be written, whatever is installed."""
     from tiltlens.render.page import check_name
     from tiltlens.render.table_files import check_tables
-    from tiltlens.results.json_file import check_target
+    from tiltlens.results.codec import check_target
 
     check_name(outputs.get("report"))
     for option, target in outputs.items():
@@ -113,7 +113,7 @@ def write_outputs(outputs: Mapping[str, str | None], result: T, **writers: Calla
 
 def write_summary(result: HasDict, target: str) -> None:
     """Write a result as JSON."""
-    from tiltlens.results.json_file import write_json
+    from tiltlens.results.codec import write_json
 
     write_json(result.to_dict(), target)
 
@@ -121,7 +121,7 @@ def write_summary(result: HasDict, target: str) -> None:
 def write_junit(judgements: Sequence[Judgement], result: Audit | Change, target: str) -> None:
     """Write the judgements of gates as JUnit XML."""
     from tiltlens.render.junit import junit
-    from tiltlens.results.json_file import write_text
+    from tiltlens.results.codec import write_text
 
     write_text(sys.stdout if target == "-" else target, junit(result, judgements))
 

@@ -49,9 +49,8 @@ from tiltlens.documents.splitting import splitting_blocks
 from tiltlens.documents.unobserved_groups import expected, soft_words, weighted
 from tiltlens.formats import count, label, minus, p_value, sentence
 from tiltlens.results.audit import Audit
-from tiltlens.results.checks import Checks
 from tiltlens.results.comparison import Comparison
-from tiltlens.results.outputs import row_estimate
+from tiltlens.results.outputs import Checks, row_estimate
 
 NOT_COUNTED = ("read", "used")
 MOST_NAMED = 8  # features that one sentence lists

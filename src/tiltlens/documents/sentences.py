@@ -15,8 +15,8 @@ from tiltlens.estimators.verdicts import Verdict
 from tiltlens.formats import label, number, p_value, percent
 from tiltlens.results.audit import Audit
 from tiltlens.results.change import Change
-from tiltlens.results.checks import Checks
 from tiltlens.results.comparison import Comparison
+from tiltlens.results.outputs import Checks
 
 FEW = 3  # features whose notes stand beside each
 IS_NO_FINDING = (

@@ -15,8 +15,8 @@ from tiltlens.documents.measures import level_of
 from tiltlens.errors import DataError, NothingToDrawError
 from tiltlens.figures.theme import ChartPart, config, vl_convert
 from tiltlens.formats import label
+from tiltlens.results.codec import write_bytes
 from tiltlens.results.comparison import Comparison
-from tiltlens.results.json_file import write_bytes
 
 Record = dict[str, Any]  # a row of the data that a chart draws
 ENDINGS = (".png", ".svg", ".html")

@@ -35,8 +35,8 @@ from tiltlens.paper.checks import Floats
 from tiltlens.progress import each, stage
 from tiltlens.rows.features import DesignColumn
 from tiltlens.rows.predictions import UserModel
+from tiltlens.sources.columns import NativeTable
 from tiltlens.sources.messages import wrap_errors
-from tiltlens.sources.tables import NativeTable
 from tiltlens.threads import in_threads, steps_in_threads
 
 SEVERAL_PAIRINGS = 20_000  # rows up to which three pairings are averaged

@@ -14,9 +14,8 @@ import polars as pl
 
 from tiltlens.errors import DataError
 from tiltlens.paper.checks import Floats
-from tiltlens.sources.columns import column_of_values
+from tiltlens.sources.columns import NativeTable, column_of_values, read_table
 from tiltlens.sources.messages import listed, shown
-from tiltlens.sources.tables import NativeTable, read_table
 
 Answer: TypeAlias = Any  # of a model to a table: numbers, or a map from outcomes for each row
 Kind = Literal["number", "whole number", "text", "category"]

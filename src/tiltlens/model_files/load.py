@@ -8,9 +8,8 @@ from dataclasses import dataclass
 
 from tiltlens.errors import DataError, import_extra
 from tiltlens.inputs import Input, remember
-from tiltlens.model_files.booster_files import open_catboost, open_lightgbm, open_xgboost
 from tiltlens.model_files.file_model import OpenModel, file_model
-from tiltlens.model_files.onnx_file import open_onnx
+from tiltlens.model_files.model_formats import open_catboost, open_lightgbm, open_onnx, open_xgboost
 from tiltlens.rows.predictions import UserModel
 from tiltlens.sources.files import existing_file
 from tiltlens.sources.messages import listed, shown, texts_of, wrap_errors

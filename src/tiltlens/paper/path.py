@@ -15,8 +15,7 @@ from numpy.typing import NDArray
 
 from tiltlens.errors import ConvergenceError, SupportError, WeightsError
 from tiltlens.paper.checks import Floats, Weights
-from tiltlens.paper.conjugate import penalty_pair
-from tiltlens.paper.divergence import Divergence
+from tiltlens.paper.divergence import Divergence, penalty_pair
 from tiltlens.paper.newton import minimiser
 
 OPTIMALITY = 1e-7  # largest gap to the dual bound that counts as solved, relative to the sum of the weights

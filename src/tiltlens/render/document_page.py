@@ -15,7 +15,7 @@ from tiltlens.render.sections import Drawing
 from tiltlens.repair.alternatives import AlternativesByGroup
 from tiltlens.repair.before_after import Evaluation
 from tiltlens.results.change import Change
-from tiltlens.results.json_file import Target
+from tiltlens.results.codec import Target
 
 T = TypeVar("T")
 

@@ -33,8 +33,7 @@ from tiltlens.render.html import blocks_html, table_html
 from tiltlens.render.pdf import check_pdf, write_pdf
 from tiltlens.render.unsplit import unsplit
 from tiltlens.results.audit import Audit
-from tiltlens.results.codec import to_plain
-from tiltlens.results.json_file import Target, check_target, write_text
+from tiltlens.results.codec import Target, check_target, to_plain, write_text
 
 DATA_LIMIT = 300_000  # characters of numbers; with the drawing library a page of nine groups stays below 1.5 MB
 DIGITS = 10

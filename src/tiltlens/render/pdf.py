@@ -11,7 +11,7 @@ from shutil import which
 from tempfile import TemporaryDirectory
 
 from tiltlens.errors import DataError, MissingExtraError
-from tiltlens.results.json_file import write_bytes
+from tiltlens.results.codec import write_bytes
 
 COMMANDS = (
     *("chromium", "chromium-browser", "google-chrome", "google-chrome-stable", "chrome"),

@@ -16,7 +16,7 @@ from tiltlens.errors import DataError, MissingExtraError
 from tiltlens.formats import JOINERS
 from tiltlens.render.export_tables import NAMES, ExportTable, about, export_tables
 from tiltlens.results.audit import Audit
-from tiltlens.results.json_file import check_target, write_bytes, write_text
+from tiltlens.results.codec import check_target, write_bytes, write_text
 
 FORMULA = ("=", "+", "-", "@", "\t", "\r", "\n", "＝", "＋", "－", "＠")  # what a spreadsheet may take for one
 LONGEST_CELL = 32_767  # characters of a cell in Excel

@@ -42,9 +42,8 @@ from tiltlens.repair.rule_choice import (
     verdict_of,
 )
 from tiltlens.repair.what_ifs import NEEDS_MODEL, SCHEMA, strongest_what_if, what_ifs
-from tiltlens.results.codec import to_plain
+from tiltlens.results.codec import to_plain, write_json
 from tiltlens.results.comparison import Comparison
-from tiltlens.results.json_file import write_json
 
 TRADED_RULES = 41  # from one end of the trade between accuracy and gap to the other
 

@@ -27,16 +27,15 @@ from tiltlens.repair.new_rows import (
     score_columns_of,
 )
 from tiltlens.repair.row_checks import NewRowSums
-from tiltlens.results.json_file import check_target, whole_file
+from tiltlens.results.codec import check_target, whole_file
 from tiltlens.rows.batch_rows import row_name
 from tiltlens.rows.roles import must_be_column
 from tiltlens.sources.batches import FrameBatches, OrderedBatches, clean_batch, in_batches
-from tiltlens.sources.columns import ValuesLike, check_index, column_of_values
+from tiltlens.sources.columns import ValuesLike, check_index, column_of_values, empty_table
 from tiltlens.sources.files import inputs_of
 from tiltlens.sources.messages import check_columns, first_line, names_in, shown
 from tiltlens.sources.opening import batches_of, frame_of, names_of
 from tiltlens.sources.spark import SparkBatches, with_numbers
-from tiltlens.sources.tables import empty_table
 
 LOOKED_ROWS = 10_000  # of a Spark table that are looked at before it is repaired: the rest is computed later
 

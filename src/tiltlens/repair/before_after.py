@@ -12,10 +12,9 @@ import polars as pl
 
 from tiltlens.errors import DataError
 from tiltlens.estimators.estimate import Estimate, HasInterval
-from tiltlens.results.codec import to_plain
-from tiltlens.results.json_file import write_json
+from tiltlens.results.codec import to_plain, write_json
 from tiltlens.results.outputs import row_estimate
-from tiltlens.sources.tables import Record
+from tiltlens.sources.columns import Record
 
 ENDS = ("", "_low", "_high")
 BEFORE_AFTER = ("before", "after", "change")

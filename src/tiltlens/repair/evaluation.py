@@ -19,7 +19,7 @@ from tiltlens.repair.constraints import TiltSummary
 from tiltlens.repair.least_change import repaired
 from tiltlens.repair.new_rows import HeldOutRows, check_not_audited
 from tiltlens.repair.quantities import EvaluationRows, Measurements, measure, people_with_outcomes
-from tiltlens.sources.tables import Record
+from tiltlens.sources.columns import Record
 
 EVALUATION_STEPS = 11  # from no repair to the whole of it
 

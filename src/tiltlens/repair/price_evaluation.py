@@ -18,7 +18,7 @@ from tiltlens.repair.before_after import ENDS, TABLE_SCHEMA, Evaluation, change_
 from tiltlens.repair.new_rows import HeldOutRows
 from tiltlens.repair.quantities import difference
 from tiltlens.rows.wording import WORDING, Wording
-from tiltlens.sources.tables import Record
+from tiltlens.sources.columns import Record
 
 if TYPE_CHECKING:
     from tiltlens.repair.free_price import DiscriminationFreePrice

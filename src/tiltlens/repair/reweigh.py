@@ -18,7 +18,7 @@ from tiltlens.paper.checks import Floats
 from tiltlens.results.parts import NoRows, needs_rows
 from tiltlens.results.profiles import Profiles
 from tiltlens.rows.features import Feature
-from tiltlens.sources.tables import Record
+from tiltlens.sources.columns import Record
 
 
 @dataclass(frozen=True, slots=True, eq=False)

@@ -20,7 +20,7 @@ from tiltlens.limits import FOLDS, SMALLEST_SE, SMALLEST_SHARE
 from tiltlens.paper.checks import Floats
 from tiltlens.repair.quantities import accuracy_at, area, decision_gap, difference
 from tiltlens.repair.rows import AuditedRows
-from tiltlens.sources.tables import Record
+from tiltlens.sources.columns import Record
 
 TOLERANCES = (0.0, 0.0025, 0.005, 0.01, 0.02, 0.03, 0.05, 0.1)  # losses of accuracy that rules are chosen for
 

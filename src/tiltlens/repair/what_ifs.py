@@ -22,8 +22,8 @@ from tiltlens.repair.before_after import ENDS, interval_columns
 from tiltlens.repair.quantities import EvaluationRows, Measurements, accuracy_at, measure
 from tiltlens.rows.levels import numbers_of
 from tiltlens.rows.rescoring import AskedModel
+from tiltlens.sources.columns import Record
 from tiltlens.sources.messages import first_line
-from tiltlens.sources.tables import Record
 
 WHAT_IF_ROWS = 20_000  # that the model is asked about: a standard error is then a point at most
 WHAT_IF_VALUES = 32  # of a feature that outputs are averaged over: each is a prediction of all those rows

@@ -195,7 +195,7 @@ class Audit:
 
     def to_json(self, path: str | Path | TextIO) -> None:
         """Write every number of the audit as JSON, to a path (atomically) or to an open text file."""
-        from tiltlens.results.json_file import write_json
+        from tiltlens.results.codec import write_json
 
         write_json(self.to_dict(), path)
 

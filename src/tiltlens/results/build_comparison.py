@@ -9,12 +9,11 @@ from typing import NamedTuple
 
 import numpy as np
 
-from tiltlens.analysis.adjusted_gap import AdjustedGap, adjusted_gap
+from tiltlens.analysis.adjusted_gap import AdjustedGap, ExemptParts, adjusted_gap, exempt_parts
 from tiltlens.analysis.contributions import ContributionTable, contribution_table
 from tiltlens.analysis.decision_table import decision_table
 from tiltlens.analysis.error_rates import error_rates, rate_pairs
-from tiltlens.analysis.evidence import NO_MODEL, Evidence, TiltedMeans
-from tiltlens.analysis.exempt import ExemptParts, exempt_parts
+from tiltlens.analysis.evidence import NO_MODEL, Evidence, TiltedMeans, levels, output_scale
 from tiltlens.analysis.influence_matching import (
     ComparisonErrors,
     RowErrors,
@@ -24,7 +23,6 @@ from tiltlens.analysis.influence_matching import (
     signed,
 )
 from tiltlens.analysis.periods import period_table
-from tiltlens.analysis.presentation import levels, output_scale
 from tiltlens.analysis.prices import prices
 from tiltlens.analysis.sensitivity import sensitivities
 from tiltlens.analysis.settings import Settings
@@ -38,14 +36,11 @@ from tiltlens.learners.propensity import prior_log_odds
 from tiltlens.paper.checks import Floats
 from tiltlens.paper.correction import CorrectionFunction, correction_function
 from tiltlens.paper.exponents import TestPair
-from tiltlens.results.checks import Checks
 from tiltlens.results.comparison import Comparison
 from tiltlens.results.correction import Correction
-from tiltlens.results.display_units import decile_shares, in_units
-from tiltlens.results.displays import with_displays
-from tiltlens.results.note_texts import Note
-from tiltlens.results.notes import evidence_notes
-from tiltlens.results.outputs import GapParts, Means, Outputs, Rates, Scale
+from tiltlens.results.displays import decile_shares, in_units, with_displays
+from tiltlens.results.notes import Note, evidence_notes
+from tiltlens.results.outputs import Checks, GapParts, Means, Outputs, Rates, Scale
 from tiltlens.results.profiles import Profiles
 from tiltlens.rows.measures import score_type_of
 

@@ -30,11 +30,10 @@ from tiltlens.estimators.estimate import Estimate
 from tiltlens.estimators.outputs import EqualOutputsTest
 from tiltlens.estimators.verdicts import Verdict
 from tiltlens.formats import typed
-from tiltlens.results.checks import Checks
 from tiltlens.results.codec import to_plain
 from tiltlens.results.correction import Correction
 from tiltlens.results.outputs import CONTRIBUTIONS as OF_FEATURES
-from tiltlens.results.outputs import Contribution, GapParts, Outputs, Rates, Scale
+from tiltlens.results.outputs import Checks, Contribution, GapParts, Outputs, Rates, Scale
 from tiltlens.results.parts import ComparisonParts
 from tiltlens.results.profiles import Profiles
 from tiltlens.rows.measures import ScoreType, signed_amount

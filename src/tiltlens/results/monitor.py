@@ -11,16 +11,14 @@ from typing import Annotated, Any, NamedTuple
 import numpy as np
 import polars as pl
 
-from tiltlens.analysis.looks import Measured, track
+from tiltlens.analysis.periods import Measured, track
 from tiltlens.analysis.settings import Settings
 from tiltlens.errors import DataError, TiltlensError
-from tiltlens.estimators.estimate import Estimate, Normal
-from tiltlens.estimators.sequence import Sequence
+from tiltlens.estimators.estimate import Estimate, Normal, Sequence
 from tiltlens.formats import FieldTable
 from tiltlens.inputs import Input, remember
 from tiltlens.paper.checks import Floats
-from tiltlens.results.codec import from_plain, to_plain
-from tiltlens.results.json_file import check_target, write_json
+from tiltlens.results.codec import check_target, from_plain, to_plain, write_json
 from tiltlens.results.provenance import Provenance
 from tiltlens.rows.roles import SCORE, ColumnRoles
 from tiltlens.rows.survey import Survey

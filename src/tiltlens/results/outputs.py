@@ -1,4 +1,4 @@
-"""Records of a comparison: what the scores are, their means and rates, and the parts of the gap."""
+"""Records of a comparison: means and rates of the scores, parts of the gap, and checks of its numbers."""
 
 from __future__ import annotations
 
@@ -12,8 +12,53 @@ from tiltlens.analysis.sensitivity import Sensitivity
 from tiltlens.estimators.estimate import Estimate
 from tiltlens.estimators.verdicts import Verdict
 from tiltlens.formats import FieldTable
+from tiltlens.learners.balance import Balance
 from tiltlens.rows.measures import ScoreType
 from tiltlens.rows.wording import Wording
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Checks:
+    """The overlap and calibration checks of a comparison, and its warnings.
+
+    Attributes
+    ----------
+    propensity
+        Name of the group-membership model; "none" without features.
+    balance
+        Balance, overlap and calibration of that model; None for plug-in values, and without features.
+    notes
+        Warnings about rows and models.
+
+    Examples
+    --------
+    >>> import tiltlens as tl
+    >>> people = {"sex": ["women"] * 50 + ["men"] * 50, "years": [1] * 30 + [2] * 20 + [1] * 15 + [2] * 35}
+    >>> scores = [0.2 * years + 0.3 for years in people["years"]]
+    >>> c = tl.audit(people, "sex", reference="men", scores=scores)["women"]
+    >>> c.checks.is_adequate, c.checks.propensity
+    (True, 'linear, ridge')
+    """
+
+    propensity: str
+    balance: Balance | None
+    notes: tuple[str, ...]
+
+    @property
+    def is_adequate(self) -> bool | None:
+        """Whether the group-membership model passed its checks; None without checks."""
+        return None if self.balance is None else self.balance.is_adequate
+
+    def _repr_html_(self) -> str:
+        from tiltlens.render.notebook import checks_html
+
+        return checks_html(self)
+
+    def __str__(self) -> str:
+        from tiltlens.render.terminal import checks_text
+
+        return checks_text(self)
+
 
 CONTRIBUTIONS = ("alone", "beyond_others", "shapley", "use")
 FACTORS = ("reveals", "drives", "alignment", "share", "share_inputs", "share_outputs")

@@ -19,8 +19,8 @@ from tiltlens.rows.roles import ColumnRoles
 from tiltlens.rows.sampled_rows import ColumnValues, SampledRows, read_columns
 from tiltlens.rows.scores import Channel, RowName
 from tiltlens.rows.weights import check_sample_weight, equals_mask
+from tiltlens.sources.arrays import factorize_texts
 from tiltlens.sources.batches import ROW
-from tiltlens.sources.factorize import factorize_texts
 
 Booleans = NDArray[np.bool_]
 ONE_AT_A_TIME = Lock()  # a user's model may not be made for several threads

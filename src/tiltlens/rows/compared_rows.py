@@ -11,11 +11,11 @@ import polars as pl
 from tiltlens.errors import DataError, DistributionError
 from tiltlens.estimators.influence import Integers
 from tiltlens.paper.checks import Floats
-from tiltlens.rows.amounts import unit_of
 from tiltlens.rows.declared import INPUT
 from tiltlens.rows.features import Feature, feature_of
 from tiltlens.rows.groups import ComparedGroups, check_periods, compared_groups, natural_order
 from tiltlens.rows.levels import Levels, feature_levels, value_levels
+from tiltlens.rows.measures import unit_of
 from tiltlens.rows.outcomes import check_outcome
 from tiltlens.rows.roles import CONTENT, GROUP, HASH, SCORE, WEIGHT, ColumnRoles
 from tiltlens.rows.sampled_rows import ColumnValues, Labels, SampledRows, SampleFacts, gather_columns

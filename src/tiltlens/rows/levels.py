@@ -23,9 +23,8 @@ from tiltlens.paper.checks import Floats
 from tiltlens.rows.groups import natural_order
 from tiltlens.rows.roles import GROUP, PEOPLE, WEIGHT
 from tiltlens.rows.value_counts import ValueCounts
-from tiltlens.sources.arrays import below
+from tiltlens.sources.arrays import below, factorize, text_codes
 from tiltlens.sources.columns import MICROSECONDS_PER_DAY
-from tiltlens.sources.factorize import factorize, text_codes
 from tiltlens.sources.messages import shown, text_of
 
 FEATURE_BINS = 10  # of a numeric feature, in pictures

@@ -11,7 +11,7 @@ from tiltlens.errors import TiltlensError
 from tiltlens.estimators.influence import Integers
 from tiltlens.paper.checks import Floats
 from tiltlens.rows.roles import ColumnRoles
-from tiltlens.sources.tables import NativeTable, taken_rows, with_columns_of
+from tiltlens.sources.columns import NativeTable, taken_rows, with_columns_of
 
 ASKED_AGAIN = 500  # rows that a model is asked about twice: a term of the group in one row of a hundred shows
 SAME_ANSWERS = 1e-3  # mean difference, in points or sd, below which answers are equal: rounding may turn a decision

@@ -17,10 +17,10 @@ from tiltlens.estimators.feature_gap import CellSums
 from tiltlens.estimators.influence import Integers
 from tiltlens.paper.checks import Floats
 from tiltlens.paper.moments import GroupMoments
-from tiltlens.rows.amounts import Unit
 from tiltlens.rows.batch_rows import read_batch
 from tiltlens.rows.groups import NO_GROUP
 from tiltlens.rows.levels import Levels
+from tiltlens.rows.measures import Unit
 from tiltlens.rows.roles import ColumnRoles
 from tiltlens.rows.sampled_rows import Labels, SampledRows, SampleFacts, count_codes, encode_columns
 from tiltlens.sources.arrays import chunked_moments

@@ -35,9 +35,8 @@ from tiltlens.rows.sampled_rows import (
 )
 from tiltlens.rows.scores import favourable_word
 from tiltlens.rows.value_counts import ValueCounts, value_counts
-from tiltlens.sources.arrays import chunked_moments
+from tiltlens.sources.arrays import Factorized, chunked_moments, factorize
 from tiltlens.sources.batches import ROW
-from tiltlens.sources.factorize import Factorized, factorize
 from tiltlens.sources.hashing import Column, Hashes, mixed_hashes, nested_hashes, row_hashes
 
 FEW_COPIES = 1e-4  # of a batch's rows: with more, rows that occur once in it will occur in others too

@@ -12,7 +12,7 @@ from tiltlens.estimators.influence import Integers
 from tiltlens.limits import MOST_COUNTED
 from tiltlens.paper.checks import Floats
 from tiltlens.rows.roles import GROUP, PEOPLE, WEIGHT
-from tiltlens.sources.factorize import Factorized
+from tiltlens.sources.arrays import Factorized
 
 MOST_PLACES = 1 << 20  # of values in groups that are counted by their place
 

@@ -1,9 +1,11 @@
-"""Counts of groups → rates, impact ratios, their side of a threshold, and tests against the highest rate."""
+"""Counts of groups → rates, impact ratios, tests against the highest rate, and notes for readers of the tables."""
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
+
+import polars as pl
 
 from tiltlens.analysis.decision_table import untold
 from tiltlens.estimators.decision_table import (
@@ -12,14 +14,19 @@ from tiltlens.estimators.decision_table import (
     fisher_p_value,
     odds_ratio,
     rate_ratio,
+    ratio_flips,
     stratified,
     two_sided,
+    z_flips,
     z_score,
 )
-from tiltlens.estimators.estimate import Estimate
-from tiltlens.estimators.flips import ratio_flips, z_flips
+from tiltlens.estimators.estimate import Estimate, quantile
 from tiltlens.limits import MINIMUM_ROWS, NOISE
-from tiltlens.sources.tables import Record
+from tiltlens.rows.groups import alike_notes
+from tiltlens.rules.rule import Rule
+from tiltlens.rules.tally import Outcomes
+from tiltlens.sources.columns import Record
+from tiltlens.sources.messages import listed, shown
 
 MEASURES = {
     "n": int,
@@ -178,3 +185,63 @@ def _notes(group: Count, highest: Count, within: Stratified | None) -> Iterator[
         yield f"{within.idle:,} of {every:,} strata have one group or one outcome only, and add nothing"
     if within.used and (within.odds_ratio is None or within.odds_ratio.low is None):
         yield "the common odds ratio has no interval, because one group has one outcome only within the strata"
+
+
+def notes_of(
+    rule: Rule, frames: Mapping[str, pl.DataFrame], outcomes: Outcomes, favourable: str, limits: Limits
+) -> Iterator[str]:
+    """Yield notes on the groups, the thresholds, the outcome and the intervals."""
+    if len(frames) > 1:
+        yield rule.intersections
+    elif len(rule.attributes) > 1:
+        wanted = " and by ".join(rule.attributes)
+        yield f"The rule asks for tables by {wanted}; these are by {shown(next(iter(frames)))} only."
+    for name, frame in frames.items():
+        names = frame[name] if name in frame.columns else ()  # intersections repeat the notes on their parts
+        yield from (f"{note[:1].upper()}{note[1:]}." for note in alike_notes(names))
+    yield from _on_limits(rule, limits)
+    yield from _on_outcome(outcomes, favourable)
+    if len(frames) > 1 and any(frame["rate"].null_count() for frame in frames.values()):
+        yield "A rate that one table suppresses may follow from the others: check before you publish them."
+    yield "Intervals and tests take the group with the highest rate as given; they are not adjusted for several groups."
+
+
+def test_notes(tests: Mapping[str, pl.DataFrame], strata: Sequence[str], unknown: int, limits: Limits) -> Iterator[str]:
+    """Yield notes on the tests, and on people without a stratum."""
+    if not any(frame.height for frame in tests.values()):
+        return
+    yield "Tests count people, not weights."
+    yield "The odds ratio is that of the sample; its interval contains the ratios that the z test does not reject."
+    ends = f"the rate lies on the other side of {quantile(limits.confidence):.2f} standard deviations below the highest"
+    if limits.threshold is not None:
+        ends = f"the ratio lies on the other side of {decimals(limits.threshold)}, or {ends}"
+    yield f"Flips: the fewest changed decisions in both groups together after which {ends}."
+    if strata:
+        of = listed(list(strata))
+        yield f"Strata are the values of {of}; the Cochran–Mantel–Haenszel test has no continuity correction."
+    if unknown:
+        yield f"{unknown:,} people without a stratum are left out of this test."
+
+
+def _on_limits(rule: Rule, limits: Limits) -> Iterator[str]:
+    """Yield notes on numbers that are not the rule's own."""
+    if limits.threshold is None:
+        yield "The rule states no threshold."
+    elif limits.threshold != rule.threshold:
+        stated = "none" if rule.threshold is None else decimals(rule.threshold)
+        yield f"The threshold of {decimals(limits.threshold)} was chosen here; the rule states {stated}."
+    if limits.smallest_share != (rule.smallest_share or 0.0):
+        stated = "none" if rule.smallest_share is None else f"{100 * rule.smallest_share:g}%"
+        yield f"The smallest share of {100 * limits.smallest_share:g}% was chosen here; the rule states {stated}."
+
+
+def _on_outcome(outcomes: Outcomes, favourable: str) -> Iterator[str]:
+    """Yield notes on the favourable outcome, and on people whose score is the median."""
+    if favourable == "low":
+        what = "a 0 counts as selected" if outcomes.median is None else "the rate is the share below the median"
+        yield f"Low is favourable here: {what}."
+    elif favourable != "high":
+        yield f"{shown(favourable)} counts as selected."
+    if outcomes.at_median is not None and outcomes.at_median >= MINIMUM_ROWS:
+        side = "above" if favourable == "high" else "below"
+        yield f"{outcomes.at_median:,} people have exactly the median score; they do not count as {side} it."

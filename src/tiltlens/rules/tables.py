@@ -16,19 +16,26 @@ from tiltlens.errors import DataError
 from tiltlens.estimators.decision_table import Count
 from tiltlens.estimators.estimate import quantile
 from tiltlens.paper.checks import check_probability
-from tiltlens.results.codec import to_plain
-from tiltlens.results.json_file import write_json
+from tiltlens.results.codec import to_plain, write_json
 from tiltlens.results.provenance import Provenance, check_provenance, provenance_of
 from tiltlens.rows.groups import JOINT, NO_GROUP, group_columns, level_codes
 from tiltlens.rows.roles import PEOPLE
 from tiltlens.rows.scores import either_spelling
-from tiltlens.rules.measures import MEASURES, TESTS, Limits, compared_groups, measure_groups, run_tests
-from tiltlens.rules.notes import notes_of, test_notes
+from tiltlens.rules.measures import (
+    MEASURES,
+    TESTS,
+    Limits,
+    compared_groups,
+    measure_groups,
+    notes_of,
+    run_tests,
+    test_notes,
+)
 from tiltlens.rules.rule import Rule, ratio_threshold_of, rule_named, smallest_share_of
 from tiltlens.rules.tally import Outcomes, open_source, outcome_spec, outcomes_of, tally_source
+from tiltlens.sources.columns import Record
 from tiltlens.sources.messages import check_columns, listed, names_in, shown
 from tiltlens.sources.opening import batches_of, names_of, reading_notes
-from tiltlens.sources.tables import Record
 
 OF_AUDITS = ("features", "question")  # parts of a provenance that rule tables do not have
 SCHEMA = "tiltlens/rule_tables/1"  # of to_dict and to_json; a change that breaks a reader raises the number

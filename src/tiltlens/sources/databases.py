@@ -20,9 +20,9 @@ import polars as pl
 from tiltlens.errors import DataError, MissingExtraError, import_extra
 from tiltlens.limits import BATCH_ROWS
 from tiltlens.sources.batches import Batches, FrameBatches, S, Step, folded
+from tiltlens.sources.columns import QUERY, column_names, declared_orders
 from tiltlens.sources.messages import wrap_errors
 from tiltlens.sources.read_options import ReadOptions
-from tiltlens.sources.tables import QUERY, column_names, declared_orders
 from tiltlens.sources.text_columns import DATES, read_texts
 
 DuckRelation: TypeAlias = Any  # DuckDB need not be installed

@@ -14,8 +14,7 @@ import numpy as np
 import polars as pl
 from numpy.typing import NDArray
 
-from tiltlens.sources.arrays import chunks
-from tiltlens.sources.factorize import Factorized
+from tiltlens.sources.arrays import Factorized, chunks
 from tiltlens.threads import in_threads
 
 CACHE_CHUNK = 1 << 16  # rows that are hashed at a time: they stay in the cache

@@ -9,12 +9,12 @@ import polars as pl
 
 from tiltlens.inputs import remember
 from tiltlens.sources.batches import ROW, Batches, FrameBatches, checked_columns
+from tiltlens.sources.columns import column_names, read_table
 from tiltlens.sources.databases import DuckBatches, database_url, query_batches
 from tiltlens.sources.file_formats import format_of
 from tiltlens.sources.files import FileBatches, files_of, inputs_of
 from tiltlens.sources.read_options import Source
 from tiltlens.sources.spark import SparkBatches
-from tiltlens.sources.tables import column_names, read_table
 from tiltlens.threads import check_threads
 
 

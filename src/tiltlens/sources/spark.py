@@ -13,8 +13,8 @@ import polars as pl
 from tiltlens.errors import TiltlensError
 from tiltlens.paper.checks import Floats
 from tiltlens.sources.batches import S, Step, clean_batch, regrouped
+from tiltlens.sources.columns import empty_table
 from tiltlens.sources.messages import checked_names, wrap_errors
-from tiltlens.sources.tables import empty_table
 
 SparkFrame: TypeAlias = Any  # Spark need not be installed, nor pyarrow
 ArrowBatch: TypeAlias = Any
