@@ -4,7 +4,7 @@ import inspect
 import re
 
 from numpydoc.docscrape_sphinx import SphinxDocString
-from related import related_names
+from related import error_text, related_names
 
 SECTION = re.compile(r"^-{3,}$")
 WORDS = {
@@ -61,9 +61,11 @@ def _add_types(lines, start, types):
 
 
 def relate(_app, what, name, _documented, _options, lines):
-    """Add the related names, and of figures the error that all may raise, to a docstring without them."""
+    """Add related names and errors to a docstring without them; all figures raise the same error."""
     if "See Also" not in _sections(lines) and (related := related_names(name)):
         lines += ["", "See Also", "--------", *(f"tiltlens.{entry}" for entry in related)]
+    if "Raises" not in _sections(lines) and (text := error_text(name)):
+        lines += ["", "Raises", "------", "TiltlensError", f"    {text}"]
     if name.startswith("tiltlens.figures.") and what in ("function", "data"):
         lines += ["", "Raises", "------", "NothingToDrawError", "    If the result has nothing to draw."]
 

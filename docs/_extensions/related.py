@@ -1,11 +1,31 @@
-"""See-also entries of the reference for classes and figures, whose docstrings have none."""
+"""See-also and Raises entries of the reference where docstrings have none."""
 
 RELATED = {
     "Audit": ("audit", "Comparison", "read_audit", "compare"),
+    "Audit.items": ("Comparison",),
+    "Audit.periods": ("analysis.periods.PeriodTable", "figures.periods"),
     "Audit.repair": ("Comparison.repair",),
+    "Audit.report": ("Audit.to_json", "Audit.to_tables"),
+    "Audit.to_dict": ("Audit.to_json",),
+    "Audit.to_json": ("read_audit", "Audit.report"),
+    "Audit.to_tables": ("Audit.report",),
     "Comparison": ("Audit", "Correction", "Checks", "figures.Figure"),
     "Comparison.alternatives": ("alternatives", "repair.alternatives.Alternatives"),
+    "Comparison.contributions": ("figures.features", "figures.proxy_map"),
+    "Comparison.estimate": ("Estimate",),
+    "Comparison.plot": ("figures.Figure",),
+    "Comparison.prices": ("analysis.prices.Prices", "figures.prices"),
+    "Comparison.reweigh": ("repair.reweigh.Reweighing", "Comparison.repair"),
+    "Comparison.sensitivity": ("analysis.sensitivity.Sensitivity", "figures.sensitivity"),
+    "Comparison.splitting": ("analysis.splitting.Splitting", "figures.splitting"),
+    "Comparison.to_dict": ("Audit.to_json",),
     "Correction": ("CorrectionFunction", "Comparison"),
+    "Correction.distribution": ("figures.correction_by_value", "Correction.profile"),
+    "Correction.path": ("World.path", "figures.paths"),
+    "Correction.profile": ("figures.profile", "Correction.distribution"),
+    "Correction.project": ("World.project", "Comparison.reweigh"),
+    "Correction.prototypes": ("Correction.profile",),
+    "Correction.shares_along_tradeoff": ("figures.shares_along_tradeoff",),
     "Checks": ("learners.balance.Balance", "Comparison"),
     "Estimate": ("Comparison",),
     "results.outputs.Scale": ("Comparison", "rows.wording.Wording"),
@@ -16,6 +36,7 @@ RELATED = {
     "analysis.selective_labels.SelectiveLabels": ("analysis.error_rates.ErrorRates",),
     "analysis.decision_table.DecisionTable": ("Comparison", "rule_tables"),
     "analysis.sensitivity.Sensitivity": ("Comparison.sensitivity", "figures.sensitivity"),
+    "analysis.sensitivity.Sensitivity.bounds": ("analysis.sensitivity.GapBounds",),
     "analysis.sensitivity.Yardstick": ("analysis.sensitivity.Sensitivity",),
     "analysis.sensitivity.GapBounds": ("analysis.sensitivity.Sensitivity",),
     "analysis.splitting.Splitting": ("analysis.splitting.SplitGains", "figures.splitting"),
@@ -29,13 +50,25 @@ RELATED = {
     "results.provenance.Provenance": ("Audit",),
     "rows.wording.Wording": ("audit",),
     "Change": ("compare", "results.change.GroupChange"),
+    "Change.report": ("Change.to_json",),
+    "Change.to_json": ("Change.report",),
     "results.change.GroupChange": ("Change", "figures.change"),
+    "results.change.GroupChange.plot": ("figures.change",),
     "RuleTables": ("rule_tables", "rules.rule.Rule"),
     "rules.rule.Rule": ("rule_tables", "RuleTables"),
     "DiscriminationFreePrice": ("analysis.prices.Prices", "figures.prices"),
     "ScoreTilt": ("Comparison.repair", "TiltedClassifier", "repair.evaluation.RepairEvaluation"),
+    "ScoreTilt.apply": ("ScoreTilt.evaluate", "read_repair"),
+    "ScoreTilt.evaluate": ("repair.evaluation.RepairEvaluation", "ScoreTilt.evaluate_groups"),
+    "ScoreTilt.evaluate_groups": ("ScoreTilt.evaluate",),
+    "ScoreTilt.part": ("figures.repair_curve",),
+    "DiscriminationFreePrice.apply": ("DiscriminationFreePrice.evaluate", "read_repair"),
+    "DiscriminationFreePrice.evaluate": ("repair.price_evaluation.PriceEvaluation",),
     "TiltedClassifier": ("ScoreTilt",),
+    "TiltedClassifier.evaluate": ("repair.evaluation.RepairEvaluation",),
+    "TiltedClassifier.fit": ("TiltedClassifier.evaluate",),
     "repair.alternatives.Alternatives": ("alternatives", "figures.attainable", "figures.tolerances"),
+    "repair.alternatives.Alternatives.plot": ("figures.attainable",),
     "repair.constraints.Constraint": ("ScoreTilt",),
     "repair.evaluation.RepairEvaluation": ("ScoreTilt.evaluate", "figures.repair_curve"),
     "repair.reweigh.Reweighing": ("Comparison.reweigh",),
@@ -50,6 +83,44 @@ RELATED = {
     "datasets.load_compas": ("audit",),
 }
 FIGURE = ("figures.Figure", "Comparison.plot")
+UNWRITTEN = "If the file cannot be written, or would replace an input or another output."
+PAGE = "If the name does not end as HTML or PDF does, or the file cannot be written; for a PDF, if there is no browser."
+ROWS = "If the audit was read from a file and has no rows"
+ADJUSTED = "If `data` lacks a column that the adjustment needs, or a score is missing or not valid."
+HELD_OUT = "If the rows contain more audited rows than chance explains, or an argument is not valid."
+RAISES = {
+    "Audit.report": PAGE,
+    "Audit.to_json": UNWRITTEN,
+    "Audit.to_tables": "If the name is neither a folder nor ends in .xlsx, .md or .tex, or a file cannot be written.",
+    "Comparison.alternatives": f"{ROWS}, if it has no outcomes, or if an argument is not valid.",
+    "Comparison.plot": "If there is no figure or feature of that name, or the figure has nothing to show.",
+    "Comparison.reweigh": f"{ROWS}, or if `outcome` is True and it has no outcomes.",
+    "Comparison.sensitivity": "If no such gap was estimated.",
+    "Correction.distribution": f"{ROWS}, or if an argument is not valid.",
+    "Correction.path": f"{ROWS}, or if the weights or the divergence are not valid.",
+    "Correction.profile": f"{ROWS}, or if there is no feature of that name.",
+    "Correction.project": f"{ROWS}, or if no change of inputs removes the gap.",
+    "Correction.shares_along_tradeoff": "If an argument is not valid.",
+    "analysis.sensitivity.Sensitivity.bounds": "If a strength is not from 0 to below 1.",
+    "Change.report": PAGE,
+    "Change.to_json": UNWRITTEN,
+    "RuleTables.to_json": UNWRITTEN,
+    "ScoreTilt.apply": ADJUSTED,
+    "ScoreTilt.evaluate": HELD_OUT,
+    "ScoreTilt.evaluate_groups": HELD_OUT,
+    "ScoreTilt.to_json": UNWRITTEN,
+    "DiscriminationFreePrice.apply": ADJUSTED,
+    "DiscriminationFreePrice.evaluate": HELD_OUT,
+    "DiscriminationFreePrice.to_json": UNWRITTEN,
+    "TiltedClassifier.evaluate": "If there are more than two classes, or an argument is not valid.",
+    "TiltedClassifier.fit": "If a column identifies the group, or the columns may contain no information about it.",
+    "repair.alternatives.Alternatives.report": PAGE,
+    "repair.alternatives.Alternatives.to_json": UNWRITTEN,
+    "repair.evaluation.RepairEvaluation.report": PAGE,
+    "repair.evaluation.RepairEvaluation.to_json": UNWRITTEN,
+    "repair.price_evaluation.PriceEvaluation.report": PAGE,
+    "repair.price_evaluation.PriceEvaluation.to_json": UNWRITTEN,
+}
 
 
 def related_names(name: str) -> tuple[str, ...]:
@@ -57,3 +128,8 @@ def related_names(name: str) -> tuple[str, ...]:
     name = name.removeprefix("tiltlens.")
     is_figure = name.startswith("figures.") and name != "figures.Figure" and name.count(".") == 1
     return FIGURE if is_figure else RELATED.get(name, ())
+
+
+def error_text(name: str) -> str:
+    """Return when an entry raises an error, where its docstring does not say so; empty for most."""
+    return RAISES.get(name.removeprefix("tiltlens."), "")

@@ -127,7 +127,7 @@ def brief_points(*values: float | None) -> Shown:
 class Display:
     """How an estimate is printed: its unit, the format of its numbers, and the confidence of its interval.
 
-    Without a format, numbers are printed in points. Of a range, the ends alone are printed.
+    Without a format, numbers are printed in points. A range prints its ends alone.
     """
 
     unit: str = ""

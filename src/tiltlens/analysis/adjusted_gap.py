@@ -197,7 +197,8 @@ def _parts(seen: float | None) -> tuple[str, ...]:
 def _seen(evidence: Evidence) -> float | None:
     """Return how much probabilities of groups show of a difference between people alike in all features.
 
-    Of W = f(X) + c·S̄, and b calibrated at each X, c_all is c·E[(b̃ − e)²]/E[b̃(1 − b̃) + (b̃ − e)²]. None of known groups.
+    If W = f(X) + c·S̄ and b is calibrated at each X, c_all is c·E[(b̃ − e)²]/E[b̃(1 − b̃) + (b̃ − e)²]. None for known
+    groups.
     """
     rows, population = evidence.sample, evidence.population
     probabilities, propensity = evidence.rows.probabilities, evidence.nuisances.propensity

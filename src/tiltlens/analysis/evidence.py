@@ -92,7 +92,7 @@ class Evidence:
     sample: Rows
     population: Rows
     # All scores; the score whose gap is measured, W(1|x) or that of the favourable class; and the score of the
-    # favourable outcome. Of amounts: their deciles; the amount; the same.
+    # favourable outcome. For amounts: their deciles; the amount; the same.
     scores: Scores
     score: Scores
     favourable: Scores

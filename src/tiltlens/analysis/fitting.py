@@ -216,7 +216,7 @@ def _scores(channel: Floats, audited: GroupMoments, reference: GroupMoments) -> 
 
 
 def _measured_scores(rows: SampledRows, sums: GroupSums, code: int, scores: Scores) -> tuple[Scores, Scores]:
-    """Return the score whose gap is measured, and that of the favourable outcome; of amounts both are the amount."""
+    """Return the score whose gap is measured, and that of the favourable outcome; for amounts both are the amount."""
     if not rows.unit.is_amount:
         return scores.outcome(1 if rows.scores.ndim == 1 else rows.favourable), scores.outcome(rows.favourable)
     audited, reference = sums.amounts[code], sums.amounts[0]

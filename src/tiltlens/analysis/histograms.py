@@ -18,7 +18,7 @@ from tiltlens.paper.correction import CorrectionFunction
 from tiltlens.rows.features import Feature
 from tiltlens.sources.arrays import below
 
-SCORE_BINS = 20  # from 0 to 1; of amounts at most, from one per cent of people to the last
+SCORE_BINS = 20  # from 0 to 1; for amounts at most, from one per cent of people to the last
 CORRECTION_BINS = 40  # of f~ from −4 to 4, the ends open
 RATIO_BINS = 32  # of log-ratios from −4 to 4
 MOVING_VALUES = 600  # feature values with distributions of their own, which follow the dial: the page must stay small
@@ -127,7 +127,7 @@ def score_tally(rows: Binned | Rows, outcome: Floats, span: Span) -> Tally:
 
 
 def score_span(outcome: Floats, is_amount: bool) -> Span:
-    """Return the bins of scores; of amounts round ones that hold all but the outermost people, who join the ends."""
+    """Return the bins of scores; for amounts round ones that hold all but the outermost people, who join the ends."""
     if not is_amount:
         return Span(0.0, 1.0, SCORE_BINS)
     low, high = np.quantile(outcome, [0.01, 0.99]).tolist()

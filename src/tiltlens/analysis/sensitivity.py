@@ -68,7 +68,7 @@ class Sensitivity(FieldTable):
     se, scale_se, covariance, confidence
         Standard errors of gap and 𝒮 and their covariance, which make the intervals of bounds; and the level of these.
     yardsticks
-        The listed features, the strongest first: the smallest multiple of which accounts for the gap.
+        The listed features, the strongest first (the smallest multiple of it accounts for the gap).
     """
 
     gap: Estimate

@@ -24,13 +24,13 @@ class Settings:
     input_weight, output_weight
         λ2 and λ4.
     confidence
-        Of every interval.
+        The confidence level of every interval.
     materiality
-        Points of the score that matter; of amounts standard deviations.
+        Points of the score that matter; for amounts standard deviations.
     folds
-        Of the cross-fit; None asks for the paper's plug-in values without intervals.
+        The number of folds; None gives the paper's plug-in values without intervals.
     random_state
-        Of everything random.
+        The seed of everything random.
     sample_rows
         Rows that are kept of the data, at most: models are fitted on them, and standard errors come from them.
     """

@@ -171,7 +171,7 @@ def _labelled(evidence: Evidence) -> tuple[ChanceRows, Floats]:
 def _once(evidence: Evidence) -> tuple[Integers, Floats, Floats]:
     """Return the place of one copy of each row, the chances of both groups, and the row's own weight.
 
-    Of a sample, copies in either group may be drawn at different rates: each row stands for as many as its copy does.
+    In a sample, copies in either group may be drawn at different rates: each row stands for as many as its copy does.
     """
     probabilities, sample, population = np.asarray(evidence.rows.probabilities), evidence.sample, evidence.population
     at = np.flatnonzero(sample.audited | (probabilities[:, 0] == 0.0))

@@ -44,9 +44,9 @@ OWN = {
 def alternatives_command(data: tuple[str, ...], tolerance: float, threshold: float, **options: Value) -> None:
     """Search for less discriminatory alternatives.
 
-    DATA, --group, --scores, --outcome and other options as in `tiltlens audit`; the outcome is required. Other rules of
-    the same features are fitted on some rows and compared with the audited decisions on others. With --model, each
-    feature is also neutralised or coarsened in turn.
+    DATA, --group, --scores, --outcome and other options as in `tiltlens audit`; the outcome is required. The search
+    fits rules of the same features on some rows and compares them with the audited decisions on other rows. With
+    --model, it also neutralises or coarsens each feature in turn.
     """
     from tiltlens.render.document_page import write_alternatives
     from tiltlens.render.terminal import print_alternatives

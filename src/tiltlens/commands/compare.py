@@ -59,9 +59,9 @@ OWN = {
 def compare_command(data: tuple[str, ...], fail_if: tuple[str, ...], **options: Value) -> None:
     """Compare two models on the same rows, or two saved audits.
 
-    DATA with --scores OLD --scores NEW, --group and other options of `tiltlens audit`: both models are audited on the
-    same rows, so intervals are paired. Or two files that `tiltlens audit --json` wrote, the old one first, of different
-    rows, such as two periods: intervals are of independent samples.
+    DATA with --scores OLD --scores NEW, --group and other options of `tiltlens audit`: the command audits both models
+    on the same rows, so intervals are paired. Or DATA are two files that `tiltlens audit --json` wrote from different
+    rows, such as two periods, the old one first: intervals are those of independent samples.
     """
     from tiltlens.gates import OF_CHANGES, gate
     from tiltlens.render.document_page import write_change

@@ -28,9 +28,9 @@ OPTIONS = {
 def init_command(data: str, group: str | None, scores: str | None, out: str, yes: bool) -> None:
     """Write an audit file with guessed roles of columns.
 
-    `tiltlens run` then runs it. The guesses come from names and values in the first rows: which column is the group,
-    the score, the observed outcome, a weight and an identifier. A comment explains each. Columns are guessed, never a
-    person's group.
+    `tiltlens run` then runs it. From names and values in the first rows, the command guesses which column is the group,
+    the score, the observed outcome, a weight and an identifier, but never a person's group. A comment explains each
+    guess.
     """
     from tiltlens.commands.audit_draft import audit_file_lines, first_rows, guess_roles
     from tiltlens.errors import DataError

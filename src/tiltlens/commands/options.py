@@ -154,8 +154,8 @@ AUDIT = {  # the keywords of `tl.audit`, with those of `tl.read` and `tl.load_mo
     "outcome": Spec(
         OUTCOME,
         "COLUMN",
-        "Observed outcome, 0 or 1, which adds error rates; for amounts, the observed cost. Without --scores or "
-        "--model, a logistic model of it is audited.",
+        "Observed outcome, 0 or 1; adds error rates. For amounts, the observed cost. Without --scores or --model, "
+        "a logistic model of the outcome is trained and audited.",
     ),
     "metric": Spec(
         OUTCOME,

@@ -44,18 +44,18 @@ FITTED_WITH = {  # the keywords of `Audit.repair`
         {"type": click.Choice(["mean_score", "fpr", "fnr", "equalized_odds"]), "default": "mean_score"},
     ),
     "max_gap": Spec(OUTCOME, "SIZE", "Largest gap that may remain.", NUMBER | {"default": 0.0}),
-    "threshold": Spec(OUTCOME, "SCORE", "Adjust decisions, 1 from this score on, instead of scores.", NUMBER),
+    "threshold": Spec(OUTCOME, "SCORE", "Adjust decisions instead of scores: 1 from this score on.", NUMBER),
     "use_group": Spec(
         GROUPS, None, "Adjust scores by the group of every new row, which may be regulated.", {"is_flag": True}
     ),
 }
 OWN = FITTED_WITH | {
     "score_type": AUDIT["score_type"],
-    "outcome": Spec(OUTCOME, "COLUMN", "Observed outcome, 0 or 1, which adds error rates; for amounts, the cost."),
+    "outcome": Spec(OUTCOME, "COLUMN", "Observed outcome, 0 or 1; adds error rates. For amounts, the observed cost."),
     "held_out": Spec(
         DATA_SECTION, "FILE", "Rows to evaluate the adjustment on, not used in the fit. Repeat for more.", MANY
     ),
-    "apply": Spec(DATA_SECTION, "FILE", "New rows whose scores to adjust; needs --out. Repeat for more.", MANY),
+    "apply": Spec(DATA_SECTION, "FILE", "New rows with scores to adjust; needs --out. Repeat for more.", MANY),
     "out": Spec(OUTPUT, "FILE", "Write the new rows with their adjusted scores: .csv or .parquet."),
     "save": Spec(OUTPUT, "FILE.json", "Write the adjustment."),
     "json": Spec(OUTPUT, "FILE", "Write the evaluation as JSON; '-' is standard output."),
@@ -75,13 +75,13 @@ NOT_WITH_SAVED += ("sample_rows", "save", "score_type")
 def repair_command(
     data: tuple[str, ...], held_out: tuple[str, ...], apply: tuple[str, ...], out: str | None, **options: Value
 ) -> None:
-    """Close a gap by the smallest change of scores.
+    """Find the smallest change of scores that closes a gap.
 
-    Of amounts with costs, it finds the discrimination-free price.
+    For amounts with observed costs, it finds the discrimination-free price.
 
-    DATA: the audited rows, as for `tiltlens audit`; or a file that --save wrote. --held-out, other rows with the same
-    columns, shows the effect on held-out data, without the group and with it. With several classes it evaluates the one
-    that --favourable names.
+    DATA: the audited rows, as for `tiltlens audit`; or a file that --save wrote. With --held-out (other rows with the
+    same columns), it evaluates the adjustment, without the group and with it. If there are several classes, it
+    evaluates the one that --favourable names.
     """
     from tiltlens.render.document_page import write_evaluations
     from tiltlens.render.terminal import print_evaluations, print_repair

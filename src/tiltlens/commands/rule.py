@@ -26,9 +26,7 @@ OWN = {
     "group": Spec(GROUPS, "COLUMN", "Group column, e.g. sex. Repeat for intersections.", MANY | REQUIRED),
     "selected": Spec(OUTCOME, "COLUMN", "Decisions: 0 and 1, or two words."),
     "scores": Spec(OUTCOME, "COLUMN", "Scores on any scale; the rate is the share above their median."),
-    "strata": Spec(
-        GROUPS, "COLUMN", "Column within whose values groups are compared too, e.g. job. Repeat for more.", MANY
-    ),
+    "strata": Spec(GROUPS, "COLUMN", "Column of strata, e.g. job; adds tests within strata. Repeat for more.", MANY),
     "ratio_threshold": Spec(
         INFERENCE, "RATIO", "Impact ratio below which a group is flagged (default the rule's).", NUMBER
     ),
@@ -49,8 +47,8 @@ def rule_command(data: tuple[str, ...], rule: str, json: str | None, **options: 
     """Make the tables that a published rule describes.
 
     DATA: files (.csv, .tsv, .parquet, .arrow, .jsonl, .xlsx; CSV may be compressed: .csv.gz), a quoted pattern, a
-    folder, or the URL of a database with --query. One of --selected and --scores is needed. The tables decide nothing,
-    so they do not change the exit code.
+    folder, or the URL of a database with --query. One of --selected and --scores is needed. The exit code does not
+    depend on the numbers in the tables.
     """
     from tiltlens.render.terminal import print_rule_tables
     from tiltlens.rules.tables import rule_tables

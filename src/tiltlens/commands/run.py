@@ -19,7 +19,7 @@ def run_command(files: tuple[str, ...], check: bool) -> None:
 
     FILES: audit.yaml or audit.toml. Keys are the options of `tiltlens audit`, with _ for -: data, group, scores and so
     on, and gates, provenance, outputs. File names are relative to the audit file. The same file and data give the same
-    bytes, so they contain no date; SOURCE_DATE_EPOCH sets one.
+    output byte for byte, so it contains no date; SOURCE_DATE_EPOCH sets one.
     """
     from tiltlens.commands.audit_file import read_audit_file
     from tiltlens.render.page import check_report

@@ -114,7 +114,7 @@ def form_moments(form: Form, share: Floats, means: GroupMeans) -> Moments:
     # The first sum of (47) as 4θ times a mean: a plug-in of (Aμ)² would count noise as spread.
     squares = _shrunken_squares((d * y + (along * signs) @ columns.T) / share, v, value)
     slope = 4.0 * (v * squares) @ share**2 / (squares @ share)
-    # Of the third cumulant only the diagonal: off it A is of the order of w².
+    # Only the diagonal of the third cumulant: off it A is of the order of w².
     return Moments(value, slope, level, 8.0 * v**3 @ (form.main_diagonal**3 * (1.0 - degrees**-2)))
 
 

@@ -184,7 +184,7 @@ class Difference:
 def difference(first: Estimate, other: Estimate, correlation: float = 0.0) -> Estimate:
     """Return d = first − other, its ends √(a² + b² − 2ρab) away, a and b being how far either's interval reaches there.
 
-    Of two rates with Wilson's intervals that is Newcombe's (1998); of any two estimates see Zou & Donner (2008).
+    For two rates with Wilson's intervals that is Newcombe's (1998); for any two estimates see Zou & Donner (2008).
     """
     value = first.value - other.value
     if first.low is None or first.high is None or other.low is None or other.high is None:

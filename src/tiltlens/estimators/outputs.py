@@ -129,7 +129,7 @@ def gap(rows: Rows, outcome: Scores) -> InfluenceEstimate:
 
 
 def unseen_se(rows: Rows, outcome: Scores) -> tuple[float, float]:
-    """Return the standard error of each group's mean that its rows do not show; of amounts it is not known."""
+    """Return the standard error of each group's mean that its rows do not show; it is not known for amounts."""
     if not outcome.is_probability:
         return 0.0, 0.0
     audited, reference = float(outcome.mean0[0]), float(outcome.mean1[0])
@@ -162,7 +162,7 @@ class NoneOf:
 
 
 def impact_ratio(rows: Rows, favourable: Scores) -> HasInterval:
-    """Return E0[W]/E1[W] of the favourable outcome, normal on the log scale; of amounts both means must be positive."""
+    """Return E0[W]/E1[W] of the favourable outcome, normal on the log scale; both means of amounts must be positive."""
     p, p1 = float(favourable.mean0[0]), float(favourable.mean1[0])
     if not favourable.is_probability and min(p, p1) <= 0.0:
         raise SupportError(

@@ -1,7 +1,8 @@
 """The gap shared out among features so that the parts add up: Shapley values of gap(A) = gap − c_A.
 
 Few features take every set; many take orders of the features, half of them the other half reversed, and the spread
-between orders is a further error. Of very many, the influence of rows is worked out along some of the orders only.
+between orders is a further error. With very many features, the influence of rows is worked out
+along some of the orders only.
 """
 
 from __future__ import annotations

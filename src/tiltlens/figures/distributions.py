@@ -24,7 +24,7 @@ NO_SHAPE = "every bin has fewer than ten people, or would reveal one that has"
 
 
 def score_distribution(c: Comparison) -> Figure:
-    """Return the distributions of the score in both groups with their means; of decisions, the share of each group."""
+    """Return the distributions of the score in both groups with their means; for decisions, the share of each group."""
     m, bins = measure_of(c), c.bins().score
     if c.scale.score_type == "decision":
         return _decisions(c, m)

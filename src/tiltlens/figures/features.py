@@ -1,4 +1,4 @@
-"""Contribution of each feature, alone and beyond the others, with the band that verdicts are read from."""
+"""Contribution of each feature, alone and beyond the others, with the confidence band of its verdict."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""One feature, value by value: how many people have it, their scores, and the correction."""
+"""Shares of both groups, mean score and correction, by value of a feature."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Use of each feature against how far it reveals the group; where use is not known, how far it drives the score."""
+"""Use of each feature against how well it separates the groups; without a `use`, `drives` in its place."""
 
 from __future__ import annotations
 

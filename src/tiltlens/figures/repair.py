@@ -84,7 +84,7 @@ def attainable(search: Alternatives) -> Figure:
 
 
 def tolerances(search: Alternatives) -> Figure:
-    """Return how far the gap shrinks for each loss of accuracy that counts as none, with one band for all."""
+    """Return the reduction of the gap for each accepted loss of accuracy, with one band for all."""
     title = "Reduction of the gap by accepted loss of accuracy"
     records = [_tolerance(row) for row in search.tolerances.iter_rows(named=True)]
     ends = ", ".join(f"{row['text']} points at {row['tolerance_text']}" for row in (records[0], records[-1]))

@@ -1,4 +1,4 @@
-"""How strong an omitted factor would have to be: the adjusted gap that is left, by its two strengths."""
+"""The adjusted gap that an omitted factor would leave, by its two strengths."""
 
 from __future__ import annotations
 

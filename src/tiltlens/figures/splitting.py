@@ -1,4 +1,4 @@
-"""What separate models would gain, by group."""
+"""The gain from separate models, by group."""
 
 from __future__ import annotations
 

@@ -58,7 +58,7 @@ CANDIDATES = (
     _logistic("splines", linear=WEAK_RIDGE, bent=WEAK_RIDGE, spline=WEAK_RIDGE),
     TREES,
 )
-# Of many features most may be noise, and each of their columns a cost: those that survive a test are used.
+# With many features most may be noise, and each of their columns a cost: those that pass a test are used.
 WIDE_CANDIDATES = (
     CANDIDATES[0],
     _logistic("screened", is_screened=True, linear=RIDGE),

@@ -87,7 +87,7 @@ def with_outcome_scores(
 ) -> tuple[pl.DataFrame, list[str], Any]:
     """Return the table with the probabilities of the outcome's values as columns, their names, and the favourable one.
 
-    Of an outcome of 0 and 1 that is one column, and `favourable` stays as it is.
+    For an outcome of 0 and 1 that is one column, and `favourable` stays as it is.
     """
     labels = tuple(text_of(value) for value in _two_values(table[outcome]))
     wanted = favourable_index(favourable, labels)

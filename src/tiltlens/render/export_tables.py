@@ -34,7 +34,7 @@ class ExportTable:
     Attributes
     ----------
     name, title
-        Of a file or a sheet; and what it shows.
+        The name of a file or a sheet; and its title.
     columns, records
         Every number as it is, None where it is not known or suppressed.
     table, notes

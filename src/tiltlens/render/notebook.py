@@ -32,7 +32,7 @@ def _html(build: Callable[[T], Document]) -> Callable[[T], str]:
 
 
 def audit_html(audit: Audit) -> str:
-    """Return an audit: the first screen with its figure; of several groups a matrix, and each folded."""
+    """Return an audit: the first screen with its figure; for several groups a matrix, and each folded."""
     return document_html(audit_document(audit, is_brief=True))
 
 

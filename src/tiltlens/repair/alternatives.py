@@ -63,9 +63,8 @@ class Alternatives:
     Attributes
     ----------
     tolerances
-        One row per loss of accuracy that might count as none, from 0 on: gap, change in accuracy, reduction of the gap
-        and gain of the impact ratio of the rule chosen for it, with one simultaneous confidence band over all rows and
-        these three, and the verdict that the band allows.
+        One row per accepted loss of accuracy, from 0 on, for the rule chosen for it: gap, change in accuracy, reduction
+        of the gap and gain of the impact ratio, with one simultaneous confidence band over all rows, and a verdict.
     curve
         One row per rule: μ, and its gap, accuracy, AUC and gap of scores, with intervals; rules are evaluated on rows
         that they were not fitted on.
@@ -82,7 +81,7 @@ class Alternatives:
         The accuracy of the alternative, which was chosen on other rows, minus the model's, and by how much its gap is
         smaller; both are paired.
     tolerance
-        The loss of accuracy that counts as none.
+        The loss of accuracy that still counts as equally accurate.
     verdict
         "exists", "was not found" or "inconclusive".
     what_ifs
@@ -142,7 +141,7 @@ class Alternatives:
         write_json(AlternativesByGroup({self.audited: self}).to_dict(), path)
 
     def report(self, path: str | Path | TextIO) -> None:
-        """Write the alternatives as one HTML page that needs no network."""
+        """Write the alternatives as HTML that needs no network, or as PDF if the name ends in .pdf."""
         from tiltlens.render.document_page import write_alternatives
 
         write_alternatives(AlternativesByGroup({self.audited: self}), path)

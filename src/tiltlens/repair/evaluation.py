@@ -31,7 +31,7 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True, slots=True, eq=False, repr=False)
 class RepairEvaluation(Evaluation):
-    """The effect of a repair on held-out data.
+    """The effect of a score adjustment on held-out data.
 
     Attributes
     ----------
@@ -41,20 +41,20 @@ class RepairEvaluation(Evaluation):
         By group, how many decisions at the threshold change: "up", from 0 to 1, and "down"; None where the count is
         suppressed.
     curve
-        The quantities after parts of the repair, from nothing (0) to the whole (1).
+        The quantities after partial adjustments, from none (0) to full (1).
     rows, missing_outcome
         The number of rows of each group, and of rows without an outcome; None where no outcome was given.
     notes
         Warnings about the rows.
     repair
-        What the repair was.
+        The adjustment, without its models.
     threshold, confidence
         The threshold of decisions, and the confidence level of the intervals.
     compared_with
-        The evaluation of the same repair with the group, or without it, on the same rows.
+        The evaluation of the same adjustment with the group, or without it, on the same rows.
     cost_of_blindness
-        The cost of not using the group, where both repairs are evaluated: one row per quantity, after the repair with
-        the group, after the one without it, and the difference ("cost") with its paired interval.
+        The cost of not using the group, if both adjustments are evaluated: one row per quantity, after the adjustment
+        with the group, after the one without it, and the difference ("cost") with its paired interval.
     """
 
     SCHEMA: ClassVar[str] = "tiltlens/evaluations/2"
@@ -82,7 +82,7 @@ class RepairEvaluation(Evaluation):
         return self.repair.reference
 
     def plot(self) -> Figure:
-        """Return the figure of the curve, from no repair to the whole."""
+        """Return the figure of partial adjustments, from none to full."""
         from tiltlens.figures import repair_curve
 
         return repair_curve(self)

@@ -82,7 +82,7 @@ class DiscriminationFreePrice(Adjustment):
 
     See Also
     --------
-    ScoreTilt : The repair of scores that are probabilities.
+    ScoreTilt : The adjustment of probabilities and decisions.
 
     Examples
     --------

@@ -60,7 +60,7 @@ class PriceEvaluation(Evaluation):
 
     See Also
     --------
-    tiltlens.repair.evaluation.RepairEvaluation : The effect of a repair of scores.
+    tiltlens.repair.evaluation.RepairEvaluation : The effect of a score adjustment.
     """
 
     SCHEMA: ClassVar[str] = "tiltlens/price_evaluations/1"

@@ -139,12 +139,12 @@ class ScoreTilt(Adjustment):
 
     @property
     def gap_before(self) -> float | None:
-        """The gap of the only constraint on the audited rows before the repair; None where there are several."""
+        """The gap of the only constraint on the audited rows before the adjustment; None where there are several."""
         return only(self.constraints, "gap_before")
 
     @property
     def gap_after(self) -> float | None:
-        """The gap of the only constraint on the audited rows after the repair; None where there are several."""
+        """The gap of the only constraint on the audited rows after the adjustment; None where there are several."""
         return only(self.constraints, "gap_after")
 
     @property
@@ -171,7 +171,7 @@ class ScoreTilt(Adjustment):
         return self.threshold is not None or self.has_multipliers
 
     def part(self, fraction: float) -> ScoreTilt:
-        """Return a part of the repair, from nothing (0) to the whole (1)."""
+        """Return a partial adjustment, from none (0) to full (1)."""
         parts = [replace(c, multiplier=fraction * c.multiplier, modelled=None) for c in self.constraints]
         return replace(self, constraints=tuple(parts))
 
@@ -182,7 +182,7 @@ class ScoreTilt(Adjustment):
         group: object = None,
         out: str | Path | None = None,
     ) -> Any:
-        """Return the repaired scores, or decisions, of the rows of a table.
+        """Return the adjusted scores, or decisions, of the rows of a table.
 
         Warns about values unseen in the audit (new, rare, missing, infinite), about numbers beyond the audited range,
         and if the group-membership model predicts that half of the gap remains. On Spark, 10,000 rows are checked. Rows
@@ -194,17 +194,17 @@ class ScoreTilt(Adjustment):
             A table in memory, files, a lazy frame, a DuckDB relation or a Spark data frame with the features of the
             membership model.
         scores
-            The scores to repair: a column, or one for each of several classes; for a table in memory also an array.
+            The scores to adjust: a column, or one for each of several classes; for a table in memory also an array.
         group
             The column or array of groups, or columns whose intersections are the groups; only with `use_group`.
         out
-            A .parquet or .csv file to write: the table with the repaired scores in a column whose name ends in
+            A .parquet or .csv file to write: the table with the adjusted scores in a column whose name ends in
             "_repaired". It is written in batches, so files may be larger than memory. An existing file is replaced only
             when the new one is complete.
 
         Returns
         -------
-        An array in the order of the rows; for Spark a data frame with the repaired column, which the executors compute;
+        An array in the order of the rows; for Spark a data frame with the adjusted column, which the executors compute;
         with `out`, its path.
         """
         self.check_group_given(group)
@@ -232,15 +232,15 @@ class ScoreTilt(Adjustment):
             A table in memory, or files. Rows of other groups, and rows that do not meet the conditions of the audit,
             are left out. Audited rows raise an error.
         scores, group
-            The scores before the repair, and the groups: columns or arrays; a list of columns for intersections.
+            The scores before the adjustment, and the groups: columns or arrays; a list of columns for intersections.
         outcome
             The observed outcome, 0 or 1: adds error rates, AUC, accuracy, log-loss and Brier score.
         threshold
-            The threshold of decisions, unless the repair has one.
+            The threshold of decisions, unless the adjustment has one.
         confidence
             The confidence level of the intervals.
         compare_with
-            The same repair with the group, or without it: adds the cost of not using the group.
+            The same adjustment with the group, or without it: adds the cost of not using the group.
         sample_weight, clusters
             Sample weights, and which rows belong together, such as those of one customer: columns or arrays.
         audited

@@ -197,7 +197,7 @@ class Change:
         write_json(self.to_dict(), path)
 
     def report(self, path: str | Path | TextIO) -> None:
-        """Write the report of the change as one HTML file that needs no network."""
+        """Write the report of the change as HTML that needs no network, or as PDF if the name ends in .pdf."""
         from tiltlens.render.document_page import write_change
 
         write_change(self, path)

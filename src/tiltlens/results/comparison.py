@@ -118,7 +118,7 @@ class Comparison:
         Additional audited people who would have the favourable outcome at the reference's rate; for amounts, the total
         by which the audited group is worse off than at the reference's mean.
     gap_test
-        Studentised test of equal outputs.
+        Studentised test that the groups' means are equal, with its p-value.
     decision_table
         For decisions, the 2×2 table: z, Fisher's exact test, odds ratio, and the fewest changed decisions that would
         reverse the result; None for scores, with weights or clusters, and for plug-in values.
@@ -195,7 +195,7 @@ class Comparison:
         return self.correction._profiles
 
     def estimate(self, name: str) -> Estimate | None:
-        """Return an estimate by the name that gates have for it; None where it is not defined."""
+        """Return an estimate by its name in gates; None where it is not defined."""
         if name == f"{self.scale.metric}_difference":
             return self.gap
         part: Any = self
@@ -216,7 +216,7 @@ class Comparison:
 
     @property
     def splitting(self) -> Splitting | None:
-        """The gain from separate models for the two groups, computed on first use; None without outcomes."""
+        """The gain from separate models for the two groups, computed when first used; None without outcomes."""
         return None if self.scale.metric is not None else self._profiles.splitting
 
     @property
@@ -276,12 +276,11 @@ class Comparison:
         return repair(self, max_gap, use_group, metric, threshold, propensity_model)
 
     def reweigh(self, outcome: bool = False) -> Reweighing:
-        """Return sample weights for re-training.
+        """Return sample weights for retraining.
 
-        By default they are the least change of the audited group's inputs after which its mean score equals that of the
-        reference (`project`). They depend on the features alone, so a model of the outcome that is trained with them
-        keeps most of its gap: on Adult, −18.1 points become −18.0. With `outcome` they depend on group and outcome, and
-        make the two independent: −18.1 points become −11.3. Audit the new model.
+        By default, they are the least change of the audited group's inputs after which its mean score equals that of
+        the reference (`project`). A model retrained with them keeps most of its gap: on Adult, −18.1 points become
+        −18.0. With `outcome`, they make group and outcome independent: −18.1 points become −11.3. Audit the new model.
         """
         from tiltlens.repair.reweigh import reweigh
 

@@ -41,7 +41,7 @@ class Correction(FieldTable):
     detection_sample_size
         Sample size to detect the gap, both errors at 5%.
     function
-        f~ itself, to be called with log-odds and scores; None where `numbers` is.
+        f~ itself, to be called with log-odds and scores; None if `numbers` is None.
     tradeoff
         Each feature's share of the correction at every (λ2, λ4), with its interval; None where the outputs have no
         finite divergence, or the group-membership model fails its checks.

@@ -65,7 +65,7 @@ class MonitorState:
     batches
         The fingerprints of the batches.
     sums
-        Of each group and observed outcome: people, Σw, Σw², ΣwW, Σw²W and Σw²W².
+        For each group and observed outcome: people, Σw, Σw², ΣwW, Σw²W and Σw²W².
     starts
         n₀ of each sequence, by audited group and quantity.
     looks

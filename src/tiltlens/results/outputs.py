@@ -123,7 +123,7 @@ class Outputs(FieldTable):
     metric_rates
         The audited error rate of each group; None without a metric.
     standardised_difference
-        The gap over √((Var0(W) + Var1(W))/2).
+        The gap divided by the standard deviation within the groups, √((Var0(W) + Var1(W))/2).
     decile_shares
         For amounts: the share of each group above each overall decile, and the difference.
     """

@@ -51,7 +51,7 @@ class Profiles:
     log_odds, log_ratio
         The log-odds of one fit on all rows; and the cross-fitted log-ratio.
     confidence
-        Of intervals.
+        The confidence level of intervals.
     model
         The audited model, where scores were not given.
     given

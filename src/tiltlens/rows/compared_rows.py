@@ -246,7 +246,7 @@ def _canonical_order(frame: pl.DataFrame, telling: list[str], is_amount: bool) -
 
     Names of columns, levels and groups have no part in it, nor have features that tell the groups nothing, such as row
     numbers. Scores order rows that are alike in everything else: two models' audits of the same rows have the same
-    folds. Of amounts it is their order that counts: cents have the same as euros.
+    folds. For amounts only their order matters: cents have the same as euros.
     """
     scores = {name: frame[name] for name in frame.columns if name.startswith(SCORE)}
     if is_amount:

@@ -107,14 +107,14 @@ class Measure:
     Attributes
     ----------
     factor
-        Of a difference, as axes have it.
+        The unit of a difference, as axes have it.
     unit, long_unit
         What stands behind a difference, nothing where a sign such as € stands before it; the unit in full.
     each, output, mean, rate, predicted
         What the model gives a person; what the gap is of, and its mean; the mean that is shown for a group, and the
         same where it is not a decision.
     among
-        Of whom alone that is: nothing, or those with or without the outcome.
+        The people to whom it is limited: nothing, or those with or without the outcome.
     axis, difference_axis
         How an axis of levels, and one of differences times `factor`, writes its numbers.
     difference, size, level, total

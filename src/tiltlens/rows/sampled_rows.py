@@ -79,7 +79,7 @@ class SampledRows:
 
     @property
     def cost(self) -> Floats | None:
-        """Of amounts, the observed cost, NaN where it is missing; None where none is given."""
+        """The observed cost of amounts, NaN where it is missing; None where none is given."""
         return self.columns.get("cost")
 
     @property

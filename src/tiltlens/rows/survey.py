@@ -149,7 +149,7 @@ class Survey:
     fingerprint: int
     rows_fingerprint: int
     labels: dict[str, Labels]  # the texts of each column that has codes for them, such as "period", in their order
-    # Of each group and observed outcome, (3, 6): people, Σw, Σw², ΣwW, Σw²W and Σw²W²; empty where rows err together:
+    # For each group and observed outcome, (3, 6): people, Σw, Σw², ΣwW, Σw²W and Σw²W²; empty where rows err together:
     # with clusters, and where groups are not observed
     totals: dict[str, Floats]
 

@@ -90,7 +90,7 @@ def measure_groups(groups: Sequence[Count], limits: Limits) -> list[Record]:
 
 
 def compared_groups(groups: Sequence[Count], limits: Limits) -> tuple[list[int], int | None]:
-    """Return the index of each group that is compared, and of the highest rate; of several, the largest group."""
+    """Return the index of each group that is compared, and of the highest rate (of several, the largest)."""
     total = sum(group.size for group in groups)
     compared = [
         index
