@@ -181,8 +181,8 @@ def output_measure(evidence: Evidence) -> Measure:
 def output_scale(evidence: Evidence, settings: Settings) -> OutputScale:
     """Return how the numbers of a comparison are written.
 
-    What counts is a number of points of a probability; of amounts a number of standard deviations, those of the
-    standardised difference.
+    The materiality threshold is a number of points of a probability; for amounts, a number of standard deviations,
+    those of the standardised difference.
     """
     measure = output_measure(evidence)
     if not evidence.rows.unit.is_amount:
