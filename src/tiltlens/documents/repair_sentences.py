@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import replace
 from typing import Any, TypeVar
 
@@ -214,25 +214,24 @@ def _fit_error(repair: TiltSummary, what: str) -> str:
 
 def _cost(table: Mapping[str, Row]) -> str:
     parts = []
-    for key in ("auc", "accuracy"):
-        if (row := table.get(key)) is not None:
-            written, unit = format_of(quantity(key).scale, POINTS), "points" if key == "accuracy" else ""
-            change = _estimate(row, "change", written.change, unit)
-            values = f"{written.value(row['before'])} to {written.value(row['after'])}"
-            parts.append(f"{quantity(key).label} {values}, change {change}")
+    for key, change in _accuracy_changes(table, "change"):
+        ends = " to ".join(format_of(quantity(key).scale, POINTS).value(table[key][end]) for end in ("before", "after"))
+        parts.append(f"{quantity(key).label} {ends}, change {change}")
     return f"Cost: {'; '.join(parts)}." if parts else "Cost in accuracy: unknown, because no outcome was given."
 
 
 def blindness_words(table: pl.DataFrame) -> str:
     """Return what it costs not to use the group."""
-    costs = rows_of(table)
-    parts = []
-    for key in ("auc", "accuracy"):
-        if (row := costs.get(key)) is not None:
-            written, unit = format_of(quantity(key).scale, POINTS), "points" if key == "accuracy" else ""
-            parts.append(f"{quantity(key).label} {_estimate(row, 'cost', written.change, unit)}")
+    parts = [f"{quantity(key).label} {cost}" for key, cost in _accuracy_changes(rows_of(table), "cost")]
     compared = f" Without the group, compared with it: {'; '.join(parts)}." if parts else ""
     return f"An adjustment that uses the group needs a smaller change of the scores.{compared}"
+
+
+def _accuracy_changes(table: Mapping[str, Row], column: str) -> Iterator[tuple[str, str]]:
+    """Yield AUC and accuracy, if they were computed, each with its change."""
+    for key, unit in (("auc", ""), ("accuracy", "points")):
+        if key in table:
+            yield key, _estimate(table[key], column, format_of(quantity(key).scale, POINTS).change, unit)
 
 
 def group_use(evaluation: RepairEvaluation) -> list[str]:

@@ -197,8 +197,8 @@ class MembershipFit:
 
 def exempt_model(models: Sequence[CellModel]) -> AdditiveModel | None:
     """Return the model of the group given the exempt factors, where there are any; it is always additive."""
-    exempt = [model.model for model in models if model.event == GIVEN_EXEMPT]
-    return next((model for model in exempt if isinstance(model, AdditiveModel)), None)
+    fits = (model.model for model in models if model.event == GIVEN_EXEMPT)
+    return next((fit for fit in fits if isinstance(fit, AdditiveModel)), None)
 
 
 def fit_cells(

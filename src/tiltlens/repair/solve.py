@@ -67,17 +67,13 @@ def repair(
     if is_of_amounts(source):
         given = {"max_gap": max_gap != 0.0, "use_group": bool(use_group), "metric": metric != MEAN}
         given |= {"threshold": threshold is not None, "propensity_model": propensity_model is not None}
-        _check_none_given([name for name, is_given in given.items() if is_given])
+        for name in (name for name, is_given in given.items() if is_given):
+            raise DataError(
+                f"`{name}` is for scores, but amounts have a discrimination-free price.",
+                "leave it out; the price has no options.",
+            )
         return fit_free_price(source)
     return tilt_scores(source, max_gap, use_group, metric, threshold, propensity_model)
-
-
-def _check_none_given(names: Sequence[str]) -> None:
-    if names:
-        raise DataError(
-            f"`{names[0]}` is for scores, but amounts have a discrimination-free price.",
-            "leave it out; the price has no options.",
-        )
 
 
 def tilt_scores(
