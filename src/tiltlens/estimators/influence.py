@@ -320,6 +320,10 @@ class InfluenceEstimate:
         """Return the value and its standard error."""
         return Normal(self.value, self.se, least, most)
 
+    def minus(self, other: InfluenceEstimate) -> InfluenceEstimate:
+        """Return the difference from another estimator of the same rows."""
+        return combine(self.value - other.value, [(1.0, self), (-1.0, other)])
+
     def square_root(self, sign: int = 1) -> SquareRoot:
         """Return sign·√value as something to measure."""
         return SquareRoot(self.value, self.se, sign)

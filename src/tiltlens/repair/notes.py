@@ -8,13 +8,13 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from tiltlens.estimators.error_rates import UNKNOWN, WITH
-from tiltlens.estimators.estimate import Proportion, quantile
-from tiltlens.estimators.influence import Booleans, Integers, Rows, cluster_codes, overall_mean, sums_by
+from tiltlens.estimators.estimate import quantile
+from tiltlens.estimators.influence import Booleans, Rows, cluster_codes, overall_mean
 from tiltlens.limits import FEW_REPAIRED, MATERIALITY, MINIMUM_ROWS, REPAIRED, SCORE_TENTHS, SMALLEST_SHARE
 from tiltlens.paper.checks import Floats
 from tiltlens.repair.constraints import ALL, DECISIONS, MEAN, Constraint
 from tiltlens.repair.new_rows import condition_words
-from tiltlens.repair.quantities import area
+from tiltlens.repair.quantities import area, effective_size, proportion
 from tiltlens.repair.rows import AuditedRows
 from tiltlens.sources.messages import shown
 
@@ -40,7 +40,7 @@ def audit_notes(problem: RepairProblem, solved: Sequence[Constraint], use_group:
         if count < rows.codes.size:
             notes.append(f"{count} of {rows.codes.size} rows have an outcome; error rates use these only")
     people = min(
-        _effective_people(measure * side, rows.clusters)
+        effective_size(measure * side, cluster_codes(rows.clusters))
         for measure in problem.measures
         for side in (measure > 0.0, measure < 0.0)
     )
@@ -51,13 +51,6 @@ def audit_notes(problem: RepairProblem, solved: Sequence[Constraint], use_group:
             "more"
         )
     return notes + condition_notes_of(rows) + _exempt_notes(rows, metric)
-
-
-def _effective_people(shares: Floats, clusters: Integers | None) -> float:
-    """Return the effective number of independent people: (Σw)²/Σw², with w summed by cluster."""
-    codes = cluster_codes(clusters)
-    totals = shares if codes is None else sums_by(codes, shares)
-    return float(totals.sum() ** 2 / (totals @ totals))
 
 
 def condition_notes_of(rows: AuditedRows) -> list[str]:
@@ -158,8 +151,7 @@ def _calibration_notes(rows: Rows, scores: Floats) -> list[str]:
         score = float(weights @ scores / weights.sum())
         rate = overall_mean(weights, rows.audited.astype(np.float64), rows.clusters)
         people = int((weights > 0.0).sum())
-        size = rate.value * (1.0 - rate.value) / rate.variance if rate.variance > 0.0 else people
-        ends = Proportion(rate.value, size).estimate(SURELY_OFF)
+        ends = proportion(rate, people).estimate(SURELY_OFF)
         is_within = (ends.low or 0.0) - MATERIALITY <= score <= (ends.high or 0.0) + MATERIALITY
         if people >= MINIMUM_ROWS and not is_within:
             misfits.append((abs(rate.value - score), score, rate.value))

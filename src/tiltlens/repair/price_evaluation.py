@@ -16,7 +16,6 @@ from tiltlens.limits import MINIMUM_ROWS
 from tiltlens.paper.checks import Floats
 from tiltlens.repair.before_after import ENDS, TABLE_SCHEMA, Evaluation, change_record
 from tiltlens.repair.new_rows import HeldOutRows
-from tiltlens.repair.quantities import difference
 from tiltlens.rows.wording import WORDING, Wording
 from tiltlens.sources.columns import Record
 
@@ -130,7 +129,7 @@ def _gap_quantities(rows: CostRows, after: Floats) -> dict[str, _Pair]:
     old, new = (group_gap(rows, price) for price in (rows.price, after))
     share, share_after = (unfairness(rows, price) for price in (rows.price, after))
     return {
-        "gap": _Pair(old.normal(), new.normal(), difference(new, old)),
+        "gap": _Pair(old.normal(), new.normal(), new.minus(old).normal()),
         "unfairness": _Pair(share, share_after, None),
     }
 
@@ -156,7 +155,7 @@ def _cost_quantities(before: CostRows, after: CostRows) -> dict[str, _Pair]:
     for name, power in POWERS.items():
         old, new = (deviance(rows, power) for rows in (before, after))
         if old is not None and new is not None:
-            pairs[name] = _Pair(old.normal(0.0), new.normal(0.0), difference(new, old))
+            pairs[name] = _Pair(old.normal(0.0), new.normal(0.0), new.minus(old).normal())
     return pairs
 
 

@@ -12,7 +12,7 @@ from typing import NamedTuple
 import numpy as np
 
 from tiltlens.estimators import error_rates, outputs
-from tiltlens.estimators.estimate import Difference, HasInterval, Normal, Proportion
+from tiltlens.estimators.estimate import Difference, HasInterval, Proportion
 from tiltlens.estimators.feature_gap import cell_sums_of
 from tiltlens.estimators.influence import (
     Booleans,
@@ -63,7 +63,7 @@ class Measurements(NamedTuple):
     def change(self, old: Measurements) -> Intervals:
         """Return the change of each quantity since `old`, with intervals from the same rows."""
         names = [name for name in self.estimates if name in old.estimates]
-        changes: Intervals = {name: difference(self.estimates[name], old.estimates[name]) for name in names}
+        changes: Intervals = {name: self.estimates[name].minus(old.estimates[name]).normal() for name in names}
         if self.data.moves:
             changes |= self._rate_changes(old, names)
         return changes
@@ -101,10 +101,21 @@ def _rate_change(rows: Rows, weights: Floats, now: Booleans, then: Booleans) -> 
     """
     up, down = (float(weights @ moved / weights.sum()) for moved in (now & ~then, then & ~now))
     variance = overall_mean(weights, now.astype(np.float64) - then, rows.clusters).variance
-    totals = weights if rows.clusters is None else sums_by(rows.clusters, weights)
-    size = (up + down - (up - down) ** 2) / variance if variance > 0.0 else float(totals.sum() ** 2 / (totals @ totals))
+    size = (up + down - (up - down) ** 2) / variance if variance > 0.0 else effective_size(weights, rows.clusters)
     correlation = -math.sqrt(up * down / ((1.0 - up) * (1.0 - down))) if max(up, down) < 1.0 else 0.0
     return Difference(Proportion(up, size), Proportion(down, size), correlation)
+
+
+def proportion(rate: InfluenceEstimate, people: float) -> Proportion:
+    """Return a share with Wilson's interval, of the size that its variance implies; of so many `people` without one."""
+    size = rate.value * (1.0 - rate.value) / rate.variance if rate.variance > 0.0 else people
+    return Proportion(rate.value, size)
+
+
+def effective_size(weights: Floats, clusters: Integers | None = None) -> float:
+    """Return how many independent people weighted rows are worth: (Σw)²/Σw², with w summed by cluster."""
+    totals = weights if clusters is None else sums_by(clusters, weights)
+    return float(totals.sum() ** 2 / (totals @ totals))
 
 
 def measure(data: EvaluationRows, scores: Floats) -> Measurements:
@@ -147,9 +158,8 @@ def _add_accuracy(
     people = sum(data.rows.independent(group, has_outcome) for group in (True, False))
     for name, rate in _accuracy(data, scores, outcome).items():
         estimates[name] = rate
-        if name not in ("log_loss", "brier"):  # Wilson's interval, with the sample size that the variance implies
-            size = rate.value * (1.0 - rate.value) / rate.variance if rate.variance > 0.0 else people
-            intervals[name] = Proportion(rate.value, size)
+        if name not in ("log_loss", "brier"):
+            intervals[name] = proportion(rate, people)
 
 
 def people_with_outcomes(rows: Rows, outcome: Integers) -> Integers:
@@ -223,11 +233,6 @@ def area(rows: Rows, scores: Floats, outcome: Integers, share: Floats) -> Influe
     _, ranks = np.unique(scores, return_inverse=True)
     value, influence = error_rates.area_under_curve(ranks, share, outcome)
     return InfluenceEstimate(value, (sum_by_cluster(rows.clusters, share * influence),))
-
-
-def difference(new: InfluenceEstimate, old: InfluenceEstimate) -> Normal:
-    """Return new − old of the same rows."""
-    return combine(new.value - old.value, [(1.0, new), (-1.0, old)]).normal()
 
 
 def _are_decisions(scores: Floats) -> bool:

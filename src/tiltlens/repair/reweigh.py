@@ -15,6 +15,7 @@ from tiltlens.estimators.influence import Booleans, Integers
 from tiltlens.formats import FieldTable
 from tiltlens.limits import SUPPRESSED_BELOW
 from tiltlens.paper.checks import Floats
+from tiltlens.repair.quantities import effective_size
 from tiltlens.results.parts import NoRows, needs_rows
 from tiltlens.results.profiles import Profiles
 from tiltlens.rows.features import Feature
@@ -102,7 +103,7 @@ def reweighing(
     old: Floats, new: Floats, features: Sequence[Feature], row_numbers: Integers, audited: Integers, nats: float
 ) -> Reweighing:
     """Return the effect of `new` weights on the audited rows, and the effective number of rows."""
-    effective = [float(own[audited].sum() ** 2 / (own[audited] @ own[audited])) for own in (old, new)]
+    effective = [effective_size(own[audited]) for own in (old, new)]
     order, shares = np.argsort(row_numbers, kind="stable"), [own / own[audited].sum() for own in (old, new)]
     records = [record for feature in features for record in _changes(feature, audited, *shares)]
     schema = {"feature": pl.String, "value": pl.String, "before": pl.Float64, "after": pl.Float64}

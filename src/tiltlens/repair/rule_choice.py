@@ -18,7 +18,7 @@ from tiltlens.estimators.verdicts import simultaneous_factor
 from tiltlens.learners.propensity import row_folds
 from tiltlens.limits import FOLDS, SMALLEST_SE, SMALLEST_SHARE
 from tiltlens.paper.checks import Floats
-from tiltlens.repair.quantities import accuracy_at, area, decision_gap, difference
+from tiltlens.repair.quantities import accuracy_at, area, decision_gap
 from tiltlens.repair.rows import AuditedRows
 from tiltlens.sources.columns import Record
 
@@ -75,11 +75,11 @@ class PairedRows:
             low, high = sorted(rates, key=lambda rate: rate.value)
             top = max(high.value, SMALLEST_SHARE)
             ratios.append(combine(low.value / top, [(1.0 / top, low), (-low.value / top**2, high)]))
-        return _subtract(ratios[1], ratios[0])
+        return ratios[1].minus(ratios[0])
 
     def changes(self, decided: Booleans) -> tuple[InfluenceEstimate, InfluenceEstimate, InfluenceEstimate]:
         """Return the change of accuracy, the reduction of the gap and the gain of the ratio, paired with the model."""
-        accuracy = _subtract(self.accuracy(decided), self.accuracy(self.decided))
+        accuracy = self.accuracy(decided).minus(self.accuracy(self.decided))
         gaps = [decision_gap(self.rows, rule) for rule in (self.decided, decided)]
         return accuracy, _reduction(*gaps), self.ratio_gain(decided)
 
@@ -122,7 +122,7 @@ def measure_folds(data: PairedRows, rules: Sequence[Booleans]) -> list[_Fold]:
         own, *accuracies = (
             accuracy_at(data.threshold, part, decided[others], outcome) for decided in (data.decided, *rules)
         )
-        changes = [difference(accuracy, own) for accuracy in accuracies]
+        changes = [accuracy.minus(own) for accuracy in accuracies]
         columns = zip(*((change.value, max(change.se, SMALLEST_SE)) for change in changes), strict=True)
         gaps = [abs(decision_gap(part, decided[others]).value) for decided in rules]
         folds.append(_Fold(~others, *(np.array(column) for column in (*columns, gaps))))
@@ -144,10 +144,6 @@ def choose_rules(
         chosen[fold.rows] = rules[best][fold.rows]
         is_sure = is_sure and has_accurate
     return chosen, is_sure
-
-
-def _subtract(new: InfluenceEstimate, old: InfluenceEstimate) -> InfluenceEstimate:
-    return combine(new.value - old.value, [(1.0, new), (-1.0, old)])
 
 
 def _reduction(own: InfluenceEstimate, other: InfluenceEstimate) -> InfluenceEstimate:
