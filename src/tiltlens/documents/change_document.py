@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
+from dataclasses import replace
 from typing import Any
 
 from tiltlens.documents.display_names import named_change
@@ -27,9 +28,9 @@ from tiltlens.documents.document import (
 from tiltlens.documents.measures import level_of, measure_of, subject
 from tiltlens.documents.quantities import (
     FEATURES,
+    change_table,
     estimate_cell,
     estimate_words,
-    format_of,
     quantity,
 )
 from tiltlens.documents.sentences import IS_NO_FINDING, simultaneous_words
@@ -169,16 +170,14 @@ def _quantities(c: GroupChange) -> Table:
     keys = [*FIRST, *(key for key in QUANTITIES if key not in FIRST)]
     rows = []
     for key in keys:
-        change, sides = c.changes[key], (c.old[key], c.new[key])
+        change, item = c.changes[key], quantity(key)
         if change is None or key == audited_rate:
             continue
-        item = quantity(key)
-        written = format_of(item.scale, measure_of(c))
-        name = "weighted " * (key == "gap" and c.new["linear_gap"] is not None) + item.name(measure_of(c))
-        values = (Cell(written.value(None if side is None else side.value)) for side in sides)
-        rows.append((Cell(name), *values, estimate_cell(change, written.change)))
-    columns = (Column("quantity", NAME), Column("old"), Column("new"), Column("change"))
-    return Table("estimates", columns, tuple(rows), level_of(c))
+        if key == "gap" and c.new["linear_gap"] is not None:
+            item = replace(item, label=f"weighted {item.label}")
+        old, new = (None if side is None else Estimate(side.value) for side in (c.old[key], c.new[key]))
+        rows.append((item, (old, new, change)))
+    return change_table("estimates", rows, ("old", "new", "change"), measure_of(c), level_of(c))
 
 
 def _features(c: GroupChange) -> Table:

@@ -7,21 +7,17 @@ from collections.abc import Iterable, Iterator, Mapping
 from tiltlens.documents import repair_sentences as sentences
 from tiltlens.documents.document import (
     HEADLINE,
-    NAME,
     QUIET,
     Block,
-    Cell,
-    Column,
     Document,
     Paragraph,
-    Table,
     bullets,
     pair_heading,
     warnings,
 )
 from tiltlens.documents.measures import BOTH
 from tiltlens.documents.prices import decile_blocks
-from tiltlens.documents.quantities import estimate_cell, format_of, quantity, written
+from tiltlens.documents.quantities import change_table, quantity, written
 from tiltlens.estimators.estimate import Estimate
 from tiltlens.formats import count, interval_name, label, percent, sentence
 from tiltlens.repair.before_after import BEFORE_AFTER
@@ -84,14 +80,8 @@ def _evaluation(evaluation: PriceEvaluation) -> Iterator[Block]:
     yield pair_heading(evaluation.audited, evaluation.reference)
     yield Paragraph(_gap_words(evaluation, rows["gap"], m, level), HEADLINE)
     yield Paragraph(_money_words(rows, m))
-    cells = []
-    for name, row in rows.items():
-        item = quantity(name)
-        write = format_of(item.scale, m)
-        of_change = write.value if row["before"] is None else write.change  # money moved is a change itself
-        values = map(estimate_cell, row.values(), (write.value, write.value, of_change))
-        cells.append((Cell(item.name(m)), *values))
-    yield Table("estimates", (Column("quantity", NAME), *map(Column, BEFORE_AFTER)), tuple(cells), level)
+    items = ((quantity(name), [*row.values()]) for name, row in rows.items())
+    yield change_table("estimates", items, BEFORE_AFTER, m, level)
     columns = [
         (f"{label(getattr(evaluation, who))} {which}", evaluation.by_decile.filter(group=who, which=which))
         for who in BOTH

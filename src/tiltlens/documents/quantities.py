@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 
 from tiltlens.documents.document import NAME, TEXT, Cell, Column, Table
@@ -346,3 +346,20 @@ def quantity_table(
         for item, estimate in rows
     )
     return Table(name, columns, tuple(cells), interval_label)
+
+
+def change_table(
+    name: str,
+    rows: Iterable[tuple[Quantity, Sequence[Estimate | None]]],
+    heads: Sequence[str],
+    measure: Measure,
+    interval_label: str,
+) -> Table:
+    """Return a table of quantities with two values and their difference each."""
+    cells = []
+    for item, estimates in rows:
+        shown = format_of(item.scale, measure)
+        of_change = shown.value if estimates[0] is None else shown.change  # money moved is a change itself
+        values = map(estimate_cell, estimates, (shown.value, shown.value, of_change))
+        cells.append((Cell(item.name(measure)), *values))
+    return Table(name, (Column("quantity", NAME), *map(Column, heads)), tuple(cells), interval_label)

@@ -27,7 +27,7 @@ from tiltlens.documents.document import (
     warnings,
 )
 from tiltlens.documents.price_adjustment import free_price_document, price_evaluation_document
-from tiltlens.documents.quantities import Quantity, estimate_cell, format_of, quantity, quantity_cell
+from tiltlens.documents.quantities import Quantity, change_table, estimate_cell, format_of, quantity, quantity_cell
 from tiltlens.estimators.estimate import Estimate
 from tiltlens.formats import count, interval_name, label, minus, percent, points, sentence, size, whole_percent
 from tiltlens.repair.adjustment import Adjustment
@@ -119,14 +119,13 @@ def _before_after(
     if evaluation.repair.metric == sentences.DECISIONS:
         by_key.pop("decision_gap", None)  # it is the gap
     ordered = [*(key for key in ORDER if key in by_key), *(key for key in by_key if key not in ORDER)]
-    cells = []
+    rows = []
     for key in ordered:
-        item, row = _label(evaluation, key), by_key[key]
-        written = format_of(item.scale, POINTS)
-        values = (Cell(written.value(row[which])) for which in keys[:2])
-        cells.append((Cell(item.name(POINTS)), *values, estimate_cell(row_estimate(row, keys[2]), written.change)))
-    labels = (key.replace("_", " ").replace("cost", "difference") for key in keys)
-    return Table(name, (Column("quantity", NAME), *map(Column, labels)), tuple(cells), level)
+        before, after, change = (row_estimate(by_key[key], column) for column in keys)
+        plain = (None if estimate is None else Estimate(estimate.value) for estimate in (before, after))
+        rows.append((_label(evaluation, key), (*plain, change)))
+    heads = [key.replace("_", " ").replace("cost", "difference") for key in keys]
+    return change_table(name, rows, heads, POINTS, level)
 
 
 def _decisions(evaluation: RepairEvaluation) -> Table:
