@@ -57,3 +57,10 @@ def prose_of(page):
 @pytest.mark.parametrize("page", WRITTEN, ids=lambda path: path.relative_to(DOCS).as_posix())
 def test_pages_use_the_words_of_the_field(page):
     assert dialect_of(prose_of(page.read_text())) == []
+
+
+def test_each_term_of_the_glossary_has_a_definition_below_it():
+    page = (DOCS / "reference" / "glossary.md").read_text()
+    entries = re.search(r"^:sorted:\n\n(.*?)\n```$", page, re.MULTILINE | re.DOTALL)[1].split("\n\n")
+    assert len(entries) > 30
+    assert [entry for entry in entries if not re.fullmatch(r"\S.*(?:\n  \S.*)+", entry)] == []
