@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Annotated
 
 import numpy as np
@@ -21,7 +21,7 @@ from tiltlens.estimators.prices import AUDITED, REFERENCE, CostRows, PricedRows,
 from tiltlens.estimators.verdicts import Materiality, materiality
 from tiltlens.formats import FieldTable
 from tiltlens.learners.propensity import Propensity, fold_pairings, row_folds
-from tiltlens.learners.regressions import Regressor
+from tiltlens.learners.regressions import Regressor, TreeSize
 from tiltlens.limits import FEWEST_KNOWN, FOLDS, SCORE_TENTHS
 from tiltlens.paper.checks import Floats
 from tiltlens.rows.levels import quantile_edges
@@ -30,6 +30,7 @@ from tiltlens.threads import one_thread, steps_in_threads
 
 MATERIAL_PROXY = 0.01  # of the variance of the price: proxy discrimination below is none
 MOST_SEGMENTS = 12  # in the table of those that are moved most
+COST_TREES = TreeSize(20, 8, 0.03)
 GROUPS = {"audited": AUDITED, "reference": REFERENCE}
 DECILE_SCHEMA = {
     "group": pl.String,
@@ -191,15 +192,18 @@ def _expected_costs(
     }
     weights = evidence.rows.sampling_weight[index]
     regressor = Regressor.of(table, values, cost, weights / weights.mean(), seed)
+    if any(column.dtype.kind == "f" for column in table.values()):
+        # Costs are mostly noise: few leaves see steps of a number, which neither splines nor cell means do.
+        regressor = replace(regressor, cells=None, trees=COST_TREES)
     plan = fold_pairings(int(fold.max()) + 1, several=False)[0]
     parts = sorted({half for halves in plan for half in halves})
     group = evidence.rows.group[index]
 
     def fit(part: tuple[int, ...]) -> Floats:
-        is_own = np.isin(fold, part)
-        others, fitted = np.flatnonzero(~is_own), np.zeros((2, len(GROUPS), fold.size))
+        is_own, served = np.isin(fold, part), [number for number, halves in enumerate(plan) if part in halves]
+        wanted, fitted = np.flatnonzero(np.isin(fold, served)), np.zeros((2, len(GROUPS), fold.size))
         for member in GROUPS.values():
-            fitted[:, member, others] = regressor.stages(cost, np.flatnonzero(is_own & (group == member)), others)
+            fitted[:, member, wanted] = regressor.stages(cost, np.flatnonzero(is_own & (group == member)), wanted)
         return fitted
 
     every = dict(zip(parts, steps_in_threads(fit, parts, fold.size), strict=True))
@@ -269,7 +273,8 @@ def decile_cells(rows: CostRows, scale: float, confidence: float) -> Iterator[tu
 
 def _segments(evidence: Evidence, rows: PricedRows, index: Integers, confidence: float) -> pl.DataFrame:
     """Return the values of features with the largest mean proxy vulnerability; none of fewer than ten people."""
-    mass, scale, cells = rows.weights * estimators.vulnerability_terms(rows), evidence.rows.unit.scale, []
+    terms, scale, cells = estimators.vulnerability_terms(rows), evidence.rows.unit.scale, []
+    mass = rows.weights * terms
     for feature in evidence.rows.features:
         codes, size = feature.codes[index], len(feature.labels)
         counts = np.bincount(codes, minlength=size)
@@ -278,7 +283,9 @@ def _segments(evidence: Evidence, rows: PricedRows, index: Integers, confidence:
         cells += [(abs(float(means[code])), feature, code, int(counts[code])) for code in shown]
     records = []
     for _, feature, code, people in sorted(cells, key=lambda cell: -cell[0])[:MOST_SEGMENTS]:
-        measured = estimators.segment_vulnerability(rows, feature.codes[index] == code).normal().estimate(confidence)
+        measured = (
+            estimators.segment_vulnerability(rows, terms, feature.codes[index] == code).normal().estimate(confidence)
+        )
         money = measured.mapped(lambda seen: scale * seen)
         record = {"feature": feature.name, "value": feature.labels[code], "n": people}
         records.append(record | interval_ends("vulnerability", money))

@@ -301,10 +301,9 @@ def mean_vulnerability(rows: PricedRows) -> InfluenceEstimate:
     return _of_terms(rows, rows.mean(sign * vulnerability_terms(rows)), sign)
 
 
-def segment_vulnerability(rows: PricedRows, chosen: Booleans) -> InfluenceEstimate:
-    """Return E[PV] of some rows, corrected for the errors of τ and of the propensity."""
+def segment_vulnerability(rows: PricedRows, terms: Floats, chosen: Booleans) -> InfluenceEstimate:
+    """Return E[PV] of some rows from the `vulnerability_terms`, corrected for the errors of τ and of the propensity."""
     size = float(rows.weights @ chosen / rows.weights.sum())
-    terms = vulnerability_terms(rows)
     value = float(rows.weights @ (chosen * terms) / (rows.weights @ chosen))
     inside = chosen / size
     return _of_terms(rows, combine(value, [(1.0, rows.mean(inside * (terms - value)))]), inside)

@@ -28,6 +28,7 @@ SMALLEST_SHRINKAGE = 0.01  # rows' worth of doubt about a cell's mean, at least
 LARGEST_SHRINKAGE = 1e6  # and at most
 FEW_JOINT_VALUES = 64  # of a feature, for its joint cells to be few
 TREE_BINS = 62  # of a numeric feature, for trees on what a ridge regression leaves
+FEWEST_LEAF_ROWS = 20  # of a leaf of boosted trees
 PEEKED_ROWS = 5_000  # that tell whether a feature has few values
 CELL_MEAN_ROWS = 10  # for each joint cell, on average, for cell means to be used
 SMOOTH_ROWS = 50_000  # at most, for one fit
@@ -59,6 +60,15 @@ def ridge(encoder: Encoding, table: Table, target: Floats, train: Integers, w: F
     return Ridge(encoder, slopes, middle - float(centre @ slopes)), y - middle - x @ slopes
 
 
+@dataclass(frozen=True, slots=True)
+class TreeSize:
+    """How much boosted trees may learn: their number, their leaves, and the least share of the rows in a leaf."""
+
+    trees: int = 60
+    leaves: int = 15
+    least: float = 0.0
+
+
 @dataclass(frozen=True, slots=True, eq=False)
 class Regressor:
     """Ridge regression on all encoded columns, then a flexible fit to what it leaves.
@@ -75,6 +85,7 @@ class Regressor:
     values: tuple[Integers, ...]
     weights: Floats
     seed: int
+    trees: TreeSize = TreeSize()
 
     @classmethod
     def of(
@@ -120,7 +131,7 @@ class Regressor:
 
     def _trees(self, train: Integers, left: Floats, w: Floats) -> Predictor:
         table = {name: column for name, column in self.table.items() if name in self.strong}
-        trees = fit_boosted_trees(self.encoder.raw(table, train), code_columns(table), left, w, self.seed)
+        trees = fit_boosted_trees(self.encoder.raw(table, train), code_columns(table), left, w, self.seed, self.trees)
         return lambda rows: np.asarray(trees.predict(self.encoder.raw(table, rows)))
 
 
@@ -165,7 +176,9 @@ def _cut(raw: Floats, edges: Sequence[Floats]) -> Floats:
     return np.column_stack(columns)
 
 
-def fit_boosted_trees(raw: Floats, is_code: Booleans, left: Floats, w: Floats, seed: int) -> BinnedTrees:
+def fit_boosted_trees(
+    raw: Floats, is_code: Booleans, left: Floats, w: Floats, seed: int, size: TreeSize
+) -> BinnedTrees:
     """Return boosted trees on the raw features, fitted to `left`."""
     from sklearn.ensemble import HistGradientBoostingRegressor
 
@@ -176,8 +189,9 @@ def fit_boosted_trees(raw: Floats, is_code: Booleans, left: Floats, w: Floats, s
         for column, code in zip(raw.T, is_code, strict=True)
     )
     trees = HistGradientBoostingRegressor(
-        max_iter=60,
-        max_leaf_nodes=15 if len(left) >= 2_000 else 6,
+        max_iter=size.trees,
+        max_leaf_nodes=size.leaves if len(left) >= 2_000 else 6,
+        min_samples_leaf=max(int(size.least * len(left)), FEWEST_LEAF_ROWS),
         l2_regularization=1.0,
         max_bins=TREE_BINS + 1,
         early_stopping=False,
