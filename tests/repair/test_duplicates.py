@@ -5,7 +5,7 @@ import pytest
 
 from tiltlens.datasets import load_compas
 from tiltlens.errors import DataError
-from tiltlens.repair.row_checks import check_not_audited, count_duplicates, duplicate_clusters
+from tiltlens.repair.rows import check_not_audited, count_duplicates, duplicate_clusters
 
 
 def whole_numbers(people, copies, levels, columns, seed=0):

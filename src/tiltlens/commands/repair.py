@@ -31,7 +31,7 @@ from tiltlens.commands.targets import announce, check_targets, progress_shown, s
 from tiltlens.errors import TiltlensError
 
 if TYPE_CHECKING:
-    from tiltlens.repair.before_after import Evaluation
+    from tiltlens.repair.evaluation import Evaluation
     from tiltlens.repair.free_price import DiscriminationFreePrice
     from tiltlens.repair.score_tilt import ScoreTilt
     from tiltlens.sources.read_options import Source
@@ -111,7 +111,7 @@ def repair_command(
 
 
 def _write_json(evaluations: list[Evaluation], target: str) -> None:
-    from tiltlens.repair.before_after import evaluations_summary
+    from tiltlens.repair.evaluation import evaluations_summary
     from tiltlens.results.codec import write_json
 
     write_json(evaluations_summary(evaluations), target)

@@ -20,7 +20,7 @@ from tiltlens.documents.prices import decile_blocks
 from tiltlens.documents.quantities import change_table, quantity, written
 from tiltlens.estimators.estimate import Estimate
 from tiltlens.formats import count, interval_name, label, percent, sentence
-from tiltlens.repair.before_after import BEFORE_AFTER
+from tiltlens.repair.evaluation import BEFORE_AFTER
 from tiltlens.repair.free_price import DiscriminationFreePrice
 from tiltlens.repair.price_evaluation import PriceEvaluation
 from tiltlens.rows.measures import Measure, ScoreType, measure_for

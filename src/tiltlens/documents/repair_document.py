@@ -32,8 +32,7 @@ from tiltlens.estimators.estimate import Estimate
 from tiltlens.formats import count, interval_name, label, minus, percent, points, sentence, size, whole_percent
 from tiltlens.repair.adjustment import Adjustment
 from tiltlens.repair.alternatives import Alternatives, AlternativesByGroup
-from tiltlens.repair.before_after import Evaluation
-from tiltlens.repair.evaluation import RepairEvaluation
+from tiltlens.repair.evaluation import Evaluation, RepairEvaluation
 from tiltlens.repair.free_price import DiscriminationFreePrice
 from tiltlens.repair.price_evaluation import PriceEvaluation
 from tiltlens.repair.score_tilt import ScoreTilt

@@ -13,7 +13,7 @@ from tiltlens.formats import label
 from tiltlens.render.page import check_name, draw_blocks, drawn_data, rendered, write_page
 from tiltlens.render.sections import Drawing
 from tiltlens.repair.alternatives import AlternativesByGroup
-from tiltlens.repair.before_after import Evaluation
+from tiltlens.repair.evaluation import Evaluation
 from tiltlens.results.change import Change
 from tiltlens.results.codec import Target
 

@@ -15,7 +15,7 @@ from numpy.typing import NDArray
 
 from tiltlens.paper.checks import Floats
 from tiltlens.repair.coded_features import CodedFeatures
-from tiltlens.repair.row_checks import AuditedRowIndex, NewRowSums, Range, beyond_notes, unseen_notes, values_beyond
+from tiltlens.repair.rows import AuditedRowIndex, NewRowSums, Range, beyond_notes, unseen_notes, values_beyond
 from tiltlens.results.codec import to_plain, write_json
 from tiltlens.rows.declared import Declared
 from tiltlens.rows.features import DesignColumn

@@ -25,7 +25,7 @@ from tiltlens.learners.candidates import Sample, fit_trees
 from tiltlens.learners.design import code_columns
 from tiltlens.limits import FEWEST_KNOWN, FOLDS, SMALLEST_SHARE
 from tiltlens.paper.checks import Floats, check_share, check_threshold
-from tiltlens.repair.before_after import interval_columns
+from tiltlens.repair.evaluation import interval_columns
 from tiltlens.repair.least_change import gradient, tilted_score
 from tiltlens.repair.membership import Design, additive_design, cross_fit
 from tiltlens.repair.notes import nearly_constant

@@ -26,7 +26,7 @@ from tiltlens.repair.new_rows import (
     meets,
     score_columns_of,
 )
-from tiltlens.repair.row_checks import NewRowSums
+from tiltlens.repair.rows import NewRowSums
 from tiltlens.results.codec import check_target, whole_file
 from tiltlens.rows.batch_rows import row_name
 from tiltlens.rows.roles import must_be_column

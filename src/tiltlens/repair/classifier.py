@@ -42,8 +42,7 @@ from tiltlens.repair.least_change import repaired
 from tiltlens.repair.membership import many_alike
 from tiltlens.repair.notes import fit_notes
 from tiltlens.repair.quantities import EvaluationRows
-from tiltlens.repair.row_checks import duplicate_clusters
-from tiltlens.repair.rows import AuditedRows
+from tiltlens.repair.rows import AuditedRows, duplicate_clusters
 from tiltlens.repair.solve import RepairProblem, check_separations, constraints_for
 from tiltlens.rows.predictions import UserModel
 from tiltlens.sources.columns import ValuesLike, check_index, clean_column, raw_column

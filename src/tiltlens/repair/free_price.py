@@ -24,7 +24,7 @@ from tiltlens.repair.apply import apply_repair
 from tiltlens.repair.coded_features import AdditiveModel
 from tiltlens.repair.new_rows import audited_group, read_held_out
 from tiltlens.repair.price_evaluation import PriceEvaluation, evaluate_price
-from tiltlens.repair.row_checks import COST, AuditedRowIndex, NewRowSums, Range
+from tiltlens.repair.rows import COST, AuditedRowIndex, NewRowSums, Range
 from tiltlens.rows.declared import Declared
 from tiltlens.rows.outcomes import observed_costs
 from tiltlens.rows.scores import RowName

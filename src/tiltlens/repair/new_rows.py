@@ -14,7 +14,7 @@ from tiltlens.estimators.influence import Booleans, Integers, Rows
 from tiltlens.limits import MINIMUM_ROWS, SCORE_ROUNDING
 from tiltlens.paper.checks import Floats
 from tiltlens.repair.adjustment import Adjustment
-from tiltlens.repair.row_checks import NewRowSums
+from tiltlens.repair.rows import NewRowSums
 from tiltlens.rows.features import DesignColumn
 from tiltlens.rows.groups import JOINT, factorize_groups
 from tiltlens.rows.outcomes import PLAIN, check_outcome, outcome_codes

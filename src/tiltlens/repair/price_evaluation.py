@@ -14,7 +14,7 @@ from tiltlens.estimators.influence import Booleans, InfluenceEstimate, combine
 from tiltlens.estimators.prices import CostRows, actual_to_expected, deviance, group_gap, unfairness
 from tiltlens.limits import MINIMUM_ROWS
 from tiltlens.paper.checks import Floats
-from tiltlens.repair.before_after import ENDS, TABLE_SCHEMA, Evaluation, change_record
+from tiltlens.repair.evaluation import ENDS, TABLE_SCHEMA, Evaluation, change_record
 from tiltlens.repair.new_rows import HeldOutRows
 from tiltlens.rows.wording import WORDING, Wording
 from tiltlens.sources.columns import Record

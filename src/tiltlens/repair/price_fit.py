@@ -17,8 +17,7 @@ from tiltlens.paper.checks import Floats
 from tiltlens.repair.coded_features import category_levels, encoded_features, feature_table
 from tiltlens.repair.free_price import AdditiveCost, DiscriminationFreePrice, GroupCost
 from tiltlens.repair.notes import NOT_AT_PREDICTION, condition_notes_of
-from tiltlens.repair.row_checks import AuditedRowIndex, ranges_of
-from tiltlens.repair.rows import AuditedRows, audited_rows
+from tiltlens.repair.rows import AuditedRowIndex, AuditedRows, audited_rows, ranges_of
 from tiltlens.results.audit import Audit
 from tiltlens.results.comparison import Comparison
 from tiltlens.rows.declared import declared_in

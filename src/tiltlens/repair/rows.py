@@ -1,26 +1,239 @@
-"""The audited rows, as a repair and a search for alternatives need them."""
+"""Rows of a repair: what it needs of the audited ones, exact duplicates, held-out rows that were audited, and new rows.
+
+New rows may hold values that were not learnt, or numbers out of range, and the gap may not close on them.
+"""
 
 from __future__ import annotations
 
+import math
+from base64 import b64decode, b64encode
+from collections import Counter
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field, fields, replace
 
 import numpy as np
+import polars as pl
 
 from tiltlens.errors import DataError
+from tiltlens.estimators.estimate import Normal
 from tiltlens.estimators.influence import Booleans, Integers, Rows
+from tiltlens.learners.design import Table
+from tiltlens.limits import FEW_REPAIRED, SUPPRESSED_BELOW, SURELY_BEYOND
 from tiltlens.paper.checks import Floats
-from tiltlens.repair.coded_features import feature_table
-from tiltlens.repair.constraints import ALL, OUTCOMES, Cell, SoftChange
-from tiltlens.repair.row_checks import count_duplicates, duplicate_clusters
+from tiltlens.repair.coded_features import CategoryLevels, category_levels, feature_table
+from tiltlens.repair.constraints import ALL, OUTCOMES, Cell, Constraint, SoftChange
 from tiltlens.results.audit import Audit
 from tiltlens.results.comparison import Comparison
 from tiltlens.results.parts import NoRows, needs_rows
 from tiltlens.results.profiles import SoftScores
 from tiltlens.rows.features import Feature
+from tiltlens.rows.levels import numbers_of
 from tiltlens.rows.measures import ScoreType
 from tiltlens.rows.rescoring import AskedModel
 from tiltlens.rows.sampled_rows import SampledRows
+from tiltlens.sources.hashing import Hashes, row_hashes
+from tiltlens.sources.messages import shown
+
+MIXED_DUPLICATES = 0.1  # of the disagreement of different people: with more, rows with equal features are no duplicates
+MEMBERSHIP, COST = "group-membership model", "model of costs"
+MORE_ALIKE = 2.0  # times as many matches with audited rows as expected by chance: these people were audited
+UNLIKE = 0.5  # of the gap that an adjustment closed: if so much is back, rows are unlike the audited ones
+
+Range = tuple[float, float, int]  # the tenth lowest and the tenth highest value, and how many rows have a value
+
+
+def duplicate_clusters(table: Table, group: Integers, outcome: Integers | None) -> Integers | None:
+    """Return a cluster for all rows with equal features, or None where there are none, or they are different people.
+
+    Duplicates agree in group and outcome. Different people with equal features often disagree: two of them with the
+    probability 1 − Σπ², π being the shares of the labels, unless the features determine the labels.
+    """
+    if not table:
+        return None
+    _, cells, sizes = np.unique(row_hashes(table), return_inverse=True, return_counts=True)
+    if sizes.max() == 1:
+        return None
+    labels = group if outcome is None else group * (int(outcome.max()) + 1) + outcome
+    shares = np.bincount(labels) / labels.size
+    labels_of_cells = np.bincount(np.unique(cells * shares.size + labels) // shares.size)
+    is_mixed = labels_of_cells[sizes > 1] > 1
+    return None if is_mixed.mean() > MIXED_DUPLICATES * (1.0 - shares @ shares) else cells
+
+
+def count_duplicates(clusters: Integers) -> int:
+    """Return how many rows repeat another one of their cluster."""
+    return int(clusters.size - np.unique(clusters).size)
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class AuditedRowIndex:
+    """The hashed features of audited rows, and the hashes of features, scores and group, one for each person.
+
+    Features that are categories have their levels, numbers None. `encoded` are the hashes as base64.
+    """
+
+    features: Mapping[str, CategoryLevels | None] = field(default_factory=dict)
+    encoded: str = ""
+
+    @classmethod
+    def of(
+        cls, features: Sequence[Feature], scores: Floats, group: Integers, clusters: Integers | None
+    ) -> AuditedRowIndex:
+        """Return the index of audited rows."""
+        used = [feature for feature in features if feature.in_membership]
+        table, levels = feature_table(used), category_levels(used)
+        hashes = _hash_people(table, scores, group, clusters)
+        return cls({name: levels.get(name) for name in table}, b64encode(hashes.tobytes()).decode())
+
+    @property
+    def hashes(self) -> Hashes:
+        """The hash of each person."""
+        return np.frombuffer(b64decode(self.encoded), dtype=np.uint64)
+
+    def check(
+        self,
+        frame: pl.DataFrame,
+        scores: Floats,
+        group: Integers,
+        outcome: Integers | None,
+        clusters: Integers | None,
+    ) -> list[str]:
+        """Raise where rows of a clean frame were audited; return notes on rows that equal others."""
+        for name, levels in self.features.items():
+            if name not in frame.columns or (levels is None and frame[name].dtype == pl.String):
+                return [f"cannot check whether rows were audited without the column {shown(name)}"]
+        table = {
+            name: numbers_of(frame[name]) if levels is None else levels.codes(frame[name])
+            for name, levels in self.features.items()
+        }
+        notes = []
+        if clusters is None:
+            clusters = duplicate_clusters(table, group, outcome)
+            if clusters is not None:
+                notes.append(
+                    f"{count_duplicates(clusters):,} rows equal another one in every feature and count as separate "
+                    "people. If they are not, pass `clusters`; otherwise intervals are too narrow"
+                )
+        return notes + check_not_audited(_hash_people(table, scores, group, clusters), self.hashes)
+
+
+def _hash_people(table: Table, scores: Floats, group: Integers, clusters: Integers | None) -> Hashes:
+    """Return the hash of each row; equal rows of one cluster count once."""
+    columns = {"\0score": scores} if scores.ndim == 1 else {f"\0score{y}": column for y, column in enumerate(scores.T)}
+    columns = {name: np.ascontiguousarray(column) for name, column in columns.items()}
+    hashes = row_hashes({**table, **columns, "\0group": group.astype(np.float64)})
+    if clusters is None:
+        return hashes
+    order = np.lexsort((hashes, clusters))
+    hashes, clusters = hashes[order], clusters[order]
+    is_first = np.ones(hashes.size, dtype=np.bool_)
+    is_first[1:] = (hashes[1:] != hashes[:-1]) | (clusters[1:] != clusters[:-1])
+    return hashes[is_first]
+
+
+def check_not_audited(hashes: Hashes, audited: Hashes) -> list[str]:
+    """Raise where people were audited; return a note where some equal audited ones, as others may by chance.
+
+    By chance as many would, in proportion, as audited people equal another one; a pair more may have been missed.
+    """
+    matches = int(np.isin(hashes, audited).sum())
+    _, counts = np.unique(audited, return_counts=True)
+    expected = hashes.size * (float(counts[counts > 1].sum()) + 2.0) / max(audited.size, 1)
+    if matches > MORE_ALIKE * expected + 3.0 * math.sqrt(expected):
+        raise DataError(
+            f"{matches:,} rows of `held_out` were used in the audit.",
+            "use rows that were not; otherwise the cost is understated.",
+        )
+    duplicates = "held-out row duplicates" if matches == 1 else "held-out rows duplicate"
+    return [f"{matches:,} {duplicates} audited rows; check for leakage"] if matches else []
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class NewRowSums:
+    """Sums over rows that a repair was applied to; they add up over batches."""
+
+    rows: int = 0
+    outside: int = 0  # rows that do not meet the conditions of the audit
+    unseen: Counter[str] = field(default_factory=Counter)
+    beyond: Counter[str] = field(default_factory=Counter)
+    sums: Floats = field(default_factory=lambda: np.zeros(1))  # Σ a^i·W'^j of each constraint, (C, 3, 3)
+
+    def __add__(self, other: NewRowSums) -> NewRowSums:
+        return NewRowSums(*(getattr(self, part.name) + getattr(other, part.name) for part in fields(self)))
+
+
+def ranges_of(features: Sequence[Feature]) -> dict[str, Range]:
+    """Return the range of each number without the ten people at either end, who are too few to disclose."""
+    ranges, k = {}, SUPPRESSED_BELOW
+    for feature in features:
+        values = None if feature.values is None else feature.values[np.isfinite(feature.values)]
+        if values is not None and values.size >= 2 * k:
+            low, high = np.sort(values)[[k - 1, -k]].tolist()
+            ranges[feature.name] = (float(low), float(high), int(values.size))
+    return ranges
+
+
+def values_beyond(table: Table, ranges: Mapping[str, Range]) -> Counter[str]:
+    """Return, by feature, how many rows of numbers and codes lie beyond the audited range."""
+    ends = {name: ranges[name][:2] for name in table if name in ranges}
+    return Counter({name: int(((table[name] < a) | (table[name] > b)).sum()) for name, (a, b) in ends.items()})
+
+
+def moments(a: Floats, after: Floats, constraints: Sequence[Constraint], weights: Floats | float = 1.0) -> Floats:
+    """Return the sums that `modelled_gap` needs, of repaired scores and gradients, (C, n)."""
+    scores = [after if after.ndim == 1 else after[:, constraint.score_class] for constraint in constraints]
+    powers = [[np.stack([np.ones_like(x), x, x * x]) for x in pair] for pair in zip(a, scores, strict=True)]
+    return np.array([(weights * first) @ second.T for first, second in powers])
+
+
+def modelled_gap(sums: Floats) -> Normal:
+    """Return E[(a − E[a])·W']: the gap of the repaired scores if the membership model is correct."""
+    means = sums / sums[0, 0]
+    a, w = float(means[1, 0]), float(means[0, 1])
+    gap = float(means[1, 1]) - a * w
+    square = np.array([a * a, -2.0 * a, 1.0]) @ means @ np.array([w * w, -2.0 * w, 1.0])
+    return Normal(gap, math.sqrt(max(float(square) - gap * gap, 0.0) / float(sums[0, 0])))
+
+
+def gap_notes(sums: Floats, constraints: Sequence[Constraint], limit: float) -> list[str]:
+    """Return a note where, by the membership model, half of the closed gap is back, and not by chance."""
+    if sums.ndim < 3 or sums[0, 0, 0] < FEW_REPAIRED:
+        return []
+    closed = max(abs(constraint.gap_before) for constraint in constraints) - limit
+    has_classes = any(constraint.score_class != 1 for constraint in constraints)
+    for constraint, gap in zip(constraints, map(modelled_gap, sums), strict=True):
+        audited = gap.value if constraint.modelled is None else constraint.modelled
+        if abs(gap.value - audited) > max(SURELY_BEYOND * gap.se, UNLIKE * closed):
+            new, old = (f"{100.0 * constraint.sign * value:+.1f}" for value in (gap.value, audited))
+            return [
+                f"by the group-membership model, {constraint.describe(has_classes)} after adjustment is {new} points "
+                f"on these rows and {old} on the audited ones. Check units, missing-value codes, and that scores are "
+                "probabilities of the same outcome"
+            ]
+    return []
+
+
+def beyond_notes(counts: Mapping[str, int], rows: int, ranges: Mapping[str, Range]) -> list[str]:
+    """Return notes on features with more numbers beyond the audited range than rows alike would have by chance."""
+    notes = []
+    for name, count in counts.items():
+        low, high, audited = ranges[name]
+        expected = 2.0 * SUPPRESSED_BELOW * rows / audited  # negative binomial: beyond two order statistics
+        if count > expected + 2.0 * SURELY_BEYOND * math.sqrt(expected * (1.0 + rows / audited)):
+            notes.append(
+                f"{count:,} of {rows:,} rows have a value of {shown(name)} beyond the audited range, {low:g} to "
+                f"{high:g}. Check its unit and codes of missing values"
+            )
+    return notes
+
+
+def unseen_notes(counts: Mapping[str, int], rows: int, model: str) -> list[str]:
+    """Return notes on values that the model has not learnt, by feature."""
+    return [
+        f"{count} of {rows} rows have a value of {shown(name)} that the {model} has not learnt (new, rare, missing or "
+        "infinite); they are adjusted like the most common value, or like other rare ones"
+        for name, count in counts.items()
+    ]
 
 
 @dataclass(frozen=True, slots=True, eq=False)

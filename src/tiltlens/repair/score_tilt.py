@@ -37,7 +37,7 @@ from tiltlens.repair.new_rows import (
     probabilities_of,
     read_held_out,
 )
-from tiltlens.repair.row_checks import MEMBERSHIP, AuditedRowIndex, NewRowSums, Range, gap_notes, moments
+from tiltlens.repair.rows import MEMBERSHIP, AuditedRowIndex, NewRowSums, Range, gap_notes, moments
 from tiltlens.results.codec import to_plain
 from tiltlens.rows.declared import Declared
 from tiltlens.rows.features import DesignColumn

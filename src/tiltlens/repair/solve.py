@@ -44,8 +44,15 @@ from tiltlens.repair.membership import MembershipFit, exempt_model, fit_cells
 from tiltlens.repair.notes import audit_notes, fit_notes, nearly_constant
 from tiltlens.repair.price_fit import fit_free_price
 from tiltlens.repair.quantities import area, equal_gap
-from tiltlens.repair.row_checks import AuditedRowIndex, modelled_gap, moments, ranges_of
-from tiltlens.repair.rows import AuditedRows, audited_rows, is_of_amounts
+from tiltlens.repair.rows import (
+    AuditedRowIndex,
+    AuditedRows,
+    audited_rows,
+    is_of_amounts,
+    modelled_gap,
+    moments,
+    ranges_of,
+)
 from tiltlens.repair.score_tilt import ScoreTilt
 from tiltlens.results.audit import Audit
 from tiltlens.results.comparison import Comparison

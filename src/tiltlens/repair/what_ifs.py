@@ -18,7 +18,7 @@ from tiltlens.estimators.error_rates import WITH
 from tiltlens.estimators.influence import Booleans, Integers, Rows
 from tiltlens.estimators.sets import evenly
 from tiltlens.paper.checks import Floats
-from tiltlens.repair.before_after import ENDS, interval_columns
+from tiltlens.repair.evaluation import ENDS, interval_columns
 from tiltlens.repair.quantities import EvaluationRows, Measurements, accuracy_at, measure
 from tiltlens.rows.levels import numbers_of
 from tiltlens.rows.rescoring import AskedModel
