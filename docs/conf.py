@@ -37,7 +37,9 @@ mathjax3_config = {"tex": {"macros": {name: rf"\operatorname{{{name}}}" for name
 autodoc_typehints = "none"  # the numpydoc sections say the types in words
 INTERNAL = (  # methods between modules of the package
     *("bins", "check_group_given", "disclosed", "exempt_columns", "in_units", "parts", "repair_batch", "shift"),
-    *("undated", "unseen_levels", "without_rows", "JSON_KEYS"),
+    *("undated", "unseen_levels", "without_rows", "JSON_KEYS", "check_score_columns", "check_whole", "count_batch"),
+    *("displayed", "doubt", "from_columns", "from_sums", "left_alone", "mapped", "read_outcome", "read_scores"),
+    *("row_notes", "summary", "unadjusted", "well_centred"),
 )
 autodoc_default_options = {
     "exclude-members": ", ".join(("set_fit_request", "set_score_request", "set_partial_fit_request", *INTERNAL))
