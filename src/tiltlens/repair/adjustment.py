@@ -76,6 +76,11 @@ class Adjustment(ABC):
         """The models; the first reads the features of all."""
 
     @property
+    def _derived(self) -> Mapping[str, object]:
+        """What files hold beyond the fields."""
+        return {}
+
+    @property
     def _changes_outputs(self) -> bool:
         return True
 
@@ -145,7 +150,7 @@ class Adjustment(ABC):
 
     def to_dict(self) -> dict[str, Any]:
         """Return the adjustment as plain numbers and texts: all its parts, its models, and the hashes of rows."""
-        return {"schema": self.SCHEMA, **to_plain(self)}
+        return {"schema": self.SCHEMA, **to_plain(self), **to_plain(self._derived)}
 
     def to_json(self, path: str | Path) -> None:
         """Write the adjustment to a JSON file, which `tl.read_repair` reads.

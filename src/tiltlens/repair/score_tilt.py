@@ -38,7 +38,6 @@ from tiltlens.repair.new_rows import (
     read_held_out,
 )
 from tiltlens.repair.rows import MEMBERSHIP, AuditedRowIndex, NewRowSums, Range, gap_notes, moments
-from tiltlens.results.codec import to_plain
 from tiltlens.rows.declared import Declared
 from tiltlens.rows.features import DesignColumn
 from tiltlens.rows.scores import RowName
@@ -338,17 +337,13 @@ class ScoreTilt(Adjustment):
 
     def summary(self, group: str | None = None) -> TiltSummary:
         """Return the repair without its models and the hashes of rows; `group` is the name of the column of groups."""
-        names = (each.name for each in fields(TiltSummary) if each.name not in ("group", "features"))
-        return TiltSummary(group, features=self._model_features, **{name: getattr(self, name) for name in names})
-
-    def to_dict(self) -> dict[str, Any]:
-        """Return the repair as plain numbers and texts: its summary, its models, and the hashes of rows."""
-        derived = {name: to_plain(getattr(self, name)) for name in DERIVED}
-        return Adjustment.to_dict(self) | derived | {"features": self._model_features}
+        names = [each.name for each in fields(TiltSummary) if each.name not in ("group", *self._derived)]
+        return TiltSummary(group, **{name: getattr(self, name) for name in names}, **self._derived)
 
     @property
-    def _model_features(self) -> list[str]:
-        return sorted({name for model in self._readers for name in model.features})
+    def _derived(self) -> Mapping[str, Any]:
+        derived = {name: getattr(self, name) for name in DERIVED}
+        return derived | {"features": sorted({name for model in self._readers for name in model.features})}
 
     def __repr__(self) -> str:
         way = "with" if self.use_group else "without"
