@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Any
+from tiltlens.figures.figure import Record
 
 Box = tuple[float, float, float, float]
 LETTER, LINE = 6.8, 14.0  # pixels of a letter and of a line of text
@@ -13,8 +13,8 @@ MOST_SHARED = 60.0  # square pixels of a name that may lie on a thin line
 
 
 def placed(
-    marks: list[dict[str, Any]], across: float, along: float, width: float, height: float, taken: list[Box]
-) -> list[dict[str, Any]]:
+    marks: list[Record], across: float, along: float, width: float, height: float, taken: list[Box]
+) -> list[Record]:
     """Return, for each mark, its name and where it stands: free of other names, marks, whiskers and what is taken.
 
     A name without such a place, other than the first, is left out: a reader points at the mark instead.
@@ -41,7 +41,7 @@ def placed(
     return positions
 
 
-def _mark_boxes(mark: dict[str, Any], across: float, along: float, height: float) -> list[Box]:
+def _mark_boxes(mark: Record, across: float, along: float, height: float) -> list[Box]:
     """Return the boxes of a mark and its whiskers."""
     x, y = mark["reveals"] * across, height - mark["height"] * along
     boxes = [(x - 7, y - 7, x + 7, y + 7)]
