@@ -71,6 +71,7 @@ RELATED = {
     "repair.alternatives.Alternatives.plot": ("figures.attainable",),
     "repair.constraints.Constraint": ("ScoreTilt",),
     "repair.evaluation.RepairEvaluation": ("ScoreTilt.evaluate", "figures.repair_curve"),
+    "repair.price_evaluation.PriceEvaluation": ("DiscriminationFreePrice.evaluate", "figures.price_effect"),
     "repair.reweigh.Reweighing": ("Comparison.reweigh",),
     "figures.Figure": ("Comparison.plot",),
     "World": ("correction_function", "paper.world.Projection", "paper.path.PathPoint"),

@@ -193,6 +193,24 @@ def test_actual_to_expected_by_decile_has_both_prices_and_groups():
     assert cells["n"].drop_nulls().min() >= 10
 
 
+def test_actual_to_expected_by_decile_is_drawn_before_and_after(tmp_path):
+    drawn = evaluation().plot()
+    cells = evaluation().by_decile.drop_nulls("actual_to_expected")
+    assert drawn.table["ratio"].to_list() == cells["actual_to_expected"].to_list()
+    assert set(drawn.table["which"]) == {"before", "after"}
+    assert drawn.spec()["layer"]
+    evaluation().report(tmp_path / "effect.html")
+    assert drawn.title in (tmp_path / "effect.html").read_text(encoding="utf-8")
+    with pytest.raises(TiltlensError, match="no costs of these people were given"):
+        price().evaluate(policies(500, 13), "price", "sex").plot()
+
+
+def test_deviances_have_three_digits_that_count():
+    row = next(line for line in str(evaluation()).splitlines() if line.startswith("gamma deviance"))
+    digits = [text.strip().lstrip("0.") for text in row.split("│")[1:]]
+    assert [len(text) for text in digits] == [3, 3, 3]
+
+
 def test_deviances_that_are_not_defined_are_left_out():
     some = policies(2_000, 12).with_columns(cost=pl.when(pl.col("km") > 2).then(0.0).otherwise("cost"))
     names = price().evaluate(some, "price", "sex", "cost").table["quantity"].to_list()

@@ -10,6 +10,7 @@ from tiltlens.documents.document import (
     QUIET,
     Block,
     Document,
+    FigureRef,
     Paragraph,
     bullets,
     pair_heading,
@@ -32,6 +33,7 @@ NOT_BY_GROUP = (
     "A discrimination-free price mixes the groups' expected costs, so the A/E of a group may differ from 1 where its "
     "costs do. The A/E of all people shows whether prices cover costs."
 )
+SIMPLER = "The audit's gap of a discrimination-free price may differ, because it does not rest on an additive model."
 IS_NO_FINDING = (
     "Whether to change prices is a legal and policy decision, not a statistical one. The numbers hold for people like "
     "these."
@@ -45,6 +47,7 @@ def free_price_document(price: DiscriminationFreePrice) -> Document:
     lines = [
         f"The price uses {sentences.listed(price.features)}, not the group of new {m.people}.",
         *_audited_gaps(price, m),
+        SIMPLER,
         f"Expected costs are multiplied by {price.factor:.4f}, so that prices add up to costs on the audited rows.",
         "Evaluate it on held-out data before you use it.",
     ]
@@ -87,6 +90,7 @@ def _evaluation(evaluation: PriceEvaluation) -> Iterator[Block]:
         for who in BOTH
         for which in ("before", "after")
     ]
+    yield FigureRef("price_effect", (evaluation,))
     yield from decile_blocks(BY_DECILE, columns, m, level)
     yield from warnings(evaluation.notes)
 

@@ -21,7 +21,7 @@ from tiltlens.formats import (
     whole,
     with_interval,
 )
-from tiltlens.rows.measures import Measure, ScoreType
+from tiltlens.rows.measures import Measure, ScoreType, amount
 
 
 @dataclass(frozen=True, slots=True)
@@ -86,6 +86,7 @@ def format_of(scale: str, measure: Measure) -> Format:
         "index": Format("", short_number, short_number),
         "nats": Format("nats", number, number),
         "number": Format("", number, number),
+        "deviance": Format("", amount, amount),
         "count": Format("", whole, whole),
         "p": Format("", lambda value: NOTHING if value is None else p_value(value), short_number),
     }
@@ -210,9 +211,11 @@ _PRICES = _table(
     Quantity("mean_absolute_change", "mean absolute change of the price", "size", "money moved", _AMOUNT),
     Quantity("share_rising", "{people} whose price rises", "share", "of all {people}", _AMOUNT),
     Quantity("share_falling", "{people} whose price falls", "share", "of all {people}", _AMOUNT),
-    Quantity("deviance_poisson", "Poisson deviance", "number", "of the cost from the price, mean", _AMOUNT),
-    Quantity("deviance_tweedie", "Tweedie deviance (power 1.5)", "number", "of the cost from the price, mean", _AMOUNT),
-    Quantity("deviance_gamma", "gamma deviance", "number", "of the cost from the price, mean", _AMOUNT),
+    Quantity("deviance_poisson", "Poisson deviance", "deviance", "of the cost from the price, mean", _AMOUNT),
+    Quantity(
+        "deviance_tweedie", "Tweedie deviance (power 1.5)", "deviance", "of the cost from the price, mean", _AMOUNT
+    ),
+    Quantity("deviance_gamma", "gamma deviance", "deviance", "of the cost from the price, mean", _AMOUNT),
 )
 _SENSITIVITY = _table(
     Quantity(

@@ -9,7 +9,7 @@ from tiltlens.figures.features import features
 from tiltlens.figures.figure import Figure
 from tiltlens.figures.overall import intersections, looks
 from tiltlens.figures.periods import periods
-from tiltlens.figures.prices import prices
+from tiltlens.figures.prices import price_effect, prices
 from tiltlens.figures.profile import profile
 from tiltlens.figures.proxy_map import proxy_map
 from tiltlens.figures.rates import rates
@@ -39,6 +39,7 @@ __all__ = [
     "overlap",
     "paths",
     "periods",
+    "price_effect",
     "prices",
     "profile",
     "proxy_map",

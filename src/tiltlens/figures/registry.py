@@ -15,7 +15,7 @@ from tiltlens.figures.features import features
 from tiltlens.figures.figure import Figure
 from tiltlens.figures.overall import intersections, looks
 from tiltlens.figures.periods import periods
-from tiltlens.figures.prices import prices
+from tiltlens.figures.prices import price_effect, prices
 from tiltlens.figures.profile import profile
 from tiltlens.figures.proxy_map import proxy_map
 from tiltlens.figures.repair import attainable, repair_curve, tolerances
@@ -57,6 +57,7 @@ DOCUMENT_FIGURES: dict[str, Callable[..., Figure]] = {
     "waterfall": waterfall,
     "change": change,
     "repair_curve": repair_curve,
+    "price_effect": price_effect,
     "attainable": attainable,
     "tolerances": tolerances,
     "looks": looks,

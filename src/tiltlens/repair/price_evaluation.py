@@ -20,6 +20,7 @@ from tiltlens.rows.wording import WORDING, Wording
 from tiltlens.sources.columns import Record
 
 if TYPE_CHECKING:
+    from tiltlens.figures.figure import Figure
     from tiltlens.repair.free_price import DiscriminationFreePrice
 
 DECILE_SCHEMA = {
@@ -75,6 +76,12 @@ class PriceEvaluation(Evaluation):
     notes: tuple[str, ...]
     confidence: float
     wording: Wording = WORDING
+
+    def plot(self) -> Figure:
+        """Return the figure of actual to expected by group and decile of the price, before and after."""
+        from tiltlens.figures import price_effect
+
+        return price_effect(self)
 
 
 def evaluate_price(
