@@ -23,11 +23,11 @@ from tiltlens.results.audit import Audit
 from tiltlens.results.build_comparison import compare
 from tiltlens.results.comparison import Comparison
 from tiltlens.results.monitor import Batch, StateFile
-from tiltlens.results.provenance import Provenance, check_provenance, describe_request, provenance_of
+from tiltlens.results.provenance import check_provenance, describe_request, provenance_of
 from tiltlens.rows.compared_rows import EncodedSample, account_rows, select_groups, select_rows
 from tiltlens.rows.declared import one_hot_notes
 from tiltlens.rows.features import cluster_note, leakage_notes, repeated_ids
-from tiltlens.rows.groups import alike_notes
+from tiltlens.rows.groups import ComparedGroups, alike_notes
 from tiltlens.rows.measures import MEASURES, score_type_of
 from tiltlens.rows.outcomes import DECIDED
 from tiltlens.rows.predictions import model_notes
@@ -290,55 +290,57 @@ def _run_audit(
     """Return the audit: survey and sample, sums, fits, and then arithmetic."""
     with stage(0.0, SURVEY, "reading rows"):
         source = _open(data, request)
-        step = partial(survey_batch, source.roles, settings.sample_rows, HashThreshold())
+        roles = source.roles
+        step = partial(survey_batch, roles, settings.sample_rows, HashThreshold())
         survey: Survey = source.batches.fold(source.columns, step)
         favourable = survey.outcome(request.favourable)
-        groups = select_groups(source.roles, survey, request.reference, request.audited)
-        origin = _provenance(source, survey, request, stated)
-        look = None if file is None else file.look(Batch.of(source.roles, survey, origin, groups.reference), settings)
-        sample = select_rows(source.roles, survey, groups)
+        groups = select_groups(roles, survey, request.reference, request.audited)
+        origin = provenance_of(
+            survey.read, survey.fingerprint, roles.features, describe_request(request), stated, survey.rows_fingerprint
+        )
+        look = None if file is None else file.look(Batch.of(roles, survey, origin, groups.reference), settings)
+        sample = select_rows(roles, survey, groups)
     with stage(SURVEY, SUMS, "summing all rows"):
         sums = _sums(source, survey, sample)
-    with stage(SUMS, 1.0), one_thread(is_fitting=bool(source.roles.features)):
+    with stage(SUMS, 1.0), one_thread(is_fitting=bool(roles.features)):
         model, of_model = _model_to_ask(source, sample)
-        question = Question(
-            audited=groups.audited[0],
-            reference=groups.reference,
-            comparisons=len(groups.audited),
-            metric=source.roles.metric,
-            wording=wording,
-            source=stated.get("data", ""),
-            is_decisions=survey.is_decisions,
-            exempt=source.roles.exempt,
-            given={name: text_of(value) for name, value in source.roles.where.items()},
-            notes=(*of_model, *_notes(source, request, survey, sample)),
-        )
-        comparisons = _comparisons(sample, sums, question, settings, _fit_settings(source, settings, model))
+        notes = (*of_model, *_notes(source, request, survey, sample))
+        question = _question(roles, groups, survey, stated.get("data", ""), wording, notes)
+        native = pl.DataFrame(source.native) if isinstance(source.native, Mapping) else source.native
+        fits = FitSettings(settings.folds, settings.random_state, source.estimator, native, model)
+        comparisons = _comparisons(sample, sums, question, settings, fits)
     return Audit(
         comparisons=comparisons,
-        rows=account_rows(survey, groups, bool(source.roles.soft)),
-        group=source.roles.name,
+        rows=account_rows(survey, groups, bool(roles.soft)),
+        group=roles.name,
         reference=groups.reference,
         score_type=next(iter(comparisons.values())).scale.score_type,
         favourable=favourable,
         too_small=dict(groups.too_small),
         settings=settings,
         provenance=origin,
-        intersections=find_intersections(survey.totals, len(source.roles.group), survey.is_decisions, settings),
+        intersections=find_intersections(survey.totals, len(roles.group), survey.is_decisions, settings),
         monitor=None if look is None else look.monitor,
         _rows=sample.rows,
         _look=look,
     )
 
 
-def _provenance(source: _Source, survey: Survey, request: Request, stated: dict[str, str]) -> Provenance:
-    return provenance_of(
-        survey.read,
-        survey.fingerprint,
-        source.roles.features,
-        describe_request(request),
-        stated,
-        survey.rows_fingerprint,
+def _question(
+    roles: ColumnRoles, groups: ComparedGroups, survey: Survey, source: str, wording: Wording, notes: tuple[str, ...]
+) -> Question:
+    """Return what is asked of the first audited group; the others differ in their name only."""
+    return Question(
+        audited=groups.audited[0],
+        reference=groups.reference,
+        comparisons=len(groups.audited),
+        metric=roles.metric,
+        wording=wording,
+        source=source,
+        is_decisions=survey.is_decisions,
+        exempt=roles.exempt,
+        given={name: text_of(value) for name, value in roles.where.items()},
+        notes=notes,
     )
 
 
@@ -429,11 +431,6 @@ def _model_to_ask(source: _Source, sample: EncodedSample) -> tuple[AskedModel | 
     before = rows.unit.level(rows.score) if rows.unit.is_amount else rows.scores
     changes = model.changes(1.0 - before if source.roles.metric == "fnr" else before, rows.unit.scale)
     return (None, [OTHER_ANSWERS]) if changes else (model, [])
-
-
-def _fit_settings(source: _Source, settings: Settings, model: AskedModel | None) -> FitSettings:
-    native = pl.DataFrame(source.native) if isinstance(source.native, Mapping) else source.native
-    return FitSettings(settings.folds, settings.random_state, source.estimator, native, model)
 
 
 def _comparisons(

@@ -7,7 +7,7 @@ from typing import Any
 
 from tiltlens._pipeline import audit
 from tiltlens.datasets import COMPAS_FEATURES, load_compas
-from tiltlens.learners.paper_fit import outcome_scores
+from tiltlens.learners.logit import outcome_scores
 from tiltlens.results.audit import Audit
 from tiltlens.results.parts import SavedParts
 

@@ -19,7 +19,7 @@ from tiltlens.estimators.sets import CellSets, RidgeSets, TargetErrors, evenly
 from tiltlens.learners.basis import Basis, basis_grams, basis_of, pooled_features, widen_basis
 from tiltlens.learners.blocks import BasisFit, screen_of, widened
 from tiltlens.learners.design import Block, Table, normal_scores
-from tiltlens.learners.paper_fit import logistic_log_odds
+from tiltlens.learners.logit import logistic_log_odds
 from tiltlens.learners.propensity import (
     Propensity,
     area_under_curve,

@@ -191,7 +191,7 @@ def audit_files(files: tuple[str, ...], progress: Listener | None = None, **opti
 def _audit_trained_model(source: Source, outcome: str, groups: list[str], arguments: Options) -> Audit:
     """Return the audit of a logistic model of the outcome, trained on the same rows."""
     from tiltlens._pipeline import audit
-    from tiltlens.learners.paper_fit import with_outcome_scores
+    from tiltlens.learners.logit import with_outcome_scores
     from tiltlens.rows.roles import FeatureChoice, check_some, declared_features
     from tiltlens.sources.messages import check_columns
 

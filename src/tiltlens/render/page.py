@@ -83,20 +83,14 @@ def check_name(target: Target | None) -> None:
 def page(audit: Audit) -> str:
     """Return the report as one HTML text, the widest gaps first."""
     audit = by_gap(named(audit))
-    comparisons = [sections.section(audit, place, name) for place, name in enumerate(audit.comparisons)]
+    comparisons = [sections.section(audit, index, name) for index, name in enumerate(audit.comparisons)]
     overview = sections.overview(audit)
-    overall, drawn = draw_blocks(overall_blocks(audit))
-    data = _data(
-        audit,
-        [
-            *drawn,
-            *([overview] if len(comparisons) > 1 else []),
-            *(drawing for one in comparisons for drawing in one.drawings.values()),
-        ],
-    )
+    overall, drawings = draw_blocks(overall_blocks(audit))
+    drawings += [overview] if len(comparisons) > 1 else []
+    drawings += [drawing for section in comparisons for drawing in section.drawings.values()]
     return rendered(
         "page.html",
-        data,
+        _data(audit, drawings),
         audit=audit,
         settings=to_plain(audit.settings),
         words=words,

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from enum import StrEnum
 from pathlib import Path
@@ -38,7 +38,7 @@ LINEAR = "linear_gap"  # the other estimate, where groups are known by probabili
 QUANTITIES = (*OF_COMPARISONS, *OF_ERROR_RATES, *OF_RATES, LINEAR)
 BANDED = ("alone", "beyond_others")
 NUMBERS = (*BANDED, "shapley")
-FEATURE_SCHEMA: dict[str, Any] = (
+FEATURE_SCHEMA: Mapping[str, type[pl.DataType]] = (
     {"feature": pl.String}
     | {
         f"{name}{part}": pl.Float64

@@ -6,7 +6,7 @@ import json
 from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Annotated, Any, NamedTuple
+from typing import Annotated, NamedTuple
 
 import numpy as np
 import polars as pl
@@ -29,7 +29,7 @@ LOOKS_AHEAD = 5.0  # first looks' worth of people at which a confidence sequence
 SCHEMA = "tiltlens/monitor/1"
 ASKED = ("scores", "model", "sample_weight", "outcome", "score_type", "threshold", "metric", "where")
 SHAPE = (3, 6)  # outcomes and sums of a group
-LOOKS: dict[str, Any] = {
+LOOKS: Mapping[str, type[pl.DataType]] = {
     **{"look": pl.Int64, "audited": pl.String},
     **dict.fromkeys(("gap", "gap_low", "gap_high", "sequence_low", "sequence_high"), pl.Float64),
 }

@@ -63,7 +63,7 @@ class Checks:
 CONTRIBUTIONS = ("alone", "beyond_others", "shapley", "use")
 FACTORS = ("reveals", "drives", "alignment", "share", "share_inputs", "share_outputs")
 BEYOND = ("audited", "reference", "difference")
-DECILE_SCHEMA: dict[str, Any] = {"amount": pl.Float64} | {
+DECILE_SCHEMA: Mapping[str, type[pl.DataType]] = {"amount": pl.Float64} | {
     f"{name}{end}": pl.Float64 for name in BEYOND for end in ("", "_low", "_high")
 }
 

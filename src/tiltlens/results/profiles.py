@@ -109,7 +109,7 @@ class Profiles:
         n, n_reference = ([_shown(*count) for count in _counted(counts)] for counts in (audited, reference))
         records = []
         for code, label in enumerate(part.labels):
-            record: dict[str, Any] = {"value": label, "n": n[code], "n_reference": n_reference[code]}
+            record: dict[str, str | float | None] = {"value": label, "n": n[code], "n_reference": n_reference[code]}
             if n[code]:
                 cell = part.codes[mine] == code
                 record |= _spread(f[cell], weights[cell])

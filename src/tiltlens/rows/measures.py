@@ -297,9 +297,8 @@ def _in_unit(measure: Measure, unit: str) -> Measure:
         return lambda value: NOTHING if value is None else _with_sign(write(value), unit)
 
     if is_symbol(unit):
-        names = ("difference", "size", "level", "total")
-        signed: dict[str, Any] = {name: before(getattr(measure, name)) for name in names}
-        return replace(measure, unit="", long_unit=unit, **signed)
+        difference, size, level, total = map(before, (measure.difference, measure.size, measure.level, measure.total))
+        return replace(measure, unit="", long_unit=unit, difference=difference, size=size, level=level, total=total)
     level, total = behind(measure.level), behind(measure.total)
     return replace(measure, unit=unit, long_unit=unit, level=level, total=total)
 
