@@ -75,9 +75,11 @@ def test_the_standard_error_of_the_gap_is_the_sandwich_of_clusters():
     table = customers(200, size=2).with_columns(score=pl.Series(rng.random(400)))
     s, w = (table["group"] == "a").to_numpy(), table["score"].to_numpy()
     influence = np.where(s, (w - w[s].mean()) / s.sum(), -(w - w[~s].mean()) / (~s).sum())
-    variance = (np.bincount(table["customer"], influence) ** 2).sum() * 200 / 199
+    counts = s.sum() / 2, (~s).sum() / 2  # each customer is of one group: its two rows err together
+    influence *= np.sqrt(np.where(s, counts[0] / (counts[0] - 1), counts[1] / (counts[1] - 1)))
+    variance = (np.bincount(table["customer"], influence) ** 2).sum()
     gap = audited(table, clusters="customer").gap
-    assert gap.high - gap.low == pytest.approx(2 * stdtrit(199, 0.975) * math.sqrt(variance), rel=1e-9)
+    assert gap.high - gap.low == pytest.approx(2 * stdtrit(min(counts) - 1, 0.975) * math.sqrt(variance), rel=1e-9)
 
 
 def test_a_cluster_may_have_rows_of_both_groups_and_that_is_said():

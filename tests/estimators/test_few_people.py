@@ -2,13 +2,13 @@
 
 import numpy as np
 import pytest
-from scipy.special import ndtr
+from scipy.special import ndtr, stdtrit
 from scipy.stats import binom, binomtest
 
 from tiltlens.estimators.estimate import Estimate, difference, quantile
 from tiltlens.estimators.feature_gap import cell_coefficient, cell_sums_of, feature_gap, rare_part
 from tiltlens.estimators.influence import Rows, satterthwaite
-from tiltlens.estimators.outputs import Scores, gap_law, group_rates
+from tiltlens.estimators.outputs import Scores, gap, gap_law, group_rates, impact_ratio
 from tiltlens.estimators.verdicts import bands
 
 
@@ -117,3 +117,45 @@ def test_bands_of_a_rare_value_cover_the_truth_or_are_not_told():
             (band,) = bands([found.value], np.array([found.se]), 2.7, np.array([degrees]))
             held.append(rare_part(sums) > 0.005 or band.low <= 0.0 <= band.high)
         assert chance @ held > 0.98
+
+
+def clustered(kind, random, count, size=20):
+    """Return rows of so many clusters with effects of their own, and scores that do not differ between groups."""
+    cluster = np.repeat(np.arange(count), size)
+    is_audited = {
+        "both groups in each": np.arange(cluster.size) % 2 == 0,
+        "five of one group": cluster < 5,
+    }[kind]
+    effect, moved = random.standard_normal((2, count))
+    latent = 0.5 * (effect[cluster] + moved[cluster] * is_audited) + random.standard_normal(cluster.size)
+    rows = Rows.of(is_audited, None, cluster)
+    return rows, Scores.of(rows, 1 / (1 + np.exp(-latent))), Scores.of(rows, (latent > 0.0) * 1.0)
+
+
+@pytest.mark.parametrize(
+    ("kind", "count", "most"), [("both groups in each", 10, 0.015), ("five of one group", 40, 0.03)]
+)
+def test_few_clusters_cover_the_gap_at_every_level(kind, count, most):
+    """Student's factor of 95% was 8% short at 99%; C = 40 clusters, 5 of one group, covered 90% at 95%."""
+    random, levels, covered = np.random.default_rng(0), (0.9, 0.95, 0.99), []
+    for _ in range(1000):
+        rows, *scored = clustered(kind, random, count)
+        laws = [law for scores in scored for law in (gap_law(rows, scores), gap(rows, scores).normal())]
+        laws += [impact_ratio(rows, scores) for scores in scored]
+        truths = [0.0] * 4 + [1.0] * 2
+        covered.append(
+            [
+                [e.low <= t <= e.high for t, e in zip(truths, (law.estimate(q) for law in laws), strict=True)]
+                for q in levels
+            ]
+        )
+    share = np.mean(covered, axis=0)
+    assert (share >= np.array(levels)[:, None] - 0.015).all()
+    assert (share <= np.array(levels)[:, None] + most).all()
+
+
+def test_student_s_quantile_of_clusters_is_that_of_the_level():
+    rows, scores, _ = clustered("both groups in each", np.random.default_rng(1), 10)
+    estimates = [gap(rows, scores).normal().estimate(level) for level in (0.9, 0.99)]
+    widths = [estimate.high - estimate.low for estimate in estimates]
+    assert widths[1] / widths[0] == pytest.approx(stdtrit(9, 0.995) / stdtrit(9, 0.95))

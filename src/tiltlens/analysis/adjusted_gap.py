@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Sequence
+from dataclasses import replace
 from typing import NamedTuple
 
 import numpy as np
@@ -69,9 +70,10 @@ def exempt_parts(evidence: Evidence) -> ExemptParts | None:
     constant = unseen_se(population, gap_score)  # of groups that all have one decision
     whole = gap(population, gap_score).value
     of_pairings = math.sqrt(OF_PAIRINGS / len(between)) * between[:, 0]
+    se_through, se_left = (np.sqrt([errors[1] + errors[2], errors[0]]) / student_factor(at.degrees)).tolist()
     return ExemptParts(
-        Normal(whole - coefficient.value, math.sqrt(errors[1] + errors[2])).with_extra_se(*constant),
-        Normal(coefficient.value, math.sqrt(errors[0])).with_extra_se(*constant),
+        Normal(whole - coefficient.value, se_through, degrees=at.degrees).with_extra_se(*constant),
+        Normal(coefficient.value, se_left, degrees=at.degrees).with_extra_se(*constant),
         coefficient.estimate(at),
         bias_scale(at, coefficient),
         RowErrors(columns[:, 1:], of_pairings, constant),
@@ -244,7 +246,7 @@ def _averaged(parts: Sequence[InfluenceEstimate]) -> InfluenceEstimate:
     # Approximation 1 of docs/methods holds for group membership only: here the factor is exact.
     mean = average_estimates(parts)
     # Each part's model serves several folds: the pairings' mean has six times the variance between them, not twice.
-    return InfluenceEstimate(mean.value, mean.parts, mean.between * math.sqrt(3.0))
+    return replace(mean, between=mean.between * math.sqrt(3.0))
 
 
 def _check(estimate: InfluenceEstimate, words: OutputScale) -> tuple[str, ...]:

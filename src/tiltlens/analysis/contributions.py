@@ -159,8 +159,8 @@ def _share_columns(
             columns[feature.name] |= estimate_columns(name, law, settings)
     if pooled:
         notes.append(
-            f"share of the correction is not reported for {listed(pooled)}: more than {POOLED_AUDITED:.0%} of the "
-            "audited people have rare values, which were pooled"
+            f"share of the correction is not reported for {listed(sorted(pooled))}: more than {POOLED_AUDITED:.0%} of "
+            "the audited people have rare values, which were pooled"
         )
     return columns, notes
 

@@ -280,7 +280,7 @@ def _with_remainder(estimate: InfluenceEstimate, left: Floats) -> InfluenceEstim
     leave, that of each of `left` is V/4, and that of what is left in the mean of the estimator's five folds V/8.
     """
     # `covariance` doubles the sum of squares: 2·Σ(B/√20)² of (28).
-    return InfluenceEstimate(estimate.value, estimate.parts, left / math.sqrt(4 * len(left)))
+    return replace(estimate, between=left / math.sqrt(4 * len(left)))
 
 
 def _moved(rows: Rows, m: Floats, r: Floats) -> Floats:

@@ -14,16 +14,8 @@ import numpy as np
 
 from tiltlens.estimators.estimate import Difference, MeanLaw, Proportion
 from tiltlens.estimators.feature_gap import CellSums
-from tiltlens.estimators.influence import (
-    Booleans,
-    InfluenceEstimate,
-    Integers,
-    Rows,
-    combine,
-    mean_difference,
-    mean_law,
-    sums_by,
-)
+from tiltlens.estimators.influence import Booleans, InfluenceEstimate, Integers, Rows, combine, sums_by
+from tiltlens.estimators.mean_laws import mean_difference, mean_law
 from tiltlens.estimators.outputs import unseen_mean_se
 from tiltlens.paper.checks import Floats
 
@@ -128,7 +120,7 @@ def _pair(
     """Return both groups' estimators and their difference; Wilson's interval needs no error that rows do not show."""
     both = zip(laws, errors, strict=True)
     audited, reference = (law if isinstance(law, Proportion) else law.with_extra_se(error) for law, error in both)
-    influence = InfluenceEstimate(means[0].value - means[1].value, (means[0].influence - means[1].influence,))
+    influence = combine(means[0].value - means[1].value, [(1.0, means[0]), (-1.0, means[1])])
     se = (math.hypot(means[0].se, errors[0]), math.hypot(means[1].se, errors[1]))
     difference = mean_difference(rows, means, (audited, reference))
     return GroupPair(audited, reference, difference, influence, (errors[0], errors[1]), se)

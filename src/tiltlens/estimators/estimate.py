@@ -124,9 +124,9 @@ def quantile(confidence: float, degrees: float = math.inf) -> float:
 def student_factor(degrees: float | Floats) -> Floats:
     """Return Student's 97.5% quantile over the normal one: the factor that widens standard errors of few people.
 
-    Intervals of other levels use the same factor: below 95% they are a little too wide, above it a little too short.
+    Laws divide it out and use the quantile of their own level; bands and tests keep it.
     """
-    return np.asarray(stdtrit(degrees, 0.975) / ndtri(0.975))
+    return np.asarray(np.where(np.isinf(degrees), 1.0, stdtrit(degrees, 0.975) / ndtri(0.975)))
 
 
 @dataclass(frozen=True, slots=True)
@@ -156,10 +156,11 @@ class Proportion:
 
     value: float
     size: float
+    degrees: float = math.inf
 
     def estimate(self, confidence: float = 0.95) -> Estimate:
-        """Return {p : |p̂ − p| ≤ z·√(p(1 − p)/n)}."""
-        z, n, p = quantile(confidence), self.size, self.value
+        """Return {p : |p̂ − p| ≤ z·√(p(1 − p)/n)}; z is Student's t where `degrees` are finite."""
+        z, n, p = quantile(confidence, self.degrees), self.size, self.value
         middle, spread = p + z * z / (2 * n), z * math.sqrt(p * (1 - p) / n + (z / (2 * n)) ** 2)
         ends = ((middle + side * spread) / (1 + z * z / n) for side in (-1, 1))
         return Estimate(p, *(min(max(end, 0.0), 1.0) for end in ends))
@@ -204,10 +205,11 @@ class LogNormal:
 
     log_value: float
     se: float
+    degrees: float = math.inf
 
     def estimate(self, confidence: float = 0.95) -> Estimate:
         """Return exp(log value ± z·se)."""
-        reach = quantile(confidence) * self.se
+        reach = quantile(confidence, self.degrees) * self.se
         return Estimate(*(math.exp(self.log_value + step) for step in (0.0, -reach, reach)))
 
 
@@ -223,10 +225,11 @@ class SquareRoot:
     square: float
     se: float
     sign: int = 1
+    degrees: float = math.inf
 
     def estimate(self, confidence: float = 0.95) -> Estimate:
         """Return sign·√max(θ ± z·se, 0)."""
-        reach = quantile(confidence) * self.se
+        reach = quantile(confidence, self.degrees) * self.se
         # The ends of θ are mapped, not ±z·se of the root: at θ = 0 the root has no derivative.
         value, low, high = (_root(self.square + step) for step in (0.0, -reach, reach))
         return Estimate(value, low, high) if self.sign > 0 else Estimate(-value, -high, -low)
@@ -239,10 +242,11 @@ class Square:
     root: float
     se: float
     is_signed: bool
+    degrees: float = math.inf
 
     def estimate(self, confidence: float = 0.95) -> Estimate:
         """Return the image of R ± z·se; for an unsigned R the lower end is R² − 2z·R·se."""
-        reach = quantile(confidence) * self.se
+        reach = quantile(confidence, self.degrees) * self.se
         size = abs(self.root)
         # z·se(R²) = 2z·R·se(R): a norm is bounded below by the interval of R² itself (section 3).
         low = max(size - reach, 0.0) ** 2 if self.is_signed else max(size**2 - 2 * reach * size, 0.0)
@@ -258,10 +262,11 @@ class Ratio:
     numerator_variance: float
     covariance: float
     denominator_variance: float
+    degrees: float = math.inf
 
     def is_determined(self, confidence: float = 0.95) -> bool:
         """Whether ψ̂ is no rounding and can be told from 0; otherwise Fieller's set has no ends."""
-        least = quantile(confidence) * math.sqrt(self.denominator_variance)
+        least = quantile(confidence, self.degrees) * math.sqrt(self.denominator_variance)
         return self.denominator > max(ROUNDED_SQUARE, least)
 
     def scaled_se(self, factor: float) -> Ratio:
@@ -274,7 +279,8 @@ class Ratio:
         is_any = self.denominator > ROUNDED_SQUARE
         value = min(max(self.numerator / self.denominator, 0.0), 1.0) if is_any else 0.0
         is_bounded = self.is_determined(confidence)
-        return Estimate(value, *(self._fieller(quantile(confidence)) if is_bounded else (0.0, 1.0)))
+        z = quantile(confidence, self.degrees)
+        return Estimate(value, *(self._fieller(z) if is_bounded else (0.0, 1.0)))
 
     def _fieller(self, z: float) -> tuple[float, float]:
         # (32): aρ² − 2bρ + c ≤ 0. a > 0, as ψ̂ is beyond z standard errors; ρ̂ solves it, so that the roots are real.

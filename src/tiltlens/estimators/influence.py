@@ -14,7 +14,7 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 from tiltlens.errors import DataError, WeightsError
-from tiltlens.estimators.estimate import Difference, MeanLaw, Normal, Proportion, Ratio, SquareRoot, student_factor
+from tiltlens.estimators.estimate import Normal, Ratio, SquareRoot, student_factor
 from tiltlens.paper.checks import Floats
 
 FEWEST_DEGREES = 4.0  # of freedom that a standard error is taken to have
@@ -40,7 +40,8 @@ class Rows:
 
     E0[x] = audited_share·x and E1[x] = reference_share·x, so every mean is one dot product. Rows that are a sample of
     more, and stand for all of these, have the `population`'s numbers of rows, and its standard errors. Rows of one of
-    the `clusters`, numbered from 0 on, err together: influences are then those of clusters.
+    the `clusters`, numbered from 0 on, err together: influences are then those of clusters, of which so many have rows
+    of either group.
     """
 
     audited: Booleans
@@ -49,6 +50,7 @@ class Rows:
     reference_share: Floats
     population: Population | None = None
     clusters: Integers | None = None
+    clusters_by_group: tuple[int, int] = (0, 0)
 
     @classmethod
     def of(cls, audited: ArrayLike, weights: ArrayLike | None = None, clusters: Integers | None = None) -> Rows:
@@ -59,7 +61,11 @@ class Rows:
         at_audited = np.where(mask, weight, 0.0)
         at_reference = weight - at_audited
         shares = at_audited / at_audited.sum(), at_reference / at_reference.sum()
-        return cls(mask, weight, *shares, clusters=cluster_codes(clusters))
+        codes = cluster_codes(clusters)
+        if codes is None:
+            return cls(mask, weight, *shares)
+        counts = [np.unique(codes[share > 0.0]).size for share in shares]
+        return cls(mask, weight, *shares, clusters=codes, clusters_by_group=(counts[0], counts[1]))
 
     def take(self, index: Integers) -> Rows:
         """Return some of the rows."""
@@ -113,7 +119,7 @@ class Rows:
         Without weights and clusters that is how many there are.
         """
         share = self.audited_share if is_audited else self.reference_share
-        scale = self._scales[0 if is_audited else 1]
+        scale = self._sample_scales[0 if is_audited else 1]
         share = share if chosen is None else np.where(chosen, share, 0.0)
         # (3) with the weights of clusters: people of one cluster count as one.
         of_clusters = share if self.clusters is None else sums_by(self.clusters, share)
@@ -179,6 +185,12 @@ class Rows:
         cell = fold[self.audited] * levels + codes[self.audited]
         return np.bincount(cell, minlength=folds * levels).reshape(folds, levels)
 
+    @property
+    def degrees(self) -> float:
+        """The degrees of freedom of standard errors: clusters of the group with fewer, less one; else endless."""
+        # Where each cluster is of one group, the group with few clusters may hold most of the variance.
+        return math.inf if self.clusters is None else max(min(self.clusters_by_group) - 1.0, 1.0)
+
     def influence(self, at_audited: Floats, at_reference: Floats) -> Floats:
         """Return w·IF/Σw of each row, IF = [S=0]/q·(u − E0[u]) + [S=1]/(1−q)·(v − E1[v]).
 
@@ -189,7 +201,7 @@ class Rows:
         # Centred in each group: a constant in u moves no estimator, but would count as variance (2).
         influence = scale0 * self.audited_share * (at_audited - self.mean0(at_audited))
         influence += scale1 * self.reference_share * (at_reference - self.mean1(at_reference))
-        return sum_by_cluster(self.clusters, influence)
+        return self._sum_by_cluster(influence)
 
     def influences(self, values: Floats) -> Floats:
         """Return the same for columns of values, (n, k), which are those of either group's rows."""
@@ -197,10 +209,25 @@ class Rows:
         share0, share1 = self.audited_share, self.reference_share
         influence = (scale0 * share0 + scale1 * share1)[:, None] * values
         influence -= np.outer(scale0 * share0, share0 @ values) + np.outer(scale1 * share1, share1 @ values)
-        return sum_by_cluster(self.clusters, influence)
+        return self._sum_by_cluster(influence)
+
+    def _sum_by_cluster(self, influence: Floats) -> Floats:
+        if self.clusters is None:
+            return influence
+        # In the influence, so that bands and tests have it too; laws divide it out for the quantile of their level.
+        return float(student_factor(self.degrees)) * _cluster_sums(self.clusters, influence)
 
     @property
     def _scales(self) -> tuple[float, float]:
+        """What either group's influence is multiplied by; √(C/(C − 1)) for the mean of C clusters."""
+        scale0, scale1 = self._sample_scales
+        if self.clusters is None:
+            return scale0, scale1
+        few0, few1 = (math.sqrt(count / max(count - 1.0, 1.0)) for count in self.clusters_by_group)
+        return scale0 * few0, scale1 * few1
+
+    @property
+    def _sample_scales(self) -> tuple[float, float]:
         if self.population is None:
             return 1.0, 1.0
         shares = (self.audited_share, self.square0), (self.reference_share, self.square1)
@@ -217,16 +244,23 @@ def cluster_codes(clusters: Integers | None) -> Integers | None:
     return None if distinct.size == codes.size else codes
 
 
+def cluster_degrees(clusters: Integers | None) -> float:
+    """Return how many clusters there are less one, endless without clusters."""
+    return math.inf if clusters is None else float(clusters.max())
+
+
 def sum_by_cluster(clusters: Integers | None, influence: Floats) -> Floats:
     """Return the sums over each cluster's rows, larger where clusters are few: by √(C/(C−1)) and Student's t."""
     if clusters is None:
         return influence
-    count = int(clusters.max()) + 1
-    # In the influence, and not in the quantile, so that all that is linear in influences has it.
-    factor = math.sqrt(count / (count - 1)) * float(student_factor(count - 1))
+    degrees = cluster_degrees(clusters)
+    return math.sqrt((degrees + 1.0) / degrees) * float(student_factor(degrees)) * _cluster_sums(clusters, influence)
+
+
+def _cluster_sums(clusters: Integers, influence: Floats) -> Floats:
     if influence.ndim == 1:
-        return factor * sums_by(clusters, influence)
-    return factor * np.column_stack([sums_by(clusters, column) for column in influence.T])
+        return sums_by(clusters, influence)
+    return np.column_stack([sums_by(clusters, column) for column in influence.T])
 
 
 def interaction_codes(codes: Integers, others: Integers) -> Integers:
@@ -284,16 +318,19 @@ class InfluenceEstimate:
         The contributions; several where the estimator is a mean of others, such as the pairings of a cross-fit.
     between
         How far each of those lies from the mean; empty where no model was fitted.
+    degrees
+        Of freedom, whose `student_factor` the contributions have: of clusters.
     """
 
     value: float
     parts: tuple[Floats, ...]
     between: Floats = field(default_factory=lambda: np.zeros(0))
+    degrees: float = math.inf
 
     @classmethod
     def of(cls, rows: Rows, value: float, at_audited: Floats, at_reference: Floats) -> InfluenceEstimate:
         """Return the estimator with IF = [S=0]/q·(u − E0[u]) + [S=1]/(1−q)·(v − E1[v])."""
-        return cls(value, (rows.influence(at_audited, at_reference),))
+        return cls(value, (rows.influence(at_audited, at_reference),), degrees=rows.degrees)
 
     @property
     def influence(self) -> Floats:
@@ -316,9 +353,14 @@ class InfluenceEstimate:
         """Return √Σ(w·IF)²/Σw, larger where few rows hold most of it."""
         return tail_factor(self) * math.sqrt(self.variance)
 
+    @property
+    def law_se(self) -> float:
+        """The standard error of a law with these degrees of freedom, whose quantiles are Student's."""
+        return self.se / float(student_factor(self.degrees))
+
     def normal(self, least: float = -math.inf, most: float = math.inf) -> Normal:
         """Return the value and its standard error."""
-        return Normal(self.value, self.se, least, most)
+        return Normal(self.value, self.law_se, least, most, self.degrees)
 
     def minus(self, other: InfluenceEstimate) -> InfluenceEstimate:
         """Return the difference from another estimator of the same rows."""
@@ -326,13 +368,13 @@ class InfluenceEstimate:
 
     def square_root(self, sign: int = 1) -> SquareRoot:
         """Return sign·√value as something to measure."""
-        return SquareRoot(self.value, self.se, sign)
+        return SquareRoot(self.value, self.law_se, sign, self.degrees)
 
     def over(self, denominator: InfluenceEstimate) -> Ratio:
         """Return value/`denominator`, with standard errors that heavy tails make larger."""
         covariance = self.covariance(denominator)
-        ratio = Ratio(self.value, denominator.value, self.variance, covariance, denominator.variance)
-        return ratio.scaled_se(ratio_tail(self, denominator))
+        ratio = Ratio(self.value, denominator.value, self.variance, covariance, denominator.variance, self.degrees)
+        return ratio.scaled_se(ratio_tail(self, denominator) / float(student_factor(self.degrees)))
 
 
 def ratio_tail(numerator: InfluenceEstimate, denominator: InfluenceEstimate) -> float:
@@ -349,7 +391,8 @@ def combine(value: float, terms: Sequence[tuple[float, InfluenceEstimate]]) -> I
         # (4) part by part: pairing k of F is made of pairing k of each θ.
         for same in zip(*(term.parts for _, term in terms), strict=True)
     )
-    return InfluenceEstimate(value, parts, np.asarray(sum(slope * term.between for slope, term in terms)))
+    between = np.asarray(sum(slope * term.between for slope, term in terms))
+    return InfluenceEstimate(value, parts, between, min(term.degrees for _, term in terms))
 
 
 def covariances(terms: Sequence[InfluenceEstimate]) -> Floats:
@@ -362,7 +405,9 @@ def overall_mean(weights: Floats, x: Floats, clusters: Integers | None = None) -
     """Return the weighted mean of a column over all rows, whatever their group."""
     shares = weights / weights.sum()
     value = float(shares @ x)
-    return InfluenceEstimate(value, (sum_by_cluster(clusters, shares * (x - value)),))
+    return InfluenceEstimate(
+        value, (sum_by_cluster(clusters, shares * (x - value)),), degrees=cluster_degrees(clusters)
+    )
 
 
 def average_estimates(terms: Sequence[InfluenceEstimate]) -> InfluenceEstimate:
@@ -376,7 +421,7 @@ def average_estimates(terms: Sequence[InfluenceEstimate]) -> InfluenceEstimate:
         return terms[0]
     values = np.array([term.value for term in terms])
     parts = tuple(term.parts[0] for term in terms)
-    return InfluenceEstimate(float(values.mean()), parts, values - values.mean())
+    return InfluenceEstimate(float(values.mean()), parts, values - values.mean(), terms[0].degrees)
 
 
 def tail_factor(estimate: InfluenceEstimate) -> float:
@@ -410,36 +455,3 @@ def satterthwaite(
     spread = (squares**2).sum(axis=0) - squares.sum(axis=0) ** 2 / (rows or len(squares))
     noise = np.maximum(spread, 0.0) + 2.0 / max(pairings - 1, 1) * (between / positive) ** 2
     return np.asarray(np.maximum(2.0 / np.maximum(noise, 1e-300), FEWEST_DEGREES))
-
-
-def mean_law(
-    rows: Rows,
-    mean: InfluenceEstimate,
-    is_audited: bool,
-    is_rate: bool,
-    ends: tuple[float, float] = (-math.inf, math.inf),
-    chosen: Booleans | None = None,
-) -> MeanLaw:
-    """Return the law of the mean over a group, or over `chosen` rows of it: of decisions Wilson's, else Student's t.
-
-    A rate is of as many people as its variance says, and no more than weights are worth (3): the rows that heavy
-    weights would show may be missing. Other means have as many degrees of freedom as people less one, or by (29).
-    """
-    people, variance, p = rows.independent(is_audited, chosen), mean.variance, mean.value
-    if is_rate:
-        # Clusters are in the variance already, and may also make a rate more certain than (3) says.
-        size = p * (1.0 - p) / variance if variance > 0.0 and 0.0 < p < 1.0 else people
-        return Proportion(p, size if rows.clusters is not None else min(size, people))
-    if rows.clusters is not None:  # whose influences have Student's t already
-        return mean.normal(*ends)
-    is_counted = rows.audited == is_audited if chosen is None else chosen & (rows.audited == is_audited)
-    by_tails = satterthwaite(mean.influence, variance, rows=int(is_counted.sum()))
-    return replace(mean.normal(*ends), degrees=max(min(people - 1.0, float(by_tails)), FEWEST_DEGREES))
-
-
-def mean_difference(rows: Rows, means: Sequence[InfluenceEstimate], laws: Sequence[MeanLaw]) -> Difference:
-    """Return the law of a difference of two groups' means; they err together where clusters have rows of both."""
-    spread = math.sqrt(means[0].variance * means[1].variance)
-    # Rows of different groups are independent; a cluster with rows of both is not.
-    together = rows.clusters is not None and spread > 0.0
-    return Difference(laws[0], laws[1], means[0].covariance(means[1]) / spread if together else 0.0)

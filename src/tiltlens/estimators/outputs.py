@@ -12,7 +12,8 @@ from scipy.special import chdtrc
 
 from tiltlens.errors import DataError, DistributionError, SupportError
 from tiltlens.estimators.estimate import Difference, Estimate, HasInterval, LogNormal, MeanLaw, Normal, Square, quantile
-from tiltlens.estimators.influence import Booleans, InfluenceEstimate, Rows, covariances, mean_difference, mean_law
+from tiltlens.estimators.influence import Booleans, InfluenceEstimate, Rows, covariances
+from tiltlens.estimators.mean_laws import mean_difference, mean_law
 from tiltlens.limits import SMALLEST_SHARE, SUM_ROUNDING
 from tiltlens.paper.checks import Floats
 
@@ -178,7 +179,7 @@ def impact_ratio(rows: Rows, favourable: Scores) -> HasInterval:
     # (5); what equal decisions do not show is divided by the rate too.
     log_ratio = InfluenceEstimate.of(rows, math.log(p / p1), favourable.column / p, -favourable.column / p1)
     unseen, unseen1 = unseen_se(rows, favourable)
-    return LogNormal(log_ratio.value, math.hypot(log_ratio.se, unseen / p, unseen1 / p1))
+    return LogNormal(log_ratio.value, math.hypot(log_ratio.law_se, unseen / p, unseen1 / p1), rows.degrees)
 
 
 def lower_over_higher(ratio: Estimate) -> Estimate:
@@ -263,7 +264,7 @@ def output_divergence(rows: Rows, scores: Scores) -> Square:
         return Square(0.0, _null_se(rows, every), is_binary)
     # Delta method, se(R) = se(KL)/(2R): R is nearly normal where KL is a quadratic form.
     root = math.sqrt(divergence)
-    return Square(root, kl.se / (2 * root), is_binary)
+    return Square(root, kl.law_se / (2 * root), is_binary, rows.degrees)
 
 
 def _null_se(rows: Rows, scores: Scores) -> float:
@@ -287,8 +288,8 @@ def output_descent(rows: Rows, scores: Scores) -> Normal | Square:
     total = InfluenceEstimate.of(rows, variance, values * values + 2 * slope0, 2 * slope1)
     root = math.sqrt(variance)
     if term.slopes.size == 1:
-        return Normal(math.copysign(root, float(term.slopes[0])), total.se / (2 * root))
-    return Square(root, total.se / (2 * root), False)
+        return Normal(math.copysign(root, float(term.slopes[0])), total.law_se / (2 * root), degrees=rows.degrees)
+    return Square(root, total.law_se / (2 * root), False, rows.degrees)
 
 
 def _term_variance(scores: Scores, term: OutputTerm) -> float:

@@ -10,7 +10,7 @@ docs/methods.md, section 15.
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import NamedTuple
 
 import numpy as np
@@ -52,7 +52,7 @@ def slope_on_chance(rows: ChanceRows, y: Floats) -> InfluenceEstimate | None:
     rest = y - rows.mean(y).value
     value = rows.mean(centred * rest).value / spread
     # The influence of a slope: x·(residual)/Var(x), as in least squares.
-    return InfluenceEstimate(value, rows.mean(centred * (rest - value * centred) / spread).parts)
+    return replace(rows.mean(centred * (rest - value * centred) / spread), value=value)
 
 
 def visible_part(rows: ChanceRows) -> float:

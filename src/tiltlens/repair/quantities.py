@@ -214,7 +214,7 @@ def equal_gap(rows: Rows, factors: Floats, scores: Floats) -> InfluenceEstimate:
     spread = float(residual @ residual)
     value = float(residual @ score) / spread
     influence = residual * (score - value * residual) / spread
-    return InfluenceEstimate(value, (sum_by_cluster(rows.clusters, influence),))
+    return InfluenceEstimate(value, (sum_by_cluster(rows.clusters, influence),), degrees=rows.degrees)
 
 
 def accuracy_at(threshold: float, rows: Rows, decided: Booleans, outcome: Integers) -> InfluenceEstimate:
@@ -232,7 +232,7 @@ def area(rows: Rows, scores: Floats, outcome: Integers, share: Floats) -> Influe
     """Return the area under the ROC curve, where rows have these shares."""
     _, ranks = np.unique(scores, return_inverse=True)
     value, influence = error_rates.area_under_curve(ranks, share, outcome)
-    return InfluenceEstimate(value, (sum_by_cluster(rows.clusters, share * influence),))
+    return InfluenceEstimate(value, (sum_by_cluster(rows.clusters, share * influence),), degrees=rows.degrees)
 
 
 def _are_decisions(scores: Floats) -> bool:

@@ -57,7 +57,7 @@ def mixed_hashes(hashes: Hashes, numbers: NDArray[np.integer]) -> Hashes:
 def nameless_hashes(columns: Sequence[pl.Series]) -> tuple[Hashes, list[int]]:
     """Return a hash of each row, and a number of each column, that no renaming of columns or levels changes.
 
-    Numbers enter by their rank, so that monotone transforms change nothing either. A level is known by its rows, a
+    Numbers enter by their rank, so that increasing transforms change nothing either. A level is known by its rows, a
     column by its values and their rows, a row by its values: each round tells more of them apart.
     """
     ranked = in_threads(_ranks, list(columns), len(columns[0]))
