@@ -316,15 +316,19 @@ def test_scores_that_are_not_calibrated_are_noted_for_decisions():
     assert not noted(two_kinds(level=-2.0), told, threshold=0.2)
 
 
-@pytest.mark.parametrize("part", ["slope", "max_gap", "multiplier", "schema"])
+@pytest.mark.parametrize("part", ["slope", "no slope", "share", "max_gap", "multiplier", "schema"])
 def test_a_file_that_was_altered_is_refused(comparison, part, tmp_path):
     found = comparison.repair().to_dict()
     if part == "slope":
         found["models"][0]["model"]["slopes"].pop()
+    elif part == "no slope":
+        found["models"][0]["model"]["slopes"][0] = None
+    elif part == "share":
+        found["constraints"][0]["shares"].pop()
     elif part == "multiplier":
         found["constraints"][0]["multiplier"] = float("nan")
     else:
         found[part] = {"max_gap": 5, "schema": "tiltlens/repair/1"}[part]
     (tmp_path / "repair.json").write_text(json.dumps(found))
-    with pytest.raises(TiltlensError, match=r"whole adjustment|`max_gap` must|`multiplier` must|of the schema"):
+    with pytest.raises(TiltlensError, match=r"whole adjustment|`max_gap` must|expected|of the schema"):
         tl.read_repair(tmp_path / "repair.json")

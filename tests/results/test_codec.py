@@ -6,10 +6,12 @@ from enum import Enum, StrEnum
 from functools import cache
 from typing import Annotated, ClassVar, NamedTuple, TypedDict
 
+import numpy as np
 import polars as pl
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
+from numpy.typing import NDArray
 from polars.testing import assert_frame_equal
 from tests.results.test_saved_audits import KINDS, audited
 
@@ -17,6 +19,7 @@ import tiltlens as tl
 from tiltlens.analysis.settings import Settings
 from tiltlens.errors import DataError
 from tiltlens.estimators.estimate import Estimate
+from tiltlens.paper.checks import Floats
 from tiltlens.results.codec import from_plain, to_plain
 from tiltlens.results.notes import Note
 
@@ -173,6 +176,8 @@ PLAIN = to_plain(
         (lambda p: p.update(is_sure=1), "is_sure: expected true or false, got a number"),
         (lambda p: p.update(size=True), "size: expected a whole number, got true or false"),
         (lambda p: p.update(size=2), "result.size: contradicts the other values"),
+        (lambda p: p["pairs"][0]["audited"].update(low=float("inf")), "audited.low: expected a finite number, got inf"),
+        (lambda p: p["pairs"][0]["audited"].update(low=10**400), "audited.low: expected a finite number"),
     ],
 )
 def test_what_does_not_fit_is_named_by_its_path(change, message):
@@ -186,3 +191,27 @@ def test_other_keys_are_left_out_and_results_check_themselves():
     assert_same(from_plain(Result, PLAIN | {"added": 3}), from_plain(Result, PLAIN))
     with pytest.raises(ValueError, match="`confidence` must"):
         from_plain(Settings, to_plain(Settings()) | {"confidence": 3})
+
+
+class Grid(NamedTuple):
+    edges: Floats
+    kinds: NDArray[np.str_]
+    ends: tuple[float, float]
+
+
+@pytest.mark.parametrize(
+    ("part", "message"),
+    [
+        ({"edges": [0.5, None]}, "edges: expected a list of numbers"),
+        ({"edges": [0.5, float("nan")]}, "edges: expected a list of numbers"),
+        ({"edges": [0.5, "1"]}, "edges: expected a list of numbers"),
+        ({"edges": [[0.5], []]}, "edges: expected lists of equal length"),
+        ({"kinds": [1]}, "kinds: expected a list of texts"),
+        ({"ends": [0.0]}, "ends: expected 2 entries, got 1"),
+    ],
+)
+def test_arrays_and_pairs_are_whole(part, message):
+    plain = {"edges": [0.5, 1], "kinds": ["a"], "ends": [0, 1.0]}
+    assert from_plain(Grid, plain).ends == (0.0, 1.0)
+    with pytest.raises(DataError, match=message):
+        from_plain(Grid, plain | part)

@@ -14,7 +14,7 @@ from tiltlens.analysis.evidence import Evidence, OutputScale, output_scale
 from tiltlens.analysis.influence_matching import RowErrors
 from tiltlens.analysis.settings import Settings
 from tiltlens.errors import DataError
-from tiltlens.estimators.estimate import Estimate, Normal, without_noise
+from tiltlens.estimators.estimate import Estimate, Normal, student_factor, without_noise
 from tiltlens.estimators.feature_gap import Coefficient, hidden_share, mean_coefficient
 from tiltlens.estimators.influence import InfluenceEstimate, average_estimates
 from tiltlens.estimators.outputs import gap, unseen_se

@@ -19,7 +19,6 @@ from tiltlens.estimators.influence import (
     Integers,
     Rows,
     average_estimates,
-    interaction_codes,
     shifted_exp,
     sums_by,
 )
@@ -295,7 +294,7 @@ def explained_variance(rows: Rows, g: Gradient, codes: Integers) -> InfluenceEst
     θ̂ = (1/n0)Σ_cells (AB − C)/(n_c − 1) + ĉ/n0 − E[λ2(m_a r_b + m_b r_a)] + λ2/2·E0[m̄(ℓ_a−ℓ_b)²].
     """
     # Cells within folds: a mean over folds would mix models that know each other’s rows.
-    cell = interaction_codes(g.pairing.fold, codes)
+    cell = _interaction_codes(g.pairing.fold, codes)
     sizes, weights2 = rows.sums0(cell), rows.self_products0(cell)
     sums_a = rows.sums0(cell, g.a)
     sums_b = sums_a if g.b is g.a else rows.sums0(cell, g.b)
@@ -370,3 +369,8 @@ def clipped_share(rows: Rows, log_ratio: Floats, clip: float = CLIP) -> float:
     """Return the larger of the two groups' shares of rows with |ℓ| ≥ clip."""
     beyond: Booleans = np.abs(log_ratio) >= clip
     return max(rows.mean0(beyond.astype(np.float64)), rows.mean1(beyond.astype(np.float64)))
+
+
+def _interaction_codes(codes: Integers, others: Integers) -> Integers:
+    """Return one code for each pair of codes."""
+    return np.asarray(codes * (int(others.max()) + 1) + others)

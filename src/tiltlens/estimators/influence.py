@@ -40,8 +40,7 @@ class Rows:
 
     E0[x] = audited_share·x and E1[x] = reference_share·x, so every mean is one dot product. Rows that are a sample of
     more, and stand for all of these, have the `population`'s numbers of rows, and its standard errors. Rows of one of
-    the `clusters`, numbered from 0 on, err together: influences are then those of clusters, of which so many have rows
-    of either group.
+    the `clusters`, numbered from 0 on, err together: influences are then those of clusters.
     """
 
     audited: Booleans
@@ -64,8 +63,8 @@ class Rows:
         codes = cluster_codes(clusters)
         if codes is None:
             return cls(mask, weight, *shares)
-        counts = [np.unique(codes[share > 0.0]).size for share in shares]
-        return cls(mask, weight, *shares, clusters=codes, clusters_by_group=(counts[0], counts[1]))
+        count0, count1 = (np.unique(codes[share > 0.0]).size for share in shares)
+        return cls(mask, weight, *shares, clusters=codes, clusters_by_group=(count0, count1))
 
     def take(self, index: Integers) -> Rows:
         """Return some of the rows."""
@@ -212,19 +211,18 @@ class Rows:
         return self._sum_by_cluster(influence)
 
     def _sum_by_cluster(self, influence: Floats) -> Floats:
-        if self.clusters is None:
-            return influence
         # In the influence, so that bands and tests have it too; laws divide it out for the quantile of their level.
-        return float(student_factor(self.degrees)) * _cluster_sums(self.clusters, influence)
+        factor = float(student_factor(self.degrees))
+        return influence if self.clusters is None else factor * _cluster_sums(self.clusters, influence)
 
     @property
     def _scales(self) -> tuple[float, float]:
         """What either group's influence is multiplied by; √(C/(C − 1)) for the mean of C clusters."""
-        scale0, scale1 = self._sample_scales
+        scales = self._sample_scales
         if self.clusters is None:
-            return scale0, scale1
+            return scales
         few0, few1 = (math.sqrt(count / max(count - 1.0, 1.0)) for count in self.clusters_by_group)
-        return scale0 * few0, scale1 * few1
+        return scales[0] * few0, scales[1] * few1
 
     @property
     def _sample_scales(self) -> tuple[float, float]:
@@ -261,11 +259,6 @@ def _cluster_sums(clusters: Integers, influence: Floats) -> Floats:
     if influence.ndim == 1:
         return sums_by(clusters, influence)
     return np.column_stack([sums_by(clusters, column) for column in influence.T])
-
-
-def interaction_codes(codes: Integers, others: Integers) -> Integers:
-    """Return one code for each pair of codes."""
-    return np.asarray(codes * (int(others.max()) + 1) + others)
 
 
 def shifted_exp(x: Floats) -> tuple[Floats, float]:
@@ -405,9 +398,8 @@ def overall_mean(weights: Floats, x: Floats, clusters: Integers | None = None) -
     """Return the weighted mean of a column over all rows, whatever their group."""
     shares = weights / weights.sum()
     value = float(shares @ x)
-    return InfluenceEstimate(
-        value, (sum_by_cluster(clusters, shares * (x - value)),), degrees=cluster_degrees(clusters)
-    )
+    influence = sum_by_cluster(clusters, shares * (x - value))
+    return InfluenceEstimate(value, (influence,), degrees=cluster_degrees(clusters))
 
 
 def average_estimates(terms: Sequence[InfluenceEstimate]) -> InfluenceEstimate:

@@ -76,9 +76,10 @@ class CodedFeatures:
         check_features(self.features, frame.columns)
         return {name: self._column(frame[name]) for name in self.features}
 
-    def zeros(self) -> dict[str, DesignColumn]:
-        """Return a table of one row of zeros."""
-        return {name: np.zeros(1, dtype=np.intp if name in self.levels else np.float64) for name in self.features}
+    def blank_row(self) -> dict[str, DesignColumn]:
+        """Return a table of one row: numbers are 0, and levels are new, which needs the entry of every level."""
+        new = {name: np.array([len(levels.values)], dtype=np.intp) for name, levels in self.levels.items()}
+        return {name: new.get(name, np.zeros(1)) for name in self.features}
 
     def _column(self, column: pl.Series) -> DesignColumn:
         if column.name in self.levels:

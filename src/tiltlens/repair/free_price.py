@@ -222,7 +222,7 @@ class DiscriminationFreePrice(Adjustment):
         check_number("factor", self.factor)
         for cost in self.costs:
             check_number("share", cost.share)
-            cost.model.mean(cost.model.zeros())
+            cost.model.mean(cost.model.blank_row())
         if self.reference not in {cost.group for cost in self.costs} or len(self.costs) < 2:
             raise ValueError("no costs of two groups")
 

@@ -297,7 +297,7 @@ class ScoreTilt(Adjustment):
     def check_whole(self) -> None:
         """Raise where a slope, a level or a constraint is missing."""
         for model in self.models:
-            model.probability(model.model.zeros())
+            model.probability(model.model.blank_row())
         if not self.constraints:
             raise ValueError("no constraints")
         check_max_gap(self.max_gap)

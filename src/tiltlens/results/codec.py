@@ -26,6 +26,7 @@ from typing import Annotated, Any, NamedTuple, NoReturn, TextIO, TypeVar, get_ar
 
 import numpy as np
 import polars as pl
+from numpy.typing import NDArray
 
 from tiltlens.errors import DataError
 from tiltlens.inputs import check_unread
@@ -207,11 +208,9 @@ def _read(kind: Any, data: Any, path: str) -> Any:
     if kind is Any:
         return data
     if origin is np.ndarray:
-        _check(list, data, path)
-        return np.array(data)
+        return _read_array(arms[1], data, path)
     if origin in (tuple, list):
-        _check(list, data, path)
-        return origin(_read(arms[0], entry, f"{path}[{index}]") for index, entry in enumerate(data))
+        return origin(_read_entries(arms, data, path))
     if origin in (dict, Mapping):
         _check(dict, data, path)
         return {key: _read(arms[1], value, _below(path, key)) for key, value in data.items()}
@@ -222,7 +221,31 @@ def _read(kind: Any, data: Any, path: str) -> Any:
     if issubclass(kind, Enum):
         return kind(data) if data in list(kind) else _misfit(path, f"one of {', '.join(map(repr, kind))}", repr(data))
     _check(kind, data, path)
-    return data
+    return float(data) if kind is float else data
+
+
+def _read_array(dtype: Any, data: Any, path: str) -> NDArray[Any]:
+    """Return an array of finite numbers, or of texts."""
+    _check(list, data, path)
+    is_text = issubclass(get_args(dtype)[0], np.str_)
+    try:
+        array = np.array(data)
+    except ValueError:  # lists of different lengths
+        _misfit(path, "lists of equal length", "others")
+    is_whole = array.dtype.kind == "U" if is_text else array.dtype.kind in "biuf" and np.isfinite(array).all()
+    if array.size and not is_whole:
+        _misfit(path, "a list of texts" if is_text else "a list of numbers", "others")
+    return array
+
+
+def _read_entries(arms: tuple[Any, ...], data: Any, path: str) -> list[Any]:
+    """Return the entries of a list, which has a type for each of them or one for all."""
+    _check(list, data, path)
+    kinds = arms if len(arms) > 1 and arms[-1] is not Ellipsis else arms[:1] * len(data)
+    if len(data) != len(kinds):
+        _misfit(path, f"{len(kinds)} entries", f"{len(data)}")
+    both = enumerate(zip(kinds, data, strict=True))
+    return [_read(kind, entry, f"{path}[{index}]") for index, (kind, entry) in both]
 
 
 def _read_parts(kind: Any, data: Any, path: str) -> Any:
@@ -271,6 +294,8 @@ def _check(kind: type, data: Any, path: str) -> None:
     is_number = kind is float and isinstance(data, int)
     if (isinstance(data, bool) and kind is not bool) or not (is_number or isinstance(data, kind)):
         _misfit(path, EXPECTED[kind], "a number" if type(data) is int else EXPECTED[type(data)])
+    if kind is float and not abs(data) <= sys.float_info.max:
+        _misfit(path, "a finite number", repr(data))
 
 
 def _misfit(path: str, expected: str, data: str) -> NoReturn:
