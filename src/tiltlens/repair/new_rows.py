@@ -34,9 +34,8 @@ class RepairTable:
 
     def texts(self, argument: str, values: object) -> NDArray[np.str_]:
         """Return the values as texts, "" where one is missing; for several columns their intersections."""
-        names = names_in(values) or []
-        is_crossed = bool(names) and all(name in self.frame.columns for name in names)
-        return crossed_texts([self._column(argument, column) for column in (names if is_crossed else [values])])
+        columns: list[object] = [*crossed_columns(values, self.frame.columns)] or [values]
+        return crossed_texts([self._column(argument, column) for column in columns])
 
     def scores(self, values: object) -> list[pl.Series]:
         """Return the columns of scores."""
@@ -69,6 +68,12 @@ class RepairTable:
             return column_of_values(argument, values, self.frame.height)
         check_columns(argument, [values], self.frame.columns)
         return self.frame[values]
+
+
+def crossed_columns(values: object, columns: Sequence[str]) -> list[str]:
+    """Return the columns that values name, if the table has all of them; nothing for an array."""
+    names = names_in(values) or []
+    return names if all(name in columns for name in names) else []
 
 
 def crossed_texts(columns: Sequence[pl.Series]) -> NDArray[np.str_]:
@@ -199,7 +204,7 @@ def read_held_out(
     Columns are names, or arrays of the length of the table.
     """
     table = RepairTable(data)
-    group_name = _group_name(group, table.frame.columns)
+    group_name = group if isinstance(group, str) else JOINT.join(crossed_columns(group, table.frame.columns)) or "group"
     labels, scores = table.texts("group", group), adjustment.read_scores(table.scores(scores))
     outcome = None if (column := table.outcome(outcome)) is None else adjustment.read_outcome(column)
     weights, clusters = table.weights(weights), table.clusters(clusters)
@@ -250,13 +255,6 @@ def _check_sizes(audited: int, reference: int, audited_name: str, reference_name
             f"`held_out` must have {MINIMUM_ROWS} rows of each group at least, got {audited} and {reference}.",
             f"the groups are {shown(audited_name)} and {shown(reference_name)}: add rows of them.",
         )
-
-
-def _group_name(group: object, columns: list[str]) -> str:
-    names = names_in(group)
-    if isinstance(group, str) or names is None or not all(name in columns for name in names):
-        return group if isinstance(group, str) else "group"
-    return JOINT.join(names)
 
 
 def audited_group(adjustment: Adjustment, audited: str | None) -> str:
