@@ -46,7 +46,7 @@ class CalibrationBin:
 
 @dataclass(frozen=True, slots=True)
 class DialPoint:
-    """The plug-in correction at the position t of the dial, λ = (1 − t, t)."""
+    """The plug-in correction at the position t of the slider, λ = (1 − t, t)."""
 
     position: float
     intercept: float
@@ -57,7 +57,7 @@ class DialPoint:
 
 @dataclass(frozen=True, slots=True)
 class ValueProfile:
-    """A value of a feature: people, shares, mean score and log-odds, and the correction at each dial position.
+    """A value of a feature: people, shares, mean score and log-odds, and the correction at each slider position.
 
     Attributes
     ----------
@@ -66,9 +66,9 @@ class ValueProfile:
     correction
         The number of people in 80 bins of f~ from −4 to 4; None where n is suppressed.
     quantiles
-        The 5, 25, 50, 75 and 95% quantiles of f~ at each dial position.
+        The 5, 25, 50, 75 and 95% quantiles of f~ at each slider position.
     mean_correction
-        The mean of f~ at each dial position.
+        The mean of f~ at each slider position.
     """
 
     value: str
@@ -133,7 +133,7 @@ class Bins:
     calibration
         Tenths of the log-ratio, joined until each has ten people of both groups.
     correction
-        The distribution of f~ over the audited group at each dial position: 40 bins from −4 to 4, the ends open.
+        The distribution of f~ over the audited group at each slider position: 40 bins from −4 to 4, the ends open.
     """
 
     score: list[GroupBin]

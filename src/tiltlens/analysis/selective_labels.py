@@ -35,7 +35,7 @@ class SelectiveLabels(FieldTable):
         outcome among people without an observed outcome differs by at most Γ from that among the others; and the
         interval around both.
     sign_gamma
-        The Γ up to which the sign of the gap is determined, 0 where it never is; `low` is that for the interval.
+        The Γ up to which the sign of the gap is determined, 0 if it never is; `low` is that for the interval.
     """
 
     bounds: Annotated[pl.DataFrame, SCHEMA]

@@ -338,7 +338,7 @@ def _flat_se(rows: Rows, scores: Scores, term: OutputTerm) -> float:
 
 @dataclass(frozen=True, slots=True)
 class EqualGapsTest:
-    """The test of equal gaps: Cochran's Q where they are independent, χ² with `degrees` of freedom."""
+    """The test of equal gaps: Cochran's Q if they are independent, χ² with `degrees` of freedom."""
 
     statistic: float
     degrees: int

@@ -114,7 +114,7 @@ def _gap_from(product: InfluenceEstimate, whole: InfluenceEstimate, share: Influ
 
 
 class Calibration(NamedTuple):
-    """How known groups S̄ go with b: the slope of S̄ on b (1 where b is calibrated), and E[S̄ − b] (0)."""
+    """Calibration of b by known groups S̄: the slope of S̄ on b (1 if b is calibrated), and E[S̄ − b] (0)."""
 
     slope: Estimate
     difference: Estimate

@@ -63,7 +63,7 @@ class ChangeVerdict(StrEnum):
 
 FEATURE_COLUMNS = {
     "feature": str,
-    "alone_change_low": Annotated[float | None, "The ends of bands hold for all features at once."],
+    "alone_change_low": Annotated[float | None, "The end of a simultaneous band over all features."],
     "verdict": ChangeVerdict,
     "reason": str,
 }

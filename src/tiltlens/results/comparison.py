@@ -75,7 +75,7 @@ CONTRIBUTION_COLUMNS = {
     ],
     "reveals": Annotated[float | None, "How far the feature identifies the group: 1 is completely."],
     "use": Annotated[float | None, "How far the score moves with the feature, all else equal; null if not measured."],
-    "use_low": Annotated[float | None, "0 where the score may not use the feature."],
+    "use_low": Annotated[float | None, "0 if the score may not use the feature."],
     "use_high": Annotated[float | None, "One-sided where use_low is 0."],
     "verdict": Verdict,
     "reason": Annotated[str, "The reason for the verdict."],

@@ -44,7 +44,7 @@ class CorrectionParts:
     prototypes
         The feature values where f~ is largest, smallest and nearest to 0.
     tradeoff_table
-        The share of each feature in the correction at 21 positions of the dial; empty where it is not determined.
+        The share of each feature in the correction at 21 positions of the slider; empty if it is not determined.
     """
 
     prototypes: dict[str, Prototype]

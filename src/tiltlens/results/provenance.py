@@ -25,7 +25,7 @@ LIBRARIES = ("tiltlens", "numpy", "scipy", "scikit-learn", "polars", "narwhals")
 
 
 class Question(TypedDict, total=False):
-    """What was asked: a column, the kind of a model, "an array", or None where nothing was given; empty for a rule."""
+    """The arguments: a column, the kind of a model, "an array", or None if not given; empty for a rule."""
 
     scores: str | None
     model: str | None
