@@ -20,7 +20,7 @@ from tiltlens.rows.wording import WORDING, Wording
 from tiltlens.sources.columns import Record
 
 if TYPE_CHECKING:
-    from tiltlens.figures.figure import Figure
+    from tiltlens.figures import Figure
     from tiltlens.repair.free_price import DiscriminationFreePrice
 
 DECILE_SCHEMA = {
