@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from itertools import product
 
 import numpy as np
@@ -14,7 +15,7 @@ from tiltlens.estimators.feature_gap import cell_sums_of, feature_gap
 from tiltlens.estimators.influence import Rows
 from tiltlens.estimators.outputs import Scores, gap
 from tiltlens.estimators.ridges import FOLDS, PAIRINGS, PARTS, FoldRidges
-from tiltlens.estimators.sets import CellSets, RidgeSets, covariance
+from tiltlens.estimators.sets import CellSets, RidgeSets, TargetErrors, covariance
 
 seeds = st.integers(0, 10**6)
 
@@ -380,6 +381,34 @@ def test_many_sets_are_looked_at_in_blocks():
     found = sets.sets(every)
     assert found.influence.shape == (900, 48)
     np.testing.assert_allclose(found.values[:16], found.values[32:], atol=1e-12)
+
+
+def test_errors_of_an_estimated_target_enter_c_by_ridges():
+    rows, z, fold, ridges = regressed(12)
+    plain = RidgeSets(ridges, FEATURES, z, fold, rows)
+    rng = np.random.default_rng(0)
+    corrections, parameters = rng.normal(size=len(z)), rng.normal(size=(len(z), 1)) / len(z)
+    mean = float(rows.balanced_weights @ corrections)
+    spread = plain.means(SETS)[1]
+    # ∂W/∂t = W: c_A moves by c_A·dt.
+    target = TargetErrors(corrections, mean, z[:, -1:], parameters)
+    found, before = replace(plain, target=target).sets(SETS), plain.sets(SETS)
+    np.testing.assert_allclose(found.values, before.values + mean / spread, atol=1e-12)
+    shifted = TargetErrors(corrections, mean, z[:, -1:], 0 * parameters)
+    moved = found.influence - replace(plain, target=shifted).sets(SETS).influence
+    np.testing.assert_allclose(moved, parameters * before.values, atol=np.abs(parameters).max() * 0.02)
+
+
+def test_fewer_rows_keep_the_size_of_each_group_s_part_in_an_error():
+    rng = np.random.default_rng(1)
+    errors = TargetErrors(rng.normal(size=900), 0.0, rng.normal(size=(900, 2)), rng.normal(size=(900, 2)))
+    audited, index = rng.random(900) < 0.3, np.arange(0, 900, 7)
+    few = errors.take(index, audited)
+    for own in (audited, ~audited):
+        kept, whole = few.parameters[own[index]], errors.parameters[own]
+        np.testing.assert_allclose((kept**2).sum(axis=0), (whole**2).sum(axis=0))
+    twos = np.arange(index.size) // 2
+    assert errors.take(index, audited, twos).parameters.shape == (65, 2)
 
 
 def test_without_features_c_by_ridges_is_the_gap():

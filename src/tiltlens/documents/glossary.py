@@ -126,6 +126,8 @@ OF_COSTS = {
     "actual to expected (A/E)": "Observed cost divided by price. Above 1, the price is too low.",
     "proxy discrimination (PD)": "Share of the price's variance that remains after the nearest constant plus mixture "
     "of the groups' expected costs. It is 0 if the price treats the features equally in all groups.",
+    "gap beyond the mixture of expected costs": "Gap of the price minus that of this mixture, in money. Each feature "
+    "contributes to it what it contributes to the gap other than through expected costs.",
     "variance between the groups (UF)": "Share of the price's variance that lies between the groups' means.",
     "discrimination-free price": "The groups' expected costs at a person's features, mixed by the groups' shares of "
     "all people.",
