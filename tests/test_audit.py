@@ -668,15 +668,13 @@ def test_an_estimator_is_cross_fitted():
 
 
 def test_an_unknown_group_gets_the_list():
-    with pytest.raises(
-        tl.TiltlensError, match=r"`audited` must be one of the compared groups or its position, got 'X'\.\nHint: they"
-    ):
+    with pytest.raises(tl.TiltlensError, match=r"Group 'X' is not among the audited groups\.\nHint: audited"):
         cross_fitted()["X"]
 
 
 def test_results_say_what_they_are():
     assert repr(cross_fitted()) == "Audit(group against 'B': 'A')"
-    assert repr(cross_fitted()["A"]).startswith("Comparison('A' against 'B': gap -0.")
+    assert repr(cross_fitted()["A"]).startswith("Comparison('A' against 'B': gap -")
 
 
 @pytest.mark.parametrize("name", ["profile", "distribution"])

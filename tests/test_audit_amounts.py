@@ -264,11 +264,11 @@ MISTAKES = {
     "threshold": ({}, {"threshold": 0.5}, "`threshold` must be left out for amounts, got 0.5"),
     "favourable": ({}, {"favourable": "approved"}, "`favourable` must be 'high' or 'low' for amounts"),
     "unknown output": ({}, {"score_type": "money"}, "`score_type` must be 'probability' or 'amount', got 'money'"),
-    "no output": ({}, {"score_type": "probability"}, 'with score_type="amount" (--score-type amount)'),
+    "no output": ({}, {"score_type": "probability"}, 'pass score_type="amount" (--score-type amount)'),
     "per cent": (
         {"salary": 100 * pl.col("score")},
         {"score_type": "probability"},
-        "looks like per cent: divide by 100",
+        "look like percentages: divide them by 100",
     ),
     "materiality": ({}, {"materiality": 1.5}, "of amounts in standard deviations"),
 }
@@ -288,5 +288,5 @@ def test_a_classifier_has_no_amounts_and_a_regressor_no_probabilities():
     classifier = LogisticRegression().fit(x, paid()["decision"])
     with pytest.raises(TiltlensError, match="`model` must be a regressor or a function for amounts"):
         tl.audit(inputs, model=classifier, score_type="amount", **options)
-    with pytest.raises(TiltlensError, match=re.escape('is taken with score_type="amount" (--score-type amount)')):
+    with pytest.raises(TiltlensError, match=re.escape('pass score_type="amount" (--score-type amount)')):
         tl.audit(inputs, model=LinearRegression().fit(x, paid()["salary"]), **options)

@@ -119,7 +119,7 @@ MISTAKES = {
     "percentages": (
         {"data": people().with_columns(pl.col("score") * 100)},
         "`scores` must give scores between 0 and 1, got ",
-        "looks like per cent: divide by 100",
+        "look like percentages: divide them by 100",
     ),
     "a negative score": (
         {"data": score_in(5, -0.2)},
@@ -139,7 +139,7 @@ MISTAKES = {
     "only missing scores": (
         {"data": people().with_columns(score=pl.lit(None, dtype=pl.Float64))},
         "`scores` is missing in all rows",
-        "check the column",
+        "a column that has scores",
     ),
     "5,000 features": (
         {"data": people().with_columns(pl.lit(0.5).alias(f"x{number}") for number in range(5_000)), "features": None},
@@ -169,7 +169,7 @@ MISTAKES = {
     ),
     "empty table": ({"data": people().clear()}, "`data` has no rows.", "filtered out"),
     "no table": ({"data": 7}, "`data` must be a pandas or Polars frame", "name the columns"),
-    "no file": ({"data": "people.csv"}, "'people.csv' must be an existing file, got none", "it was looked for in"),
+    "no file": ({"data": "people.csv"}, "File not found: 'people.csv'", "it was looked for in"),
     "duplicate columns": ({"data": twice()}, "2 columns have the name 'city'.", "rename or drop"),
     "columns that differ by case": (
         {"data": people().with_columns(City=pl.lit(1))},
@@ -236,17 +236,17 @@ MISTAKES = {
     "negative weights": (
         {"sample_weight": np.full(N, -1.0)},
         "`sample_weight` must be finite and not negative, got -1.0",
-        "fill or",
+        "drop such rows",
     ),
     "missing weights": (
         {"sample_weight": NAN_FIRST},
-        "`sample_weight` must be finite and not negative, got None in row 0.",
+        "`sample_weight` is missing in row 0.",
         "",
     ),
     "no weight at all": (
         {"sample_weight": np.zeros(N)},
         "No row is left to compare, of 400 rows.",
-        "zero",
+        "weight 0",
     ),
     "text as weights": (
         {"sample_weight": "city"},
@@ -291,14 +291,14 @@ MISTAKES = {
     ),
     "given of an unknown value": (
         {"where": {"city": "Paris"}},
-        "`where` must name a value of column 'city', got 'Paris'.",
+        "No row has 'Paris' in column 'city' (`where`).",
         "its values are 'East', 'North', 'Süd'.",
     ),
     "given as a list": ({"where": ["city"]}, "`where` must be a dict of column: value, got ['city'].", "{'repaid': 1}"),
     "nothing left after given": (
         {"data": people().with_columns(north=pl.col("city") == "North"), "where": {"city": "East", "north": True}},
         "No row is left to compare, of 400 rows.",
-        "left out: {'not_given_city': ",
+        "outside the condition on city",
     ),
     "one group left after given": ({"where": {"group": "A"}}, "has the single value 'A'", ""),
     "a threshold in percent": ({"threshold": 50}, "`threshold` must be a number above 0 and at most 1, got 50.", ""),

@@ -34,7 +34,7 @@ def test_audit_prints_groups_estimates_and_verdicts(folder):
     result = audit(folder, "--scores", "score", "--reference", "Caucasian", run=tiltlens)
     assert result.returncode == 0, result.stderr
     for part in (
-        "5,278 rows read",
+        "5,278 rows were used",
         "African-American (3,175, audited)",
         "impact ratio",
         "PriorCounts",
@@ -226,13 +226,13 @@ def test_given_conditions_on_the_outcome(folder):
         ((), "Nothing to audit. Add --scores COLUMN"),
         (("--scores", "score", "--model", "m.onnx"), "--scores score and --model m.onnx cannot be combined"),
         (("--scores", "score", "--trusted", "a.B"), "--trusted needs --model"),
-        (("--model", "m.onnx"), "'m.onnx' must be an existing file"),
+        (("--model", "m.onnx"), "File not found: 'm.onnx'"),
         (("--scores", "score", "--reference", "Martian"), "--reference"),
         (("--scores", "score", "--fail-if", "fairness<1"), "is not a gate: write QUANTITY<NUMBER"),
         (("--scores", "score", "--fail-if", "gap<much"), "a number, got 'much'"),
         (("--scores", "score", "--fail-if", "too_small.low>0"), "too_small is a count"),
         (("--scores", "score", "--where", "is_recid"), "--where takes COLUMN=VALUE"),
-        (("--scores", "score", "--where", "is_recid=7"), "--where must name a value"),
+        (("--scores", "score", "--where", "is_recid=7"), "No row has '7' in column 'is_recid' (--where)"),
         (("--scores", "score", "--folds", "2"), "--folds must be 5 or None (on the command line 0), got 2"),
         (
             ("--scores", "score", "--confidence", "95"),

@@ -82,3 +82,14 @@ def test_every_parameter_has_an_entry_in_the_docstring(function):
     assert [name for head in heads for name in head.split(", ")] == [
         one.name for one in inspect.signature(function).parameters.values() if one.name not in ("self", "positional")
     ]
+
+
+def test_an_option_is_of_one_type_in_every_command():
+    """D12: `--output` was a type of scores in `audit`, and a file in `repair`."""
+    types: dict[str, set[str]] = {}
+    for name in main.list_commands(None):
+        for option in command(name).params:
+            for spelling in option.opts if isinstance(option, click.Option) else ():
+                types.setdefault(spelling, set()).add(option.type.name)
+    assert {spelling: kinds for spelling, kinds in types.items() if len(kinds) > 1} == {}
+    assert "--output" not in types

@@ -14,6 +14,7 @@ LONGEST = 60
 MOST_ENTRIES = 12  # of a list in one cell
 MINUS = "\u2212"
 HYPHEN = re.compile(r"(?<![\w.)-])-(?=\.?\d)")
+COMPARISONS = ("<", ">", "≤", "≥")  # with which labels of bins begin
 ISOLATE, END = "\u2068", "\u2069"  # what stands between them does not turn the text around it
 JOINERS = "\u200c\u200d"  # not printable by themselves, but letters and emoji are made with them
 
@@ -64,10 +65,10 @@ def points(value: float | None) -> str:
     return NOTHING if value is None else minus(f"{100 * value:z.2f}")
 
 
-def size(value: float) -> str:
-    """Return the size of a difference in points, without its sign, as the reasons of verdicts write it."""
-    in_points = abs(100 * value)
-    return f"{in_points:.2f}" if in_points < 1 else f"{in_points:.1f}"
+def size(value: float, *beside: float) -> str:
+    """Return the size of a difference in points, without its sign, with the decimals of those `beside` it."""
+    least = min(abs(100 * other) for other in (value, *beside))
+    return f"{abs(100 * value):.{2 if least < 1 else 1}f}"
 
 
 def percent(value: float | None) -> str:
@@ -106,15 +107,16 @@ def with_interval(
     return f"{text} ({f'{name} ' if name else ''}{interval(low, high, shown)})"
 
 
-def interval_name(confidence: float | None) -> str:
+def interval_name(confidence: float | None, kind: str = "CI") -> str:
     """Return the name of a confidence interval, with its level where that is given."""
-    return "CI" if confidence is None else f"{100 * confidence:g}% CI"
+    return kind if confidence is None else f"{100 * confidence:g}% {kind}"
 
 
 def brief_points(*values: float | None) -> Shown:
-    """Return a format in points with one decimal where a value is a point or more, else with two; 0 is plain."""
+    """Return a format in points with one decimal if a value is a point or more and none would read as 0, else two."""
     largest = max(abs(100 * value) for value in values if value is not None)
-    digits = 1 if largest >= 1 else 2
+    is_hidden = any(value and 0.005 <= abs(100 * value) < 0.05 for value in values)  # with one decimal
+    digits = 1 if largest >= 1 and not is_hidden else 2
 
     def write(value: float | None) -> str:
         text = number(None if value is None else 100 * value, digits)
@@ -134,13 +136,14 @@ class Display:
     write: Shown | None = number
     confidence: float | None = None
     is_range: bool = False
+    kind: str = "CI"  # of interval
 
     def text(self, value: float, low: float | None, high: float | None) -> str:
         """Return an estimate as a person would write it: "−12.9 points (95% CI −19.9 to −6.0)"."""
         write = brief_points(value, low, high) if self.write is None else self.write
         if self.is_range:
             return f"{interval(low, high, write)} {self.unit}".rstrip()
-        return with_interval(value, low, high, write, interval_name(self.confidence), self.unit)
+        return with_interval(value, low, high, write, interval_name(self.confidence, self.kind), self.unit)
 
 
 def count(value: float | None) -> str:
@@ -148,8 +151,10 @@ def count(value: float | None) -> str:
     return "fewer than 10" if value is None else f"{value:,.0f}"
 
 
-def p_value(value: float) -> str:
-    """Return a p-value."""
+def p_value(value: float, permutations: int = 0) -> str:
+    """Return a p-value; of a permutation test, which has a least one, that it is no larger than that."""
+    if permutations and value * (permutations + 1) < 1.5:
+        return f"p ≤ {value:.2g}"
     return "p < 0.001" if value < 0.001 else f"p = {value:.{3 if value < 0.01 else 2}f}"
 
 
@@ -161,6 +166,14 @@ def label(name: object, longest: int = LONGEST) -> str:
     text = "".join(letter if letter.isprintable() or letter in JOINERS else "�" for letter in text)
     is_from_right = any(bidirectional(letter) in ("R", "AL") for letter in text)
     return f"{ISOLATE}{text}{END}" if is_from_right else text
+
+
+def value_of(name: object, value: object) -> str:
+    """Return a value with the name of its column: "Sex = Female", "PriorCounts > 3"."""
+    text = str(value)
+    if text[:1] in COMPARISONS:
+        return f"{name} {text[0]} {text[1:].lstrip()}"
+    return f"{name} = {text}"
 
 
 class FieldTable:

@@ -25,7 +25,7 @@ def test_a_feature_that_narrows_the_gap_is_said_to_with_a_level_of_that_sign():
     assert found["job"]["alone"] > 0.0
     assert "narrows" not in found["pay"]["reason"]
     assert "; it narrows the gap" in found["job"]["reason"]
-    assert found["job"]["direction"] == "job = nurse → higher score, and more common among women"
+    assert found["job"]["direction"] == "job = nurse goes with a higher score and is more common among women"
 
 
 def test_a_number_is_told_by_a_level_where_its_trend_goes_the_other_way():
@@ -36,8 +36,8 @@ def test_a_number_is_told_by_a_level_where_its_trend_goes_the_other_way():
     row = c.contributions_full.row(0, named=True)
     assert row["alone"] > 0.0
     assert row["direction"] in (
-        "age = 2 → lower score, and less common among a",
-        "age = 3 → higher score, and more common among a",
+        "age = 2 goes with a lower score and is less common among a",
+        "age = 3 goes with a higher score and is more common among a",
     )
 
 
@@ -46,9 +46,9 @@ def test_features_without_a_share_have_one_note():
     rare = {f"rare_{k}": (rng.random(300) < 0.03).astype(int) for k in range(4)}
     people = {"g": rng.choice(["a", "b"], 300), "x": rng.normal(size=300), "s": rng.random(300)} | rare
     notes = tl.audit(people, "g", reference="b", scores="s")["a"].checks.notes
-    (note,) = [one for one in notes if one.startswith("share of the correction is not reported for")]
-    assert all(f"'{name}'" in note for name in rare)
-    assert "'x'" not in note
+    (note,) = [one for one in notes if one.startswith("the share of the correction is not reported for")]
+    assert all(name in note for name in rare)
+    assert " x" not in note
 
 
 @pytest.mark.parametrize(("reaches", "is_said"), [([0.02, 0.06, 0.07], True), ([0.02, 0.04, 0.2], False), ([], False)])

@@ -6,7 +6,7 @@ import pytest
 from scipy.special import expit
 
 import tiltlens as tl
-from tiltlens.analysis.feature_use import _find_copies
+from tiltlens.analysis.feature_use import BEHIND, _find_copies
 from tiltlens.estimators.influence import Rows
 from tiltlens.estimators.use import Use, cell_products, estimate_uses, squared_uses
 from tiltlens.gates import gate
@@ -52,7 +52,7 @@ def asked():
 def test_an_unused_feature_is_a_stand_in_for_the_one_that_is_used(scored):
     rows, _ = scored
     assert rows["district"]["verdict"] == "stand-in"
-    assert rows["district"]["reason"].startswith("the score does not use it")
+    assert rows["district"]["reason"].startswith("the scores do not use it")
     assert rows["district"]["reason"].endswith("it is correlated with income")
     assert rows["district"]["alone_low"] > 0.005  # it contributes all the same
     assert rows["income"]["verdict"] == "potential proxy"
@@ -172,7 +172,7 @@ def test_a_feature_that_a_model_does_not_take_is_not_used():
 def test_decisions_make_no_stand_ins():
     rows, c = audited("income", "district", scores=(RNG.random(ROWS) < SCORE) * 1.0)
     assert {row["verdict"] for row in rows.values()} <= {"potential proxy", "potential proxy or stand-in"}
-    assert "the scores behind the decisions" in rows["district"]["reason"]
+    assert BEHIND in rows["district"]["reason"]
     assert gate("potential_proxies>1")._counted(c) == 2.0  # what may be a proxy must not pass
 
 

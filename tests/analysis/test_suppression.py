@@ -166,5 +166,5 @@ def test_the_terminal_names_small_groups_without_their_sizes():
     console = Console(record=True, width=110, file=io.StringIO())
     print_audit(found, console)
     text = console.export_text()
-    assert "397 rows read, 397 used; excluded: rows with too small group (not counted)." in text
+    assert "397 rows were used. Excluded: rows of groups of fewer than 10 people." in text
     assert "Groups of fewer than 10 people are not analysed: group = C." in text

@@ -82,7 +82,7 @@ def test_scores_where_low_is_wanted_have_one_direction():
         assert {"54.3%", "43.8%"} <= set(texts)
         assert not {"45.7%", "56.2%"} & set(texts)
     (ratio,) = [tile for tile in first_screen(audit).tiles if tile.name == "impact ratio"]
-    assert "100% minus the score: 45.7% ÷ 56.2%, African-American ÷ Caucasian" in ratio.note
+    assert "100% minus the mean score: 45.7% ÷ 56.2%, African-American ÷ Caucasian" in ratio.note
     (row,) = [row for row in estimate_table(c).rows if row[0].text == "impact ratio"]
     assert row[-1].text == "100% minus the mean score, audited ÷ reference"
 
@@ -149,8 +149,8 @@ def test_decisions_are_counted_and_not_drawn_as_scores():
 def test_each_next_step_has_an_owner_and_names_what_to_review():
     data, model, legal = first_screen(cross_fitted_audit()).next_steps
     assert data.startswith("Data owner: Add rows")
-    assert data.endswith("to settle Sex and LengthOfStay.")
-    assert model.startswith("Model owner: Check that records of PriorCounts, Age and ChargeDegree are accurate")
+    assert data.endswith(" of Sex and LengthOfStay.")
+    assert model.startswith("Owner of the scores: Check that records of PriorCounts, Age and ChargeDegree are accurate")
     assert legal.startswith("Legal and policy: Decide whether the use of PriorCounts, Age and ChargeDegree is")
     assert "Repeat the audit with intervals" in first_screen(plug_in_audit()).next_steps[0]
     audit = cross_fitted_audit()

@@ -6,6 +6,7 @@ import signal
 import subprocess
 import sys
 from functools import cache
+from html.parser import HTMLParser
 from importlib.resources import files
 from itertools import pairwise
 
@@ -250,6 +251,45 @@ def test_a_screen_reader_finds_names_for_pictures_tables_and_controls(read):
     levels = read.eval_on_selector_all("h1, h2, h3, h4", "found => found.map(one => Number(one.tagName[1]))")
     assert levels[0] == 1
     assert all(after <= before + 1 for before, after in pairwise(levels))
+
+
+class Landmarks(HTMLParser):
+    """The landmarks of a page: their elements, and the label, or the id of the heading, that names each."""
+
+    def __init__(self, html):
+        super().__init__()
+        self.found, self.texts, self.inside = [], {}, None
+        self.feed(html)
+
+    def handle_starttag(self, tag, attrs):
+        given = dict(attrs)
+        if tag in ("header", "nav", "main", "section"):
+            self.found.append((tag, given.get("aria-label") or given.get("aria-labelledby")))
+        if tag in ("h1", "h2", "h3"):
+            self.inside = given.get("id")
+
+    def handle_endtag(self, tag):
+        self.inside = None if tag in ("h1", "h2", "h3") else self.inside
+
+    def handle_data(self, data):
+        if self.inside:
+            self.texts[self.inside] = self.texts.get(self.inside, "") + data
+
+    def names(self):
+        """Return the accessible name of each landmark that may occur several times."""
+        return [self.texts.get(name, name) for tag, name in self.found if tag in ("nav", "section")]
+
+
+@pytest.mark.parametrize("groups", [2, 4])
+def test_landmarks_of_the_page_have_names_of_their_own(groups):
+    """D17: seven regions of a page had one name."""
+    rng = np.random.default_rng(0)
+    table = {"g": rng.choice(list("abcd")[:groups], 400), "x": rng.normal(size=400), "s": rng.random(400)}
+    landmarks = Landmarks(page(audit(table, "g", reference="a", scores="s", features=["x"])))
+    names = landmarks.names()
+    assert all(names)
+    assert len(set(names)) == len(names) > groups
+    assert [tag for tag, _ in landmarks.found].count("main") == 1
 
 
 def test_hostile_names_stay_text(browser, reports):

@@ -35,7 +35,7 @@ def test_a_printed_audit_is_the_page_of_the_command_line(monkeypatch):
     assert "\x1b" not in text
     assert max(map(len, text.splitlines())) <= 80
     for part in (
-        "400 rows read",
+        "400 rows were used",
         "favourable rate, audited",
         "potential proxy",
         "income",
@@ -64,7 +64,7 @@ def test_a_number_is_a_name_where_names_are_numbers():
     audit = of_groups("2", "1")
     assert audit[1].audited == audit["1"].audited == audit[1.0].audited == "1"
     for key in (0, -1):
-        with pytest.raises(DataError, match="`audited` must be one of the compared groups"):
+        with pytest.raises(DataError, match=r"Group (0|-1) is not among the audited groups"):
             audit[key]
 
 
@@ -72,8 +72,8 @@ def test_a_number_is_a_name_where_names_are_numbers():
 def test_an_unknown_group_is_an_error_that_names_the_groups(key):
     with pytest.raises(
         DataError,
-        match=rf"`audited` must be one of the compared groups or its position, got {re.escape(repr(key))}\.\n"
-        "Hint: they are 'x', 'y', 'z'",
+        match=rf"Group {re.escape(repr(key))} is not among the audited groups\.\n"
+        "Hint: audited: 'x', 'y', 'z'; reference: 'B'",
     ):
         of_groups("x", "y", "z")[key]
 

@@ -143,7 +143,7 @@ BAD = {
     ),
     "no scores": ({"scores": None}, "exactly one of `scores` and `model` must be given, got neither"),
     "unknown column": ({"features": ["incomes"]}, "Column 'incomes' not found"),
-    "unknown value": ({"where": {"city": "West"}}, "`where` must name a value of column 'city', got 'West'"),
+    "unknown value": ({"where": {"city": "West"}}, "No row has 'West' in column 'city' (`where`)"),
     "unknown group": ({"reference": "C"}, "Group 'C' not found (`reference`)"),
     "several groups": (
         {"group": "city", "reference": "East"},
@@ -212,7 +212,7 @@ def test_the_command_line_takes_patterns_many_files_and_folders(parts, tmp_path)
     for files in ([pattern], sorted(map(str, folder.glob("*.parquet"))), [str(folder)]):
         done = invoked("audit", *files, *OPTIONS, "--folds", "0", cwd=tmp_path)
         assert done.returncode == 0, done.stderr
-        assert "400 rows read, 400 used" in done.stdout
+        assert "All 400 rows were used" in done.stdout
 
 
 STARTED = """

@@ -11,7 +11,7 @@ from tiltlens.documents.measures import measure_of
 from tiltlens.render.notebook import document_html
 from tiltlens.render.page import page
 from tiltlens.render.terminal import audit_text
-from tiltlens.rows.measures import POINTS, UNITS, amount, measure_for, signed_amount
+from tiltlens.rows.measures import POINTS, UNITS, amount, measure_for
 
 
 @pytest.mark.parametrize(
@@ -33,8 +33,11 @@ from tiltlens.rows.measures import POINTS, UNITS, amount, measure_for, signed_am
 )
 def test_amounts_have_three_digits_that_count(value, said):
     assert amount(value) == said
-    if value is not None and value > 0:
-        assert signed_amount(value) == f"+{said}"
+
+
+def test_an_amount_has_the_decimals_of_larger_ones_beside_it():
+    assert [amount(value, -0.0015, -0.0895, 12.3) for value in (-0.0015, -0.0895, 12.3)] == ["0.0", "−0.1", "12.3"]
+    assert amount(-0.0015, -0.0895, None) == "−0.0015"
 
 
 def test_the_channel_chooses_the_measure():

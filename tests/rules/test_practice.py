@@ -43,7 +43,7 @@ def test_strata_that_add_nothing_are_said_and_so_are_people_of_unknown_stratum()
     found = tables(HAND.with_columns(job=job), strata="job")  # men of race B have no job
     row = found.tests["sex"].row(0, named=True)
     assert (row["strata"], row["idle_strata"]) == (1, 1)
-    assert row["note"] == "1 of 2 strata have one group or one outcome only, and add nothing"
+    assert row["note"].startswith("1 of 2 strata were left out")
     assert "80 people without a stratum are left out of this test." in found.notes
     alone = tables(HAND.with_columns(job=pl.int_range(0, 400)), strata="job").tests["sex"].row(0, named=True)
     assert (alone["strata"], alone["cmh_z"], alone["cmh_p_value"], alone["common_odds_ratio"]) == (0, None, None, None)

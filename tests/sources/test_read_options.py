@@ -45,7 +45,7 @@ def test_audits_adjustments_and_alternatives_take_a_source(source, frame):
 def test_a_source_holds_no_more_than_the_path_and_its_options(tmp_path):
     missing = tl.read(tmp_path / "missing.csv", na_values=["-9"])  # nothing is read yet
     assert missing.options.na_values == ("-9",)
-    with pytest.raises(DataError, match="must be an existing file"):
+    with pytest.raises(DataError, match="File not found"):
         tl.audit(missing, **QUESTION)
     assert "secret" not in repr(tl.read("postgresql://me:secret@host/people", query="SELECT 1"))
 

@@ -175,10 +175,11 @@ def _missed(evidence: Evidence) -> float:
     return max((part.value for part in hidden if part.is_sure), key=abs, default=0.0)
 
 
-_TOO_CLOSE = "group probabilities vary too little among people equal on all features"
+_TOO_CLOSE = "group probabilities vary too little among people with the same values of all features"
 MOST_FITTED = 2  # features that share a column of the regressions on sets
 _PART = (
-    "the adjusted gap is that of the weighted gap, and shows about {:.0%} of a gap among people equal on all features"
+    "the adjusted gap is that of the weighted gap, and shows about {:.0%} of a gap among people with the same values "
+    "of all features"
 )
 
 

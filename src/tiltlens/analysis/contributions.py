@@ -21,13 +21,13 @@ from tiltlens.estimators.dial import CORNERS, ShareForm, plug_in_form, share_for
 from tiltlens.estimators.estimate import Ratio
 from tiltlens.estimators.influence import InfluenceEstimate, Integers, Rows, average_estimates, combine, sums_by
 from tiltlens.estimators.outputs import Scores, output_term
+from tiltlens.formats import label, value_of
 from tiltlens.learners.propensity import Propensity, fold_pairings, prior_log_odds, row_folds, served_folds
 from tiltlens.learners.regressions import SmoothPart, spline_means
 from tiltlens.limits import CLIP, FOLDS, NOISE, SUPPRESSED_BELOW
 from tiltlens.paper.checks import Floats
 from tiltlens.paper.correction import CorrectionFunction
 from tiltlens.rows.features import Feature, joined_feature
-from tiltlens.sources.messages import listed
 from tiltlens.threads import steps_in_threads
 
 
@@ -57,7 +57,7 @@ def direction(evidence: Evidence, feature: Feature, part: float | None = None) -
         commoner = float(p0 @ level) > float(p1 @ level)
         if not part or (part > 0.0) == (higher == commoner):
             return (
-                f"more {feature.name} → {'higher' if higher else 'lower'} {score}, and "
+                f"higher values go with a {'higher' if higher else 'lower'} {score} and are "
                 f"{'more' if commoner else 'less'} common among {audited}"
             )
     people = rows.counts(codes, len(feature.labels))
@@ -72,8 +72,8 @@ def direction(evidence: Evidence, feature: Feature, part: float | None = None) -
     top = int(np.argmax(np.where(is_common, np.abs(pull), -1.0)))
     is_higher = means[top] > 0.5 * float((p0 + p1) @ means)
     return (
-        f"{feature.name} = {feature.labels[top]} → {'higher' if is_higher else 'lower'} {score}, and "
-        f"{'more' if p0[top] > p1[top] else 'less'} common among {audited}"
+        f"{value_of(feature.name, feature.labels[top])} goes with a {'higher' if is_higher else 'lower'} {score} and "
+        f"is {'more' if p0[top] > p1[top] else 'less'} common among {audited}"
     )
 
 
@@ -87,7 +87,11 @@ def _trend(weight: Floats, x: Floats, y: Floats) -> float:
     return float(share @ ((x - share @ x) * (y - share @ y)))
 
 
-SHARES = ("share", "share_inputs", "share_outputs")  # of g, of ℓ, and of W
+SHARES = {  # of g, of ℓ, and of W
+    "share": "the share of the correction",
+    "share_inputs": "the share of the correction's inputs (share_inputs)",
+    "share_outputs": "the share of the correction's outputs (share_outputs)",
+}
 POOLED_AUDITED = 0.1  # of the audited people, whose values were joined, from which a feature has no share
 INADEQUATE = (
     "shares of the correction are not reported, because the group-membership model fails its checks; share_outputs "
@@ -154,13 +158,13 @@ def _share_columns(
         columns[feature.name] = {}
         for name, ratio in ratios.items():
             if is_reported[name] and not ratio.is_determined(settings.confidence):
-                notes.append(f"{name} is not reported: the total is indistinguishable from 0")
+                notes.append(f"{SHARES[name]} is not reported, because its total cannot be distinguished from 0")
             law = ratio if is_reported[name] and not is_pooled else None
             columns[feature.name] |= estimate_columns(name, law, settings)
     if pooled:
         notes.append(
-            f"share of the correction is not reported for {listed(sorted(pooled))}: more than {POOLED_AUDITED:.0%} of "
-            "the audited people have rare values, which were pooled"
+            f"the share of the correction is not reported for {', '.join(map(label, sorted(pooled)))}, because values of more "
+            f"than {POOLED_AUDITED:.0%} of the audited people were merged: some are too rare"
         )
     return columns, notes
 

@@ -130,9 +130,9 @@ class OutputScale:
     measure: Measure
     materiality: float
 
-    def size(self, value: float) -> str:
-        """Return how large a difference is, whichever way."""
-        return self.measure.size(self.unit.scale * value)
+    def size(self, value: float, *beside: float) -> str:
+        """Return how large a difference is, whichever way, with the decimals of those `beside` it."""
+        return self.measure.size(*(self.unit.scale * each for each in (value, *beside)))
 
     def size_words(self, value: float) -> str:
         """Return how large a difference is, with the unit."""

@@ -75,6 +75,8 @@ def _synergy_noise(rows: Rows, degrees: int, product: float) -> float:
 MOST_USES = 20  # features whose use is measured, the strongest first: each may need fits of its own
 MOST_STOOD_FOR = 3  # features that a stand-in is said to stand for
 SAME_OUTPUT = 1e-6  # of a score, within which a model's outputs are equal: single precision
+BEHIND = "the scores or the model behind the decisions, if any"  # would settle whether decisions use a feature
+MODEL = "the model itself"
 NO_INPUT = 0  # rows with other values, where the model does not take the feature as an input
 Measure = Callable[[Sequence[Sequence[str]]], list[Use]]
 
@@ -276,25 +278,25 @@ def judged_use(evidence: Evidence, settings: Settings, uses: FeatureUses, name: 
 def _unused(unchanged_rows: int | None, use: Use, words: OutputScale) -> str:
     if unchanged_rows is None:
         most = f" (at most {words.size_words(use.high)})" if use.high > 0.01 * words.materiality else ""
-        return f"{_user(words)} does not use it{most}"
+        return f"{_outputs(words)} do not use it{most}"
     if unchanged_rows == NO_INPUT:
         return "it is not an input of the model"
     share = 3 / unchanged_rows
     return f"the model's output never changed with it ({unchanged_rows:,} rows tried: fewer than {share:.2%} of rows)"
 
 
-def _user(words: OutputScale) -> str:
-    return "the score" if words.measure.output == "score" else "the model"
+def _outputs(words: OutputScale) -> str:
+    return f"the {words.measure.each}s"
 
 
 def _unsettled(evidence: Evidence, use: Use | None, words: OutputScale) -> str:
     """Return why it is open whether the score uses a feature, and what would settle it."""
     if use is None:
-        return f"whether {_user(words)} uses it was not measured; the model itself would settle it"
-    scores = "the scores behind the decisions" if evidence.question.is_decisions else "more rows"
-    interval = f"use 0 to {words.size_words(use.high)}"
-    doubt = f"the data do not show whether {_user(words)} uses it ({interval})"
-    return f"{doubt}; the model itself or {scores} would settle it"
+        return f"whether {_outputs(words)} use it was not measured; an audit of {MODEL} would settle it"
+    is_decided = evidence.question.is_decisions
+    settles = f"an audit of {BEHIND}," if is_decided else f"more rows or an audit of {MODEL}"
+    doubt = f"the data do not show whether {_outputs(words)} use it (use 0 to {words.size_words(use.high)})"
+    return f"{doubt}; {settles} would settle it"
 
 
 def _stands_for(evidence: Evidence, uses: FeatureUses, name: str, m: float) -> str:

@@ -57,9 +57,8 @@ def shapley_parts(
     # Parts of a sum that the best regressions contradict would be stated to two digits, and be wrong.
     if settings.folds is not None and abs(difference) > SHAPLEY_AGREED * se + 0.1 * words.materiality:
         note = (
-            f"shapley is left out: the contributions sum to "
-            f"{words.signed_words(whole - float(every.values[0]))}, where "
-            f"{'the gap given the exempt factors' if start else 'the gap'} minus the adjusted gap is "
+            f"shapley is left out: the contributions sum to {words.signed_words(whole - float(every.values[0]))}, "
+            f"where {'the gap given the exempt factors' if start else 'the gap'} minus the adjusted gap is "
             f"{words.signed(whole - adjusted.value)}"
         )
         return {}, None, [note], None
@@ -85,8 +84,8 @@ def _used_remainder(sets: CellSets | RidgeSets, without: Sequence[int], words: O
         return []
     used, equal = (words.signed_words(float(value)) for value in both.values)
     return [
-        f"the Shapley contributions leave {used}, the gap among people equal in the features that the score "
-        f"uses; among people equal in all features it is {equal}"
+        f"the Shapley contributions leave {used}, the gap among people with the same values of the features that the "
+        f"score uses; among people with the same values of all features it is {equal}"
     ]
 
 

@@ -67,7 +67,8 @@ class Splitting(FieldTable):
     status
         The status of the gain in Brier score, for "both" groups, the "audited" and the "reference" group.
     outcome_gap
-        The adjusted gap of the outcome: the mean difference of the outcome between people equal on all features.
+        The adjusted gap of the outcome: the mean difference of the outcome between people with the same values
+        of all features.
     least_gain
         The smallest gain in Brier score that this difference implies for any fitted models.
     rows

@@ -44,7 +44,7 @@ from tiltlens.documents.prices import price_blocks
 from tiltlens.documents.quantities import CONTRIBUTIONS, FEATURES, estimate_cell, fill, quantity
 from tiltlens.documents.ratios import decision_table_words, four_fifths_words, is_of_decisions
 from tiltlens.documents.sensitivity import sensitivity_blocks
-from tiltlens.documents.sentences import IS_NO_FINDING, checks_words, favourable_words, simultaneous_words
+from tiltlens.documents.sentences import IS_NO_FINDING, checks_words, favourable_words, rows_words, simultaneous_words
 from tiltlens.documents.splitting import splitting_blocks
 from tiltlens.documents.unobserved_groups import expected, soft_words, weighted
 from tiltlens.formats import count, label, minus, p_value, sentence
@@ -52,9 +52,7 @@ from tiltlens.results.audit import Audit
 from tiltlens.results.comparison import Comparison
 from tiltlens.results.outputs import Checks, row_estimate
 
-NOT_COUNTED = ("read", "used")
 MOST_NAMED = 8  # features that one sentence lists
-NEGLIGIBLE = 0.1  # parts of the materiality threshold that a note leaves out
 FEW = "few"  # in the place of an interval
 
 
@@ -75,7 +73,7 @@ def audit_document(audit: Audit, is_brief: bool = False, has_fits: bool = False)
         section = comparison_blocks(audit, c, not is_single, has_fits)
         blocks += [Details(_who_and_gap(c), tuple(section[1:]))] if is_brief and not is_single else section
     blocks += overall_blocks(audit)
-    blocks += [Heading("Data"), Paragraph(" ".join(filter(None, [_rows(audit), simultaneous_words(audit)])))]
+    blocks += [Heading("Data"), Paragraph(" ".join(filter(None, _data(audit))))]
     if audit.too_small:
         names = ", ".join(label(name) for name in audit.too_small)
         blocks.append(Paragraph(f"Groups of fewer than 10 people are not analysed: {names}.", WARNING))
@@ -158,12 +156,16 @@ def who(c: Comparison) -> str:
     return " vs ".join(sizes)
 
 
+def _data(audit: Audit) -> list[str]:
+    return [rows_words(audit), f"Favourable outcome: {favourable_words(audit)}.", simultaneous_words(audit)]
+
+
 def _tests(c: Comparison) -> Iterator[Block]:
     """Yield the test of equal means and, for decisions, what is asked of their rates."""
     if c.gap.low is None:
         yield Paragraph("Plug-in values, as in the paper: no intervals.", QUIET)
     elif c.gap_test:
-        yield Paragraph(f"Test of equal means: {p_value(c.gap_test.p_value)}.", QUIET)
+        yield Paragraph(f"Test of equal means: {p_value(c.gap_test.p_value, c.gap_test.permutations)}.", QUIET)
     among = measure_of(c).among
     if is_of_decisions(c) and c.adverse_impact_ratio is not None:
         yield Paragraph(four_fifths_words(c.adverse_impact_ratio, level_of(c), among))
@@ -181,13 +183,9 @@ def _reading(audit: Audit | None, c: Comparison) -> str:
     """Return how the table of contributions is to be read."""
     m = measure_of(c)
     whole = "gap given exempt factors" if c.gap_parts.exempt else "gap"
-    rest = ""
     used = [key for key in CONTRIBUTIONS if any(getattr(row, key) is not None for row in c.by_feature)]
     lines = [f"{FEATURES[key].head}: {fill(FEATURES[key].definition, m)}" for key in used if key != "shapley"]
-    if "shapley" in used:
-        rest = shapley_words(c)
-        if abs(c.gap_parts.shapley_remainder or 0.0) < NEGLIGIBLE * c.scale.materiality:
-            rest = f"Shapley contributions sum to the {whole}."
+    rest = shapley_words(c) if "shapley" in used else ""
     text = f"Contributions to the {whole}. " * bool(c.gap_parts.exempt) + "; ".join(lines)
     text = f"{text[:1].upper()}{text[1:]}."
     text += f" {rest}" if rest else ""
@@ -240,13 +238,3 @@ def _correction(c: Comparison) -> Iterator[Block]:
         blocks.append(Paragraph(f"Group-membership model (propensity): {label(c.checks.propensity)}.", QUIET))
     if blocks:
         yield Details("Correction (for statisticians)", tuple(blocks))
-
-
-def _rows(audit: Audit) -> str:
-    rows = audit.rows
-    dropped = {reason.replace("_", " "): size for reason, size in rows.items() if reason not in NOT_COUNTED}
-    parts = [f"{size:,} {reason}" for reason, size in dropped.items() if size]
-    parts += [f"rows with {reason} (not counted)" for reason, size in dropped.items() if size is None]
-    left_out = f"; excluded: {', '.join(parts)}" if parts else ""
-    wanted = favourable_words(audit)
-    return f"{rows['read']:,} rows read, {rows['used']:,} used{left_out}. Favourable outcome: {wanted}."

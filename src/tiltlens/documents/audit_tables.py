@@ -6,7 +6,7 @@ from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import replace
 
 from tiltlens.documents.document import NAME, TEXT, Cell, Column, Table
-from tiltlens.documents.headline import leaves_adjusted_gap
+from tiltlens.documents.headline import leaves_adjusted_gap, shapley_parts
 from tiltlens.documents.measures import BOTH, group_of, is_favourable_mean, level_of, mean_estimates, measure_of
 from tiltlens.documents.quantities import (
     CONTRIBUTIONS,
@@ -22,7 +22,7 @@ from tiltlens.documents.quantities import (
     quantity_table,
 )
 from tiltlens.documents.ratios import ratio_definition
-from tiltlens.documents.unobserved_groups import expected, weighted
+from tiltlens.documents.unobserved_groups import expected, gap_name, weighted
 from tiltlens.documents.verdict_texts import EVIDENCE, OPEN, THE_GROUP, kind_of
 from tiltlens.estimators.estimate import Estimate
 from tiltlens.estimators.verdicts import Verdict
@@ -32,12 +32,20 @@ from tiltlens.results.comparison import ESTIMATES, Comparison
 from tiltlens.results.outputs import Contribution, Rates, row_estimate
 from tiltlens.rows.measures import Measure
 
-FACTORS = ("reveals", "drives", "alignment")
+FACTORS = ("reveals", "drives", "alignment", "share")
+RANGES = {"alignment": (-1, 1), "share": (0, 1)}  # all that a factor may be
+PAIRS = (
+    "The alignment of a feature with two values is 1 or −1. With its partner, a feature explains more of the "
+    "correction than both do separately. If two features are nearly redundant, either explains what both explain "
+    "together."
+)
 Counts = Mapping[str, Mapping[str, int | None]]  # people by group and decision
 MOST_FACTORS = 60  # features in the table of factors
 LONGEST_REASON = 600  # characters
 MATRIX_FEATURES = 8  # columns of the matrix
 MARKS = {EVIDENCE: " ●", THE_GROUP: " ■", OPEN: " ?"}  # beside a contribution, by the kind of its verdict
+UNUSED = "the adjusted gap is among people with the same values of all features, used or not"
+REFITTED = "better-fitting regressions estimate the adjusted gap"
 MATRIX_NOTE = (
     "Contribution of each feature alone. ● potential proxy · ■ identifies the group · ? no clear verdict · "
     "unmarked: no material contribution, stand-in or exempt."
@@ -91,25 +99,19 @@ def contribution_table(c: Comparison, has_reasons: bool = False) -> Table:
 
 def shapley_words(c: Comparison) -> str:
     """Return what Shapley contributions sum to, and why what they leave may differ from the adjusted gap."""
-    parts, m = c.gap_parts, measure_of(c)
-    if parts.shapley_remainder is None:
+    left, adjusted, m = c.gap_parts.shapley_remainder, c.adjusted_gap, measure_of(c)
+    if left is None:
         return ""
-    left, adjusted = m.difference(parts.shapley_remainder), c.adjusted_gap
-    exempt = parts.gap_explained_by_exempt
-    others = "" if exempt is None else f" and the gap explained by exempt factors ({m.difference(exempt.value)})"
-    whole = m.with_unit(m.difference(c.gap.value))
-    if adjusted is None or leaves_adjusted_gap(c):
-        return f"Shapley contributions plus the adjusted gap ({left}){others} sum to the gap of {whole}."
+    whole = f"{shapley_parts(c)} sum to the {gap_name(c)} of {m.with_unit(m.difference(c.gap.value))}"
+    if adjusted is None:
+        return f"{whole}."
+    apart = f"{m.size(abs(adjusted - left))} {m.unit}".rstrip()
+    if leaves_adjusted_gap(c):
+        is_exact = m.difference(adjusted.value) == m.difference(left)
+        return f"{whole}." if is_exact else f"{whole}, up to {apart}, because {REFITTED}."
     is_unused = any(row.verdict == Verdict.STAND_IN for row in c.by_feature)
-    why = (
-        "is among people equal on all features, used or not"
-        if is_unused
-        else "differs, because better-fitting regressions estimate it"
-    )
-    return (
-        f"Shapley contributions plus a remainder of {left}{others} sum to the gap of {whole}; "
-        f"the adjusted gap ({m.difference(adjusted.value)}) {why}."
-    )
+    why = UNUSED if is_unused else REFITTED
+    return f"{whole}. The remainder ({m.difference(left)}) differs from the adjusted gap by {apart}, because {why}."
 
 
 def has_bands(c: Comparison) -> bool:
@@ -128,7 +130,7 @@ def reason(row: Contribution) -> str:
     if kind_of(row) == EVIDENCE:
         sentences.append(f"{row.direction}.")
         if row.redundant_with:
-            sentences.append(f"{label(row.redundant_with)} carries the same information.")
+            sentences.append(f"It is nearly redundant with {label(row.redundant_with)}.")
     return minus(label(" ".join([*sentences, *([sentence(row.notes)] if row.notes else [])]), LONGEST_REASON))
 
 
@@ -137,16 +139,28 @@ def factor_table(c: Comparison) -> Table:
     m = measure_of(c)
     columns = (
         Column("feature", NAME),
-        *(Column(FEATURES[key].label) for key in (*FACTORS, "share")),
-        *(Column(name, TEXT) for name in ("partner", "same information as")),
+        *(Column(FEATURES[key].label) for key in FACTORS),
+        *(Column(name, TEXT) for name in ("partner", "nearly redundant with")),
     )
     rows = []
     for row in c.by_feature[:MOST_FACTORS]:
-        is_open = row.share is not None and (row.share.low, row.share.high) == (0, 1)
-        share = Cell("not determined") if is_open else estimate_cell(row.share, percent)
         others = (Cell(label(other or NOTHING)) for other in (row.partner, row.redundant_with))
-        rows.append((Cell(label(row.feature)), *feature_cells(row, FACTORS, m), share, *others))
+        rows.append((Cell(label(row.feature)), *(_factor_cell(row, key, m) for key in FACTORS), *others))
     return Table("factors", columns, tuple(rows))
+
+
+def _factor_cell(row: Contribution, key: str, m: Measure) -> Cell:
+    """Return a factor of a contribution; one whose interval allows all its values is not determined."""
+    estimate = getattr(row, key)
+    if estimate is not None and (estimate.low, estimate.high) == RANGES.get(key):
+        return Cell("not determined")
+    return estimate_cell(estimate, format_of(FEATURES[key].scale, m).value)
+
+
+def factor_words(c: Comparison) -> str:
+    """Return what the columns of the table of factors are."""
+    words = "; ".join(f"{FEATURES[key].label}: {fill(FEATURES[key].definition, measure_of(c))}" for key in FACTORS)
+    return f"{words[:1].upper()}{words[1:]}. {PAIRS}"
 
 
 def group_table(audit: Audit) -> Table:
@@ -246,7 +260,11 @@ def decile_table(c: Comparison) -> Table:
 
 def decision_table(c: Comparison, counts: Counts) -> Table:
     """Return the counted decisions of both groups."""
-    columns = (Column("group", NAME), *(Column(str(outcome)) for outcome in counts["audited"]), Column("people"))
+    columns = (
+        Column("group", NAME),
+        *(Column(str(outcome)) for outcome in counts["audited"]),
+        Column(measure_of(c).people),
+    )
     rows = (
         (
             Cell(label(group_of(c, group))),

@@ -23,7 +23,7 @@ OF_DECISIONS = {
 }
 DOES_NOT_SHOW = (
     "Error rates also differ where the outcome is more frequent in one group, even for scores that are calibrated in "
-    "both. Outcomes seen only for accepted applicants say nothing about those rejected."
+    "both. Outcomes observed only for people with the favourable decision say nothing about the others."
 )
 
 

@@ -28,6 +28,8 @@ from tiltlens.results.audit import Audit
 from tiltlens.results.comparison import Comparison
 from tiltlens.rows.measures import Measure
 
+NO_LINE = "the four-fifths rule is about decisions, not scores"
+
 
 class Tile(NamedTuple):
     """A number of the first screen: its name, its value and a note."""
@@ -133,7 +135,7 @@ def _ratio_tiles(c: Comparison) -> Iterator[Tile]:
     if (estimate := c.estimate(key)) is None:
         return
     notes = [] if estimate.low is None else [f"{level_of(c)} {_ends(estimate, ratio)}"]
-    notes += [against_four_fifths(estimate)] if is_of_decisions(c) else []
+    notes += [against_four_fifths(estimate) if is_of_decisions(c) else NO_LINE] * (not measure_of(c).is_amount)
     yield Tile(quantity(key).label, ratio(estimate.value), "; ".join([*notes, ratio_words(c, estimate)]))
 
 
@@ -167,10 +169,10 @@ def reliability(audit: Audit | None, c: Comparison) -> Iterator[Doubt]:
     if c.gap.low is None:
         yield Doubt("plug-in values: no intervals, no verdicts", True)
     elif c.gap_test and audit is not None:
-        p = c.gap_test.p_value
+        p, permutations = c.gap_test.p_value, c.gap_test.permutations
         is_sure = is_significant(p, audit.settings.confidence, len(audit))
         is_doubt = not is_sure and gap_status(c) is not Materiality.NOT_MATERIAL
-        yield Doubt(f"gap {'' if is_sure else 'not '}statistically significant ({p_value(p)})", is_doubt)
+        yield Doubt(f"gap {'' if is_sure else 'not '}statistically significant ({p_value(p, permutations)})", is_doubt)
     if (is_adequate := c.checks.is_adequate) is not None:
         yield Doubt(f"overlap and calibration checks {'passed' if is_adequate else 'failed'}", not is_adequate)
     if is_open := len(of_kind(rows, OPEN)):

@@ -5,6 +5,7 @@ from __future__ import annotations
 from tiltlens.documents.measures import measure_of
 from tiltlens.documents.quantities import FEATURES, quantity
 from tiltlens.results.audit import Audit
+from tiltlens.results.notes import MAY_ACCOUNT_FOR
 
 
 def _labelled(entries: dict[str, str]) -> dict[str, str]:
@@ -46,7 +47,8 @@ GLOSSARY = _labelled(
         "fdr": "Share without the outcome among people given decision 1. The false omission rate is the share with the "
         "outcome among people given decision 0.",
         "impact_ratio": "Favourable rate of the audited group divided by that of the reference group; for scores, a "
-        "ratio of expected rates. Published rules often divide by the highest rate of all groups: see `tiltlens rule`.",
+        "ratio of expected rates. Published rules often divide by the highest rate of all groups: see the "
+        "command tiltlens rule.",
         "adverse_impact_ratio": "The lower of the two decision rates divided by the higher, compared with four fifths "
         "(0.80).",
         "shortfall": "Additional audited people who would have the favourable outcome at the reference group's rate.",
@@ -55,17 +57,19 @@ GLOSSARY = _labelled(
         "confidence interval (CI)": "A range that contains the true value in the stated share of samples.",
         "simultaneous confidence band": "Intervals of all features' contributions that contain all true values at once "
         "in the stated share of samples. Verdicts are read from them.",
-        FEATURES["alone"].label: "How much smaller the gap is among people equal on this feature. Features overlap, so "
-        "these contributions do not sum to the gap.",
+        FEATURES[
+            "alone"
+        ].label: "The gap minus the gap among people with the same value of the feature. Features overlap, "
+        "so these contributions do not sum to the gap.",
         FEATURES[
             "beyond_others"
-        ].label: "How much the adjusted gap grows if the feature is left out. It is 0 for a duplicated feature.",
+        ].label: "Change in the adjusted gap when the feature is left out of the list; 0 for a duplicated feature.",
         FEATURES["shapley"].label: "The feature's part if all features share the explained gap (Shapley value). "
-        "With the adjusted gap, or a remainder where the report says so, these contributions sum to the gap.",
-        "adjusted_gap": "The gap among people equal on all listed features (Oaxaca–Blinder: unexplained part). An "
-        "omitted factor or use of the group may account for it.",
+        "Shapley contributions and the adjusted gap, or the remainder that the report states, sum to the gap.",
+        "adjusted_gap": "The gap among people with the same values of all listed features (Oaxaca–Blinder: "
+        f"unexplained part). {MAY_ACCOUNT_FOR[:1].upper()}{MAY_ACCOUNT_FOR[1:]} may account for it.",
         "robustness_value": "How strong an omitted factor must be to account for the adjusted gap: the share of the "
-        "remaining variance that it explains, of both the score and the group.",
+        "remaining variance that it explains, of both the scores and group membership.",
         "exempt (legitimate) factors": "Features that the auditor declared legitimate. The gap that they explain is "
         "reported separately. tiltlens does not assess that choice.",
         "materiality": "The smallest gap that matters to this audit.",
@@ -78,7 +82,7 @@ FOR_STATISTICIANS = _labelled(
         "reveals": "2·sd of P(audited | feature), both groups weighted equally: 0 if the feature is distributed "
         "equally, 1 if it identifies the group.",
         "drives": "2·sd of the mean score by value of the feature, within groups.",
-        "use": "2·sd of the score as the feature varies, while the group and all other features stay the same: an "
+        "use": "2·sd of the score as the feature varies while the group and all other features stay the same. It is an "
         "upper bound on the gap that use of the feature can account for.",
         "alignment": "Correlation between how a feature's values reveal the group and how they drive the score. The "
         "contribution alone is reveals × drives × alignment.",
@@ -117,7 +121,11 @@ OF_AMOUNTS: dict[str, tuple[str, str] | None] = {
         "The smallest gap that matters to this audit: a number of standard deviations of the amount.",
     ),
 }
-DECISION_RATE = "Share of a group with decision 1; for decisions with names, the favourable one."
+OF_DECISIONS = {
+    "decision": "What happens to a person: 1 or 0, or the favourable decision and the other. It may come from a model "
+    "or from people.",
+    "decision rate": "Share of a group with decision 1; for decisions with names, the favourable one.",
+}
 OF_COSTS = {
     "observed cost": "What a person cost, such as claims per unit of exposure (burning cost).",
     "exposure": "How long, or how much, a row was insured: the weight of the row. Costs and prices are per unit of it.",
@@ -156,7 +164,9 @@ def glossary(audit: Audit) -> dict[str, str]:
         "points": f"Percentage points: hundredths of the {m.output}.",
         "gap": f"{m.mean.capitalize()} of the audited group minus that of the reference group, in points.",
     }
-    return terms | ({"decision rate": DECISION_RATE} if m.output == "decision rate" else {}) | unobserved
+    if m.each == "decision":
+        terms = {name: text for name, text in terms.items() if name != "score"} | OF_DECISIONS
+    return terms | unobserved
 
 
 def _unused(audit: Audit) -> set[str]:

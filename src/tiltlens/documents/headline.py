@@ -7,7 +7,7 @@ from collections.abc import Iterator, Sequence
 from tiltlens.analysis.unobserved_groups import UnobservedGroup
 from tiltlens.documents.labels import SHORT, group_words, has_noun
 from tiltlens.documents.measures import is_favourable_mean, level_of, means, measure_of, metric_of
-from tiltlens.documents.quantities import brief, estimate_words
+from tiltlens.documents.quantities import brief, estimate_words, fill, quantity
 from tiltlens.documents.unobserved_groups import WEIGHTED, bracket_words
 from tiltlens.documents.verdict_texts import EVIDENCE, EXEMPT, OPEN, THE_GROUP, kind_of
 from tiltlens.estimators.estimate import Estimate
@@ -15,15 +15,15 @@ from tiltlens.estimators.verdicts import Materiality, Verdict, materiality
 from tiltlens.formats import label
 from tiltlens.results.audit import Audit
 from tiltlens.results.comparison import Comparison
+from tiltlens.results.notes import MAY_ACCOUNT_FOR
 from tiltlens.results.outputs import Contribution
 from tiltlens.rows.measures import Measure
 
 MOST_NAMED = 6
-NEGLIGIBLE = 0.1  # parts of the materiality threshold that the first sentences leave out
 HEADLINED = 3  # features in the first sentences
 NO_FEATURES = "No features were listed, so contributions were not estimated."
 OVERLAP = "They overlap and do not sum to the gap"
-SHAPLEY = "; Shapley contributions do, together with"
+MAY_ACCOUNT = MAY_ACCOUNT_FOR[:1].upper() + MAY_ACCOUNT_FOR[1:]
 STATES = {
     Materiality.MATERIAL: "a material gap",
     Materiality.DETECTED: "a gap that may be below the threshold",
@@ -131,10 +131,10 @@ def _weighted_sentence(c: Comparison, soft: UnobservedGroup) -> str:
 
 
 def _why_none(c: Comparison) -> str:
-    """Return why people equal on all features surely have equal outputs."""
+    """Return why people with the same features surely have equal outputs."""
     if c.gap.low == c.gap.high == 0:
         return f"all {measure_of(c).each}s are equal"
-    return "the model uses only the listed features"
+    return f"the {measure_of(c).each}s use only the listed features"
 
 
 def adjusted_gap(c: Comparison) -> Iterator[str]:
@@ -146,19 +146,20 @@ def adjusted_gap(c: Comparison) -> Iterator[str]:
         yield f"The adjusted gap is 0, because {_why_none(c)}."
         return
     estimate, threshold = estimate_words(left, m, level_of(c)), threshold_words(c)
-    start = f"{_explained(c, left)}The adjusted gap, among {m.people} equal on all listed features, is {estimate}"
+    among = fill(quantity("adjusted_gap").definition, m)
+    start = f"{_explained(c, left)}The adjusted gap, {among}, is {estimate}"
     status = materiality(left.low, left.high, c.scale.materiality)
     if status is Materiality.NOT_MATERIAL:
         is_part = c.unobserved_group
         yield (
             f"{start}. It is part of the weighted gap, so it may understate the adjusted gap."
             if is_part
-            else f"{start}, below {threshold}. A value near 0 is expected if the model uses only these features."
+            else f"{start}, below {threshold}. A value near 0 is expected if the {m.each}s use only these features."
         )
     elif c.checks.is_adequate is False:
         yield f"{start}. The overlap and calibration checks failed, so this number may be wrong."
     elif status is Materiality.MATERIAL:
-        yield f"{start}. An omitted factor or use of the group may account for it."
+        yield f"{start}. {MAY_ACCOUNT} may account for it."
     elif status is Materiality.DETECTED:
         yield f"{start}. It is not zero, but may be below {threshold}."
     else:
@@ -174,8 +175,8 @@ def _explained(c: Comparison, left: Estimate) -> str:
         return ""
     number = len(c.by_feature)
     features = "The listed feature accounts" if number == 1 else f"The {number} listed features account"
-    write = brief(Estimate(abs(gap)), m)
-    part, whole = write(abs(explained)), write(abs(gap))
+    write = brief(Estimate(gap), m)
+    part, whole = write(explained), write(gap)
     return f"{features} for {'almost all' if part == whole else part} of the {m.with_unit(whole)}. "
 
 
@@ -197,13 +198,12 @@ def _largest(c: Comparison) -> Iterator[str]:
     with_it = [row for row in evidence if (_judged_part(row, c)[0] > 0) == (gap.value > 0)]
     against = [row for row in evidence if row not in with_it]
     if with_it:
-        left, adjusted = c.gap_parts.shapley_remainder or 0.0, c.adjusted_gap or 0.0
-        is_close = abs(left - adjusted) < NEGLIGIBLE * c.scale.materiality
-        rest = "the adjusted gap" if is_close or leaves_adjusted_gap(c) else "a remainder"
-        sums = f"{SHAPLEY} {rest}." if any(row.shapley is not None for row in rows) else "."
+        sums = f"; {shapley_parts(c)} do." if any(row.shapley is not None for row in rows) else "."
         yield f"Largest contributions{_listed(c, with_it)}." + (f" {OVERLAP}{sums}" if len(with_it) > 1 else "")
     if against:
         yield f"Contributions in the opposite direction{_listed(c, against)}."
+    if used := [row.feature for row in evidence if row.feature not in unsettled]:
+        yield f"The {measure_of(c).each}s use {named_list(used)}."
     if uses:
         yield uses
     if c.gap.low is None:
@@ -214,9 +214,16 @@ def _largest(c: Comparison) -> Iterator[str]:
 
 
 def leaves_adjusted_gap(c: Comparison) -> bool:
-    """Return whether what Shapley contributions leave of the gap reads as the adjusted gap."""
-    left, adjusted, write = c.gap_parts.shapley_remainder, c.adjusted_gap, measure_of(c).difference
-    return left is None or adjusted is None or write(adjusted.value) == write(left)
+    """Return whether what Shapley contributions leave of the gap estimates the adjusted gap, up to the threshold."""
+    left, adjusted = c.gap_parts.shapley_remainder, c.adjusted_gap
+    return left is not None and adjusted is not None and abs(adjusted - left) < c.scale.materiality
+
+
+def shapley_parts(c: Comparison) -> str:
+    """Return what sums to the gap: "Shapley contributions and the adjusted gap"."""
+    rest = f"the {quantity('adjusted_gap').label}" if leaves_adjusted_gap(c) else "a remainder"
+    exempt = [f"the {quantity('gap_explained_by_exempt').label}"] * (c.gap_parts.gap_explained_by_exempt is not None)
+    return listed(["Shapley contributions", rest, *exempt])
 
 
 def is_contribution(row: Contribution) -> bool:
@@ -242,10 +249,13 @@ def exempt_parts(c: Comparison) -> Iterator[str]:
 
 def named_list(names: Sequence[str], most: int = MOST_NAMED) -> str:
     """Return names as a sentence lists them, the last ones counted."""
-    shown = [label(name, SHORT) for name in names[:most]]
-    if len(names) > most:
-        return f"{', '.join(shown)} and {len(names) - most} more"
-    return " and ".join([", ".join(shown[:-1]), shown[-1]] if len(shown) > 1 else shown)
+    more = [f"{len(names) - most} more"] if len(names) > most else []
+    return listed([*(label(name, SHORT) for name in names[:most]), *more])
+
+
+def listed(texts: Sequence[str]) -> str:
+    """Return texts as a sentence lists them: "a, b and c"."""
+    return " and ".join([", ".join(texts[:-1]), texts[-1]] if len(texts) > 1 else texts)
 
 
 def _judged_part(row: Contribution, c: Comparison) -> tuple[float, str]:
@@ -265,8 +275,7 @@ def _listed(c: Comparison, rows: Sequence[Contribution]) -> str:
         f"{label(row.feature, SHORT)} {estimate_words(Estimate(value), m)}{'' if common else f' {which}'}"
         for row, (value, which) in zip(rows, judged, strict=False)
     ]
-    listed = " and ".join([", ".join(parts[:-1]), parts[-1]] if len(parts) > 1 else parts)
-    return f"{f' {common}' if common else ''}: {listed}"
+    return f"{f' {common}' if common else ''}: {listed(parts)}"
 
 
 def _upper(text: str) -> str:

@@ -35,8 +35,8 @@ NOT_BY_GROUP = (
 )
 SIMPLER = "The audit's gap of a discrimination-free price may differ, because it does not rest on an additive model."
 IS_NO_FINDING = (
-    "Whether to change prices is a legal and policy decision, not a statistical one. The numbers hold for people like "
-    "these."
+    "Whether to change prices is a legal and policy decision, not a statistical one. The numbers apply to new people "
+    "only if they resemble these."
 )
 
 
@@ -45,7 +45,7 @@ def free_price_document(price: DiscriminationFreePrice) -> Document:
     m, shares = _measure(price.wording), {cost.group: cost.share for cost in price.costs}
     mixture = " and ".join(f"{label(group)} {percent(share)}" for group, share in shares.items())
     lines = [
-        f"The price uses {sentences.listed(price.features)}, not the group of new {m.people}.",
+        f"The price uses {sentences.listed(price.features)}. It does not use the group of new {m.people}.",
         *_audited_gaps(price, m),
         SIMPLER,
         f"Expected costs are multiplied by {price.factor:.4f}, so that prices add up to costs on the audited rows.",
@@ -99,7 +99,7 @@ def _gap_words(evaluation: PriceEvaluation, gap: Changed, m: Measure, level: str
     before = m.difference(gap["before"])
     after, change = (written(gap[end], m.difference, name, m.unit) for end, name in (("after", level), ("change", "")))
     sizes = " and ".join(f"{count(size)} {label(getattr(evaluation, who))}" for who, size in evaluation.rows.items())
-    return f"Gap of mean prices: {before} before, {after} after, change {change}; on {sizes} held out."
+    return f"Gap in mean prices: {before} before, {after} after; change {change}, on held-out rows of {sizes}."
 
 
 def _money_words(rows: Mapping[str, Changed], m: Measure) -> str:

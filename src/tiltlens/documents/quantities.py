@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
+from functools import partial
 
 from tiltlens.documents.document import NAME, TEXT, Cell, Column, Table
 from tiltlens.estimators.estimate import Estimate
@@ -118,8 +119,13 @@ _HEADLINE = _table(
     Quantity("bracket", "range of the gap", "range", "between the weighted and the linear estimate"),
     Quantity("limits", "limits of the gap", "range", "all that calibrated group probabilities allow"),
     Quantity("gap_explained_by_exempt", "gap explained by exempt factors", "gap", "part of the gap"),
-    Quantity("gap_given_exempt", "gap given exempt factors", "gap", "among {people} equal on the exempt factors"),
-    Quantity("adjusted_gap", "adjusted gap", "gap", "among {people} equal on all listed features"),
+    Quantity(
+        "gap_given_exempt",
+        "gap given exempt factors",
+        "gap",
+        "among {people} with the same values of the exempt factors",
+    ),
+    Quantity("adjusted_gap", "adjusted gap", "gap", "among {people} with the same values of all listed features"),
     Quantity("impact_ratio", "impact ratio", "ratio", "{rate}, audited ÷ reference{among}"),
     Quantity(
         "adverse_impact_ratio",
@@ -141,12 +147,12 @@ _CORRECTION = _table(
     Quantity("gap_test", "test of equal means", "p", "probability of a gap at least this large if there is none"),
     Quantity("output_divergence", "output divergence", "nats", "between the groups' {each}s"),
     Quantity("input_divergence", "input divergence", "nats", "between the groups' features"),
-    Quantity("descent_rate", "descent rate", "number", "of the objective along the correction function"),
+    Quantity("descent_rate", "descent rate", "number", "slope of the objective along the correction function"),
     Quantity(
         "detection_sample_size",
         "sample size to detect the gap",
         "count",
-        "both errors at 5%",
+        "{each}s from which a test detects the gap, with 5% false alarms and 5% misses",
         (ScoreType.PROBABILITY, ScoreType.DECISION),
     ),
 )
@@ -180,7 +186,11 @@ _PRICES = _table(
         _AMOUNT,
     ),
     Quantity(
-        "unfairness", "variance between the groups (UF)", "share", "of the price, as a share of its variance", _AMOUNT
+        "unfairness",
+        "variance between the groups (UF)",
+        "share",
+        "share of the price's variance that lies between groups",
+        _AMOUNT,
     ),
     Quantity(
         "vulnerability",
@@ -189,12 +199,18 @@ _PRICES = _table(
         "distance of the best price without the group from the discrimination-free price",
         _AMOUNT,
     ),
-    Quantity("unaware_gap", "gap of the best price without the group", "gap", "of E[cost | features]", _AMOUNT),
+    Quantity(
+        "unaware_gap",
+        "gap of the best price without the group",
+        "gap",
+        "mean of E[cost | features], audited minus reference",
+        _AMOUNT,
+    ),
     Quantity(
         "free_gap",
         "gap of the discrimination-free price",
         "gap",
-        "of the groups' expected costs, mixed by their shares of all {people}",
+        "mean of the groups' expected costs, mixed by their shares of all {people}, audited minus reference",
         _AMOUNT,
     ),
     Quantity(
@@ -211,40 +227,47 @@ _PRICES = _table(
     Quantity("mean_absolute_change", "mean absolute change of the price", "size", "money moved", _AMOUNT),
     Quantity("share_rising", "{people} whose price rises", "share", "of all {people}", _AMOUNT),
     Quantity("share_falling", "{people} whose price falls", "share", "of all {people}", _AMOUNT),
-    Quantity("deviance_poisson", "Poisson deviance", "deviance", "of the cost from the price, mean", _AMOUNT),
+    Quantity("deviance_poisson", "Poisson deviance", "deviance", "mean deviance of the cost from the price", _AMOUNT),
     Quantity(
-        "deviance_tweedie", "Tweedie deviance (power 1.5)", "deviance", "of the cost from the price, mean", _AMOUNT
+        "deviance_tweedie",
+        "Tweedie deviance (power 1.5)",
+        "deviance",
+        "mean deviance of the cost from the price",
+        _AMOUNT,
     ),
-    Quantity("deviance_gamma", "gamma deviance", "deviance", "of the cost from the price, mean", _AMOUNT),
+    Quantity("deviance_gamma", "gamma deviance", "deviance", "mean deviance of the cost from the price", _AMOUNT),
 )
 _SENSITIVITY = _table(
     Quantity(
         "robustness_value",
         "robustness value",
         "share",
-        "share of the remaining variance of {output} and group that an omitted factor needs to account for the gap",
+        "share of the remaining variance of {each}s and group membership that an omitted factor needs to account "
+        "for the gap",
     ),
     Quantity(
         "r2_score",
-        "of the {output}",
+        "explains of the {each}s",
         "share",
         "share of the variance that the other features do not explain, within groups",
     ),
-    Quantity("r2_group", "of the group", "share", "what the other features leave of it"),
+    Quantity(
+        "r2_group", "explains of the group", "share", "share of the variance that the other features do not explain"
+    ),
     Quantity("multiple", "times as strong", "ratio", "multiple of both shares that accounts for the gap"),
 )
 _EVALUATION = _table(
     Quantity("decision_gap", "gap in decision rates", "points", "audited minus reference"),
     Quantity("accuracy", "accuracy", "share", "share of correct decisions"),
-    Quantity("auc_audited", "AUC, audited", "index", "of the audited group"),
-    Quantity("auc_reference", "AUC, reference", "index", "of the reference group"),
+    Quantity("auc_audited", "AUC, audited", "index", "area under the ROC curve in the audited group"),
+    Quantity("auc_reference", "AUC, reference", "index", "area under the ROC curve in the reference group"),
     Quantity("log_loss", "log loss", "index", "lower is better"),
     Quantity("brier", "Brier score", "index", "lower is better"),
     Quantity("error_rate", "error rate", "points", "share of wrong decisions where 1 is predicted above one half"),
     Quantity("score_gap", "gap in mean scores", "points", "audited minus reference"),
-    Quantity("accuracy_change", "change in accuracy", "points", "alternative minus audited model"),
-    Quantity("gap_reduction", "reduction of the gap", "points", "in size, audited model minus alternative"),
-    Quantity("ratio_gain", "gain of the impact ratio", "ratio", "lower ÷ higher rate, alternative minus audited model"),
+    Quantity("accuracy_change", "change in accuracy", "points", "alternative minus audited rule"),
+    Quantity("gap_reduction", "reduction of the gap", "points", "in size, audited rule minus alternative"),
+    Quantity("ratio_gain", "gain of the impact ratio", "ratio", "lower ÷ higher rate, alternative minus audited rule"),
     Quantity("gap_change", "change in the gap", "points", "after minus before"),
     Quantity("selected", "selection rate", "share", "share of {people} with decision 1"),
     Quantity("true_positive_rate", "true positive rate", "share", "share given 1 among {people} with the outcome"),
@@ -259,10 +282,14 @@ _SETTINGS = _table(
     Quantity("too_small", "groups too small", "count", "fewer than 10 people"),
 )
 _INTERSECTIONS = _table(
-    Quantity("between_groups", "standard deviation between groups", "gap", "of the groups' means, weighted by people"),
-    Quantity("main_effects", "main effects", "gap", "what the columns of the group add up to, standard deviation"),
-    Quantity("interaction", "interaction", "gap", "what only intersections show, standard deviation"),
-    Quantity("deviation", "deviation", "gap", "of a group's mean from the overall mean, shrunk by its noise"),
+    Quantity(
+        "between_groups", "standard deviation between groups", "gap", "spread of the groups' means, weighted by people"
+    ),
+    Quantity(
+        "main_effects", "main effects", "gap", "standard deviation of what the group's columns explain additively"
+    ),
+    Quantity("interaction", "interaction", "gap", "standard deviation of what only intersections explain"),
+    Quantity("deviation", "deviation", "gap", "a group's mean minus the overall mean, shrunk by its noise"),
 )
 QUANTITIES = {
     **{**_HEADLINE, **_RATES, **_CORRECTION, **_ERRORS, **_SENSITIVITY},
@@ -280,18 +307,34 @@ ERROR_RATE_KEYS = ("fpr", "fnr", "calibration", "auc", "ppv", "npv", "fdr", "for
 
 # Columns of the table of features, whose keys are those of its rows.
 FEATURES = _table(
-    Quantity("alone", "contribution alone", "gap", "how much smaller the gap is among {people} equal on the feature"),
     Quantity(
-        "beyond_others", "contribution beyond the others", "gap", "how much the adjusted gap grows without the feature"
+        "alone",
+        "contribution alone",
+        "gap",
+        "the gap minus the gap among {people} with the same value of the feature",
     ),
-    Quantity("shapley", "Shapley contribution", "gap", "sums to the explained gap"),
-    Quantity("use", "use", "size", "how far the {output} moves with the feature, all else equal"),
-    Quantity("reveals", "reveals", "index", "how well the feature separates the groups"),
+    Quantity(
+        "beyond_others",
+        "contribution beyond the others",
+        "gap",
+        "change in the adjusted gap when the feature is left out of the list",
+    ),
+    Quantity("shapley", "Shapley contribution", "gap", "the feature's part of what all features account for"),
+    Quantity(
+        "use",
+        "use",
+        "size",
+        "how far the {output} moves with the feature if the group and the other features stay the same",
+    ),
+    Quantity("reveals", "reveals", "index", "how well the feature separates the groups, from 0 to 1"),
     Quantity("drives", "drives", "level", "how far the mean {each} varies with the feature"),
-    Quantity("alignment", "alignment", "index", "correlation of the two"),
+    Quantity("alignment", "alignment", "index", "correlation of the two over the values of the feature"),
     Quantity("share", "share of the correction", "share", "achieved by shifting this feature alone"),
     Quantity(
-        "segment_vulnerability", "proxy vulnerability", "gap", "of a value of the feature; positive: priced higher"
+        "segment_vulnerability",
+        "proxy vulnerability",
+        "gap",
+        "best price without the group minus the discrimination-free price",
     ),
 )
 CONTRIBUTIONS = ("alone", "beyond_others", "shapley", "use")
@@ -308,7 +351,8 @@ def estimate_cell(estimate: Estimate | None, shown: Shown) -> Cell:
     if estimate is None:
         return Cell(NOTHING)
     low, high = estimate.low, estimate.high
-    ends = "" if low is None and high is None else interval(low, high, shown)
+    is_known = low == high  # both None, or without error
+    ends = "" if is_known else interval(low, high, shown)
     return Cell(shown(estimate.value), ends, value=estimate.value)
 
 
@@ -326,9 +370,18 @@ def estimate_words(estimate: Estimate, measure: Measure, name: str = "") -> str:
 
 def brief(estimate: Estimate, measure: Measure) -> Shown:
     """Return a format with one decimal for gaps of a point or more, with two for smaller ones."""
+    return brief_of((estimate.value, estimate.low, estimate.high), measure)
+
+
+def brief_of(values: Iterable[float | None], measure: Measure) -> Shown:
+    """Return the same for values that are read beside each other."""
     if measure.is_amount:
-        return measure.difference
-    return brief_points(estimate.value, estimate.low, estimate.high)
+        return partial(_amount_beside, measure, [*values])
+    return brief_points(*values)
+
+
+def _amount_beside(measure: Measure, values: Sequence[float | None], value: float | None) -> str:
+    return measure.difference(value, *values)
 
 
 def quantity_cell(item: Quantity, estimate: Estimate | None, measure: Measure) -> Cell:

@@ -28,8 +28,8 @@ def ratio_words(c: Comparison, estimate: Estimate) -> str:
         return f"{fill(_divided(c), m)}{m.among}, {who}"
     numbers = " ÷ ".join(m.level(rate.value) for rate in rates)
     if m.each == "decision":
-        return f"of the favourable decision{f', {m.favoured}' if m.favoured else ''}: {numbers}, {who}"
-    return f"of the favourable outcome, 100% minus the score: {numbers}, {who}"
+        return f"rates of the favourable decision{f' ({m.favoured})' if m.favoured else ''}: {numbers}, {who}"
+    return f"100% minus the {m.mean}: {numbers}, {who}"
 
 
 def ratio_definition(c: Comparison) -> str:
@@ -56,8 +56,10 @@ def unfavourable_words(c: Comparison) -> str:
 def against_four_fifths(estimate: Estimate) -> str:
     """Return on which side of four fifths an adverse impact ratio lies, anywhere within its interval."""
     side = side_of(estimate.value, estimate.low, estimate.high, FOUR_FIFTHS)
-    text = "inconclusive against 0.80" if side == "inconclusive" else f"{side} 0.80"
-    return text if estimate.low is not None else f"{text}, without an interval"
+    if estimate.low is None:
+        return f"{side} four fifths (0.80), without an interval"
+    ends = f"the interval {'includes' if side == 'inconclusive' else f'lies {side}'} four fifths (0.80)"
+    return f"inconclusive, because {ends}" if side == "inconclusive" else ends
 
 
 def four_fifths_words(estimate: Estimate, level: str, among: str) -> str:
@@ -77,7 +79,7 @@ def decision_table_words(table: DecisionTable, level: str, among: str) -> list[s
     if table.odds_ratio is not None:
         words += f"; odds ratio {written(table.odds_ratio, ratio, level)}"
     flips = (
-        f"Sensitivity: {whole(table.ratio_flips)} changed decisions would move the ratio across 0.80; "
-        f"{whole(table.z_flips)} would move the z test across {table.critical_z:.2f}."
+        f"Sensitivity: at least {whole(table.ratio_flips)} decisions would have to change for the ratio to cross 0.80, "
+        f"and {whole(table.z_flips)} for the z test to cross {table.critical_z:.2f}."
     )
     return [f"{words}.", flips, *note]

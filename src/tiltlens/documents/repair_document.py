@@ -45,7 +45,7 @@ ORDER = (
 )
 CURVE = ("gap", "accuracy", "auc", "log_loss")
 RATES = ("selected", "impact_ratio", "true_positive_rate")
-COMPARED = ("audited model", "alternative")
+COMPARED = ("audited rule", "alternative")
 STEP = 2  # every second point of the curve is shown
 RULES = 9  # rules of the curve that are shown
 WHAT_IFS = 20  # the smallest gaps first
@@ -222,7 +222,7 @@ def _tolerances(search: Alternatives, level: str) -> Table:
 def _attained(search: Alternatives, level: str) -> Table:
     heads = (f"{sentences.gap_name(search)} (points)", sentences.accuracy_name(search))
     rows = search.curve.rows(named=True)
-    cells = [(Cell("audited model"), estimate_cell(search.gap, points), estimate_cell(search.accuracy, percent))]
+    cells = [(Cell("audited rule"), estimate_cell(search.gap, points), estimate_cell(search.accuracy, percent))]
     for index in range(0, len(rows), max(1, (len(rows) - 1) // (RULES - 1))):
         gap, accuracy = (row_estimate(rows[index], key) for key in ("gap", "accuracy"))
         name = Cell(f"rule {index + 1} of {len(rows)}")

@@ -10,6 +10,7 @@ import polars as pl
 
 from tiltlens.analysis.unobserved_groups import UnobservedGroup
 from tiltlens.documents.display_names import group_name
+from tiltlens.documents.headline import named_list
 from tiltlens.documents.quantities import format_of, quantity, written
 from tiltlens.estimators.estimate import Estimate
 from tiltlens.estimators.verdicts import Materiality, materiality
@@ -45,25 +46,26 @@ TARGETS = {  # for each metric: the quantities that it constrains, and what they
 }
 EVENTS = {"without the outcome": FALSE_POSITIVES, "with the outcome": FALSE_NEGATIVES}
 REGULATED = (
-    "Use of the group, or of a model that predicts it, in decisions about people may be regulated: check before you "
-    "deploy the adjustment."
+    "The law may restrict the use of the group, or of a model that predicts it, in decisions about people. Check "
+    "before you deploy the adjustment."
 )
 IS_NO_FINDING = (
-    "Whether to adjust scores is a legal and policy decision, not a statistical one. The numbers hold for people like "
-    "these."
+    "Whether to adjust scores is a legal and policy decision, not a statistical one. The numbers apply to new people "
+    "only if they resemble these."
 )
 OF_RULES = (
-    "Each rule is evaluated on people it was not fitted on and uses the listed features only. Outcomes seen only for "
-    "accepted applicants say nothing about those rejected. An alternative is a reason to look, not a finding of "
-    "wrongdoing."
+    "Each rule is evaluated on people it was not fitted on and uses the listed features only. Outcomes observed only "
+    "for people with the favourable decision say nothing about the others. An alternative is a reason to look, not a "
+    "finding of wrongdoing."
 )
 OF_TOLERANCES = (
-    "Each row has the rule with the smallest gap for that loss. Band and verdicts hold for all rows at once, so they "
-    "need more evidence than the verdict on one loss above."
+    "Each row has the rule with the smallest gap for that loss. The band and the verdicts cover all rows at once, so "
+    "they need more evidence than the verdict on one loss above."
 )
 OF_WHAT_IFS = (
-    "The audited model is applied again: neutralised features are averaged over the reference group's values, "
-    "coarsened ones cut at quartiles or with rare levels pooled. In points; the intervals are simultaneous."
+    "The audited model is applied again to changed features. A neutralised feature is averaged over the reference "
+    "group's values; a coarsened one is cut at its quartiles, or its rare values are pooled. Changes are in points, "
+    "with simultaneous intervals."
 )
 ESTIMATE = ("value", "low", "high")
 
@@ -87,7 +89,7 @@ def targets(repair: TiltSummary) -> tuple[tuple[str, str], ...]:
     search = TARGETS.get(repair.metric, (("gap", repair.metric),))
     if not repair.exempt:
         return search
-    return (("exempt_gap", f"{search[0][1]} (people equal on {listed(repair.exempt)})"),)
+    return (("exempt_gap", f"{search[0][1]} (people with the same {listed(repair.exempt)})"),)
 
 
 def goal(repair: TiltSummary) -> list[str]:
@@ -98,18 +100,18 @@ def goal(repair: TiltSummary) -> list[str]:
     if not any(item.multiplier for item in repair.constraints):
         is_met = all(abs(item.gap_after) <= repair.max_gap + REPAIRED for item in repair.constraints)
         why = "The goal is met already" if is_met else "No change of the rule comes nearer to it"
-        return [f"Goal: {what}{at} {limit}. {why}, so nothing is changed."]
-    uses = "the group of every new person" if repair.use_group else listed(repair.features)
-    not_group = "" if repair.use_group else ", not the group of new people"
-    return [f"Goal: {what}{at} {limit}, with the smallest change of the scores.", f"It uses {uses}{not_group}."]
+        return [f"Goal: {what}{at} {limit}. {why}, so no score is changed."]
+    uses = "the group of each new person" if repair.use_group else listed(repair.features)
+    not_group = "" if repair.use_group else " It does not use the group of new people."
+    return [f"Goal: {what}{at} {limit}, with the smallest change of the scores.", f"It uses {uses}.{not_group}"]
 
 
 def fit_sentences(repair: TiltSummary) -> list[str]:
     """Return the effect of an adjustment on the audited rows."""
     name = "Weighted gap" if repair.soft else "Gap"
-    lines = [f"{name} in {_constraint(repair, item)} on the audited rows." for item in repair.constraints]
+    lines = [f"{name} in {_constraint(repair, item)}, on the audited rows." for item in repair.constraints]
     if repair.nats is not None:
-        lines.append(f"Scores move by {number(repair.nats)} nats on average.")
+        lines.append(f"Scores change by {number(repair.nats)} nats on average (Kullback–Leibler divergence).")
     lines.append("Evaluate it on held-out data before you use it.")
     return lines + [line for group, both in repair.soft.items() for line in _soft(label(group), both)]
 
@@ -117,12 +119,14 @@ def fit_sentences(repair: TiltSummary) -> list[str]:
 def _soft(group: str, estimates: SoftChange) -> list[str]:
     """Return what group probabilities say about the gap after an adjustment: both estimates are near 0 by design."""
     before, after = estimates
-    lines = [f"{group} is an unobserved group: the weighted gap shows part of the gap only."]
+    lines = [f"{group} is an unobserved group, so the weighted gap shows only part of the gap."]
     if before.linear is not None and after.linear is not None:
         lines[0] += (
             f" The linear estimate changes from {points(before.linear.value)} to {points(after.linear.value)} points."
         )
-    lines.append(f"Before: {bracket_line(before)}. Estimates near 0 afterwards do not show that the gap is.")
+    lines.append(
+        f"Before: {bracket_line(before)}. Estimates near 0 after the adjustment do not show that the gap is near 0."
+    )
     if after.limits is not None:
         allowed = interval(after.limits.low, after.limits.high, points)
         lines.append(f"After: calibrated group probabilities allow a gap of {allowed} points.")
@@ -142,12 +146,12 @@ def bracket_line(soft: UnobservedGroup) -> str:
 
 
 def _constraint(repair: TiltSummary, item: Constraint) -> str:
-    ends = " to ".join(points(getattr(item, name)) for name in ("gap_before", "gap_after"))
+    before, after = points(item.gap_before), points(item.gap_after)
     what = EVENTS.get(item.event, targets(repair)[0][1])
     of_class = "" if repair.classes == 2 else f" of class {item.score_class}"
     several = len({other.audited for other in repair.constraints}) > 1
     whose = f" for {label(item.audited)}" if several else ""
-    return f"{what}{of_class}{whose}: {ends} points"
+    return f"{what}{of_class}{whose}: {before} points before, {after} after"
 
 
 def rows_of(table: pl.DataFrame) -> dict[str, Row]:
@@ -164,8 +168,8 @@ def headline(evaluation: RepairEvaluation) -> list[str]:
             change = _estimate(row, "change", points, "points")
             level = interval_name(evaluation.confidence)
             before, after = points(row["before"]), _estimate(row, "after", points, "points", level)
-            lines.append(f"Gap in {what}: {before} before, {after} after. {_goal_met(repair, row)}")
-            lines.append(f"Change {change}, on {_people(evaluation)} held-out people.{_fit_error(repair, what)}")
+            lines.append(f"Gap in {what}: {before} points before, {after} after. {_goal_met(repair, row)}")
+            lines.append(f"Change: {change}, on {_people(evaluation)} held-out people.{_fit_error(repair, what)}")
     return [*lines, _cost(table)]
 
 
@@ -209,22 +213,25 @@ def _fit_error(repair: TiltSummary, what: str) -> str:
     ]
     if len(errors) != 1 or errors[0] is None:
         return ""
-    return f" This excludes the error of fitting the adjustment (standard error at least {size(errors[0])} points)."
+    return (
+        f" The intervals exclude the error of fitting the adjustment (standard error at least {size(errors[0])} "
+        "points)."
+    )
 
 
 def _cost(table: Mapping[str, Row]) -> str:
     parts = []
     for key, change in _accuracy_changes(table, "change"):
-        ends = " to ".join(format_of(quantity(key).scale, POINTS).value(table[key][end]) for end in ("before", "after"))
-        parts.append(f"{quantity(key).label} {ends}, change {change}")
+        write, row = format_of(quantity(key).scale, POINTS).value, table[key]
+        parts.append(f"{quantity(key).label} {write(row['before'])} before, {write(row['after'])} after, change {change}")
     return f"Cost: {'; '.join(parts)}." if parts else "Cost in accuracy: unknown, because no outcome was given."
 
 
 def blindness_words(table: pl.DataFrame) -> str:
     """Return what it costs not to use the group."""
     parts = [f"{quantity(key).label} {cost}" for key, cost in _accuracy_changes(rows_of(table), "cost")]
-    compared = f" Without the group, compared with it: {'; '.join(parts)}." if parts else ""
-    return f"An adjustment that uses the group needs a smaller change of the scores.{compared}"
+    compared = f" Without the group instead of with it: {'; '.join(parts)}." if parts else ""
+    return f"An adjustment that uses the group changes the scores less.{compared}"
 
 
 def _accuracy_changes(table: Mapping[str, Row], column: str) -> Iterator[tuple[str, str]]:
@@ -237,7 +244,7 @@ def _accuracy_changes(table: Mapping[str, Row], column: str) -> Iterator[tuple[s
 def group_use(evaluation: RepairEvaluation) -> list[str]:
     """Return where the sensitive attribute was used."""
     notes = [sentence(note) for note in evaluation.repair.notes]
-    return [*notes, "On held-out data the group was used to measure, not to fit.", REGULATED]
+    return [*notes, "On held-out data, the group was used to measure the effect, not to fit the adjustment.", REGULATED]
 
 
 def verdict_words(search: Alternatives) -> list[str]:
@@ -246,7 +253,7 @@ def verdict_words(search: Alternatives) -> list[str]:
     times = number((1.0 - tau) / tau, 2)
     return [
         str(search),
-        f"Audited model: {name} {written(search.accuracy, percent, level)} among people with a "
+        f"Audited rule: {name} {written(search.accuracy, percent, level)} among people with a "
         f"known outcome; {gap_name(search)} of {label(search.audited)} vs {label(search.reference)} "
         f"{written(search.gap, points, unit='points')}.",
         f"Alternative, chosen on other rows: accuracy {_either(search.accuracy_change, 'higher', 'lower')}; gap "
@@ -281,5 +288,4 @@ def listed(names: Sequence[str], most: int = 6) -> str:
     """Return names of columns, the first few of them."""
     if not names:
         return "nothing else"
-    shown = [label(name, 40) for name in names[:most]]
-    return ", ".join(shown) + (f" and {len(names) - most} more" if len(names) > most else "")
+    return named_list(names, most)

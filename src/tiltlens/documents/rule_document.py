@@ -22,7 +22,7 @@ from tiltlens.documents.document import (
     bullets,
 )
 from tiltlens.documents.quantities import estimate_cell
-from tiltlens.formats import NOTHING, interval_name, label, number, p_value, percent, ratio, whole
+from tiltlens.formats import NOTHING, interval_name, label, p_value, percent, ratio, whole
 from tiltlens.results.outputs import row_estimate
 from tiltlens.rows.groups import JOINT
 from tiltlens.rules.measures import MEASURES, TESTS
@@ -115,7 +115,7 @@ def _tests(made: RuleTables, tests: GroupRows) -> Iterator[Table]:
 
 
 def _sizes(row: Row) -> tuple[Cell, ...]:
-    return Cell(number(row["shortfall"], 1)), estimate_cell(row_estimate(row, "odds_ratio"), ratio)
+    return Cell(whole(row["shortfall"])), estimate_cell(row_estimate(row, "odds_ratio"), ratio)
 
 
 def _significance(row: Row) -> tuple[Cell, ...]:

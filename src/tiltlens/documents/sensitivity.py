@@ -16,8 +16,8 @@ COLUMNS = ("r2_score", "r2_group", "multiple")
 MOST_SHOWN = 5  # features, the strongest first
 LARGE = 100  # times as strong, beyond which the number says nothing more
 HOLDS = (
-    "This is a bound under any form of the omitted factor. It does not say that there is such a factor, and does not "
-    "include errors in group labels or in the data."
+    "This bound holds for an omitted factor of any form. It does not show that there is one, and it does not cover "
+    "errors in the group labels or in the data."
 )
 
 
@@ -37,16 +37,16 @@ def sensitivity_words(c: Comparison, key: str) -> Iterator[str]:
     sensitivity, m, name = c.gap_parts.sensitivity[key], measure_of(c), quantity(key).label
     gap = sensitivity.gap
     if materiality(gap.low, gap.high, c.scale.materiality) is Materiality.NOT_MATERIAL:
-        yield f"The {name} is below the materiality threshold without any omitted factor."
+        yield f"The {name} is within the materiality threshold, so an omitted factor has nothing to account for."
         return
     if not is_beyond_zero(gap.low, gap.high):
-        yield f"The {name} is inconclusive already: it may be 0 without any omitted factor."
+        yield f"The {name} is inconclusive: its interval includes 0 already, without an omitted factor."
         return
     value = sensitivity.robustness_value
     yield (
         f"To account for the {name} of {estimate_words(gap, m)}, an omitted factor would have to explain "
-        f"{percent(value.value)} of the remaining variance of both the {m.output} and the group. With "
-        f"{percent(value.low)}, the interval would include 0."
+        f"{percent(value.value)} of the remaining variance of both the {m.each}s and group membership. From "
+        f"{percent(value.low)} on, the interval of the {name} would include 0."
     )
     strongest = next(((row, row.multiple) for row in sensitivity.yardsticks if row.multiple is not None), None)
     if strongest is None:
@@ -56,8 +56,8 @@ def sensitivity_words(c: Comparison, key: str) -> Iterator[str]:
     feature, times = label(row.feature), times_words(multiple)
     if multiple * row.r2_score > 1.0:
         yield (
-            f"Even a factor that explains all that is left of the {m.output} would have to be about {times} as "
-            f"strongly related to the group as {feature}."
+            f"Even a factor that explains all the remaining variance of the {m.each}s would have to be about {times} "
+            f"as strongly related to the group as {feature}."
         )
     else:
         yield f"It would have to be about {times} as strong as {feature}, the strongest listed feature."
@@ -72,7 +72,7 @@ def times_words(multiple: float) -> str:
 
 def _yardsticks(c: Comparison, sensitivity: Sensitivity) -> Table:
     m = measure_of(c)
-    columns = (Column("explains, given the others", NAME), *(Column(fill(quantity(key).label, m)) for key in COLUMNS))
+    columns = (Column("feature, given the others", NAME), *(Column(fill(quantity(key).label, m)) for key in COLUMNS))
     rows = (
         (
             Cell(label(row.feature)),

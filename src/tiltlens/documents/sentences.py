@@ -12,33 +12,39 @@ from tiltlens.documents.ratios import four_fifths_words, is_of_decisions, unfavo
 from tiltlens.documents.unobserved_groups import soft_words
 from tiltlens.documents.verdict_texts import VERDICTS
 from tiltlens.estimators.verdicts import Verdict
-from tiltlens.formats import label, number, p_value, percent
+from tiltlens.formats import label, number, p_value, percent, value_of
 from tiltlens.results.audit import Audit
 from tiltlens.results.change import Change
 from tiltlens.results.comparison import Comparison
 from tiltlens.results.outputs import Checks
+from tiltlens.rows.exclusions import exclusion_words
 
 FEW = 3  # features whose notes stand beside each
 IS_NO_FINDING = (
-    "A potential proxy is a reason to look, not a finding of wrongdoing. The numbers are associations under this model "
-    "and these data; they do not establish causes."
+    "A potential proxy is a reason to look, not a finding of wrongdoing. The numbers are associations in these data; "
+    "they do not establish causes."
 )
 DOES_NOT_SHOW = (
-    "It shows associations under this model and these data. It does not establish causes and is not a verdict on a "
-    "model, a decision or a person.",
+    "It shows associations in these data. It does not establish causes and is not a verdict on a model, a decision or "
+    "a person.",
     "A potential proxy is a reason to look at a feature, because the groups differ on it and the scores use it. "
     "Whether the feature is legitimate is not a statistical question.",
     "An inconclusive result is not evidence of no gap.",
     "It relies on the group labels, scores and features that were supplied, including their errors.",
 )
-PROXY_OR_STAND_IN = "For a potential proxy or stand-in, the data do not show whether the scores use it."
+PROXY_OR_STAND_IN = (
+    "A potential proxy or stand-in is a feature on which the groups differ. The data do not show whether the scores "
+    "use it."
+)
 
 
 def does_not_show(audit: Audit) -> tuple[str, ...]:
     """Return what an audit does not show."""
     m, (first, proxy, *others) = measure_of(audit), DOES_NOT_SHOW
-    either = [PROXY_OR_STAND_IN] if Verdict.PROXY_OR_STAND_IN in verdicts_given(audit) else []
-    return tuple(line.replace("scores", f"{m.each}s") for line in (first, proxy, *either, *others))
+    given = verdicts_given(audit)
+    proxies = [proxy] if {Verdict.POTENTIAL_PROXY, Verdict.IN_COMBINATION} & set(given) else []
+    proxies += [PROXY_OR_STAND_IN] if Verdict.PROXY_OR_STAND_IN in given else []
+    return tuple(line.replace("scores", f"{m.each}s") for line in (first, *proxies, *others))
 
 
 def common_notes(c: Comparison) -> dict[str, int]:
@@ -52,25 +58,35 @@ def audited_words(audit: Audit) -> list[str]:
     names = ", ".join(label(name) for name in list(audit.comparisons)[:MOST_NAMED])
     more = len(audit.comparisons) - MOST_NAMED
     features = len(audit[0].by_feature)
-    rows, question = audit.rows, audit.provenance.question
+    question = audit.provenance.question
     lines = [
-        f"The {measure_of(audit).each}s of a fixed model, by {label(audit.group)}: "
-        f"{names}{f' and {more} more' if more > 0 else ''} vs {label(audit.reference)}, "
-        f"with {features or 'no'} feature{'s' if features != 1 else ''}. {rows['used']:,} of {rows['read']:,} rows "
-        f"were used. The favourable outcome is {favourable_words(audit)}."
+        f"{measure_of(audit).each.capitalize()}s by {label(audit.group)}: "
+        f"{names}{f' and {more} more' if more > 0 else ''} vs {label(audit.reference)}, with {features or 'no'} "
+        f"feature{'s' if features != 1 else ''}. {rows_words(audit)} The favourable outcome is "
+        f"{favourable_words(audit)}."
     ]
     if metric_of(audit) is not None:
         lines.append(metric_words(audit))
     if any(c.unobserved_group for _, c in audit.items()):
         lines.append("Groups are unobserved: each row counts in every group by its group probability.")
     if question["where"]:
-        conditions = " and ".join(f"{label(name)} = {label(value)}" for name, value in question["where"].items())
+        conditions = " and ".join(value_of(label(name), label(value)) for name, value in question["where"].items())
         lines.append(f"Only rows with {conditions} were audited; the results apply to them only.")
     if question["threshold"] is not None:
         lines.append(f"Scores of {question['threshold']:g} or more count as decision 1, lower ones as 0.")
     if question["sample_weight"]:
         lines.append(f"Rows are weighted by {label(question['sample_weight'])}.")
     return lines
+
+
+def rows_words(audit: Audit) -> str:
+    """Return how many rows were used, and why others were not."""
+    read, used = audit.rows["read"], audit.rows["used"]
+    left_out = {reason: size for reason, size in audit.rows.items() if reason not in ("read", "used")}
+    if not any(size != 0 for size in left_out.values()):
+        return f"All {read:,} rows were used."
+    part = "" if read == used else f" of {read:,}"  # where the rows of small groups are not counted
+    return f"{used:,}{part} rows were used. Excluded: {exclusion_words(left_out)}."
 
 
 def favourable_words(audit: Audit) -> str:
@@ -85,7 +101,7 @@ def favourable_words(audit: Audit) -> str:
         return f"the outcome “{outcome}”"
     if audit.score_type != "probability":
         return f"the decision {outcome}"
-    return f"a {'high' if outcome == '1' else 'low'} score (the outcome “{outcome}”)"
+    return f"a {'high' if outcome == '1' else 'low'} score"
 
 
 def findings(audit: Audit, c: Comparison, is_only: bool) -> list[str]:
@@ -100,7 +116,7 @@ def findings(audit: Audit, c: Comparison, is_only: bool) -> list[str]:
 def verdicts_given(audit: Audit) -> dict[str, str]:
     """Return the verdicts of the table that an audit has, and what they mean."""
     given = {row.verdict for _, c in audit.items() for row in c.by_feature}
-    user = "the score" if measure_of(audit).output == "score" else "the model"
+    user = f"the {measure_of(audit).each}"
     return {text: kind.meaning.replace("the score", user) for text, kind in VERDICTS.items() if text in given}
 
 
@@ -112,7 +128,7 @@ def sure_words(c: Comparison) -> list[str]:
     elif c.gap_test:
         test = quantity("gap_test")
         name = f"{test.label[:1].upper()}{test.label[1:]}"
-        lines.append(f"{name}: {p_value(c.gap_test.p_value)} ({test.definition}).")
+        lines.append(f"{name}: {p_value(c.gap_test.p_value, c.gap_test.permutations)} ({test.definition}).")
     if c.checks.is_adequate:
         lines.append("Overlap and calibration checks passed.")
     elif c.checks.is_adequate is False:

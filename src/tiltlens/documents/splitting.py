@@ -52,7 +52,7 @@ def splitting_words(c: Comparison, gains: Splitting) -> Iterator[str]:
     yield f"Materiality threshold: {threshold} of the Brier score of one model."
     if gains.least_gain.low is not None and gains.least_gain.low > 0.0:
         gap = estimate_words(gains.outcome_gap, POINTS)
-        yield f"Among people equal on all features the outcome itself differs by {gap}."
+        yield f"Among people with the same values of all features, the outcome itself differs by {gap}."
 
 
 def _gains(gains: Splitting, level: str) -> Table:

@@ -52,13 +52,13 @@ def bracket_words(soft: UnobservedGroup, measure: Measure, groups: str) -> list[
     """Return the range of the gap between two groups, because one estimate would mislead, and on what it rests."""
     between = f"gap in the {measure.mean} between {groups}"
     if soft.status is Status.NOT_JUDGED:
-        return [f"The {between} is not estimated (not judged): {minus(soft.reason)}."]
+        return [f"The {between} is not estimated, because {minus(soft.reason)}."]
     if soft.bracket is None:
         return [f"The {between} cannot be estimated: everybody has the same group probabilities."]
     ends = interval(soft.bracket.low, soft.bracket.high, measure.difference)
     return [
         f"The {between} is estimated at {measure.with_unit(ends)}.",
-        "This range holds if the probabilities are calibrated and the two estimates err in opposite directions "
+        "This range is right if the probabilities are calibrated and the two estimates err in opposite directions "
         f"({soft.status}: {minus(soft.reason)}).",
     ]
 
@@ -70,6 +70,7 @@ def _checks(soft: UnobservedGroup, measure: Measure) -> list[str]:
     slope = written(soft.calibration.slope, lambda value: number(value, 2))
     above, below = (estimate_words(sign, measure) for sign in soft.signs)
     return [
-        f"On {rows} labelled rows the group has slope {slope} on its probability (1 if calibrated). The gap there is "
-        f"{above} above the weighted and {below} below the linear estimate; it lies between them if both have one sign."
+        f"On {rows} labelled rows, the group has slope {slope} on its probability (1 if calibrated). There, the gap "
+        f"minus the weighted estimate is {above}, and the linear estimate minus the gap is {below}. The gap lies "
+        "between both estimates if these two differences have the same sign."
     ]

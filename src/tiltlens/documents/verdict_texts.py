@@ -38,8 +38,8 @@ VERDICTS = {
     ),
     "stand-in": Verdict(
         STAND_IN,
-        "A contribution exceeds the materiality threshold, but the score does not use the feature. Removing it from "
-        "the model would change nothing.",
+        "A contribution exceeds the materiality threshold, but the score does not use the feature. Removing it "
+        "would change nothing.",
     ),
     "detected, size unclear": Verdict(OPEN, "A band excludes 0, but includes values below the materiality threshold."),
     "inconclusive": Verdict(

@@ -15,6 +15,7 @@ import numpy as np
 from scipy.special import ndtr, stdtrit
 
 from tiltlens.estimators.estimate import quantile, without_noise
+from tiltlens.formats import size as size_in_points
 from tiltlens.limits import SMALLEST_SE
 from tiltlens.paper.checks import Floats
 
@@ -121,12 +122,6 @@ class Judgement(NamedTuple):
     reason: str
 
 
-def points(value: float) -> str:
-    """Return a difference of probabilities in hundredths, without its sign."""
-    size = abs(100 * value)
-    return f"{size:.2f}" if size < 1 else f"{size:.1f}"
-
-
 def verdict(
     gap: Band,
     joint: Band | None,
@@ -135,15 +130,15 @@ def verdict(
     partner: str | None = None,
     *,
     visible: float = 1.0,
-    size: Callable[[float], str] = points,
+    size: Callable[..., str] = size_in_points,
     unit: str = "points",
     way: Callable[[float], str] = lambda value: "",
 ) -> Judgement:
     """Return the first verdict that applies; `joint` is None for the only feature, which has nobody to act with.
 
     `rows` are those that the bands come from: their number is what would have to grow. `visible` is how much of a
-    difference they show: nothing is cleared that may count in full. `size` writes a difference, in the `unit` of that
-    name, and `way` which way it goes.
+    difference they show: nothing is cleared that may count in full. `size` writes a difference, with the decimals of
+    those beside it, in the `unit` of that name, and `way` which way it goes.
     """
     both = [band for band in (gap, joint) if band is not None]
 
@@ -168,7 +163,7 @@ def verdict(
     for band in both:
         if not _within(band, m) and (band.low > 0.0 or band.high < 0.0):
             ends = sorted((abs(band.low), abs(band.high)))
-            span = f"{with_unit(f'{size(ends[0])} to {size(ends[1])}')}{way(band.value)}"
+            span = f"{with_unit(' to '.join(size(end, *ends) for end in ends))}{way(band.value)}"
             return Judgement(Verdict.SIZE_UNCLEAR, f"{span}; threshold {size(m)}")
     open_ones = [band for band in both if not _within(band, m)]
     more = _more_rows(max(open_ones, key=lambda band: band.reach), visible * m, rows)

@@ -18,6 +18,7 @@ from tiltlens.repair.evaluation import RepairEvaluation
 from tiltlens.results.outputs import row_estimate
 
 HEIGHT = 320
+NAMES = 0.3  # of the axis, for names beyond the lines
 
 
 class Groups(NamedTuple):
@@ -28,7 +29,7 @@ class Groups(NamedTuple):
 
 
 WITHOUT, WITH = "without the group", "with the group"
-RULE, MODEL = "another rule", "the audited model"
+RULE, MODEL = "another rule", "the audited rule"
 DASHES = [[1, 0], [6, 3]]
 
 
@@ -74,11 +75,11 @@ def attainable(search: Alternatives) -> Figure:
     accuracy = accuracy_name(search)
     description = (
         f"{versus(search)}. One dot per rule: {accuracy} against the gap of decision rates, with intervals. "
-        f"The audited model has {own['accuracy_text']} at a gap of {own['gap_text']} points."
+        f"The audited rule has {own['accuracy_text']} at a gap of {own['gap_text']} points."
     )
     reading = {"rule": "rule", "gap_text": "gap (points)", "accuracy_text": accuracy}
     weighted = "gaps are weighted" if search.soft else ""
-    note = joined("◆ the audited model", "● other rules", "lines: confidence intervals", weighted)
+    note = joined("◆ the audited rule", "● other rules", "lines: confidence intervals", weighted)
     chart = _attained(records, accuracy, tooltip(reading))
     return figure(chart, records, title, description, reading, in_unit(search, "points"), note)
 
@@ -138,7 +139,10 @@ def _steps(evaluation: RepairEvaluation, name: str, key: str) -> list[Record]:
 
 def _traded(records: list[Record], what: str, title: str, tips: list[ChartPart]) -> ChartPart:
     alt = altair()
-    x = axis("x", "gap", title, span([*(record["gap"] for record in records), 0.0], 0.1))
+    is_leftwards = records[0]["gap"] > 0.0
+    low, high = span([*(record["gap"] for record in records), 0.0], 0.1)
+    room = NAMES * (high - low)  # beyond the end of the lines, where their names stand
+    x = axis("x", "gap", title, [low - room * is_leftwards, high + room * (not is_leftwards)])
     y = axis("y", "worth", what, span([record["worth"] for record in records], 0.15))
     ways = [WITHOUT, WITH]
     colour = alt.Color("way:N", scale=alt.Scale(domain=ways, range=[INK, QUIET]), legend=None)
@@ -146,11 +150,10 @@ def _traded(records: list[Record], what: str, title: str, tips: list[ChartPart])
     line = alt.Chart().mark_line(strokeWidth=2).encode(x=x, y=y, color=colour, strokeDash=dash, order="part:Q")
     before = dots("gap", shape="diamond", size=160).transform_filter("datum.part == 0")
     names: list[ChartPart] = []
-    inwards = "left" if records[0]["gap"] > 0.0 else "right"
-    has_both = len({record["way"] for record in records}) > 1
-    for way, dy in ((WITHOUT, 18), (WITH, -22)) if has_both else ():  # with the group less is lost: the upper line
+    outwards = {"align": "right", "dx": -10} if is_leftwards else {"align": "left", "dx": 10}
+    for way in {record["way"] for record in records} if len({record["way"] for record in records}) > 1 else ():
         end = alt.Chart().transform_filter(f"datum.part == 1 && datum.way == '{way}'").encode(x=x, y=y, text="way:N")
-        names += halo(end, dy=dy, align=inwards, fontWeight=600)
+        names += halo(end, fontWeight=600, **outwards)
     marks = dots("gap", size=45).encode(x=x, y=y, color=colour, tooltip=tips)
     layers = [lines_at("x", [0.0], title, "zero"), line, marks, before.encode(x=x, y=y, tooltip=tips), *names]
     return alt.layer(*layers).properties(width=WIDTH, height=HEIGHT)

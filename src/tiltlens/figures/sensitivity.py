@@ -43,7 +43,9 @@ def sensitivity(c: Comparison, quantity: str = "adjusted_gap") -> Figure:
     lines = [point for left in LEFT for point in _curve(bounds, left, right, top, m)]
     words = " ".join(sensitivity_words(c, quantity))
     description = f"{versus(c)}. {words} Further right and up, an omitted factor accounts for more."
-    note = noted(c, "curves: adjusted gap that would remain", "dots: listed features", intervals="")
+    weak = ", ".join(record["label"] for record in records if not record["name"])
+    near_0 = f"not drawn, near 0: {weak}" if weak else ""
+    note = noted(c, "curves: adjusted gap that would remain", "dots: listed features", near_0, intervals="")
     reading = {"label": "feature", "r2_group_text": "of the group", "r2_score_text": f"of the {m.output}"}
     chart = _chart(records, lines, right, top, m, tooltip(reading))
     subtitle = in_unit(c, "% of the variance left by the listed features")
@@ -84,6 +86,11 @@ def _chart(
     names = alt.Chart(data(named, "curve_names")).mark_text(align="left", dx=4, fontSize=11, color=QUIET)
     layers = [curves, names.encode(x=x, y=y, text=alt.Text("name:N"))]
     if records:
-        dots = alt.Chart().mark_point(filled=True, size=70, opacity=1, color=INK).encode(x=x, y=y, tooltip=tips)
-        layers += [dots, *halo(alt.Chart().encode(x=x, y=y, text=alt.Text("name:N")), align="left", dx=7, dy=-5)]
+        named_dots = (
+            alt.Chart().transform_filter("datum.name != ''").mark_point(filled=True, size=70, opacity=1, color=INK)
+        )
+        layers += [
+            named_dots.encode(x=x, y=y, tooltip=tips),
+            *halo(alt.Chart().encode(x=x, y=y, text=alt.Text("name:N")), align="left", dx=7, dy=-5),
+        ]
     return alt.layer(*layers).properties(width=WIDTH - 60, height=HEIGHT)

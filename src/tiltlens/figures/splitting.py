@@ -31,7 +31,7 @@ def splitting(c: Comparison) -> Figure:
     description = f"{versus(c)}. At equal weights: {state}. One dot per row, with its interval."
     what = "reduction of the Brier score, in % of that of one model →"
     reading = {"label": "group", "text": "gain"}
-    x = axis("x", "gain", what, reach(records, ("gain",), 0.0, limit, room=0.04), format=".1~%")
+    x = axis("x", "gain", what, reach(records, ("gain",), 0.0, limit, room=0.04), format=".1%")
     y = name_axis()
     chart = altair().layer(
         lines_at("x", [0.0, limit], what),

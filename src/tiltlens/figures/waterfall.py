@@ -6,15 +6,15 @@ from collections.abc import Sequence
 
 from tiltlens.documents.labels import disadvantage_sign, group_words, labels, versus
 from tiltlens.documents.measures import means, measure_of
-from tiltlens.documents.quantities import brief, quantity
+from tiltlens.documents.quantities import brief, brief_of, quantity
 from tiltlens.documents.unobserved_groups import gap_name
 from tiltlens.estimators.estimate import Estimate
 from tiltlens.figures.figure import Figure, Record, figure, in_unit, joined, noted, nothing
 from tiltlens.figures.marks import interval, name_axis, tooltip
 from tiltlens.figures.parts import FULL
 from tiltlens.figures.theme import DISADVANTAGE, FAINT, INK, PAPER, QUIET, WIDTH, ChartPart, altair
-from tiltlens.formats import Shown, label
 from tiltlens.formats import interval as interval_text
+from tiltlens.formats import label
 from tiltlens.results.comparison import Comparison
 from tiltlens.results.outputs import Contribution
 from tiltlens.rows.measures import Measure
@@ -25,7 +25,7 @@ KINDS = {"disadvantage": DISADVANTAGE, "advantage": FAINT, "mean": INK}  # of a 
 REMAINS = "datum.is_remainder == true"
 NAME = 34  # letters of a step, the role of a group among them
 LEFT = quantity("adjusted_gap").label
-ROUGHER = f"rougher estimate of the {LEFT}"  # by the regressions of the Shapley contributions
+REMAINDER = "remainder"  # by the regressions of the Shapley contributions, where these miss the adjusted gap
 THROUGH, EQUAL = (quantity(key).label for key in ("gap_explained_by_exempt", "gap_given_exempt"))
 NO_PARTS = "the audit has no Shapley contributions; see the contribution of each feature alone"
 
@@ -58,28 +58,29 @@ def waterfall(c: Comparison) -> Figure:
 
 
 def _stairs(c: Comparison, rows: Sequence[Contribution], start: float) -> list[Record]:
-    """Return one step a feature, largest first, the weak ones joined, and what the features leave."""
+    """Return one step a feature in the order of the table, the weak ones joined, and what the features leave."""
     gap, steps = c.gap_parts, list[tuple[str, Estimate, str]]()
     if gap.gap_explained_by_exempt is not None:
         steps.append((THROUGH, gap.gap_explained_by_exempt, "exempt"))
     shapley = [(row.feature, row.shapley, "feature") for row in rows if row.shapley is not None]
-    shapley.sort(key=lambda step: -abs(step[1]))
-    strongest, rest = (shapley, []) if len(shapley) <= STRONGEST + 1 else (shapley[:STRONGEST], shapley[STRONGEST:])
-    steps += strongest
+    most = len(shapley) if len(shapley) <= STRONGEST + 1 else STRONGEST
+    largest = {name for name, *_ in sorted(shapley, key=lambda step: -abs(step[1]))[:most]}
+    steps += [step for step in shapley if step[0] in largest]
+    rest = [step for step in shapley if step[0] not in largest]
     if rest:
         steps.append((f"{len(rest)} other features", Estimate(sum(value for _, value, _ in rest)), "others"))
     if gap.shapley_remainder is not None:
-        name = LEFT if _agrees(c, gap.shapley_remainder) else ROUGHER
+        name = LEFT if _agrees(c, gap.shapley_remainder) else REMAINDER
         steps.append((name, _remainder(c, gap.shapley_remainder), "remainder"))
     elif gap.gap_given_exempt is not None:
         steps.append((EQUAL, gap.gap_given_exempt, "equal"))
     m, records, level = measure_of(c), [], start
     sign = disadvantage_sign(c)
-    write = brief(Estimate(max(abs(step[1]) for step in steps)), m)
-    for name, estimate, role in steps:
-        value = estimate.value
+    values = [_shown(c, estimate.value, role) for _, estimate, role in steps]
+    write = brief_of(values, m)
+    for (name, estimate, role), shown in zip(steps, values, strict=True):
+        value, text = estimate.value, write(shown)
         kind = "disadvantage" if value * sign > 0 else "advantage"
-        text = _remainder_text(c, value, write) if role == "remainder" else write(value)
         ends = interval_text(estimate.low, estimate.high, write)
         records.append(
             _step(name, level, estimate)
@@ -103,10 +104,10 @@ def _remainder(c: Comparison, remainder: float) -> Estimate:
     )
 
 
-def _remainder_text(c: Comparison, remainder: float, write: Shown) -> str:
-    """Return the remainder as the sentences have it: two estimators of the adjusted gap differ in the last digit."""
+def _shown(c: Comparison, value: float, role: str) -> float:
+    """Return a step as the sentences have it: two estimators of the adjusted gap differ in the last digit."""
     left = c.adjusted_gap
-    return write(left.value if left is not None and _agrees(c, remainder) else remainder)
+    return left.value if role == "remainder" and left is not None and _agrees(c, value) else value
 
 
 def _step(name: str, start: float, estimate: Estimate) -> Record:

@@ -12,7 +12,7 @@ from typing import ClassVar, NamedTuple
 import numpy as np
 
 from tiltlens.estimators.influence import Booleans, InfluenceEstimate, Rows, shifted_exp
-from tiltlens.formats import FieldTable
+from tiltlens.formats import FieldTable, value_of
 from tiltlens.learners.candidates import Trial
 from tiltlens.learners.design import Table
 from tiltlens.learners.logit import ridge_logit
@@ -94,8 +94,9 @@ def balance(
     membership: Propensity,
     outcome: Floats,
     labels: Mapping[str, Sequence[str]] | None = None,
+    expected: str = "expected score",
 ) -> Balance:
-    """Return the balance of the features, of their squares and products, and of the score.
+    """Return the balance of the features, of their squares and products, and of the expected score, under its name.
 
     `labels` name the levels of a feature's codes.
     """
@@ -106,7 +107,10 @@ def balance(
         name, made = column
         return mismatch(rows, name, made(), ratio, noise)
 
-    columns = list(_columns(table, outcome, labels or {}))
+    columns: list[tuple[str, Callable[[], Floats]]] = [
+        (expected, partial(np.asarray, outcome)),
+        *_columns(table, labels or {}),
+    ]
     mismatches = tuple(m for m in in_threads(missed, columns, outcome.size) if m is not None)
     calibration = calibration_line(rows.audited, rows.weights, membership.log_ratio)
     reasons = [*_unbalanced(mismatches), *_disagreeing(membership.parts), *_clipped(membership.clipped)]
@@ -146,11 +150,8 @@ def mismatch(rows: Rows, name: str, x: Floats, ratio: tuple[Floats, Floats], noi
     return Mismatch(name, difference.value, noise * difference.se)
 
 
-def _columns(
-    table: Table, outcome: Floats, labels: Mapping[str, Sequence[str]]
-) -> Iterator[tuple[str, Callable[[], Floats]]]:
-    """Yield the columns to compare, each made when asked for: the score, levels, numbers, squares and products."""
-    yield "score", partial(np.asarray, outcome)
+def _columns(table: Table, labels: Mapping[str, Sequence[str]]) -> Iterator[tuple[str, Callable[[], Floats]]]:
+    """Yield the columns to compare, each made when asked for: levels, numbers, squares and products."""
     numeric: dict[str, Floats] = {}
     for name, column in table.items():
         if column.dtype.kind == "f":
@@ -160,7 +161,7 @@ def _columns(
         else:
             for level in np.flatnonzero(np.bincount(column) >= 0.01 * column.size).tolist():
                 label = labels[name][level] if name in labels else level
-                yield f"{name} = {label}", partial(_indicator, column, level)
+                yield value_of(name, label), partial(_indicator, column, level)
     for name, z in numeric.items():
         yield name, partial(np.asarray, z)
         yield f"{name}²", partial(np.multiply, z, z)

@@ -15,7 +15,14 @@ from tiltlens import formats
 from tiltlens.documents import glossary
 from tiltlens.documents import sentences as words
 from tiltlens.documents.audit_document import audit_title
-from tiltlens.documents.audit_tables import MATRIX_NOTE, check_table, group_matrix, group_table, shapley_words
+from tiltlens.documents.audit_tables import (
+    MATRIX_NOTE,
+    check_table,
+    factor_words,
+    group_matrix,
+    group_table,
+    shapley_words,
+)
 from tiltlens.documents.display_names import named
 from tiltlens.documents.document import Block, Cell, FigureRef
 from tiltlens.documents.first_screen import first_screen
@@ -34,13 +41,15 @@ from tiltlens.render.pdf import check_pdf, write_pdf
 from tiltlens.render.unsplit import unsplit
 from tiltlens.results.audit import Audit
 from tiltlens.results.codec import Target, check_target, to_plain, write_text
+from tiltlens.rows.exclusions import reason_words
 
 DATA_LIMIT = 300_000  # characters of numbers; with the drawing library a page of nine groups stays below 1.5 MB
 DIGITS = 10
 ENDINGS = (".html", ".htm", ".pdf")
-RUNNING = 50  # letters of the model at the foot of a printed page
+RUNNING = 110  # letters of the model at the foot of a printed page
 FORMATS = (formats.number, formats.signed, formats.percent, formats.minus, formats.interval_name, formats.count)
-FUNCTIONS = (*FORMATS, unsplit, formats.label, formats.sentence, decision_table_words, expected, shapley_words)
+WORDS = (decision_table_words, expected, factor_words, reason_words, shapley_words)
+FUNCTIONS = (*FORMATS, *WORDS, unsplit, formats.label, formats.sentence)
 
 
 def write_report(audit: Audit, target: Target) -> None:

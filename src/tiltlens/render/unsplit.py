@@ -12,7 +12,7 @@ from rich.text import Text
 from tiltlens.formats import MINUS
 
 INTERVAL = re.compile(r"\([^()]* to [^()]*\)")
-SHORT = re.compile(r"\S+ [<=] \S+|\S*\d\S* to \S*\d\S*")  # "p < 0.001", "2 to 5%"
+SHORT = re.compile(r"\d+% CIs?|\S+ [<=≤] \S+|\S*\d\S* to \S*\d\S*")  # "p < 0.001", "2 to 5%"
 LONGEST = 36  # characters of an interval that fit on a line of a phone
 NO_BREAK = "\u00a0"
 JOINED = "\u2060"  # no line ends here: between a minus sign and a currency

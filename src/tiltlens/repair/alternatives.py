@@ -126,7 +126,10 @@ class Alternatives:
         ends = f"{low:.1f} to {high:.1f}" if low > 0.0 else f"{100 * reduction.value:.1f}"
         points, which = f"{100 * self.tolerance:g} points", "weighted gap" if self.soft else "gap"
         if self.verdict == EXISTS:
-            exists = f"A rule no less accurate (within {points}) with a {which} smaller by {ends} points exists."
+            exists = (
+                f"There is a rule that is no less accurate (within {points}) and has a {which} that is {ends} "
+                "points smaller."
+            )
             return f"{exists} {_rates_words(**self.rates)}"
         if self.verdict == NOT_FOUND:
             return f"A rule no less accurate (within {points}) with a smaller {which} was not found."
@@ -156,7 +159,7 @@ class Alternatives:
 def _rates_words(model: Mapping[str, Estimate | None], alternative: Mapping[str, Estimate | None]) -> str:
     """Return the rates of both rules: a rule may be accurate because it selects almost nobody."""
     selected, true_positives, ratio = (
-        f"{alternative[name]:{form}} (the model {model[name]:{form}})"
+        f"{alternative[name]:{form}} (audited rule: {model[name]:{form}})"
         if None not in (alternative[name], model[name])
         else ""
         for name, form in (("selected", ".1%"), ("true_positive_rate", ".1%"), ("impact_ratio", ".2f"))

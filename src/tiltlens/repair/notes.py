@@ -64,8 +64,13 @@ def _exempt_notes(rows: AuditedRows, metric: str) -> list[str]:
         return []
     names = ", ".join(map(shown, rows.exempt))
     if metric in (MEAN, DECISIONS):
-        return [f"the gap is closed among people equal on {names}; the part that these exempt factors explain stays"]
-    return [f"error rates are compared among all people, not among people equal on the exempt factors {names}"]
+        return [
+            f"the gap is closed among people with the same {names}; the part that these exempt factors explain stays"
+        ]
+    return [
+        "error rates are compared among all people, not among people with the same values of the exempt factors "
+        f"{names}"
+    ]
 
 
 def nearly_constant(before: Booleans, after: Booleans, weights: Floats) -> list[str]:
@@ -74,9 +79,9 @@ def nearly_constant(before: Booleans, after: Booleans, weights: Floats) -> list[
     if min(new, 1.0 - new) >= min(FEW_DECIDED, old, 1.0 - old):
         return []
     if after.all() or not after.any():
-        return [f"the rule selects {'everybody' if after.all() else 'nobody'} (the model {100.0 * old:.1f}%)"]
+        return [f"the new rule selects {'everybody' if after.all() else 'nobody'} (the audited one {100.0 * old:.1f}%)"]
     share = f"fewer than {100.0 * FEW_DECIDED:.0f}%" if new < 0.5 else f"more than {100.0 - 100.0 * FEW_DECIDED:.0f}%"
-    return [f"the rule selects {share} of people (the model {100.0 * old:.1f}%)"]
+    return [f"the new rule selects {share} of people (the audited one {100.0 * old:.1f}%)"]
 
 
 def fit_notes(problem: RepairProblem, solved: Sequence[Constraint], after: Floats) -> list[str]:

@@ -12,7 +12,7 @@ from tiltlens.errors import DataError
 from tiltlens.estimators.error_rates import UNKNOWN as OUTCOME_MISSING
 from tiltlens.estimators.error_rates import WITH
 from tiltlens.estimators.influence import Booleans, Integers
-from tiltlens.formats import FieldTable
+from tiltlens.formats import FieldTable, value_of
 from tiltlens.limits import SUPPRESSED_BELOW
 from tiltlens.paper.checks import Floats
 from tiltlens.repair.quantities import effective_size
@@ -49,13 +49,14 @@ class Reweighing(FieldTable):
     def __str__(self) -> str:
         increased = self.changes.filter(pl.col("after") > pl.col("before")).head(3)
         values = ", ".join(
-            f"{row['feature']} = {row['value']} ({100 * row['before']:.0f} % → {100 * row['after']:.0f} %)"
+            f"{value_of(row['feature'], row['value'])} ({100 * row['before']:.0f}% before, "
+            f"{100 * row['after']:.0f}% after)"
             for row in increased.to_dicts()
         )
         before, after = self.effective_rows
         return (
-            f"More common in the audited group: {values or 'nothing'}. Its effective size falls from {before:,.0f} to "
-            f"{after:,.0f} rows."
+            f"More common in the audited group after weighting: {values or 'nothing'}. Its effective size falls from "
+            f"{before:,.0f} to {after:,.0f} rows."
         )
 
 

@@ -114,8 +114,8 @@ class Audit:
             name = names[audited]
         if name not in self.comparisons:
             raise DataError(
-                f"`audited` must be one of the compared groups or its position, got {shown(audited)}.",
-                f"they are {listed(names)}.",
+                f"Group {shown(audited)} is not among the audited groups.",
+                f"audited: {listed(names)}; reference: {shown(self.reference)}.",
             )
         return self.comparisons[name]
 

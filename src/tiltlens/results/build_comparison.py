@@ -13,7 +13,7 @@ from tiltlens.analysis.adjusted_gap import AdjustedGap, ExemptParts, adjusted_ga
 from tiltlens.analysis.contributions import ContributionTable, contribution_table
 from tiltlens.analysis.decision_table import decision_table
 from tiltlens.analysis.error_rates import error_rates, rate_pairs
-from tiltlens.analysis.evidence import NO_MODEL, Evidence, TiltedMeans, levels, output_scale
+from tiltlens.analysis.evidence import NO_MODEL, Evidence, TiltedMeans, levels, output_measure, output_scale
 from tiltlens.analysis.influence_matching import (
     ComparisonErrors,
     RowErrors,
@@ -283,7 +283,8 @@ def _balance(evidence: Evidence) -> Balance | None:
     if propensity is None or expectations is None:
         return None
     labels = {feature.name: feature.labels for feature in evidence.rows.features}
-    return balance(evidence.sample, evidence.table, propensity, expectations.mean, labels)
+    expected = f"expected {output_measure(evidence).each}"
+    return balance(evidence.sample, evidence.table, propensity, expectations.mean, labels, expected)
 
 
 def _of_propensity(

@@ -36,7 +36,6 @@ from tiltlens.results.outputs import CONTRIBUTIONS as OF_FEATURES
 from tiltlens.results.outputs import Checks, Contribution, GapParts, Outputs, Rates, Scale
 from tiltlens.results.parts import ComparisonParts
 from tiltlens.results.profiles import Profiles
-from tiltlens.rows.measures import ScoreType, signed_amount
 
 ESTIMATES = {
     "gap": "gap",
@@ -106,7 +105,7 @@ class Comparison:
     gap
         Mean score, or amount, of the audited group minus that of the reference.
     adjusted_gap
-        The gap among people equal on all features (c_all).
+        The gap among people with the same values of all listed features (c_all).
     gap_parts
         The gap explained by exempt factors, the gap given these factors, and the remainder of Shapley contributions.
     impact_ratio
@@ -145,7 +144,7 @@ class Comparison:
     >>> people = {"sex": ["women", "men"] * 50, "hired": [0, 1, 1, 1, 0, 0, 1, 1, 0, 1] * 10}
     >>> c = tl.audit(people, "sex", reference="men", scores="hired")["women"]
     >>> c
-    Comparison('women' against 'men': gap -0.4000, 0 features)
+    Comparison('women' against 'men': gap -40.0 points (95% CI -55.2 to -21.0), 0 features)
     >>> print(c.gap)
     −40.0 points (95% CI −55.2 to −21.0)
     >>> print(f"{c.adverse_impact_ratio:.2f}, {c.decision_table.ratio_flips} decisions from four fifths")
@@ -183,7 +182,7 @@ class Comparison:
     @cached_property
     def by_feature(self) -> tuple[Contribution, ...]:
         """The rows of `contributions_full`, each with its estimates."""
-        return tuple(map(Contribution.of, self.contributions_full.iter_rows(named=True)))
+        return tuple(Contribution.of(row, self.scale) for row in self.contributions_full.iter_rows(named=True))
 
     @property
     def rates(self) -> Rates:
@@ -325,11 +324,6 @@ class Comparison:
         return comparison_html(self)
 
     def __repr__(self) -> str:
-        gap = (
-            typed(signed_amount(self.gap.value))
-            if self.scale.score_type == ScoreType.AMOUNT
-            else f"{self.gap.value:+.4f}"
-        )
         name = "gap" if self.unobserved_group is None else "weighted gap"
         features = f"{len(self.contributions_full)} features"
-        return f"Comparison({self.audited!r} against {self.reference!r}: {name} {gap}, {features})"
+        return f"Comparison({self.audited!r} against {self.reference!r}: {name} {typed(str(self.gap))}, {features})"

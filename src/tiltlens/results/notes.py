@@ -15,6 +15,9 @@ from tiltlens.analysis.suppression import part_of_group
 from tiltlens.analysis.unobserved_groups import soft_notes
 from tiltlens.learners.balance import Balance
 
+MAY_ACCOUNT_FOR = (
+    "an omitted factor, use of the group, or features that act together in a way that the regressions miss"
+)
 SENTENCES = {
     "inadequate membership model": "the group-membership model failed its checks: {reason}",
     "off support": (
@@ -25,7 +28,7 @@ SENTENCES = {
     "constant amounts": "all amounts of {groups} are equal, so the intervals leave out the error of their means",
     "exempt factors of unobserved groups": (
         "gap_explained_by_exempt and gap_given_exempt decompose the weighted gap, which understates gaps among people "
-        "equal on exempt factors that predict the group probabilities"
+        "with the same values of exempt factors that predict the group probabilities"
     ),
     "repeated row": (
         "1 row is an exact duplicate and counts as a separate person. If it is not, pass clusters=; otherwise "

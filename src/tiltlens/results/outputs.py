@@ -11,9 +11,9 @@ import polars as pl
 from tiltlens.analysis.sensitivity import Sensitivity
 from tiltlens.estimators.estimate import Estimate
 from tiltlens.estimators.verdicts import Verdict
-from tiltlens.formats import FieldTable
+from tiltlens.formats import Display, FieldTable, percent, short_number
 from tiltlens.learners.balance import Balance
-from tiltlens.rows.measures import ScoreType
+from tiltlens.rows.measures import ScoreType, measure_for
 from tiltlens.rows.wording import Wording
 
 
@@ -158,11 +158,25 @@ class Contribution:
     notes: str
 
     @classmethod
-    def of(cls, row: Mapping[str, Any]) -> Contribution:
+    def of(cls, row: Mapping[str, Any], scale: Scale) -> Contribution:
         """Return a row of the frame, whose estimates are columns NAME, NAME_low and NAME_high."""
-        estimates = {name: row_estimate(row, name) for name in (*CONTRIBUTIONS, *FACTORS)}
+        displays, estimates = _displays(scale), dict[str, Estimate | None]()
+        for name in (*CONTRIBUTIONS, *FACTORS):
+            estimate = row_estimate(row, name)
+            estimates[name] = None if estimate is None else estimate.displayed(displays[name])
         parts = dict(row) | estimates | {"verdict": Verdict(row["verdict"])}
         return cls(**{field.name: parts[field.name] for field in fields(cls)})
+
+
+def _displays(scale: Scale) -> dict[str, Display]:
+    """Return how the estimates of a feature print: the first two with the band that verdicts are read from."""
+    measure = measure_for(scale.score_type, scale.metric, scale.wording)
+    write, confidence = measure.difference if measure.is_amount else None, scale.confidence
+    band, gap = (Display(measure.unit, write, confidence, kind=kind) for kind in ("band", "CI"))
+    level, share = Display("", measure.level, confidence), Display("", percent, confidence)
+    index = Display("", short_number, confidence)
+    displays = (band, band, gap, gap, index, level, index, share, share, share)
+    return dict(zip((*CONTRIBUTIONS, *FACTORS), displays, strict=True))
 
 
 def row_estimate(row: Mapping[str, Any], name: str) -> Estimate | None:
@@ -179,8 +193,8 @@ class GapParts(FieldTable):
     exempt
         The exempt factors.
     gap_explained_by_exempt, gap_given_exempt
-        The gap in two parts: explained by exempt factors, and among people equal on them. The contributions of other
-        features are parts of the second.
+        The gap in two parts: explained by exempt factors, and among people with the same values of them. The
+        contributions of other features are parts of the second.
     shapley_remainder
         The gap minus the sum of the Shapley contributions, an estimate of the adjusted gap.
     band_factor

@@ -13,6 +13,7 @@ from numpy.typing import NDArray
 from tiltlens.estimators.error_rates import UNKNOWN as OUTCOME_MISSING
 from tiltlens.estimators.influence import Integers
 from tiltlens.paper.checks import Floats
+from tiltlens.rows.exclusions import NOT_GIVEN
 from tiltlens.rows.groups import NO_GROUP, factorize_groups, group_chances
 from tiltlens.rows.outcomes import CRITERIA, DECIDED, Meant, outcome_codes, outcome_names, wrong_decisions
 from tiltlens.rows.roles import ColumnRoles
@@ -137,7 +138,7 @@ def _keep_rows(
 ) -> tuple[Booleans, dict[str, int]]:
     """Return which rows count, and how many do not for which reason; the first reason counts."""
     keep, left_out = np.ones(table.height, dtype=np.bool_), {}
-    reasons = {f"not_given_{column}": ~equals_mask(table[column], value) for column, value in roles.where.items()}
+    reasons = {f"{NOT_GIVEN}{column}": ~equals_mask(table[column], value) for column, value in roles.where.items()}
     for reason, rows in (reasons | is_other | {"missing_score": channel.missing, "zero_weight": weights == 0}).items():
         left_out[reason] = int((keep & rows).sum())
         keep &= ~rows

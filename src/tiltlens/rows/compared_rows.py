@@ -12,6 +12,7 @@ from tiltlens.errors import DataError, DistributionError
 from tiltlens.estimators.influence import Integers
 from tiltlens.paper.checks import Floats
 from tiltlens.rows.declared import INPUT
+from tiltlens.rows.exclusions import exclusion_words
 from tiltlens.rows.features import Feature, feature_of
 from tiltlens.rows.groups import ComparedGroups, check_periods, compared_groups, natural_order
 from tiltlens.rows.levels import Levels, feature_levels, value_levels
@@ -69,8 +70,10 @@ def _check_some_rows(survey: Survey) -> None:
     if survey.kept + survey.without_group:
         return
     if survey.left_out["missing_score"] == survey.read:
-        raise DistributionError("`scores` is missing in all rows.", "check the column.")
-    raise DataError(f"No row is left to compare, of {survey.read:,} rows.", f"left out: {survey.left_out}.")
+        raise DistributionError("`scores` is missing in all rows.", "pass a column that has scores.")
+    raise DataError(
+        f"No row is left to compare, of {survey.read:,} rows.", f"left out: {exclusion_words(survey.left_out)}."
+    )
 
 
 def _check_propensity(roles: ColumnRoles, survey: Survey, groups: ComparedGroups) -> None:

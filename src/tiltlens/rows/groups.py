@@ -134,7 +134,9 @@ def natural_order(text: str) -> tuple[object, ...]:
 
 def _check_two_groups(name: str, counts: Mapping[str, int], rows: int) -> None:
     if not counts:
-        raise DataError(f"`group` ({shown(name)}) is missing in all {rows} rows.", "look at the column.")
+        raise DataError(
+            f"`group` ({shown(name)}) is missing in all {rows} rows.", "pass a column that has group labels."
+        )
     if len(counts) == 1:
         raise DataError(
             f"`group` ({shown(name)}) has the single value {listed(list(counts))}, but an audit compares groups.",

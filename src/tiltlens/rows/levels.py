@@ -196,8 +196,8 @@ def _binned(
     filled = np.flatnonzero(is_filled)
     places = None if is_filled.all() else np.maximum(np.cumsum(is_filled) - 1, 0)
     kept = [labels[bin_] for bin_ in filled] + ([MISSING] if missing else [])
-    source = f" of a sample of {int(observed[PEOPLE].sum()):,} rows" if is_sampled else ""
-    notes = (f"shown in {filled.size} bins at quantiles{source}", *missing_notes(missing > 0))
+    sampled = f"its bins come from a sample of {int(observed[PEOPLE].sum()):,} rows"
+    notes = (*([sampled] if is_sampled else []), *missing_notes(missing > 0))
     levels = Levels(
         name,
         kind,

@@ -10,7 +10,7 @@ import math
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass, replace
 from enum import StrEnum
-from functools import cache, reduce
+from functools import cache, partial, reduce
 from operator import add
 from typing import Any, TypeVar
 
@@ -137,8 +137,8 @@ class Measure:
     predicted: str
     axis: str
     difference_axis: str
-    difference: Shown
-    size: Callable[[float], str]
+    difference: Callable[..., str]
+    size: Callable[..., str]
     level: Shown
     total: Shown
     affected_words: str
@@ -165,25 +165,22 @@ class Measure:
 LARGE = ((1e12, 1e12, "tn"), (1e9, 1e9, "bn"), (1e7, 1e6, "M"))  # from which on, in which unit, called what
 
 
-def amount(value: float | None) -> str:
-    """Return an amount with three digits that count; of thousands all, of millions four: 12.35M, 1.235bn."""
-    return NOTHING if value is None else minus(_digits(value))
+def amount(value: float | None, *beside: float | None) -> str:
+    """Return an amount with three digits that count; of thousands all, of millions four: 12.35M, 1.235bn.
 
-
-def signed_amount(value: float | None) -> str:
-    """Return an amount with its sign."""
+    Beside larger amounts, it has as few decimals as these.
+    """
     if value is None:
         return NOTHING
-    text = _digits(value)
-    return minus(text if text.startswith("-") else f"+{text}")
+    return minus(_digits(value, *(other for other in beside if other is not None)))
 
 
-def amount_size(value: float) -> str:
+def amount_size(value: float, *beside: float) -> str:
     """Return an amount without its sign."""
-    return _digits(abs(value))
+    return _digits(abs(value), *beside)
 
 
-def _digits(value: float) -> str:
+def _digits(value: float, *beside: float) -> str:
     if value == 0.0 or not math.isfinite(value):
         return "0" if value == 0.0 else f"{value}"
     for least, unit, name in LARGE:
@@ -191,8 +188,9 @@ def _digits(value: float) -> str:
             scaled = float(f"{value / unit:.4g}")
             return f"{scaled:,.{max(3 - math.floor(math.log10(abs(scaled))), 0)}f}{name}"
     rounded = float(f"{value:.3g}") if abs(value) < 1e3 else float(f"{value:.4g}") if abs(value) >= 1e6 else value
-    decimals = 2 - math.floor(math.log10(abs(rounded)))
-    return f"{rounded:,.{max(decimals, 0)}f}" if decimals <= 6 else f"{rounded:.3g}"
+    largest = max(abs(float(f"{other:.3g}")) for other in (rounded, *filter(math.isfinite, beside)))
+    decimals = 2 - math.floor(math.log10(largest))
+    return f"{rounded:z,.{max(decimals, 0)}f}" if decimals <= 6 else f"{rounded:.3g}"
 
 
 POINTS = Measure(
@@ -210,7 +208,7 @@ POINTS = Measure(
     size=size,
     level=percent,
     total=whole,
-    affected_words="favourable outcomes missing compared with the reference's rate",
+    affected_words="favourable outcomes, as scored, that the audited group would gain at the reference's rate",
 )
 UNITS = Measure(
     factor=1.0,
@@ -227,12 +225,18 @@ UNITS = Measure(
     size=amount_size,
     level=amount,
     total=amount,
-    affected_words="total amount missing compared with the reference's mean",
+    affected_words="total by which the audited group is worse off than at the reference's mean",
     is_amount=True,
 )
 
 
-DECISIONS = replace(POINTS, each="decision", output="decision rate", mean="decision rate")
+DECISIONS = replace(
+    POINTS,
+    each="decision",
+    output="decision rate",
+    mean="decision rate",
+    affected_words="favourable decisions that the audited group would gain at the reference's rate",
+)
 METRICS = {
     "fpr": "false positive rate",
     "fnr": "false negative rate",
@@ -289,23 +293,24 @@ def measure_for(score_type: str, metric: str | None = None, wording: Wording = W
 
 def _in_unit(measure: Measure, unit: str) -> Measure:
     """Return a measure of amounts in a unit: before the number if it is a sign, else behind it."""
-
-    def behind(write: Shown) -> Shown:
-        return lambda value: NOTHING if value is None else f"{write(value)} {unit}"
-
-    def before(write: Callable[[Any], str]) -> Callable[[Any], str]:
-        return lambda value: NOTHING if value is None else _with_sign(write(value), unit)
-
     if is_symbol(unit):
-        difference, size, level, total = map(before, (measure.difference, measure.size, measure.level, measure.total))
-        return replace(measure, unit="", long_unit=unit, difference=difference, size=size, level=level, total=total)
-    level, total = behind(measure.level), behind(measure.total)
+        names = ("difference", "size", "level", "total")
+        signed: dict[str, Any] = {name: partial(_signed, getattr(measure, name), unit) for name in names}
+        return replace(measure, unit="", long_unit=unit, **signed)
+    level, total = (partial(_followed, write, unit) for write in (measure.level, measure.total))
     return replace(measure, unit=unit, long_unit=unit, level=level, total=total)
 
 
-def _with_sign(text: str, sign: str) -> str:
+def _signed(write: Callable[..., str], sign: str, value: float | None, *beside: float) -> str:
     """Return a number with the sign of a currency, behind its minus."""
+    text = write(value, *beside)
+    if value is None:
+        return text
     return f"{MINUS}{sign}{text[1:]}" if text.startswith(MINUS) else f"{sign}{text}"
+
+
+def _followed(write: Shown, unit: str, value: float | None) -> str:
+    return write(value) if value is None else f"{write(value)} {unit}"
 
 
 def score_type_of(is_decisions: bool, is_amount: bool) -> ScoreType:

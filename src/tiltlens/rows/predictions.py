@@ -17,7 +17,7 @@ from tiltlens.sources.messages import first_line, listed, shown, text_of, wrap_e
 
 UserModel: TypeAlias = Any  # an estimator or pipeline with `predict_proba` or `predict`, or a function of a table
 METHODS = {"probability": "predict_proba", "amount": "predict"}  # of a model, by what its output is
-AS_AMOUNT = 'with score_type="amount" (--score-type amount)'
+AS_AMOUNT = 'score_type="amount" (--score-type amount)'
 
 
 def number_matrix(argument: str, values: ValuesLike) -> Floats:
@@ -68,7 +68,7 @@ def _check_model(model: UserModel, features: Sequence[str], score_type: str) -> 
         if score_type == "amount":
             hint = "pass a fitted regressor, or a function of the features that returns amounts."
         elif hasattr(model, "predict"):
-            hint += f" What a regressor predicts is taken {AS_AMOUNT}."
+            hint += f" For the predictions of a regressor, pass {AS_AMOUNT}."
         raise DataError(f"`model` must have {method} or be a function, got {type(model).__name__}.", hint)
     if score_type == "amount" and hasattr(model, "predict_proba"):
         raise DataError(

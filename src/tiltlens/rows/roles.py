@@ -194,7 +194,7 @@ def resolve_roles(names: Sequence[str], request: Request, may_have_arrays: bool)
         labels=(),
         model=request.model,
         features=tuple(features),
-        exempt=_exempt_names(request.exempt, [*names, *features], features, group),
+        exempt=_exempt_names(request.exempt, [*dict.fromkeys((*names, *features))], features, group),
         favourable=request.favourable,
         threshold=request.threshold,
         sample_weight=optional["sample_weight"],
@@ -305,11 +305,9 @@ def _exempt_names(
     check_columns("exempt", chosen, names)
     for name in chosen:
         if name in group:
-            raise DataError(
-                f"`exempt` must not name the group, got {shown(name)}.", "a lawful factor is something else."
-            )
+            raise DataError(f"`exempt` must not name the group, got {shown(name)}.", "name other factors.")
         if name not in features:
-            raise DataError(f"`exempt` must name features, got {shown(name)}.", "list it with `features` too.")
+            raise DataError(f"{shown(name)} is not a listed feature (`exempt`).", "list it in `features` too.")
         if chosen.count(name) > 1:
             raise DataError(
                 f"`exempt` must name different features, got {shown(name)} twice.", "name each of them once."

@@ -29,7 +29,7 @@ ORDERED = ({"0", "1"}, {"False", "True"})  # outcomes of which everybody knows t
 AMOUNTS = ("low", "high")  # what a person may want of amounts
 RANGE_HINT = (
     "pass probabilities: divide percentages by 100 and scores out of 10 by 10; turn log-odds into 1/(1+exp(−z)). "
-    f"Money, days and other amounts are taken {AS_AMOUNT}."
+    f"For money, days and other amounts, pass {AS_AMOUNT}."
 )
 NUMERIC_SCORES = "numbers between 0 and 1", "a score is a probability, or a decision written as 0 and 1."
 NUMERIC_AMOUNTS = (
@@ -40,7 +40,7 @@ NUMERIC_AMOUNTS = (
 CODES = ([-1.0, 1.0], [1.0, 2.0])  # that decisions often have
 CODES_HINT = "there are two values only: if they are codes of decisions, recode them as 0 and 1."
 PER_CENT_HINT = (
-    f"looks like per cent: divide by 100. If these are amounts, such as money or days, they are taken {AS_AMOUNT}."
+    f"these look like percentages: divide them by 100. For amounts, such as money or days, pass {AS_AMOUNT}."
 )
 
 

@@ -22,6 +22,7 @@ from tiltlens.paper.checks import Floats
 from tiltlens.paper.moments import GroupMoments
 from tiltlens.rows.batch_rows import BatchRows, read_batch
 from tiltlens.rows.declared import INPUT
+from tiltlens.rows.exclusions import NOT_GIVEN
 from tiltlens.rows.outcomes import Meant
 from tiltlens.rows.roles import CONTENT, GROUP, HASH, LOG_ODDS, OUTCOME, SCORE, WEIGHT, ColumnRoles
 from tiltlens.rows.sampled_rows import (
@@ -233,7 +234,7 @@ def survey_batch(roles: ColumnRoles, size: int, threshold: HashThreshold, table:
         favourable=batch.channel.favourable,
         classes=batch.channel.labels,
         words=batch.channel.words,
-        is_present={column: batch.left_out[f"not_given_{column}"] < table.height for column in roles.where},
+        is_present={column: batch.left_out[f"{NOT_GIVEN}{column}"] < table.height for column in roles.where},
         seen={column: tuple(table[column].drop_nulls().unique().sort().head(LISTED_VALUES)) for column in roles.where},
         outcome_values=batch.outcome_values,
         people={label: float(count) for label, count in zip(rows.groups, batch.people, strict=True) if count},

@@ -45,9 +45,11 @@ def check_sample_weight(name: str | None, table: pl.DataFrame, row_name: RowName
     bad = ~np.isfinite(values) | (values < 0)
     if bad.any():
         row = int(np.argmax(bad))
+        if column[row] is None:
+            raise DataError(f"`sample_weight` is missing in {row_name(row)}.", "drop such rows, or fill their weights.")
         raise DataError(
             f"`sample_weight` must be finite and not negative, got {column[row]} in {row_name(row)}.",
-            "fill or drop rows of unknown weight first.",
+            "drop such rows, or correct their weights.",
         )
     return values
 
@@ -55,7 +57,7 @@ def check_sample_weight(name: str | None, table: pl.DataFrame, row_name: RowName
 def not_found(name: str, value: object, values: Sequence[object]) -> DataError:
     """Return the error for a value of `where` that no row has."""
     return DataError(
-        f"`where` must name a value of column {shown(name)}, got {shown(value)}.", f"its values are {listed(values)}."
+        f"No row has {shown(value)} in column {shown(name)} (`where`).", f"its values are {listed(values)}."
     )
 
 

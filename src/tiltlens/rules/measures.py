@@ -182,9 +182,9 @@ def _notes(group: Count, highest: Count, within: Stratified | None) -> Iterator[
         return
     if within.idle:
         every = within.used + within.idle
-        yield f"{within.idle:,} of {every:,} strata have one group or one outcome only, and add nothing"
+        yield f"{within.idle:,} of {every:,} strata were left out, because they have only one group or only one outcome"
     if within.used and (within.odds_ratio is None or within.odds_ratio.low is None):
-        yield "the common odds ratio has no interval, because one group has one outcome only within the strata"
+        yield "the common odds ratio has no interval, because within the strata one group has only one outcome"
 
 
 def notes_of(

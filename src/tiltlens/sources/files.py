@@ -224,7 +224,7 @@ def existing_file(path: str | os.PathLike[str]) -> Path:
 def _missing_file(file: Path) -> DataError:
     given = repr(str(file))  # in full: the end of a long path says most
     if file.is_dir():
-        return DataError(f"{given} must be a file, got a folder.", "name one file.")
+        return DataError(f"{given} is a folder, not a file.", "name one file.")
     if file.is_symlink():
         return DataError(f"{given} is a link to {str(file.readlink())!r}, which does not exist.", "mend the link.")
     neighbours = sorted(entry.name for entry in file.parent.iterdir()) if file.parent.is_dir() else []
@@ -233,4 +233,4 @@ def _missing_file(file: Path) -> DataError:
     hint = (
         f"did you mean {shown(nearest)}?" if nearest is not None else f"it was looked for in {file.parent.resolve()}."
     )
-    return DataError(f"{given} must be an existing file, got none of that name.", hint)
+    return DataError(f"File not found: {given}.", hint)
