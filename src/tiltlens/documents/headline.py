@@ -199,9 +199,11 @@ def _largest(c: Comparison) -> Iterator[str]:
     against = [row for row in evidence if row not in with_it]
     if with_it:
         sums = f"; {shapley_parts(c)} do." if any(row.shapley is not None for row in rows) else "."
-        yield f"Largest contributions{_listed(c, with_it)}." + (f" {OVERLAP}{sums}" if len(with_it) > 1 else "")
+        yield f"Largest contribution{'s' if len(with_it) > 1 else ''}{_listed(c, with_it)}." + (
+            f" {OVERLAP}{sums}" if len(with_it) > 1 else ""
+        )
     if against:
-        yield f"Contributions in the opposite direction{_listed(c, against)}."
+        yield f"Contribution{'s' if len(against) > 1 else ''} in the opposite direction{_listed(c, against)}."
     if used := [row.feature for row in evidence if row.feature not in unsettled]:
         yield f"The {measure_of(c).each}s use {named_list(used)}."
     if uses:

@@ -64,7 +64,8 @@ def against_four_fifths(estimate: Estimate) -> str:
 
 def four_fifths_words(estimate: Estimate, level: str, among: str) -> str:
     """Return the adverse impact ratio and its relation to four fifths, as a sentence."""
-    return f"Adverse impact ratio{among}: {written(estimate, ratio, level)}, {against_four_fifths(estimate)}."
+    side = against_four_fifths(estimate)
+    return f"Adverse impact ratio{among}: {written(estimate, ratio, level)}. {side[:1].upper()}{side[1:]}."
 
 
 def decision_table_words(table: DecisionTable, level: str, among: str) -> list[str]:
