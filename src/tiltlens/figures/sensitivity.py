@@ -46,7 +46,7 @@ def sensitivity(c: Comparison, quantity: str = "adjusted_gap") -> Figure:
     weak = ", ".join(record["label"] for record in records if not record["name"])
     near_0 = f"not drawn, near 0: {weak}" if weak else ""
     note = noted(c, "curves: adjusted gap that would remain", "dots: listed features", near_0, intervals="")
-    reading = {"label": "feature", "r2_group_text": "of the group", "r2_score_text": f"of the {m.output}"}
+    reading = {"label": "feature", "r2_group_text": "of group membership", "r2_score_text": f"of the {m.each}s"}
     chart = _chart(records, lines, right, top, m, tooltip(reading))
     subtitle = in_unit(c, "% of the variance left by the listed features")
     return figure(chart, records or [{"label": ""}], TITLE, description, reading, subtitle, note)
@@ -71,8 +71,8 @@ def _chart(
 ) -> ChartPart:
     alt = altair()
     percents: Record = {"format": ".0%", "tickCount": 6}
-    x = axis("x", "r2_group", "share of the group membership that it explains →", [0, right], **percents)
-    y = axis("y", "r2_score", f"share of the {m.output} that it explains →", [0, top], **percents)
+    x = axis("x", "r2_group", "share of the variance of group membership that it explains →", [0, right], **percents)
+    y = axis("y", "r2_score", f"share of the {m.each}s' variance that it explains →", [0, top], **percents)
     base = alt.Chart(data(lines, "curves")).encode(x=x, y=y)
     curves = base.mark_line(clip=True).encode(
         detail=alt.Detail("name:N"),
