@@ -61,7 +61,7 @@ def test_unknown_arguments_exit_with_2_and_no_traceback(arguments):
 
 def test_version_and_help():
     assert tiltlens("--version").stdout.startswith("tiltlens, version ")
-    assert "group disparities of a model" in tiltlens("--help").stdout
+    assert "gaps between groups" in tiltlens("--help").stdout
 
 
 def test_help_waits_for_nothing_heavy():

@@ -1,4 +1,4 @@
-"""Group disparities of a model, and the features that account for them."""
+"""Gaps between groups in scores, decisions and prices, and the features that account for them."""
 
 from __future__ import annotations
 

@@ -103,7 +103,7 @@ def _with_options(error: TiltlensError, ctx: click.Context) -> str:
 @click.group(cls=Commands, context_settings={"help_option_names": ["-h", "--help"]})
 @click.version_option(__version__, prog_name="tiltlens")
 def main() -> None:
-    """Measure group disparities of a model, and the features that account for them."""
+    """Measure gaps between groups in scores, decisions and prices, and which features account for them."""
     for stream in (sys.stdout, sys.stderr):
         if isinstance(stream, io.TextIOWrapper):
             stream.reconfigure(errors="replace")  # an old terminal shows "?" instead of failing

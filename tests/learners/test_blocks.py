@@ -132,3 +132,10 @@ def test_features_that_do_nothing_are_immaterial_beside_a_basis_that_misses_noth
     _, rows = found_in(world(X, x=X, y=Y, one=FOUR.astype(str)), membership=None)
     assert rows["y"]["verdict"] == rows["one"]["verdict"] == Verdict.NO_MATERIAL_CONTRIBUTION
     assert rows["x"]["verdict"] == "potential proxy"
+
+
+def test_a_column_that_is_constant_but_for_a_missing_value_joins_no_pair():
+    rng = np.random.default_rng(0)
+    table = {"g": rng.choice(["a", "b"], 400), "x": rng.normal(size=400), "area": rng.choice(["u", "v", "z"], 400)}
+    table |= {"w": pl.Series([None, *[1.0] * 399]), "score": rng.random(400)}
+    assert tl.audit(table, "area", reference="u", scores="score")["v"].adjusted_gap is not None

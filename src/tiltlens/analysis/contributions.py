@@ -162,8 +162,9 @@ def _share_columns(
             law = ratio if is_reported[name] and not is_pooled else None
             columns[feature.name] |= estimate_columns(name, law, settings)
     if pooled:
+        names = ", ".join(map(label, sorted(pooled)))
         notes.append(
-            f"the share of the correction is not reported for {', '.join(map(label, sorted(pooled)))}, because values of more "
+            f"the share of the correction is not reported for {names}, because values of more "
             f"than {POOLED_AUDITED:.0%} of the audited people were merged: some are too rare"
         )
     return columns, notes

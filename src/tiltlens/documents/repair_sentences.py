@@ -223,7 +223,9 @@ def _cost(table: Mapping[str, Row]) -> str:
     parts = []
     for key, change in _accuracy_changes(table, "change"):
         write, row = format_of(quantity(key).scale, POINTS).value, table[key]
-        parts.append(f"{quantity(key).label} {write(row['before'])} before, {write(row['after'])} after, change {change}")
+        parts.append(
+            f"{quantity(key).label} {write(row['before'])} before, {write(row['after'])} after, change {change}"
+        )
     return f"Cost: {'; '.join(parts)}." if parts else "Cost in accuracy: unknown, because no outcome was given."
 
 

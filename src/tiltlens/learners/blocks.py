@@ -123,7 +123,7 @@ class Screen:
         columns: dict[str, NumericColumn | LevelColumns] = {column.name: column for column in encoder.numeric}
         columns |= {column.name: column for column in encoder.levels}
         for names, codes, shape in self._joint(PAIR_CELLS, 2):
-            if names in _together(encoder):
+            if names in _together(encoder) or not columns.keys() >= set(names):  # constants have no columns
                 continue
             yield Candidate(names, codes, partial(_product, [columns[name] for name in names], self.table), shape)
         yield from self.usual()
