@@ -470,6 +470,14 @@ def test_figures_say_whom_a_difference_disadvantages():
     assert not figures.features(favourable).table["is_disadvantage"][0]
 
 
+@pytest.mark.parametrize("sign", [1, -1])
+def test_higher_prices_disadvantage_the_group_that_pays_them_and_lower_salaries_the_one_that_earns_them(sign):
+    c = amounts() | {"gap": plain_estimate(9.0), "shortfall": plain_estimate(sign * 90.0)}
+    for row in c["contributions"]:
+        row |= {"alone": 3.0, "alone_low": 2.0, "alone_high": 4.0}
+    assert set(figures.features(c).table["is_disadvantage"]) == {sign > 0}
+
+
 @pytest.mark.parametrize("name", ["cross_fitted", "many"])
 def test_a_figure_says_its_groups_its_people_and_its_unit(name):
     for key, (figure, spec) in drawn(name).items():

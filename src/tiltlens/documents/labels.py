@@ -81,6 +81,8 @@ def strongest(count: int, shown: int, what: str = "features") -> str:
 def disadvantage_sign(c: Compared) -> int:
     """Return 1 where a positive gap puts the audited group at a disadvantage, −1 where a negative one does."""
     if isinstance(c, Comparison):
+        if c.shortfall and measure_of(c).is_amount:  # low amounts may be favourable, such as prices
+            return 1 if c.shortfall.value * c.gap.value > 0 else -1
         return -1 if is_favourable_mean(c) else 1
     gap, audited, reference = (c.old[key] for key in ("gap", "audited_rate", "reference_rate"))
     if gap is None or audited is None or reference is None:
