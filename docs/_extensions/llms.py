@@ -13,7 +13,10 @@ def write(app, error):
     lines = [
         f"- [{app.env.titles[name].astext()}]({app.builder.get_target_uri(name)})" for name in dict.fromkeys(order)
     ]
-    about = "> Gaps between groups in scores, decisions and prices, and the features that account for them. Python library and command line."
+    about = (
+        "> Gaps between groups in scores, decisions and prices, and the features that account for them. Python library "
+        "and command line."
+    )
     Path(app.outdir, "llms.txt").write_text("\n".join(["# tiltlens", "", about, "", *lines, ""]), encoding="utf-8")
 
 
