@@ -184,7 +184,7 @@ def test_amounts_of_several_groups_are_scores_in_another_unit():
     for name in ("weighted", "linear", "limits", "bracket"):
         one, other = (getattr(of, name).to_dict() for of in (found["a"].unobserved_group, score))
         assert one == pytest.approx({end: 400 * value for end, value in other.items()}, rel=1e-9)
-    assert re.search(r"estimated at [−\d., to]+ units\. This range holds if the", " ".join(str(found).split()))
+    assert re.search(r"estimated at [−\d., to]+ units\. This range is right if the", " ".join(str(found).split()))
 
 
 def with_copies():

@@ -69,7 +69,7 @@ def test_amounts_are_audited_in_units(folder):
     )
     assert (gated.returncode, "impact_ratio, the ratio of mean amounts" in gated.stderr) == (2, True)
     mistaken = audit(folder, *asked, data="days.parquet")
-    assert (mistaken.returncode, "ooks like per cent" in mistaken.stderr) == (2, True)
+    assert (mistaken.returncode, "look like percentages" in mistaken.stderr) == (2, True)
 
 
 def test_csv_and_parquet_give_the_same_gap(folder):

@@ -141,8 +141,8 @@ def test_files_give_the_same_parts(held):
 
 ODD = people().with_columns(one=pl.lit(1), id=pl.int_range(400).cast(pl.String), twin=pl.col("group") + "!")
 MISTAKES = {
-    "the group": ("group", "`exempt` must not name the group, got 'group'.", "a lawful factor is something else"),
-    "no feature": ("weight", "`exempt` must name features, got 'weight'.", "list it with `features` too"),
+    "the group": ("group", "`exempt` must not name the group, got 'group'.", "name other factors"),
+    "no feature": ("weight", "'weight' is not a listed feature (`exempt`).", "list it in `features` too"),
     "no column": ("incme", "Column 'incme' not found (`exempt`).", "did you mean 'income'?"),
     "twice": (["city", "city"], "`exempt` must name different features, got 'city' twice.", "name each of them once"),
     "identifier": ("id", "'id' cannot be exempt, because it is an identifier.", "name features that vary"),

@@ -181,7 +181,7 @@ def test_four_fifths_are_of_decisions():
     only(audit)["adverse_impact_ratio"] = {"value": 0.5, "low": 0.4, "high": 0.6}
     assert "below four fifths (0.80)" in printed(audit)
     only(audit)["adverse_impact_ratio"] = {"value": 0.9, "low": None, "high": None}
-    assert "above four fifths (0.80), without an interval" in printed(audit)
+    assert "Above four fifths (0.80), without an interval" in printed(audit)
 
 
 def test_people_are_whole():

@@ -259,7 +259,7 @@ def test_price_and_evaluation_are_written_in_words(tmp_path):
     assert "Discrimination-free price" in str(price())
     assert "Gap of women vs men on the audited rows" in str(price())
     text = str(evaluation())
-    for words in ("Effect of the discrimination-free price", "Gap of mean prices", "Poisson deviance", "A/E, everyone"):
+    for words in ("Effect of the discrimination-free price", "Gap in mean prices", "Poisson deviance", "A/E, everyone"):
         assert words in text
     evaluation().report(tmp_path / "effect.html")
     assert "decile of the price" in (tmp_path / "effect.html").read_text(encoding="utf-8")

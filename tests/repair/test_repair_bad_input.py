@@ -152,7 +152,7 @@ def test_decisions_of_few_kinds_of_people_are_noted_where_they_miss_the_limit():
     within = abs(tilt.gap_after) < 0.1
     assert any("the gap moves in jumps" in note for note in tilt.notes)
     assert within is any(
-        note.startswith(("the rule selects nobody", "the rule selects everybody")) for note in tilt.notes
+        note.startswith(("the new rule selects nobody", "the new rule selects everybody")) for note in tilt.notes
     )
 
 
