@@ -84,6 +84,26 @@ def test_a_feature_that_is_no_risk_factor_contributes_to_the_unaware_price_alone
     assert region(free.prices.contributions)[1] <= 0 <= region(free.prices.contributions)[2]
 
 
+def test_contributions_flip_with_the_groups_and_ignore_the_order_of_rows():
+    frame = policies(1_500)
+
+    def contributions(data, who="women", other="men"):
+        prices = audited(data, reference=other, propensity=None)[who].prices
+        return prices.contributions.sort("feature").select("alone", "beyond_others", "shapley").to_numpy()
+
+    plain = contributions(frame)
+    assert contributions(frame, "men", "women") == pytest.approx(-plain, abs=1e-9)
+    assert contributions(frame.sample(fraction=1, shuffle=True, seed=0)) == pytest.approx(plain, abs=1e-9)
+
+
+def test_a_feature_of_too_many_values_has_no_contribution():
+    place = pl.Series("place", np.random.default_rng(2).integers(0, 400, 1_500)).cast(pl.String)
+    costs = audited(policies(1_500).with_columns(place), features=["x1", "x2", "place"])["women"].prices
+    (row,) = costs.contributions.filter(feature="place").drop("feature").to_dicts()
+    assert set(row.values()) == {None}
+    assert costs.contributions["alone"].drop_nulls().len() == 2
+
+
 def test_contributions_with_clusters_weights_and_some_costs():
     row = pl.int_range(pl.len())
     frame = policies().with_columns(

@@ -52,7 +52,9 @@ def price_contributions(
     gap = Normal(float(whole.values[0]), float(np.sqrt(covariance(whole.influence, whole.between)[0, 0])))
     records = []
     for name in sorted(alone, key=lambda name: (-abs(alone[name].value), name)):
-        columns = _band_columns("alone", alone[name]) | _band_columns("beyond_others", beyond.get(name))
+        # Values that share a column would hide what the feature contributes alone, too.
+        own = None if name in sets.pooled else alone[name]
+        columns = _band_columns("alone", own) | _band_columns("beyond_others", beyond.get(name))
         columns |= shapley.get(name, number_columns("shapley", None, None, None))
         money = {key: None if part is None else scale * part for key, part in columns.items()}
         records.append({"feature": name} | money)
