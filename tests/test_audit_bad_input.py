@@ -449,6 +449,27 @@ def test_a_column_name_that_is_a_pattern_is_refused_in_words(name):
         tl.audit(people().rename({"income": name}), "group", scores="score", reference="B", folds=None)
 
 
+def test_a_column_name_with_a_null_character_is_refused_in_words():
+    with pytest.raises(TiltlensError, match=r"contains a null character"):
+        tl.audit(people().rename({"income": "\0weight"}), "group", scores="score", reference="B", folds=None)
+
+
+def test_scores_whose_squares_are_0_have_an_audit():
+    table = people().with_columns(pl.col("score") * 1e-300)
+    gap = tl.audit(table, "group", scores="score", reference="B", folds=None)["A"].gap
+    whole = tl.audit(people(), "group", scores="score", reference="B", folds=None)["A"].gap
+    assert gap.value == pytest.approx(1e-300 * whole.value, abs=1e-15)
+
+
+def test_links_in_a_circle_are_no_file(tmp_path):
+    (tmp_path / "a.csv").symlink_to("b.csv")
+    (tmp_path / "b.csv").symlink_to("a.csv")
+    with pytest.raises(TiltlensError, match=r"is a link to .*, which does not exist"):
+        tl.audit(tmp_path / "a.csv", "group", scores="score")
+    tl.audit(people(), "group", scores="score", reference="B", folds=None).to_json(tmp_path / "a.csv")
+    assert tl.read_audit(tmp_path / "a.csv").reference == "B"
+
+
 @pytest.mark.parametrize("argument", ["group", "scores", "sample_weight", "propensity"])
 @pytest.mark.parametrize("kind", ["another order", "other labels"])
 def test_a_series_with_another_index_than_the_data_is_refused(argument, kind):

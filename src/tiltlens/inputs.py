@@ -38,7 +38,7 @@ class Input(NamedTuple):
 def remember(*inputs: Input) -> None:
     """Keep in mind what was read: results in Python do not know their files."""
     for source in inputs:
-        is_own = TABLES.issuperset(file.resolve() for file in source.files)
+        is_own = TABLES.issuperset(Path(os.path.realpath(file)) for file in source.files)
         READ[str(Path(source.name).absolute())] = source._replace(schema=TABLE) if is_own else source
 
 

@@ -106,7 +106,7 @@ def whole_file(path: Path, schema: str | None = None) -> Iterator[Path]:
 def _resolved(path: Path) -> Path:
     if not path.name:
         raise DataError(f"a file to write must have a name, got {str(path)!r}.", "for example audit.json.")
-    return path.resolve()
+    return Path(os.path.realpath(path))  # unlike `resolve`, it does not fail on links in a circle
 
 
 def _part(path: Path) -> tuple[int, str]:

@@ -290,6 +290,7 @@ def _repeats(feature: Feature, score: Floats) -> bool:
     """Return whether the score follows from the feature, or the feature from the order of the scores."""
     if not _varies(feature.codes) or not _varies(score):
         return False
+    score = score / np.abs(score).max()  # squares of tiny numbers are 0
     if _explained(feature.codes, score) > REPEATED_R2:
         return True
     has_order = feature.values is not None or feature.is_ordered or len(feature.labels) == 2

@@ -163,12 +163,12 @@ def inputs_of(*several: object) -> list[Input]:
 def _would_read(entry: Path, path: Path) -> bool:
     """Return whether a file would be found by a folder or pattern."""
     if entry.is_dir():
-        folder = entry.resolve()
+        folder = Path(os.path.realpath(entry))
         return path.is_relative_to(folder) and ending_of(path) is not None and _is_data(path, folder)
     if entry.exists() or not glob.has_magic(str(entry)):
         return False
     start = next(index for index, part in enumerate(entry.parts) if glob.has_magic(part))
-    pattern = Path(*entry.parts[:start]).resolve().joinpath(*entry.parts[start:])
+    pattern = Path(os.path.realpath(Path(*entry.parts[:start]))).joinpath(*entry.parts[start:])
     is_as_deep = "**" in pattern.parts or len(path.parts) == len(pattern.parts)
     return is_as_deep and fnmatchcase(str(path), str(pattern).replace(f"**{os.sep}", "*"))
 
@@ -231,6 +231,8 @@ def _missing_file(file: Path) -> DataError:
     stems = {Path(name).stem: name for name in reversed(neighbours)}  # an ending that is the same says nothing
     nearest = stems.get(nearest_name(file.stem, list(stems)) or "")
     hint = (
-        f"did you mean {shown(nearest)}?" if nearest is not None else f"it was looked for in {file.parent.resolve()}."
+        f"did you mean {shown(nearest)}?"
+        if nearest is not None
+        else f"it was looked for in {os.path.realpath(file.parent)}."
     )
     return DataError(f"File not found: {given}.", hint)

@@ -139,4 +139,6 @@ def checked_names(names: Sequence[object]) -> list[str]:
     for name in texts:
         if name == "*" or (name.startswith("^") and name.endswith("$")):  # Polars selects every column that matches
             raise DataError(f"Column name {shown(name)} is a pattern that may match other columns.", "rename it.")
+        if "\0" in name:  # as in the names of columns that tiltlens adds
+            raise DataError(f"Column name {shown(name)} contains a null character.", "rename it.")
     return texts
