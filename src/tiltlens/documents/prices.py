@@ -36,7 +36,8 @@ LIMITS = (
 )
 OF_CONTRIBUTIONS = (
     "Contributions to the gap beyond the mixture of expected costs. A feature that is associated with the price only "
-    "through expected costs contributes nothing beyond the others."
+    "through expected costs contributes nothing beyond the others. "
+    "Intervals of alone and beyond the others are simultaneous confidence bands."
 )
 OF_SEGMENTS = (
     "Positive: what features show about the group raises the best price. Segments are shown because their values are "
