@@ -57,7 +57,7 @@ def direction(evidence: Evidence, feature: Feature, part: float | None = None) -
         commoner = float(p0 @ level) > float(p1 @ level)
         if not part or (part > 0.0) == (higher == commoner):
             return (
-                f"higher values go with a {'higher' if higher else 'lower'} {score} and are "
+                f"A higher {feature.name} goes with a {'higher' if higher else 'lower'} {score} and is "
                 f"{'more' if commoner else 'less'} common among {audited}"
             )
     people = rows.counts(codes, len(feature.labels))

@@ -40,8 +40,9 @@ OF_CONTRIBUTIONS = (
     "Intervals of alone and beyond the others are simultaneous confidence bands."
 )
 OF_SEGMENTS = (
-    "Positive: what features show about the group raises the best price. Segments are shown because their values are "
-    "the largest, so these may be too large; those of fewer than ten people are suppressed."
+    "A positive value means that what the features show about the group raises the best price. These segments were "
+    "selected for their large values, so the values may be overestimated. Segments of fewer than ten people are "
+    "suppressed."
 )
 MOST_CONTRIBUTIONS = 20  # features
 
