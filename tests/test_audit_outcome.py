@@ -396,11 +396,11 @@ def test_a_criterion_is_named_wherever_the_mean_score_was(name, words):
     assert f"their {words}s" in text
     assert f"{words}, audited" in text
     for figure in ("features", "waterfall", "proxy_map"):
-        drawn = json.dumps(found["A"].plot(figure).spec())
-        assert words in drawn
-        assert "score" not in drawn
+        chart = found["A"].plot(figure)
+        assert words in json.dumps(chart.spec())
+        assert "score" not in chart.title + chart.description
     assert "score" not in found["A"].plot("profile", "city").description
     assert f"{100 * found['A'].outputs.means.audited:.1f}%" in html
     assert words in html
     assert f"The audit compares the {words}" in html
-    assert any(f"{words}, and" in row["direction"] for row in found["A"].contributions_full.to_dicts())
+    assert any(words in row["direction"] for row in found["A"].contributions_full.to_dicts())
