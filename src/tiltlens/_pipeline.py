@@ -15,7 +15,7 @@ if TYPE_CHECKING:
 
 from tiltlens.analysis.evidence import Question
 from tiltlens.analysis.fitting import FitSettings, gather_evidence
-from tiltlens.analysis.intersections import find_intersections
+from tiltlens.analysis.intersections import FEWEST_GROUPS, find_intersections
 from tiltlens.analysis.settings import Settings, usual_materiality
 from tiltlens.errors import DataError
 from tiltlens.progress import Listener, report_to, stage
@@ -319,7 +319,9 @@ def _run_audit(
         too_small=dict(groups.too_small),
         settings=settings,
         provenance=origin,
-        intersections=find_intersections(survey.totals, len(roles.group), survey.is_decisions, settings),
+        intersections=None
+        if len(survey.totals) < FEWEST_GROUPS
+        else find_intersections(survey.totals, len(roles.group), survey.is_decisions, settings),
         monitor=None if look is None else look.monitor,
         _rows=sample.rows,
         _look=look,

@@ -9,7 +9,7 @@ from tiltlens._pipeline import audit
 from tiltlens.datasets import COMPAS_FEATURES, load_compas
 from tiltlens.learners.logit import outcome_scores
 from tiltlens.results.audit import Audit
-from tiltlens.results.parts import SavedParts
+from tiltlens.results.saved_audits import SavedParts
 
 PROVENANCE = {
     "data": "COMPAS, Broward County 2013-2014 (ProPublica)",

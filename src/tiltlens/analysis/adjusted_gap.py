@@ -1,10 +1,11 @@
-"""The gap between people equal in all features, c_A, and between people equal in the exempt factors, c_E."""
+"""The gap between people equal in all features, c_A, or in the exempt factors, c_E; and Shapley values of the rest."""
 
 from __future__ import annotations
 
 import math
 from collections.abc import Sequence
 from dataclasses import replace
+from functools import partial
 from typing import NamedTuple
 
 import numpy as np
@@ -14,15 +15,17 @@ from tiltlens.analysis.evidence import Evidence, OutputScale, output_scale
 from tiltlens.analysis.influence_matching import RowErrors
 from tiltlens.analysis.settings import Settings
 from tiltlens.errors import DataError
-from tiltlens.estimators.estimate import Estimate, Normal, student_factor, without_noise
+from tiltlens.estimators.estimate import Estimate, Normal, quantile, student_factor, without_noise
 from tiltlens.estimators.feature_gap import Coefficient, hidden_share, mean_coefficient
 from tiltlens.estimators.influence import InfluenceEstimate, average_estimates
-from tiltlens.estimators.outputs import gap, unseen_se
+from tiltlens.estimators.outputs import Scores, gap, unseen_se
 from tiltlens.estimators.sensitivity import bias_scale
-from tiltlens.estimators.sets import CellSets, covariance
+from tiltlens.estimators.sets import CellSets, RidgeSets, SetCoefficients, covariance
+from tiltlens.estimators.shapley import shapley_gaps
 from tiltlens.limits import HIDDEN, OF_PAIRINGS
 from tiltlens.paper.checks import Floats
 from tiltlens.sources.messages import shown
+from tiltlens.threads import steps_in_threads
 
 
 class ExemptParts(NamedTuple):
@@ -46,7 +49,7 @@ def exempt_parts(evidence: Evidence) -> ExemptParts | None:
         return None
     _check_values(evidence)
     sets, gap_score = evidence.nuisances.sets, evidence.score
-    (coefficient,), between = sets.coefficients([exempt_places(evidence)])
+    (coefficient,), between = sets.coefficients([evidence.exempt])
     if coefficient.is_separated:
         raise DataError(
             "`exempt` must leave people of both groups who are equal in it, got features that together separate "
@@ -81,17 +84,11 @@ def exempt_parts(evidence: Evidence) -> ExemptParts | None:
     )
 
 
-def exempt_places(evidence: Evidence) -> list[int]:
-    """Return the places of the exempt factors among the features that are regressed on."""
-    return [number for number, name in enumerate(evidence.table) if name in evidence.question.exempt]
-
-
 def _check_values(evidence: Evidence) -> None:
     """Raise where people cannot be held equal in an exempt factor: it has too many values for the rows."""
-    pooled = () if evidence.nuisances.sets is None else evidence.nuisances.sets.pooled
     for name in evidence.question.exempt:
         cells = evidence.cells.get(name)
-        if name in pooled or (cells is not None and hidden_share(cells.sums) > HIDDEN):
+        if name in evidence.nuisances.pooled or (cells is not None and hidden_share(cells.sums) > HIDDEN):
             raise DataError(
                 "`exempt` must name features with few enough values for people to be equal in them, got "
                 f"{shown(name)} for the {evidence.population.count0:,} rows of {shown(evidence.question.audited)}.",
@@ -272,3 +269,107 @@ def _not_accounted_for(evidence: Evidence, estimate: Estimate, words: OutputScal
         f"the listed features do not account for {words.signed_words(estimate.value)} of the gap "
         f"({ends}): {', '.join(causes[:-1])} or {causes[-1]} may explain it",
     )
+
+
+SHAPLEY_AGREED = 3.0  # standard errors within which Shapley values must add up to the gap minus the adjusted gap
+
+
+class Named(NamedTuple):
+    """A number of each of some features, with each row's part in its error and what pairings add."""
+
+    names: list[str]
+    numbers: SetCoefficients
+
+
+def shapley_parts(
+    evidence: Evidence,
+    settings: Settings,
+    adjusted: AdjustedGap,
+    every: SetCoefficients | None,
+    unused: Sequence[str] = (),
+) -> tuple[dict[str, Estimate], float | None, list[str], Named | None]:
+    """Return Shapley values where they add up to the gap minus the adjusted gap within their error, none otherwise.
+
+    Features that the score does not use have no part in the game, and the value 0. Last are those of all sets, with
+    errors by rows.
+    """
+    sets = evidence.nuisances.sets
+    if pooled := evidence.nuisances.pooled:
+        reason = f"{', '.join(pooled)} has too many values for the rows to be assessed with the others"
+        return {}, None, [f"shapley is left out: {reason}"], None
+    if sets is None or every is None or adjusted.value is None:
+        return {}, None, [], None
+    start = evidence.exempt
+    whole = whole_gap(evidence)
+    if len(start) == sets.features:
+        return {}, without_noise(whole), [], None
+    without, order = [number for number, name in enumerate(evidence.table) if name in unused], list(evidence.table)
+    apply = partial(steps_in_threads, rows=evidence.sample.audited.size)
+    gaps = shapley_gaps(sets, settings.random_state, apply, start, without)
+    difference = float(every.values[0]) - adjusted.value
+    se, words = difference_se(every, adjusted), output_scale(evidence, settings)
+    # Parts of a sum that the best regressions contradict would be stated to two digits, and be wrong.
+    if settings.folds is not None and abs(difference) > SHAPLEY_AGREED * se + 0.1 * words.materiality:
+        note = (
+            f"shapley is left out: the contributions sum to {words.signed_words(whole - float(every.values[0]))}, "
+            f"where {'the gap given the exempt factors' if start else 'the gap'} minus the adjusted gap is "
+            f"{words.signed(whole - adjusted.value)}"
+        )
+        return {}, None, [note], None
+    by_orders = f"shapley rests on {gaps.orders} orders of the features; its intervals include that error"
+    notes = [by_orders] if gaps.orders else []
+    others = [name for name in order if name not in (*evidence.question.exempt, *unused)]
+    notes += _used_remainder(sets, without, words, quantile(settings.confidence))
+    values = dict.fromkeys(unused, settings.estimate(Normal(0.0, 0.0)))
+    for name, value, se in zip(others, gaps.values.tolist(), gaps.se.tolist(), strict=True):
+        values[name] = settings.estimate(Normal(value, se))
+    named = None if gaps.every is None else Named(others, gaps.every)
+    return values, without_noise(whole - float(gaps.values.sum())), notes, named
+
+
+def _used_remainder(sets: CellSets | RidgeSets, without: Sequence[int], words: OutputScale, z: float) -> list[str]:
+    """Return a note where the gap among people equal in the used features differs from that at all features equal."""
+    if not without:
+        return []
+    every = list(range(sets.features))
+    both = sets.sets([[number for number in every if number not in without], every])
+    apart = both.combine(np.array([[1.0], [-1.0]]))
+    if abs(apart.values[0]) <= z * float(np.sqrt(covariance(apart.influence, apart.between)[0, 0])):
+        return []
+    used, equal = (words.signed_words(float(value)) for value in both.values)
+    return [
+        f"the Shapley contributions leave {used}, the gap among people with the same values of the features that the "
+        f"score uses; among people with the same values of all features it is {equal}"
+    ]
+
+
+def whole_gap(evidence: Evidence) -> float:
+    """Return what features have parts in: the gap, or what is left of it at equal exempt factors."""
+    start = evidence.exempt
+    if start and evidence.nuisances.sets is not None:
+        return float(evidence.nuisances.sets.sets([start]).values[0])
+    return gap(evidence.sample, sampled_scores(evidence, evidence.score)).value
+
+
+def difference_se(every: SetCoefficients, adjusted: AdjustedGap) -> float:
+    """Return the standard error of c_all by the sets less c_all by the best regressions, from rows that both have.
+
+    What is 0 by construction has no error.
+    """
+    influence, best = every.influence[:, 0], adjusted.measured
+    if best is None or adjusted.is_by_construction:
+        shared, rest = influence, 0.0
+    elif best.influence.size == influence.size:
+        # Row by row: both c_all come from the same rows, and their errors mostly cancel.
+        shared, rest = influence - best.influence, 2.0 * float(best.between @ best.between) / len(best.parts)
+    else:
+        shared, rest = influence, best.variance
+    return float(np.sqrt(covariance(shared[:, None], every.between[:, :1])[0, 0] + rest))
+
+
+def sampled_scores(evidence: Evidence, outcome: Scores) -> Scores:
+    """Return the shown rows' scores with the sample's means, beside which regressions on the sample stand."""
+    if evidence.rows.facts.is_complete:
+        return outcome
+    whole = Scores.of(evidence.sample, evidence.score.column, outcome.is_probability)
+    return replace(whole, values=outcome.values)

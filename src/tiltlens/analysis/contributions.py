@@ -10,7 +10,7 @@ import polars as pl
 
 from tiltlens.analysis.adjusted_gap import AdjustedGap
 from tiltlens.analysis.decomposition import decompose_gap
-from tiltlens.analysis.evidence import Columns, Evidence, estimate_columns, number_columns, output_measure
+from tiltlens.analysis.evidence import Columns, Evidence, interval_columns, interval_schema, output_measure
 from tiltlens.analysis.feature_use import Partners, partners
 from tiltlens.analysis.influence_matching import RowErrors
 from tiltlens.analysis.settings import Settings
@@ -18,7 +18,7 @@ from tiltlens.analysis.unobserved_groups import UnobservedGroup
 from tiltlens.errors import SupportError
 from tiltlens.estimators import crossfit
 from tiltlens.estimators.dial import CORNERS, ShareForm, plug_in_form, share_form
-from tiltlens.estimators.estimate import Ratio
+from tiltlens.estimators.estimate import Estimate, Ratio
 from tiltlens.estimators.influence import InfluenceEstimate, Integers, Rows, average_estimates, combine, sums_by
 from tiltlens.estimators.outputs import Scores, output_term
 from tiltlens.formats import label, value_of
@@ -160,7 +160,7 @@ def _share_columns(
             if is_reported[name] and not ratio.is_determined(settings.confidence):
                 notes.append(f"{SHARES[name]} is not reported, because its total cannot be distinguished from 0")
             law = ratio if is_reported[name] and not is_pooled else None
-            columns[feature.name] |= estimate_columns(name, law, settings)
+            columns[feature.name] |= interval_columns(name, None if law is None else settings.estimate(law))
     if pooled:
         names = ", ".join(map(label, sorted(pooled)))
         notes.append(
@@ -257,7 +257,7 @@ def _plug_in_shares(
         values = (share.estimate().value, form.at(1.0, 0.0).estimate().value, of_outputs)
         columns[feature.name] = {}
         for name, value in zip(SHARES, values, strict=True):
-            columns[feature.name] |= number_columns(name, value, None, None)
+            columns[feature.name] |= interval_columns(name, Estimate(value))
     return forms, columns, []
 
 
@@ -376,13 +376,8 @@ def _partners(
     return partners(usable, rows, g, [feature.codes[at] for feature in usable]), []
 
 
-def _with_ends(names: tuple[str, ...]) -> dict[str, type[pl.DataType]]:
-    return {column: pl.Float64 for name in names for column in (name, f"{name}_low", f"{name}_high")}
-
-
 SCHEMA: dict[str, type[pl.DataType]] = (
     {"feature": pl.String}
-    | _with_ends(("alone", "beyond_others", "shapley", "use", "reveals", "drives", "alignment"))
-    | _with_ends(("share", "share_inputs", "share_outputs"))
+    | interval_schema("alone", "beyond_others", "shapley", "use", "reveals", "drives", "alignment", *SHARES)
     | dict.fromkeys(("direction", "partner", "redundant_with", "verdict", "reason", "notes"), pl.String)
 )

@@ -8,14 +8,21 @@ from functools import partial
 
 import numpy as np
 
-from tiltlens.analysis.adjusted_gap import AdjustedGap, exempt_places, is_material
-from tiltlens.analysis.evidence import Columns, Evidence, OutputScale, estimate_columns, number_columns, output_scale
+from tiltlens.analysis.adjusted_gap import (
+    AdjustedGap,
+    Named,
+    difference_se,
+    is_material,
+    sampled_scores,
+    shapley_parts,
+    whole_gap,
+)
+from tiltlens.analysis.evidence import Columns, Evidence, OutputScale, interval_columns, output_scale
 from tiltlens.analysis.feature_use import FeatureUses, Partners, feature_uses, judged_use
 from tiltlens.analysis.influence_matching import RowErrors, set_errors
 from tiltlens.analysis.settings import Settings
-from tiltlens.analysis.shapley_contributions import Named, difference_se, sampled_scores, shapley_parts, whole_gap
 from tiltlens.analysis.unobserved_groups import UnobservedGroup
-from tiltlens.estimators.estimate import quantile
+from tiltlens.estimators.estimate import Estimate, quantile
 from tiltlens.estimators.feature_gap import FeatureGap, cell_coefficient, feature_gap, hidden_share, rare_part
 from tiltlens.estimators.influence import Rows
 from tiltlens.estimators.outputs import Scores
@@ -28,6 +35,7 @@ from tiltlens.rows.features import Feature
 
 BANDS, USES, SHAPLEY = 0.2, 0.5, 0.95  # of the time of the contributions, about
 WIDE_BANDS = 10.0  # times what counts: bands that reach further say nothing
+PARTS = ("alone", "beyond_others", "shapley")
 FACTORS = ("reveals", "drives", "alignment")
 TOO_SPARSE = "it has too many values for the rows: group them, or add rows"
 
@@ -104,10 +112,13 @@ def decompose_gap(
         if doubt is not None and judgement.verdict not in (Verdict.EXEMPT, Verdict.IDENTIFIES_GROUP):
             judgement = Judgement(Verdict.NOT_ASSESSED, doubt)
         has_bands = settings.folds is not None and _rarity(evidence, settings, name) is None
-        columns[name] = _band_columns("alone", both[0], has_bands) | _band_columns("beyond_others", both[1], has_bands)
-        parts = shapley.get(name, number_columns("shapley", None, None, None))
-        ends = {} if has_bands else {"shapley_low": None, "shapley_high": None}
-        columns[name] |= _factors(alone.gaps.get(name), settings) | parts | ends | uses.columns(name)
+        columns[name] = {}
+        for key, number in zip(PARTS, (*both, shapley.get(name)), strict=True):
+            columns[name] |= interval_columns(key, number if number is None or has_bands else Estimate(number.value))
+        for factor_name in FACTORS:
+            law = None if name not in alone.gaps else getattr(alone.gaps[name], factor_name)
+            columns[name] |= interval_columns(factor_name, None if law is None else settings.estimate(law))
+        columns[name] |= uses.columns(name)
         judgements[name] = judgement
     return GapParts(columns, judgements, remainder, None if settings.folds is None else factor, errors, tuple(notes))
 
@@ -215,7 +226,7 @@ def _alone(evidence: Evidence, at: Rows, outcome: Scores, settings: Settings) ->
 
 def at_equal_exempt(evidence: Evidence, sets: CellSets | RidgeSets) -> Named:
     """Return c_E − c_{E∪j} of each other feature that is regressed on: its gap(j) between people equal in E."""
-    start = exempt_places(evidence)
+    start = evidence.exempt
     others = [position for position in range(sets.features) if position not in start]
     coefficients = sets.sets([start, *([*start, position] for position in others)])
     # c_E − c_{E∪j}, column by column.
@@ -230,8 +241,7 @@ def beyond_others(evidence: Evidence, every: SetCoefficients) -> Named:
     # (15): both within one class of regressions, so that what the basis misses mostly cancels.
     weights = np.vstack([-np.ones((1, count)), np.eye(count)])
     names, joint = list(evidence.table), every.combine(weights)
-    pooled = () if evidence.nuisances.sets is None else evidence.nuisances.sets.pooled
-    unsaid = {*pooled, *evidence.question.exempt}
+    unsaid = {*evidence.nuisances.pooled, *evidence.question.exempt}
     kept = [position for position, name in enumerate(names) if name not in unsaid]
     return Named([names[position] for position in kept], joint.select(kept))
 
@@ -310,8 +320,7 @@ def _verdict(
     size, unit = words.size, words.measure.unit
     way = partial(_direction, whole=whole, materiality=words.materiality, audited=evidence.question.audited)
     judgement = verdict(alone, joint, words.materiality, rows, partner, visible=visible, size=size, unit=unit, way=way)
-    pooled = () if evidence.nuisances.sets is None else evidence.nuisances.sets.pooled
-    if judgement.verdict not in EVIDENCE and feature.name in pooled:
+    if judgement.verdict not in EVIDENCE and feature.name in evidence.nuisances.pooled:
         return Judgement(Verdict.NOT_ASSESSED, "it has too many values to be assessed with the others: group them")
     return Judgement(Verdict.NOT_ASSESSED, TOO_SPARSE) if is_sparse else judgement
 
@@ -334,16 +343,3 @@ def _rarity(evidence: Evidence, settings: Settings, name: str) -> str | None:
     if cells is None or rare_part(cells.sums) <= output_scale(evidence, settings).materiality:
         return None
     return f"{few} its rarer value, too few for an interval: add people, or group its values"
-
-
-def _band_columns(name: str, band: Band | None, has_ends: bool) -> Columns:
-    if band is None:
-        return number_columns(name, None, None, None)
-    return number_columns(name, band.value, band.low if has_ends else None, band.high if has_ends else None)
-
-
-def _factors(gap: FeatureGap | None, settings: Settings) -> Columns:
-    columns: Columns = {}
-    for name in FACTORS:
-        columns |= estimate_columns(name, None if gap is None else getattr(gap, name), settings)
-    return columns

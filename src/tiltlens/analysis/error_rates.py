@@ -10,11 +10,12 @@ from typing import Annotated
 import numpy as np
 import polars as pl
 
-from tiltlens.analysis.evidence import Evidence
+from tiltlens.analysis.evidence import Evidence, interval_columns, interval_schema
 from tiltlens.analysis.selective_labels import SelectiveLabels, selective_labels
-from tiltlens.analysis.suppression import part_of_group, withheld
+from tiltlens.analysis.settings import Settings
+from tiltlens.analysis.suppression import withheld
 from tiltlens.estimators import error_rates as rates
-from tiltlens.estimators.estimate import Estimate, HasInterval
+from tiltlens.estimators.estimate import Estimate
 from tiltlens.estimators.feature_gap import CellSums
 from tiltlens.estimators.influence import Integers
 from tiltlens.formats import FieldTable
@@ -32,7 +33,6 @@ QUANTITIES = ("fpr", "fnr", "calibration", "auc", *PREDICTIVE, "log_loss")
 NEEDED = {"fpr": "without the outcome", "fnr": "with the outcome"}  # of calibration and AUC, both
 NAMES = ("without", "with", "unknown")  # people by outcome, in the order of their codes
 GROUPS = ("audited", "reference")
-Reported = Callable[[HasInterval], Estimate]
 
 
 @dataclass(frozen=True, slots=True)
@@ -95,12 +95,9 @@ class ErrorRates(FieldTable):
         return rate
 
 
-def rate_pairs(evidence: Evidence) -> tuple[dict[str, rates.GroupPair], dict[str, str]]:
-    """Return the error rates that are measured, and why others are not; none where no outcome is given."""
-    y_true, sums = evidence.rows.y_true, _counted(evidence)
-    if y_true is None or sums is None or evidence.question.metric is not None:
-        return {}, {}
-    score, population = evidence.score.column, evidence.population
+def rate_pairs(evidence: Evidence, y_true: Integers) -> tuple[dict[str, rates.GroupPair], dict[str, str]]:
+    """Return the error rates that are measured, and why others are not."""
+    score, population, sums = evidence.score.column, evidence.population, _counted(evidence)
     makers: dict[str, Callable[[], rates.GroupPair]] = {
         "fpr": lambda: rates.false_positive_rate(population, score, y_true, sums),
         "fnr": lambda: rates.false_negative_rate(population, score, y_true, sums),
@@ -123,28 +120,25 @@ def rate_pairs(evidence: Evidence) -> tuple[dict[str, rates.GroupPair], dict[str
     return {name: make() for name, make in makers.items() if name not in reasons}, reasons
 
 
-def error_rates(evidence: Evidence, reported: Reported) -> ErrorRates | None:
-    """Return the error rates, None where no outcome is given; `reported` makes an estimate of an estimator."""
-    y_true, sums = evidence.rows.y_true, _counted(evidence)
-    if y_true is None or sums is None or evidence.question.metric is not None:
-        return None
-    pairs, reasons = rate_pairs(evidence)
+def error_rates(evidence: Evidence, y_true: Integers, settings: Settings) -> ErrorRates:
+    """Return the error rates, given the codes of observed outcomes."""
+    (pairs, reasons), sums = rate_pairs(evidence, y_true), _counted(evidence)
     laws = {name: (pair.audited, pair.reference, pair.difference) for name, pair in pairs.items()}
-    measured = {name: ErrorRate(*map(reported, laws[name])) if name in laws else None for name in QUANTITIES}
+    measured = {name: ErrorRate(*map(settings.estimate, laws[name])) if name in laws else None for name in QUANTITIES}
     measured["for_"] = measured.pop("for")
     return ErrorRates(
         **measured,
-        selective_labels=selective_labels(evidence, reported, pairs),
+        selective_labels=selective_labels(evidence, settings, pairs),
         reasons=reasons,
         people=_people(sums),
-        by_decile=_by_decile(evidence, y_true, reported, sums),
+        by_decile=_by_decile(evidence, y_true, settings, sums),
     )
 
 
-def _counted(evidence: Evidence) -> CellSums | None:
+def _counted(evidence: Evidence) -> CellSums:
     """Return the sums by outcome, with people where groups are known by probabilities: rows are then of several."""
-    sums = evidence.sums_by_outcome
-    if sums is None or evidence.rows.probabilities is None:
+    sums = evidence.sums_by["y_true"]
+    if evidence.rows.probabilities is None:
         return sums
     # A row is in both groups, so that people are shares of a group and not rows.
     shares = sums.weight / sums.weight.sum(axis=1, keepdims=True)
@@ -181,7 +175,7 @@ def _people(sums: CellSums) -> dict[str, dict[str, int | None]]:
     return people
 
 
-def _by_decile(evidence: Evidence, y_true: Integers, reported: Reported, sums: CellSums) -> pl.DataFrame:
+def _by_decile(evidence: Evidence, y_true: Integers, settings: Settings, sums: CellSums) -> pl.DataFrame:
     """Return calibration by decile of all scores, equal ones in one; of groups whose outcomes may be counted."""
     rows, score = evidence.sample, evidence.score.column
     probabilities = evidence.rows.probabilities
@@ -198,40 +192,24 @@ def _by_decile(evidence: Evidence, y_true: Integers, reported: Reported, sums: C
         for group, who in zip(GROUPS, (rows.audited, ~rows.audited), strict=True):
             cells = rates.calibration_cells(rows, score, y_true, np.where(who & has_outcome, decile, -1), people)
             if _people(sums)[group]["with"] is not None:
-                records += _cell_records(group, cells, reported)
+                records += _cell_records(group, cells, settings)
     return pl.DataFrame(records, schema=DECILE_SCHEMA)
 
 
-def _cell_records(group: str, cells: list[rates.CalibrationCell], reported: Reported) -> Iterator[Record]:
+def _cell_records(group: str, cells: list[rates.CalibrationCell], settings: Settings) -> Iterator[Record]:
     """Yield a record for each cell, without numbers where it has fewer than ten people, or could tell of one."""
     hidden = withheld(np.array([cell.people for cell in cells]))
     for decile, (cell, is_hidden) in enumerate(zip(cells, hidden.tolist(), strict=True)):
         record: Record = {"group": group, "decile": decile + 1}
         if cell.people and not is_hidden:
-            rate = reported(cell.observed)
             record |= {"n": cell.people, "mean_score": cell.mean_score}
-            record |= {"observed": rate.value, "observed_low": rate.low, "observed_high": rate.high}
+            record |= interval_columns("observed", settings.estimate(cell.observed))
         yield record | ({} if cell.people else {"n": 0})
 
 
-DECILE_SCHEMA = {
+DECILE_SCHEMA: dict[str, type[pl.DataType]] = {
     "group": pl.String,
     "decile": pl.Int64,
     "n": pl.Int64,
     "mean_score": pl.Float64,
-    "observed": pl.Float64,
-    "observed_low": pl.Float64,
-    "observed_high": pl.Float64,
-}
-
-
-def outcome_notes(evidence: Evidence) -> list[str]:
-    """Return a note on people whose outcome is not known."""
-    if evidence.sums_by_outcome is None or evidence.question.metric is not None:
-        return []
-    people = evidence.sums_by_outcome.people
-    unknown, everybody = int(people[:, rates.UNKNOWN].sum()), int(people.sum())
-    if not unknown:
-        return []
-    who = part_of_group(unknown / everybody, unknown, everybody)
-    return [f"{who} of the people have no outcome, so error rates leave them out"]
+} | interval_schema("observed")

@@ -10,13 +10,15 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 
 import numpy as np
+import polars as pl
 
 from tiltlens.analysis.settings import Settings
-from tiltlens.estimators.estimate import HasInterval, without_noise
+from tiltlens.estimators.estimate import Estimate, without_noise
 from tiltlens.estimators.feature_gap import CellSums
 from tiltlens.estimators.influence import Integers, Rows
 from tiltlens.estimators.outputs import Scores
 from tiltlens.estimators.sets import CellSets, RidgeSets
+from tiltlens.estimators.verdicts import Band
 from tiltlens.formats import typed
 from tiltlens.learners.basis import Basis
 from tiltlens.learners.design import Table
@@ -81,6 +83,11 @@ class Nuisances:
     basis: Basis | None
     influence_rows: Integers
 
+    @property
+    def pooled(self) -> tuple[str, ...]:
+        """The features with too many values for a column each in the regressions on sets."""
+        return () if self.sets is None else self.sets.pooled
+
 
 @dataclass(frozen=True, slots=True, eq=False, kw_only=True)
 class Evidence:
@@ -106,6 +113,16 @@ class Evidence:
     # The reference weighted by e^ℓ over all rows, ℓ being the given log-odds; None where they are fitted
     tilted: TiltedMeans | None
     sums_by: Mapping[str, CellSums]  # sums over all rows by the codes of optional columns of the rows, such as "period"
+
+    @property
+    def exempt(self) -> list[int]:
+        """The positions of the exempt factors among the features that are regressed on: E."""
+        return [position for position, name in enumerate(self.table) if name in self.question.exempt]
+
+    @property
+    def y_true(self) -> Integers | None:
+        """The codes of observed outcomes where error rates are measured; None where the gap is that of one of them."""
+        return None if self.question.metric is not None else self.rows.y_true
 
     @property
     def sums_by_outcome(self) -> CellSums | None:
@@ -150,19 +167,17 @@ class OutputScale:
 Columns = dict[str, float | None]
 
 
-def number_columns(name: str, value: float | None, low: float | None, high: float | None) -> Columns:
-    """Return the columns of a number and its ends."""
-    rounded = [None if number is None else without_noise(number) for number in (value, low, high)]
-    return dict(zip((name, f"{name}_low", f"{name}_high"), rounded, strict=True))
+def interval_schema(*names: str) -> dict[str, type[pl.DataType]]:
+    """Return the columns NAME, NAME_low and NAME_high of each estimate."""
+    return {f"{name}{end}": pl.Float64 for name in names for end in ("", "_low", "_high")}
 
 
-def estimate_columns(name: str, law: HasInterval | None, settings: Settings) -> Columns:
-    """Return the columns of an estimate; plug-in values have no ends."""
-    if law is None:
-        return number_columns(name, None, None, None)
-    estimate = law.estimate(settings.confidence)
-    ends = (None, None) if settings.folds is None else (estimate.low, estimate.high)
-    return number_columns(name, estimate.value, *ends)
+def interval_columns(name: str, estimate: Estimate | Band | None, unit: float = 1.0) -> Columns:
+    """Return an estimate, or a band, as columns in some unit."""
+    ends = (None, None, None) if estimate is None else (estimate.value, estimate.low, estimate.high)
+    # Noise is rounded off before units: money may be in billions.
+    values = (None if end is None else unit * without_noise(end) for end in ends)
+    return dict(zip(interval_schema(name), values, strict=True))
 
 
 def levels(evidence: Evidence) -> Scores:

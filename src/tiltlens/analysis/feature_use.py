@@ -10,7 +10,6 @@ from typing import NamedTuple
 
 import numpy as np
 
-from tiltlens.analysis.adjusted_gap import exempt_places
 from tiltlens.analysis.evidence import Evidence, OutputScale, output_scale
 from tiltlens.analysis.settings import Settings
 from tiltlens.estimators import crossfit
@@ -303,7 +302,7 @@ def _stands_for(evidence: Evidence, uses: FeatureUses, name: str, m: float) -> s
     """Return the features given which a stand-in adds nothing material by c_E − c_{E∪j}, chosen one by one."""
     order, sets = list(evidence.table), evidence.nuisances.sets
     others = [order.index(other) for other in order if other not in (*uses.unused, *evidence.question.exempt, name)]
-    chosen, own = exempt_places(evidence), order.index(name)
+    chosen, own = evidence.exempt, order.index(name)
     start = len(chosen)
     while others and sets is not None and len(chosen) - start < MOST_STOOD_FOR:
         candidates = [[*chosen, other] for other in others]

@@ -29,6 +29,7 @@ from tiltlens.limits import SUPPRESSED_BELOW
 from tiltlens.paper.checks import Floats
 from tiltlens.rows.groups import JOINT, natural_order
 
+FEWEST_GROUPS = 4  # of intersections, from which main effects and interaction can be told apart
 MANY_GROUPS = 10  # from which on all groups are looked at together, too; fewer have a comparison each
 TAIL = 0.1  # share of the people that the tail bound is about
 
@@ -89,7 +90,7 @@ def find_intersections(
     sums = np.array([totals[label].sum(axis=0) for label in labels]).reshape(-1, 6)
     is_many = sums[:, PEOPLE] > 1
     count = int(is_many.sum())
-    if settings.folds is None or count < (4 if columns > 1 else MANY_GROUPS) or not np.isfinite(sums).all():
+    if settings.folds is None or count < (FEWEST_GROUPS if columns > 1 else MANY_GROUPS) or not np.isfinite(sums).all():
         return None
     sums, names = sums[is_many], [label for label, kept in zip(labels, is_many, strict=True) if kept]
     means, share = GroupMeans.of(sums), sums[:, WEIGHT] / sums[:, WEIGHT].sum()

@@ -3,27 +3,25 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Callable
 from dataclasses import dataclass, field, replace
 from typing import Annotated, NamedTuple
 
 import numpy as np
 import polars as pl
 
-from tiltlens.analysis.evidence import Evidence
+from tiltlens.analysis.evidence import Evidence, interval_columns, interval_schema
+from tiltlens.analysis.settings import Settings
 from tiltlens.analysis.suppression import withheld
 from tiltlens.estimators.dispersion import PEOPLE, GroupMeans
 from tiltlens.estimators.error_rates import WITH, WITHOUT, GroupPair, mean_pair, unseen_errors
-from tiltlens.estimators.estimate import Estimate, HasInterval, LogNormal, student_factor
-from tiltlens.estimators.influence import Booleans, InfluenceEstimate
+from tiltlens.estimators.estimate import HasInterval, LogNormal, student_factor
+from tiltlens.estimators.influence import Booleans, InfluenceEstimate, Integers
 from tiltlens.estimators.outputs import EqualGapsTest, equal_gaps_test, unseen_mean_se
 from tiltlens.formats import FieldTable
-from tiltlens.limits import MINIMUM_ROWS, SMALLEST_SHARE, SUPPRESSED_BELOW
+from tiltlens.limits import MINIMUM_ROWS, SMALLEST_SHARE
 from tiltlens.paper.checks import Floats
 from tiltlens.sources.columns import Record
 
-Reported = Callable[[HasInterval], Estimate]
-NUMBERS = ("gap", "audited_rate", "reference_rate", "impact_ratio", "fpr_difference", "fnr_difference")
 FEW = f"fewer than {MINIMUM_ROWS} people of a group"
 
 
@@ -44,22 +42,9 @@ class PeriodTable(FieldTable):
     equal_gaps: EqualGapsTest | None
 
 
-def period_notes(evidence: Evidence) -> list[str]:
-    """Return a note on rows without a period: they are in no row of the table."""
-    if evidence.rows.period is None:
-        return []
-    missing = int(evidence.sums_by["period"].people[:, len(evidence.rows.labels["period"]) :].sum())
-    if not missing:
-        return []
-    count = f"fewer than {SUPPRESSED_BELOW}" if missing < SUPPRESSED_BELOW else f"{missing:,}"
-    return [f"{count} rows have no period: they are in all numbers but those of periods"]
-
-
-def period_table(evidence: Evidence, reported: Reported, has_intervals: bool) -> PeriodTable | None:
-    """Return the table, None where no periods are asked for; `reported` makes an estimate of an estimator."""
-    codes, labels = evidence.rows.period, evidence.rows.labels.get("period", ())
-    if codes is None:
-        return None
+def period_table(evidence: Evidence, codes: Integers, settings: Settings) -> PeriodTable:
+    """Return the table of periods, given the period of each row of the sample."""
+    labels = evidence.rows.labels["period"]
     people = evidence.sums_by["period"].people[:, : len(labels)].astype(np.int64)
     hidden = np.array([withheld(counts) for counts in people])
     records: list[Record] = []
@@ -73,9 +58,11 @@ def period_table(evidence: Evidence, reported: Reported, has_intervals: bool) ->
             continue
         measured, pair = _measure_period(evidence, codes == code, code)
         influences.append(pair.influence)
-        records.append({**record, **_columns(measured, reported)})
+        for name, law in measured.items():
+            record |= interval_columns(name, settings.estimate(law))
+        records.append(record)
     frame = pl.DataFrame(records, schema=SCHEMA, infer_schema_length=None)
-    is_tested = has_intervals and len(influences) > 1
+    is_tested = settings.folds is not None and len(influences) > 1
     return PeriodTable(frame, equal_gaps_test(influences) if is_tested else None)
 
 
@@ -112,11 +99,11 @@ def _measure_period(evidence: Evidence, chosen: Booleans, code: int) -> tuple[di
 def _error_rates(evidence: Evidence, chosen: Booleans) -> dict[str, HasInterval]:
     """Return differences of error rates in one period, of the sample's rows, where enough people have the outcome."""
     measured: dict[str, HasInterval] = {}
-    if evidence.rows.y_true is None or evidence.question.metric is not None:
+    if evidence.y_true is None:
         return measured
     rows, score = evidence.sample, evidence.score.column
     for name, code, x in (("fpr", WITHOUT, score), ("fnr", WITH, 1.0 - score)):
-        is_counted = chosen & (evidence.rows.y_true == code)
+        is_counted = chosen & (evidence.y_true == code)
         if _people(evidence, is_counted) >= MINIMUM_ROWS:
             part = is_counted.astype(np.float64)
             means = np.array([rows.mean0(part * x) / rows.mean0(part), rows.mean1(part * x) / rows.mean1(part)])
@@ -125,17 +112,9 @@ def _error_rates(evidence: Evidence, chosen: Booleans) -> dict[str, HasInterval]
     return measured
 
 
-def _columns(measured: dict[str, HasInterval], reported: Reported) -> dict[str, float | None]:
-    columns: dict[str, float | None] = {}
-    for name, law in measured.items():
-        estimate = reported(law)
-        columns |= {name: estimate.value, f"{name}_low": estimate.low, f"{name}_high": estimate.high}
-    return columns
-
-
 SCHEMA: dict[str, type[pl.DataType]] = (
     {"period": pl.String, "n_audited": pl.Int64, "n_reference": pl.Int64}
-    | {f"{name}{end}": pl.Float64 for name in NUMBERS for end in ("", "_low", "_high")}
+    | interval_schema("gap", "audited_rate", "reference_rate", "impact_ratio", "fpr_difference", "fnr_difference")
     | {"reason": pl.String}
 )
 

@@ -4,20 +4,24 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from dataclasses import dataclass, replace
+from functools import partial
 from typing import Annotated
 
 import numpy as np
 import polars as pl
 from scipy.special import expit, logit
 
-from tiltlens.analysis.evidence import Evidence
-from tiltlens.analysis.price_contributions import CONTRIBUTION_SCHEMA, price_contributions
+from tiltlens.analysis.decomposition import PARTS, at_equal_exempt, beyond_others, simultaneous_bands
+from tiltlens.analysis.evidence import Evidence, interval_columns, interval_schema
+from tiltlens.analysis.fitting import sets_of_target
 from tiltlens.analysis.settings import Settings
 from tiltlens.analysis.suppression import withheld
 from tiltlens.estimators import prices as estimators
-from tiltlens.estimators.estimate import Estimate, LogNormal
+from tiltlens.estimators.estimate import Estimate, LogNormal, Normal
 from tiltlens.estimators.influence import Booleans, InfluenceEstimate, Integers, combine
-from tiltlens.estimators.prices import AUDITED, REFERENCE, CostRows, PricedRows, ProxyDiscrimination
+from tiltlens.estimators.prices import AUDITED, REFERENCE, CostRows, PricedRows, ProxyDiscrimination, local_target
+from tiltlens.estimators.sets import CellSets, RidgeSets, covariance
+from tiltlens.estimators.shapley import shapley_gaps
 from tiltlens.estimators.verdicts import Materiality, materiality
 from tiltlens.formats import FieldTable
 from tiltlens.learners.propensity import Propensity, fold_pairings, row_folds
@@ -32,24 +36,11 @@ MATERIAL_PROXY = 0.01  # of the variance of the price: proxy discrimination belo
 MOST_SEGMENTS = 12  # in the table of those that are moved most
 COST_TREES = TreeSize(20, 8, 0.03)
 GROUPS = {"audited": AUDITED, "reference": REFERENCE}
-DECILE_SCHEMA = {
-    "group": pl.String,
-    "decile": pl.Int64,
-    "n": pl.Int64,
-    "price": pl.Float64,
-    "free_price": pl.Float64,
-    "actual_to_expected": pl.Float64,
-    "actual_to_expected_low": pl.Float64,
-    "actual_to_expected_high": pl.Float64,
-}
-SEGMENT_SCHEMA = {
-    "feature": pl.String,
-    "value": pl.String,
-    "n": pl.Int64,
-    "vulnerability": pl.Float64,
-    "vulnerability_low": pl.Float64,
-    "vulnerability_high": pl.Float64,
-}
+COUNTED: dict[str, type[pl.DataType]] = {"group": pl.String, "decile": pl.Int64, "n": pl.Int64}
+MONEY: dict[str, type[pl.DataType]] = {"price": pl.Float64, "free_price": pl.Float64}
+DECILE_SCHEMA = COUNTED | MONEY | interval_schema("actual_to_expected")
+SEGMENT_SCHEMA = {"feature": pl.String, "value": pl.String, "n": pl.Int64} | interval_schema("vulnerability")
+CONTRIBUTION_SCHEMA = {"feature": pl.String} | interval_schema(*PARTS)
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -267,7 +258,7 @@ def decile_cells(rows: CostRows, scale: float, confidence: float) -> Iterator[tu
             mean = float(np.average(rows.price[cell], weights=rows.weights[cell]))
             ratio = ratio_of_log(estimators.actual_to_expected(rows, cell), confidence)
             record |= {"n": people, "price": scale * mean}
-            record |= {} if ratio is None else interval_ends("actual_to_expected", ratio)
+            record |= interval_columns("actual_to_expected", ratio)
             yield record, cell
 
 
@@ -286,12 +277,51 @@ def _segments(evidence: Evidence, rows: PricedRows, index: Integers, confidence:
         measured = (
             estimators.segment_vulnerability(rows, terms, feature.codes[index] == code).normal().estimate(confidence)
         )
-        money = measured.mapped(lambda seen: scale * seen)
         record = {"feature": feature.name, "value": feature.labels[code], "n": people}
-        records.append(record | interval_ends("vulnerability", money))
+        records.append(record | interval_columns("vulnerability", measured, scale))
     return pl.DataFrame(records, schema=SEGMENT_SCHEMA)
 
 
-def interval_ends(name: str, estimate: Estimate) -> dict[str, float | None]:
-    """Return an estimate as three columns of a table."""
-    return {name: estimate.value, f"{name}_low": estimate.low, f"{name}_high": estimate.high}
+def price_contributions(
+    evidence: Evidence,
+    propensity: Propensity,
+    rows: PricedRows,
+    distance: ProxyDiscrimination,
+    index: Integers,
+    settings: Settings,
+) -> tuple[Estimate, pl.DataFrame] | None:
+    """Return the gap of Λ, and one row per feature that is regressed on, the largest alone first; None without any.
+
+    As Λ = π − c − Σ v_d·μ_d, the price's gap and contributions are those of the mixture plus these.
+    """
+    target, errors = local_target(rows, distance, expit(propensity.halves[0][:, index]))
+    sets = sets_of_target(evidence, target, errors, index, settings.random_state)
+    if sets is None:
+        return None
+    alone, beyond, _ = simultaneous_bands(
+        evidence, settings, at_equal_exempt(evidence, sets), beyond_others(evidence, sets.left_out())
+    )
+    shapley, scale = _shapley(evidence, sets, settings), evidence.rows.unit.scale
+    whole = sets.sets([[]])
+    gap = Normal(float(whole.values[0]), float(np.sqrt(covariance(whole.influence, whole.between)[0, 0])))
+    records = []
+    for name in sorted(alone, key=lambda name: (-abs(alone[name].value), name)):
+        # Values that share a column would hide what the feature contributes alone, too.
+        own = None if name in sets.pooled else alone[name]
+        record: Record = {"feature": name}
+        for key, number in zip(PARTS, (own, beyond.get(name), shapley.get(name)), strict=True):
+            record |= interval_columns(key, number, scale)
+        records.append(record)
+    money_gap = gap.estimate(settings.confidence).mapped(lambda part: scale * part)
+    return money_gap, pl.DataFrame(records, schema=CONTRIBUTION_SCHEMA)
+
+
+def _shapley(evidence: Evidence, sets: CellSets | RidgeSets, settings: Settings) -> dict[str, Estimate]:
+    """Return Shapley values of the features; none where one has too many values to be regressed on."""
+    if sets.pooled:
+        return {}
+    start, apply = evidence.exempt, partial(steps_in_threads, rows=evidence.sample.audited.size)
+    gaps = shapley_gaps(sets, settings.random_state, apply, start)
+    others = [name for number, name in enumerate(evidence.table) if number not in start]
+    laws = (Normal(value, se) for value, se in zip(gaps.values.tolist(), gaps.se.tolist(), strict=True))
+    return dict(zip(others, map(settings.estimate, laws), strict=True))

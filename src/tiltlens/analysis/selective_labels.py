@@ -10,8 +10,9 @@ import numpy as np
 import polars as pl
 
 from tiltlens.analysis.evidence import Evidence
+from tiltlens.analysis.settings import Settings
 from tiltlens.estimators.error_rates import UNKNOWN, WITH, WITHOUT, bound_gap, partly_seen_rate
-from tiltlens.estimators.estimate import Estimate, HasInterval
+from tiltlens.estimators.estimate import Estimate
 from tiltlens.formats import FieldTable
 from tiltlens.limits import MINIMUM_ROWS, SCORE_TENTHS
 from tiltlens.paper.checks import Floats
@@ -42,9 +43,7 @@ class SelectiveLabels(FieldTable):
     sign_gamma: dict[str, Estimate]
 
 
-def selective_labels(
-    evidence: Evidence, reported: Callable[[HasInterval], Estimate], measured: Collection[str]
-) -> SelectiveLabels | None:
+def selective_labels(evidence: Evidence, settings: Settings, measured: Collection[str]) -> SelectiveLabels | None:
     """Return bounds of the measured gaps in false positive and negative rates; None where all outcomes are observed."""
     outcome, rows, score = evidence.rows.y_true, evidence.sample, evidence.score.column
     codes = {
@@ -59,7 +58,7 @@ def selective_labels(
         rates = [partly_seen_rate(rows, group, x, outcome, code, cell, MINIMUM_ROWS) for group in (True, False)]
 
         def at(gamma: float) -> Ends:
-            low, high = (reported(bound.normal(-1.0, 1.0)) for bound in bound_gap(rates[0], rates[1], gamma))
+            low, high = (settings.estimate(bound.normal(-1.0, 1.0)) for bound in bound_gap(rates[0], rates[1], gamma))
             return low.value, high.value, low.low, high.high
 
         return at

@@ -7,7 +7,7 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
 from typing import NamedTuple
 
-from tiltlens.analysis.adjusted_gap import AdjustedGap, ExemptParts, exempt_places
+from tiltlens.analysis.adjusted_gap import AdjustedGap, ExemptParts
 from tiltlens.analysis.evidence import Evidence
 from tiltlens.analysis.settings import Settings
 from tiltlens.estimators.estimate import Estimate, quantile
@@ -128,7 +128,7 @@ def sensitivities(
         se = math.hypot(adjusted.measured.se, *unseen_se(evidence.population, evidence.score))
         results[OF_ALL] = _sensitivity(adjusted.estimate, se, both, level, strengths)
     if parts is not None and given_exempt is not None:
-        strengths = [*_strengths(names, sets, exempt_places(evidence))]
+        strengths = [*_strengths(names, sets, evidence.exempt)]
         both = parts.measured, parts.scale
         results[OF_EXEMPT] = _sensitivity(given_exempt, parts.at_equal.se, both, level, strengths)
     return results

@@ -7,6 +7,7 @@ from dataclasses import dataclass, replace
 from typing import TypeGuard
 
 from tiltlens.errors import TiltlensError
+from tiltlens.estimators.estimate import Estimate, HasInterval, without_noise
 from tiltlens.limits import FOLDS, MATERIALITY
 from tiltlens.paper.checks import check_number, check_probability, check_weight
 
@@ -63,6 +64,13 @@ class Settings:
     def for_all(self, comparisons: int) -> Settings:
         """Return settings whose intervals hold for so many audited groups at once (Šidák 1967)."""
         return replace(self, confidence=self.confidence ** (1.0 / comparisons))
+
+    def estimate(self, measured: HasInterval) -> Estimate:
+        """Return an estimate at the confidence level, without an interval for plug-in values."""
+        estimate = measured.estimate(self.confidence)
+        ends = (None, None) if self.folds is None else (estimate.low, estimate.high)
+        # Rounding noise differs between machines, and would print as a gap of −0.0.
+        return Estimate(without_noise(estimate.value), *(None if end is None else without_noise(end) for end in ends))
 
 
 def usual_materiality(score_type: str) -> float:

@@ -96,9 +96,10 @@ class UnobservedGroup(FieldTable):
         return replace(self, labelled=None if is_few else self.labelled)
 
 
-def unobserved_group(evidence: Evidence, settings: Settings) -> UnobservedGroup | None:
-    """Return what probabilities tell of the gap, where groups are known by them."""
-    return None if evidence.rows.probabilities is None else _unobserved_group(evidence, settings)
+def unobserved_group(evidence: Evidence, settings: Settings) -> UnobservedGroup:
+    """Return what probabilities tell of the gap, of groups that are known by them."""
+    rows = _rows(evidence)
+    return replace(_estimate_gap(evidence, rows, settings.confidence), visible=visible_part(rows))
 
 
 def unobserved_group_of(
@@ -107,14 +108,9 @@ def unobserved_group_of(
     """Return the same for other scores, or decisions, of all rows of the sample or of those at some `index`."""
     rows = evidence.rows if index is None else evidence.rows.take(index)
     sample = Rows.of(rows.group == 0, rows.sampling_weight, rows.cluster)
-    return _unobserved_group(
+    return unobserved_group(
         replace(evidence, rows=rows, sample=sample, population=sample, score=Scores.of(sample, scores)), settings
     )
-
-
-def _unobserved_group(evidence: Evidence, settings: Settings) -> UnobservedGroup:
-    rows = _rows(evidence)
-    return replace(_estimate_gap(evidence, rows, settings.confidence), visible=visible_part(rows))
 
 
 def _estimate_gap(evidence: Evidence, rows: ChanceRows, confidence: float) -> UnobservedGroup:
@@ -213,16 +209,6 @@ def _bracket(
     if least is not None and most is not None and least <= high and low <= most:
         low, high = max(low, least), min(high, most)
     return Estimate(min(max(middle, low), high), low, high)
-
-
-def soft_notes(evidence: Evidence) -> tuple[str, ...]:
-    """Return what is not reported where groups are known by probabilities."""
-    if evidence.rows.probabilities is None:
-        return ()
-    return (
-        "not reported for unobserved groups: ratios, shortfall, standardised difference, output divergence, "
-        "sample size to detect, test of equal means; weighted by group probabilities they may understate the gap",
-    )
 
 
 def _checks(

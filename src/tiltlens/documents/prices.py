@@ -6,7 +6,7 @@ from collections.abc import Iterator, Sequence
 
 import polars as pl
 
-from tiltlens.analysis.price_contributions import NAMES as CONTRIBUTION_NAMES
+from tiltlens.analysis.decomposition import PARTS as CONTRIBUTION_NAMES
 from tiltlens.analysis.prices import Prices
 from tiltlens.documents.document import NAME, QUIET, Block, Cell, Column, Heading, Paragraph, Table
 from tiltlens.documents.measures import BOTH, group_of, level_of, measure_of

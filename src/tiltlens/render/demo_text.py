@@ -22,7 +22,7 @@ from tiltlens.formats import number, percent
 from tiltlens.render.terminal import print_audit, print_document
 from tiltlens.results.audit import Audit
 from tiltlens.results.comparison import Comparison
-from tiltlens.results.parts import Prototype
+from tiltlens.results.profiles import Prototype
 from tiltlens.rows.measures import POINTS
 
 PAPER_NAMES = {

@@ -16,8 +16,7 @@ from tiltlens.formats import FieldTable, value_of
 from tiltlens.limits import SUPPRESSED_BELOW
 from tiltlens.paper.checks import Floats
 from tiltlens.repair.quantities import effective_size
-from tiltlens.results.parts import NoRows, needs_rows
-from tiltlens.results.profiles import Profiles
+from tiltlens.results.profiles import NoRows, Profiles, needs_rows
 from tiltlens.rows.features import Feature
 from tiltlens.sources.columns import Record
 

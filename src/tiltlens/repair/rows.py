@@ -24,8 +24,7 @@ from tiltlens.repair.coded_features import CategoryLevels, category_levels, feat
 from tiltlens.repair.constraints import ALL, OUTCOMES, Cell, Constraint, SoftChange
 from tiltlens.results.audit import Audit
 from tiltlens.results.comparison import Comparison
-from tiltlens.results.parts import NoRows, needs_rows
-from tiltlens.results.profiles import SoftScores
+from tiltlens.results.profiles import NoRows, SoftScores, needs_rows
 from tiltlens.rows.features import Feature
 from tiltlens.rows.levels import numbers_of
 from tiltlens.rows.measures import ScoreType

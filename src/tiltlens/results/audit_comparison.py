@@ -15,6 +15,7 @@ from typing import Any
 import numpy as np
 import polars as pl
 
+from tiltlens.analysis.evidence import interval_columns
 from tiltlens.analysis.influence_matching import ComparisonErrors, Pairs, RowErrors, paired, standard_error
 from tiltlens.analysis.settings import Settings
 from tiltlens.errors import DataError
@@ -358,12 +359,8 @@ def _banded(changes: dict[Key, Band], feature: str) -> Row:
         band = changes.get((name, feature))
         if band is not None:
             ends = (band.low, band.high) if math.isfinite(band.reach) else (None, None)
-            record |= _columns(name, Estimate(band.value, *ends))
+            record |= interval_columns(f"{name}_change", Estimate(band.value, *ends))
     return record
-
-
-def _columns(name: str, change: Estimate) -> Row:
-    return {f"{name}_change": change.value, f"{name}_change_low": change.low, f"{name}_change_high": change.high}
 
 
 def _shapley(before: Row, after: Row, settings: Settings, pairs: _Paired | None) -> Row:
@@ -375,12 +372,12 @@ def _shapley(before: Row, after: Row, settings: Settings, pairs: _Paired | None)
     if old is None or new is None:
         return {}
     if pairs is None:
-        change = _change(old, new, settings.confidence, "shapley", None)
-        return {} if change is None else _columns("shapley", change)
+        return interval_columns("shapley_change", _change(old, new, settings.confidence, "shapley", None))
     value, errors = without_noise(new.value - old.value), pairs.of_feature("shapley", after["feature"])
     if errors is None:
-        return _columns("shapley", Estimate(value))
-    return _columns("shapley", Normal(value, _rounded(standard_error(errors))).estimate(settings.confidence))
+        return interval_columns("shapley_change", Estimate(value))
+    change = Normal(value, _rounded(standard_error(errors))).estimate(settings.confidence)
+    return interval_columns("shapley_change", change)
 
 
 def _verdict(before: Row, after: Row, changes: dict[Key, Band], new: Comparison) -> Row:

@@ -29,7 +29,7 @@ from tiltlens.analysis.settings import Settings
 from tiltlens.analysis.unobserved_groups import unobserved_group, unobserved_group_of
 from tiltlens.errors import SupportError, TiltlensError
 from tiltlens.estimators import crossfit, outputs
-from tiltlens.estimators.estimate import Estimate, HasInterval, Normal, without_noise
+from tiltlens.estimators.estimate import Estimate, HasInterval, Normal
 from tiltlens.estimators.outputs import Scores, lower_over_higher
 from tiltlens.learners.balance import Balance, balance
 from tiltlens.learners.propensity import prior_log_odds
@@ -73,7 +73,7 @@ def compare(evidence: Evidence, settings: Settings) -> Comparison:
     checked = _balance(evidence)
     left, of_adjusted = adjusted_gap(evidence, every)
     exempt = exempt_parts(evidence)
-    soft = unobserved_group(evidence, every)
+    soft = None if evidence.rows.probabilities is None else unobserved_group(evidence, every)
     table = contribution_table(evidence, settings, function, left, soft, checked is None or checked.is_adequate)
     of_scores = _compare_scores(evidence, settings, every)
     of_paper = _paper_estimates(evidence, settings, checked, function, of_scores.gap)
@@ -97,8 +97,8 @@ def compare(evidence: Evidence, settings: Settings) -> Comparison:
         gap_test=_test(evidence, settings),
         decision_table=decisions,
         contributions_full=table.frame,
-        error_rates=error_rates(evidence, partial(_estimate, settings)),
-        periods=period_table(evidence, partial(_estimate, settings), settings.folds is not None),
+        error_rates=None if evidence.y_true is None else error_rates(evidence, evidence.y_true, settings),
+        periods=None if evidence.rows.period is None else period_table(evidence, evidence.rows.period, settings),
         unobserved_group=soft,
         correction=_correction(evidence, settings, function, checked, of_scores, of_paper, table),
         checks=Checks(evidence.nuisances.name, checked, tuple(dict.fromkeys(notes))),
@@ -146,10 +146,10 @@ def _outputs(evidence: Evidence, settings: Settings, of_scores: _ScoreGap) -> Ou
 def _gap_parts(
     evidence: Evidence, every: Settings, left: AdjustedGap, exempt: ExemptParts | None, table: ContributionTable
 ) -> GapParts:
-    given_exempt = None if exempt is None else _estimate(every, exempt.at_equal)
+    given_exempt = None if exempt is None else every.estimate(exempt.at_equal)
     return GapParts(
         exempt=evidence.question.exempt,
-        gap_explained_by_exempt=None if exempt is None else _estimate(every, exempt.through),
+        gap_explained_by_exempt=None if exempt is None else every.estimate(exempt.through),
         gap_given_exempt=given_exempt,
         shapley_remainder=table.remainder,
         band_factor=table.band_factor,
@@ -164,7 +164,7 @@ def _compare_scores(evidence: Evidence, settings: Settings, every: Settings) -> 
     ratio, of_ratio = _defined(settings, lambda: outputs.impact_ratio(population, favourable))
     spread, of_spread = _defined(settings, lambda: outputs.standardised_difference(population, evidence.score).normal())
     divergence, of_divergence = _defined(settings, lambda: outputs.output_divergence(population, evidence.scores))
-    gap = _estimate(every, outputs.gap_law(population, evidence.score))
+    gap = every.estimate(outputs.gap_law(population, evidence.score))
     return _ScoreGap(gap, ratio, spread, divergence, (*of_ratio, *of_spread, *of_divergence))
 
 
@@ -207,24 +207,16 @@ def _correction(
     )
 
 
-def _estimate(settings: Settings, measured: HasInterval) -> Estimate:
-    """Return an estimate, without an interval for plug-in values."""
-    estimate = measured.estimate(settings.confidence)
-    ends = (None, None) if settings.folds is None else (estimate.low, estimate.high)
-    low, high = (None if end is None else without_noise(end) for end in ends)
-    return Estimate(without_noise(estimate.value), low, high)
-
-
 def _defined(settings: Settings, make: Callable[[], HasInterval]) -> Noted:
     """Return an estimate, or None and a note where it is not defined."""
     try:
-        return _estimate(settings, make()), ()
+        return settings.estimate(make()), ()
     except SupportError as error:
         return None, (Note("undefined", reason=str(error).splitlines()[0]),)
 
 
 def _rates(evidence: Evidence, settings: Settings, score: Scores) -> Rates:
-    return Rates(*(_estimate(settings, rate) for rate in outputs.group_rates(evidence.population, score)))
+    return Rates(*map(settings.estimate, outputs.group_rates(evidence.population, score)))
 
 
 def _adverse(evidence: Evidence, ratio: Estimate | None) -> Estimate | None:
@@ -237,7 +229,7 @@ def _shortfall(evidence: Evidence, settings: Settings) -> Estimate:
     if not evidence.rows.wants_less:
         law = replace(law, first=law.second, second=law.first)
     size = evidence.rows.facts.largest_weight * evidence.population.weight0
-    return _estimate(settings, law).mapped(lambda gap: size * gap)
+    return settings.estimate(law).mapped(lambda gap: size * gap)
 
 
 def _means(evidence: Evidence) -> Means:
@@ -296,12 +288,11 @@ def _of_propensity(
     1983), and what a model misses of ℓ is missing in Var0(g) too.
     """
     propensity = evidence.nuisances.propensity
-    pooled = () if evidence.nuisances.sets is None else evidence.nuisances.sets.pooled
     is_rate = name == "descent_rate"  # which is negative
     if is_rate and settings.input_weight == 0:
         return make()
-    if pooled and propensity is not None and not propensity.is_known:
-        return None, (Note("too many values", quantity=name, features=", ".join(pooled)),)
+    if evidence.nuisances.pooled and propensity is not None and not propensity.is_known:
+        return None, (Note("too many values", quantity=name, features=", ".join(evidence.nuisances.pooled)),)
     estimate, notes = make()
     if estimate is None or estimate.low is None or checked is None or checked.is_adequate:
         return estimate, notes
@@ -381,7 +372,7 @@ def _errors(
     through = (
         {} if parts is None else {"gap_explained_by_exempt": parts.of_through, "gap_given_exempt": parts.of_at_equal}
     )
-    for name, pair in rate_pairs(evidence)[0].items():
+    for name, pair in {} if evidence.y_true is None else rate_pairs(evidence, evidence.y_true)[0].items():
         unseen = signed(pair.unseen, (pair.audited.value, pair.reference.value))
         of_sample[f"{name}_difference"] = replace(errors_of(pair.influence), unseen=unseen)
     if evidence.question.metric is not None:

@@ -19,6 +19,7 @@ from tiltlens.analysis.bins import Bins
 from tiltlens.analysis.contributions import SCHEMA as CONTRIBUTION_SCHEMA
 from tiltlens.analysis.decision_table import DecisionTable
 from tiltlens.analysis.error_rates import ErrorRates
+from tiltlens.analysis.evidence import interval_schema
 from tiltlens.analysis.influence_matching import ComparisonErrors
 from tiltlens.analysis.periods import PeriodTable
 from tiltlens.analysis.prices import Prices
@@ -34,7 +35,6 @@ from tiltlens.results.codec import to_plain
 from tiltlens.results.correction import Correction
 from tiltlens.results.outputs import CONTRIBUTIONS as OF_FEATURES
 from tiltlens.results.outputs import Checks, Contribution, GapParts, Outputs, Rates, Scale
-from tiltlens.results.parts import ComparisonParts
 from tiltlens.results.profiles import Profiles
 
 ESTIMATES = {
@@ -81,11 +81,26 @@ CONTRIBUTION_COLUMNS = {
     "direction": str,
     "notes": Annotated[str, "What was done to the feature: pooled, binned, left out."],
 }  # of the contributions; other columns are numbers or texts that may be missing
-CONTRIBUTIONS = (
-    "feature",
-    *(f"{name}{end}" for name in OF_FEATURES for end in ("", "_low", "_high")),
-    *("verdict", "reason"),
-)  # columns of Comparison.contributions
+CONTRIBUTIONS = ("feature", *interval_schema(*OF_FEATURES), "verdict", "reason")  # of Comparison.contributions
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class ComparisonParts:
+    """The parts of a comparison that take time.
+
+    Attributes
+    ----------
+    bins
+        Histograms, profiles and paths for figures.
+    splitting
+        The gains from separate models for the two groups; None without observed outcomes.
+    prices
+        The price compared with observed costs; None for probabilities and decisions, and without costs.
+    """
+
+    bins: Bins
+    splitting: Splitting | None
+    prices: Prices | None
 
 
 @dataclass(frozen=True, eq=False)  # without slots, for `by_feature`

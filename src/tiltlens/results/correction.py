@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass, field
-from typing import Any
+from typing import Annotated, Any
 
 import polars as pl
 
@@ -16,8 +16,23 @@ from tiltlens.limits import DIAL_POSITIONS, DISTRIBUTION_BINS
 from tiltlens.paper.correction import CorrectionFunction
 from tiltlens.paper.path import PathPoint
 from tiltlens.paper.world import Projection
-from tiltlens.results.parts import NO_ROWS, CorrectionParts, Prototype
-from tiltlens.results.profiles import Profiles
+from tiltlens.results.profiles import NO_ROWS, SHARES_SCHEMA, Profiles, Prototype
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class CorrectionParts:
+    """The parts of a correction that take time.
+
+    Attributes
+    ----------
+    prototypes
+        The feature values where f~ is largest, smallest and nearest to 0.
+    tradeoff_table
+        The share of each feature in the correction at 21 positions of the slider; empty if it is not determined.
+    """
+
+    prototypes: dict[str, Prototype]
+    tradeoff_table: Annotated[pl.DataFrame, SHARES_SCHEMA]
 
 
 @dataclass(frozen=True, slots=True, eq=False)

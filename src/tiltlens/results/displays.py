@@ -9,7 +9,7 @@ from typing import Any
 import numpy as np
 import polars as pl
 
-from tiltlens.analysis.evidence import Evidence
+from tiltlens.analysis.evidence import Columns, Evidence, interval_columns, interval_schema
 from tiltlens.analysis.settings import Settings
 from tiltlens.analysis.suppression import may_show
 from tiltlens.estimators.estimate import Estimate
@@ -88,11 +88,9 @@ def decile_shares(evidence: Evidence, settings: Settings) -> pl.DataFrame:
         share = _beyond(evidence.scores, edge)
         rates = group_rates(evidence.population, share)
         both = gap_law(evidence.population, share)
-        record: dict[str, float | None] = {"amount": edges[edge]}
+        record: Columns = {"amount": edges[edge]}
         for name, law in zip(BEYOND, (*rates, both), strict=True):
-            estimate = law.estimate(settings.confidence)
-            ends = (None, None) if settings.folds is None else (estimate.low, estimate.high)
-            record |= {name: estimate.value, f"{name}_low": ends[0], f"{name}_high": ends[1]}
+            record |= interval_columns(name, settings.estimate(law))
         records.append(record)
     return pl.DataFrame(records, schema=DECILE_SCHEMA)
 
@@ -141,7 +139,6 @@ def in_units(comparison: Comparison, unit: Unit) -> Comparison:
 
     outputs, parts, soft = comparison.outputs, comparison.gap_parts, comparison.unobserved_group
     means = [unit.level(mean) for mean in outputs.means if isinstance(mean, float)]
-    columns = [f"{name}{end}" for name in IN_UNITS for end in ("", "_low", "_high")]
     remainder = parts.shapley_remainder
     return replace(
         comparison,
@@ -160,5 +157,5 @@ def in_units(comparison: Comparison, unit: Unit) -> Comparison:
         ),
         scale=replace(comparison.scale, materiality=unit.difference(comparison.scale.materiality)),
         unobserved_group=None if soft is None else soft.in_units(unit),
-        contributions_full=comparison.contributions_full.with_columns(pl.col(columns) * unit.scale),
+        contributions_full=comparison.contributions_full.with_columns(pl.col(*interval_schema(*IN_UNITS)) * unit.scale),
     )

@@ -3,17 +3,17 @@
 from __future__ import annotations
 
 import math
+from collections.abc import Iterator
 from functools import partial
 from typing import Any
 
 import numpy as np
 
-from tiltlens.analysis.error_rates import outcome_notes
 from tiltlens.analysis.evidence import Evidence
-from tiltlens.analysis.periods import period_notes
 from tiltlens.analysis.suppression import part_of_group
-from tiltlens.analysis.unobserved_groups import soft_notes
+from tiltlens.estimators.error_rates import UNKNOWN
 from tiltlens.learners.balance import Balance
+from tiltlens.limits import SUPPRESSED_BELOW
 
 MAY_ACCOUNT_FOR = (
     "an omitted factor, use of the group, or features that act together in a way that the regressions miss"
@@ -26,6 +26,12 @@ SENTENCES = {
     ),
     "few people behind weights": "the effective sample size of {group} is {people:.1f}: intervals are unreliable",
     "constant amounts": "all amounts of {groups} are equal, so the intervals leave out the error of their means",
+    "unknown outcomes": "{people} of the people have no outcome, so error rates leave them out",
+    "no period": "{rows} rows have no period: they are in all numbers but those of periods",
+    "unobserved groups": (
+        "not reported for unobserved groups: ratios, shortfall, standardised difference, output divergence, "
+        "sample size to detect, test of equal means; weighted by group probabilities they may understate the gap"
+    ),
     "exempt factors of unobserved groups": (
         "gap_explained_by_exempt and gap_given_exempt decompose the weighted gap, which understates gaps among people "
         "with the same values of exempt factors that predict the group probabilities"
@@ -73,30 +79,31 @@ class Note(str):
 FEW_PEOPLE = 30  # that weights are worth, below which no interval can be relied on
 
 
-def evidence_notes(evidence: Evidence, checked: Balance | None) -> list[str]:
-    """Return all notes that follow from the evidence."""
-    return [
-        *_balance_notes(checked),
-        *_off_support(evidence),
-        *_few_weights(evidence),
-        *outcome_notes(evidence),
-        *_constant_amounts(evidence),
-        *soft_notes(evidence),
-        *_soft_exempt(evidence),
-        *period_notes(evidence),
-        *_copy_notes(evidence),
-        *_sample_notes(evidence),
-    ]
+def evidence_notes(evidence: Evidence, checked: Balance | None) -> Iterator[Note]:
+    """Yield all notes that follow from the evidence."""
+    rows, population = evidence.rows, evidence.population
+    for reason in () if checked is None else checked.reasons:
+        yield Note("inadequate membership model", reason=reason)
+    yield from _off_support(evidence)
+    yield from _few_weights(evidence)
+    if evidence.y_true is not None:
+        yield from _unknown_outcomes(evidence)
+    if rows.unit.is_amount:
+        yield from _constant_amounts(evidence)
+    if rows.probabilities is not None:
+        yield Note("unobserved groups")
+        if evidence.question.exempt:
+            yield Note("exempt factors of unobserved groups")
+    if rows.period is not None:
+        yield from _rows_without_period(evidence)
+    if count := rows.facts.repeated_rows:
+        yield Note("repeated row") if count == 1 else Note("repeated rows", rows=count)
+    if not rows.facts.is_complete:
+        yield Note("sampled", rows=population.count0 + population.count1, sample=evidence.sample.audited.size)
 
 
-def _balance_notes(checked: Balance | None) -> list[str]:
-    if checked is None:
-        return []
-    return [Note("inadequate membership model", reason=reason) for reason in checked.reasons]
-
-
-def _off_support(evidence: Evidence) -> list[str]:
-    """Return a note on the audited people with a feature value that nobody in the reference has (positivity)."""
+def _off_support(evidence: Evidence) -> Iterator[Note]:
+    """Yield a note on the audited people with a feature value that nobody in the reference has (positivity)."""
     alone, names = np.zeros(evidence.sample.audited.size, dtype=np.bool_), []
     for feature in evidence.rows.features:
         if feature.name in evidence.table:
@@ -104,61 +111,40 @@ def _off_support(evidence: Evidence) -> list[str]:
             unknown = evidence.sample.audited & (reference == 0)[feature.codes]
             alone |= unknown
             names += [feature.name] if unknown.any() else []
-    if not names:
-        return []
-    share = evidence.sample.mean0(alone.astype(np.float64))
-    people = part_of_group(share, int(alone.sum()), evidence.sample.count0)
-    return [Note("off support", people=people, features=", ".join(sorted(names)))]
+    if names:
+        share = evidence.sample.mean0(alone.astype(np.float64))
+        people = part_of_group(share, int(alone.sum()), evidence.sample.count0)
+        yield Note("off support", people=people, features=", ".join(sorted(names)))
 
 
-def _few_weights(evidence: Evidence) -> list[str]:
-    """Return a note on a group whose weights rest on few people: (Σw)²/Σw² of them, by Kish."""
+def _few_weights(evidence: Evidence) -> Iterator[Note]:
+    """Yield a note on each group whose weights rest on few people: (Σw)²/Σw² of them, by Kish."""
     rows = evidence.population
-    groups = (
-        (evidence.question.audited, rows.square0, rows.count0),
-        (evidence.question.reference, rows.square1, rows.count1),
-    )
-    return [
-        Note("few people behind weights", group=name, people=1.0 / square)
-        for name, square, count in groups
-        if 1.0 / square < FEW_PEOPLE <= count
-    ]
+    sizes = ((rows.square0, rows.count0), (rows.square1, rows.count1))
+    for name, (square, count) in zip(evidence.rows.groups, sizes, strict=True):
+        if 1.0 / square < FEW_PEOPLE <= count:
+            yield Note("few people behind weights", group=name, people=1.0 / square)
 
 
-def _constant_amounts(evidence: Evidence) -> list[str]:
-    """Return a note on a group whose amounts are all the same: its rows do not show how sure its mean is."""
-    if not evidence.rows.unit.is_amount:
-        return []
-    o = evidence.score
-    groups = (
-        (evidence.question.audited, o.mean0, o.covariance0),
-        (evidence.question.reference, o.mean1, o.covariance1),
-    )
-    is_rounding = evidence.rows.unit.is_rounding
-    names = [name for name, mean, square in groups if is_rounding(float(mean[0]), math.sqrt(max(square[0, 0], 0.0)))]
-    if not names:
-        return []
-    return [Note("constant amounts", groups=" and ".join(names))]
+def _unknown_outcomes(evidence: Evidence) -> Iterator[Note]:
+    people = evidence.sums_by["y_true"].people
+    unknown, everybody = int(people[:, UNKNOWN].sum()), int(people.sum())
+    if unknown:
+        yield Note("unknown outcomes", people=part_of_group(unknown / everybody, unknown, everybody))
 
 
-def _soft_exempt(evidence: Evidence) -> list[str]:
-    """Return what the two parts of the gap are of, where groups are known by probabilities."""
-    if evidence.rows.probabilities is None or not evidence.question.exempt:
-        return []
-    return [Note("exempt factors of unobserved groups")]
+def _constant_amounts(evidence: Evidence) -> Iterator[Note]:
+    """Yield a note on groups whose amounts are all the same: their rows do not show how sure the mean is."""
+    o, is_rounding = evidence.score, evidence.rows.unit.is_rounding
+    parts = zip(evidence.rows.groups, ((o.mean0, o.covariance0), (o.mean1, o.covariance1)), strict=True)
+    names = [name for name, (mean, square) in parts if is_rounding(float(mean[0]), math.sqrt(max(square[0, 0], 0.0)))]
+    if names:
+        yield Note("constant amounts", groups=" and ".join(names))
 
 
-def _copy_notes(evidence: Evidence) -> list[str]:
-    """Return a note on rows that repeat others: intervals take them for as many people."""
-    if not evidence.rows.facts.repeated_rows:
-        return []
-    count = evidence.rows.facts.repeated_rows
-    return [Note("repeated row") if count == 1 else Note("repeated rows", rows=count)]
-
-
-def _sample_notes(evidence: Evidence) -> list[str]:
-    """Return what comes from a sample of the rows, where there are more."""
-    if evidence.rows.facts.is_complete:
-        return []
-    sample, population = evidence.sample, evidence.population
-    return [Note("sampled", rows=population.count0 + population.count1, sample=sample.audited.size)]
+def _rows_without_period(evidence: Evidence) -> Iterator[Note]:
+    """Yield a note on rows without a period: they are in no row of the table."""
+    # Codes of missing periods follow those of the labels.
+    missing = int(evidence.sums_by["period"].people[:, len(evidence.rows.labels["period"]) :].sum())
+    if missing:
+        yield Note("no period", rows=f"fewer than {SUPPRESSED_BELOW}" if missing < SUPPRESSED_BELOW else f"{missing:,}")

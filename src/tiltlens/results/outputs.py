@@ -8,6 +8,7 @@ from typing import Annotated, Any, NamedTuple
 
 import polars as pl
 
+from tiltlens.analysis.evidence import interval_schema
 from tiltlens.analysis.sensitivity import Sensitivity
 from tiltlens.estimators.estimate import Estimate
 from tiltlens.estimators.verdicts import Verdict
@@ -63,9 +64,7 @@ class Checks:
 CONTRIBUTIONS = ("alone", "beyond_others", "shapley", "use")
 FACTORS = ("reveals", "drives", "alignment", "share", "share_inputs", "share_outputs")
 BEYOND = ("audited", "reference", "difference")
-DECILE_SCHEMA: Mapping[str, type[pl.DataType]] = {"amount": pl.Float64} | {
-    f"{name}{end}": pl.Float64 for name in BEYOND for end in ("", "_low", "_high")
-}
+DECILE_SCHEMA: Mapping[str, type[pl.DataType]] = {"amount": pl.Float64} | interval_schema(*BEYOND)
 
 
 class Means(NamedTuple):

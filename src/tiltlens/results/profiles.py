@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import cached_property
-from typing import Any
+from typing import Any, NoReturn, TypedDict
 
 import numpy as np
 import polars as pl
@@ -17,7 +17,7 @@ from tiltlens.analysis.prices import Prices
 from tiltlens.analysis.splitting import Splitting, splitting
 from tiltlens.analysis.suppression import may_show, withheld
 from tiltlens.analysis.unobserved_groups import UnobservedGroup
-from tiltlens.errors import DataError, SupportError, WeightsError
+from tiltlens.errors import DataError, NeedsRowsError, SupportError, WeightsError
 from tiltlens.estimators.dial import ShareForm, shares_along_dial
 from tiltlens.estimators.influence import Integers, Rows
 from tiltlens.limits import DISTRIBUTION_BINS, SUPPRESSED_BELOW
@@ -27,13 +27,25 @@ from tiltlens.paper.divergence import check_divergence
 from tiltlens.paper.figure1 import Figure1Paths, figure1_paths
 from tiltlens.paper.path import Inputs, PathPoint, path_point, projection
 from tiltlens.paper.world import Projection
-from tiltlens.results.parts import SHARES_SCHEMA, Prototype
 from tiltlens.rows.features import Feature
 from tiltlens.rows.rescoring import AskedModel
 from tiltlens.rows.sampled_rows import SampledRows
 
 TIED = 1e-9  # corrections, and shares of people, no further apart are equal up to rounding
 SoftScores = Callable[..., UnobservedGroup]
+AGAIN = "audit the data again with tl.audit, or `tiltlens audit`."
+
+
+SHARES_SCHEMA: dict[str, type[pl.DataType]] = {"position": pl.Float64, "feature": pl.String}
+SHARES_SCHEMA |= dict.fromkeys(("share", "low", "high"), pl.Float64)
+
+
+class Prototype(TypedDict):
+    """Values of all features, how many audited people have them (None below ten), and f~ there."""
+
+    values: dict[str, str | None]
+    count: int | None
+    correction: float
 
 
 @dataclass(frozen=True, eq=False)  # without slots: what takes time is computed once, and kept
@@ -324,3 +336,22 @@ def _counted(counts: NDArray[np.integer[Any]]) -> Iterator[tuple[int, bool]]:
 def _shown(count: int, is_withheld: bool) -> int | None:
     """Return a count that no person can be picked out of, else None."""
     return None if is_withheld else count
+
+
+def needs_rows(name: str) -> NeedsRowsError:
+    """Return the error for a question that only an audit in memory can answer."""
+    return NeedsRowsError(f"`{name}` requires an audit in memory; a saved audit has no rows.", AGAIN)
+
+
+class NoRows:
+    """The rows that a saved audit does not have: any question about them raises."""
+
+    __slots__ = ()
+
+    def __getattr__(self, name: str) -> NoReturn:
+        if name.startswith("_"):  # looked for by copy and pickle
+            raise AttributeError(name)
+        raise needs_rows(name)
+
+
+NO_ROWS: Any = NoRows()

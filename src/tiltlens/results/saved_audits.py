@@ -2,21 +2,31 @@
 
 from __future__ import annotations
 
+import copy
 import json
-from collections.abc import Iterator
-from dataclasses import replace
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any, NoReturn
 
+import polars as pl
+
+from tiltlens.analysis.bins import Bins
+from tiltlens.analysis.prices import Prices
+from tiltlens.analysis.splitting import Splitting
 from tiltlens.errors import DataError, TiltlensError
+from tiltlens.estimators.dial import ShareForm
 from tiltlens.inputs import Input, remember
+from tiltlens.limits import DIAL_POSITIONS
+from tiltlens.paper.correction import CorrectionFunction
 from tiltlens.results.audit import SCHEMA, Audit
 from tiltlens.results.audit_comparison import compare
 from tiltlens.results.change import Change
 from tiltlens.results.codec import from_plain
-from tiltlens.results.comparison import Comparison
+from tiltlens.results.comparison import Comparison, ComparisonParts
+from tiltlens.results.correction import CorrectionParts
 from tiltlens.results.displays import with_displays
-from tiltlens.results.parts import AGAIN, ComparisonParts, CorrectionParts, SavedCorrection, SavedParts
+from tiltlens.results.profiles import AGAIN, NO_ROWS, NoRows, Prototype, needs_rows
 from tiltlens.sources.messages import shown
 
 SAVED_SLACK = 1e-6  # of a number, up to which two that should be equal are: an edited file differs by more
@@ -187,3 +197,72 @@ def _intervals(part: Any, path: str) -> Iterator[Interval]:
             yield path, part["value"], part["low"], part["high"]
         for name, entry in part.items():
             yield from _intervals(entry, f"{path}.{name}")
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class SavedParts(NoRows):
+    """The parts of a saved comparison, without its rows."""
+
+    correction: CorrectionParts
+    comparison: ComparisonParts
+    confidence: float
+
+    def shares_along_tradeoff(
+        self, forms: Mapping[str, ShareForm], positions: int, level: float | None
+    ) -> pl.DataFrame:
+        """Return the saved shares; raise for other positions or another confidence."""
+        if positions != DIAL_POSITIONS or level not in (None, self.confidence):
+            raise needs_rows("shares_along_tradeoff at other positions, or of another confidence,")
+        return self.correction.tradeoff_table
+
+    @property
+    def splitting(self) -> Splitting | None:
+        """What was saved."""
+        return self.comparison.splitting
+
+    @property
+    def prices(self) -> Prices | None:
+        """What was saved."""
+        return self.comparison.prices
+
+    @property
+    def bins(self) -> Bins:
+        """What was saved."""
+        return self.comparison.bins
+
+    def prototypes(self, suppress: bool = True) -> dict[str, Prototype]:
+        """Return the saved prototypes; raise for those that were suppressed."""
+        if not suppress:
+            raise needs_rows("prototypes with suppress=False")
+        return copy.deepcopy(self.correction.prototypes)
+
+
+@dataclass(frozen=True, slots=True, eq=False, repr=False)
+class SavedCorrection(CorrectionFunction):
+    """A correction function as a file has it: the affine form and the paper's numbers, without moments."""
+
+    numbers: dict[str, float | None]
+
+    @classmethod
+    def read(cls, numbers: dict[str, Any]) -> SavedCorrection:
+        """Return the correction function with the numbers that `to_dict` wrote."""
+        names = ("intercept", "on_log_odds", "descent_rate", "input_weight", "output_weight")
+        on_scores = tuple(value for name, value in numbers.items() if name.startswith("on_score"))
+        moments = dict.fromkeys(("audited", "reference", "log_output_ratio"), NO_ROWS)
+        return cls(**{name: numbers[name] for name in names}, on_scores=on_scores, **moments, numbers=numbers)
+
+    def to_dict(self) -> dict[str, float | None]:
+        """Return the saved numbers."""
+        return dict(self.numbers)
+
+    def _saved(self, name: str) -> float:
+        self._check_binary(name)
+        value = self.numbers[name]
+        if value is None:
+            raise needs_rows(name)
+        return value
+
+    rho_m = property(lambda self: self._saved("rho_m"))
+    a1 = property(lambda self: self._saved("a1"))
+    a2 = property(lambda self: self._saved("a2"))
+    b1 = property(lambda self: self._saved("b1"))
