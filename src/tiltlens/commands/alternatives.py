@@ -6,10 +6,7 @@ from tiltlens.commands.audit import audit_files
 from tiltlens.commands.options import (
     AUDIT,
     DATA,
-    INFERENCE,
     NOT_OF_ACTIONS,
-    NUMBER,
-    OUTCOME,
     WRITING,
     Spec,
     Value,
@@ -18,19 +15,19 @@ from tiltlens.commands.options import (
     with_options,
     without,
 )
-from tiltlens.commands.targets import check_targets, progress_shown, screen, write_outputs, write_summary
+from tiltlens.commands.targets import check_targets, deliver, progress_shown
 from tiltlens.errors import TiltlensError
 
 OWN = {
-    "outcome": Spec(OUTCOME, "COLUMN", "Observed outcome, 0 or 1. Required."),
+    "outcome": Spec("Outcome", "COLUMN", "Observed outcome, 0 or 1. Required."),
     "threshold": Spec(
-        OUTCOME,
+        "Outcome",
         "SCORE",
         "Score from which the audited decision is 1. It also sets the cost of errors: at 0.2, a missed outcome costs "
         "four times a false alarm.",
-        NUMBER | {"default": 0.5},
+        default=0.5,
     ),
-    "tolerance": Spec(INFERENCE, "LOSS", "Accuracy loss treated as negligible.", NUMBER | {"default": 0.005}),
+    "tolerance": Spec("Inference", "LOSS", "Accuracy loss treated as negligible.", default=0.005),
 }
 
 
@@ -62,6 +59,4 @@ def alternatives_command(data: tuple[str, ...], tolerance: float, threshold: flo
         audit = audit_files(data, progress, folds=0, **options)
     by_group = {name: c.alternatives(tolerance, threshold) for name, c in audit.comparisons.items()}
     alternatives = AlternativesByGroup(by_group, audit.group)
-    write_outputs(outputs, alternatives, json=write_summary, report=write_alternatives)
-    if outputs["json"] != "-":
-        print_alternatives(alternatives, screen())
+    deliver(outputs, alternatives, print_alternatives, report=write_alternatives)

@@ -17,13 +17,11 @@ from tiltlens.commands.targets import (
     GATE_FAILED,
     check_gated,
     check_writable,
+    deliver,
     places_of,
     progress_shown,
     report_gates,
-    screen,
     write_junit,
-    write_outputs,
-    write_summary,
 )
 from tiltlens.errors import TiltlensError
 
@@ -137,16 +135,8 @@ def run_audit(request: AuditRequest) -> bool:
         use = given if options["scores"] or options["model"] else trained
         click.echo(f"--outcome {printable(options['outcome'])}: {use}.", err=True)
     has_fits = bool(outputs["json"] or outputs["report"] or has_costs)  # which take time
-    write_outputs(
-        outputs,
-        audit,
-        json=write_summary,
-        report=write_report,
-        tables=write_tables,
-        junit=partial(write_junit, judgements),
-    )
-    if outputs["json"] != "-":
-        print_audit(audit, screen(), has_fits=has_fits)
+    show, junit = partial(print_audit, has_fits=has_fits), partial(write_junit, judgements)
+    deliver(outputs, audit, show, report=write_report, tables=write_tables, junit=junit)
     audit.count_batch()  # last: a run that was stopped before can be repeated
     return report_gates(request.gates, judgements, audit)
 
@@ -171,7 +161,7 @@ def audit_files(files: tuple[str, ...], progress: Listener | None = None, **opti
     groups = list(probabilities.values()) or list(options["group"])
     arguments = {
         **options,
-        **{name: list(options[name]) or None for name in ("audited", "exclude", "exempt")},
+        **{name: list(options[name] or ()) or None for name in ("audited", "exclude", "exempt")},
         "group": probabilities or groups,
         "where": options["where"] or None,
         "folds": options["folds"] or None,

@@ -11,9 +11,6 @@ from tiltlens.commands.options import (
     AUDIT,
     DATA,
     GATED,
-    MANY,
-    OUTCOME,
-    OUTPUT,
     WRITING,
     Spec,
     Value,
@@ -23,16 +20,7 @@ from tiltlens.commands.options import (
     with_options,
     without,
 )
-from tiltlens.commands.targets import (
-    GATE_FAILED,
-    check_gated,
-    check_targets,
-    report_gates,
-    screen,
-    write_junit,
-    write_outputs,
-    write_summary,
-)
+from tiltlens.commands.targets import GATE_FAILED, check_gated, check_targets, deliver, report_gates, write_junit
 from tiltlens.errors import TiltlensError
 
 if TYPE_CHECKING:
@@ -40,10 +28,13 @@ if TYPE_CHECKING:
 
 OF_AUDITS = without(AUDIT, ("model", "trusted", "periods", "monitor"))
 OWN = {
-    "scores": Spec(OUTCOME, "COLUMN", "Scores in DATA: first the old model's, then the new one's.", MANY),
-    "outcome": Spec(OUTCOME, "COLUMN", "Observed outcome, 0 or 1; adds error rates."),
+    "scores": Spec("Outcome", "COLUMN", "Scores in DATA: first the old model's, then the new one's.", multiple=True),
+    "outcome": Spec("Outcome", "COLUMN", "Observed outcome, 0 or 1; adds error rates."),
     "fail_if": Spec(
-        OUTPUT, "GATE", 'Exit with code 1 if the condition holds, e.g. "gap_change.low>0.01". Repeat for more.', MANY
+        "Output",
+        "GATE",
+        'Exit with code 1 if the condition holds, e.g. "gap_change.low>0.01". Repeat for more.',
+        multiple=True,
     ),
 }
 
@@ -73,9 +64,7 @@ def compare_command(data: tuple[str, ...], fail_if: tuple[str, ...], **options: 
     check_gated(outputs["junit"], gates)
     change = _compare(data, **options)
     judgements = [judgement for condition in gates for judgement in condition.judge(change)]
-    write_outputs(outputs, change, json=write_summary, report=write_change, junit=partial(write_junit, judgements))
-    if outputs["json"] != "-":
-        print_change(change, screen())
+    deliver(outputs, change, print_change, report=write_change, junit=partial(write_junit, judgements))
     if report_gates(gates, judgements, change):
         sys.exit(GATE_FAILED)
 
@@ -91,7 +80,7 @@ def _compare(data: tuple[str, ...], scores: tuple[str, ...], **options: Value) -
                 f"`tiltlens compare` needs two different --scores, got {' and '.join(map(repr, scores))}.",
                 "for example --scores old_score --scores new_score.",
             )
-        excluded = options.pop("exclude")
+        excluded = options.pop("exclude") or ()
         old, new = (
             audit_files(data, scores=(score,), exclude=(*excluded, other), **options)
             for score, other in (scores, scores[::-1])

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from tiltlens.commands.options import WRITING, command, only, with_options
-from tiltlens.commands.targets import check_targets, screen, write_outputs, write_summary
+from tiltlens.commands.targets import check_targets, deliver
 
 
 @command("demo", "--report demo.html", "--json -")
@@ -16,7 +16,9 @@ def demo_command(json: str | None, report: str | None) -> None:
 
     check_targets({"json": json, "report": report})
     experiment = paper_experiment()
-    write_outputs({"json": json}, experiment, json=write_summary)
-    write_outputs({"report": report}, experiment.cross_fitted, report=write_report)
-    if json != "-":
-        print_demo(experiment.plug_in, experiment.cross_fitted, experiment.least_change["cost"], screen())
+    deliver(
+        {"json": json, "report": report},
+        experiment,
+        lambda result, console: print_demo(result.plug_in, result.cross_fitted, result.least_change["cost"], console),
+        report=lambda result, target: write_report(result.cross_fitted, target),
+    )

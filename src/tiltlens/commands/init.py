@@ -8,17 +8,17 @@ from typing import TYPE_CHECKING
 
 import click
 
-from tiltlens.commands.options import GROUPS, OTHER, OUTCOME, OUTPUT, Spec, command, with_options
+from tiltlens.commands.options import Spec, command, with_options
 
 if TYPE_CHECKING:
     from tiltlens.commands.audit_draft import Draft
 
 
 OPTIONS = {
-    "group": Spec(GROUPS, "COLUMN", "Column of the sensitive attribute, if it cannot be guessed."),
-    "scores": Spec(OUTCOME, "COLUMN", "Column of scores, decisions or amounts, if it cannot be guessed."),
-    "out": Spec(OUTPUT, "FILE", "Audit file to write; an existing file is kept.", {"default": "audit.yaml"}),
-    "yes": Spec(OTHER, None, "Do not ask; fail if the group or the scores cannot be guessed.", {"is_flag": True}),
+    "group": Spec("Groups", "COLUMN", "Column of the sensitive attribute, if it cannot be guessed."),
+    "scores": Spec("Outcome", "COLUMN", "Column of scores, decisions or amounts, if it cannot be guessed."),
+    "out": Spec("Output", "FILE", "Audit file to write; an existing file is kept.", default="audit.yaml"),
+    "yes": Spec("Other", None, "Do not ask; fail if the group or the scores cannot be guessed.", is_flag=True),
 }
 
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Collection, Mapping
-from typing import Any, NamedTuple, TypeAlias, TypeVar
+from typing import Any, Literal, NamedTuple, TypeAlias, TypeVar, get_args
 
 import click
 from click.core import ParameterSource
@@ -14,8 +14,7 @@ Value: TypeAlias = Any  # what click makes of what a person typed
 Options = dict[str, Value]
 Work = Callable[..., Value]
 Decorated = TypeVar("Decorated", bound=Work | click.Command)
-SECTIONS = ("Data", "Groups", "Outcome", "Features", "Inference", "Output", "Other")
-DATA_SECTION, GROUPS, OUTCOME, FEATURES, INFERENCE, OUTPUT, OTHER = SECTIONS
+Section = Literal["Data", "Groups", "Outcome", "Features", "Inference", "Output", "Other"]
 INVALID = "Exit codes: 0 success, 2 invalid arguments or data."
 GATED = "Exit codes: 0 success, 1 gate failed, 2 invalid arguments or data."
 DATA = click.argument("data", nargs=-1, required=True)
@@ -24,7 +23,7 @@ DATA = click.argument("data", nargs=-1, required=True)
 class SectionOption(click.Option):
     """An option in one of the sections of `--help`; `example` is a value for messages."""
 
-    def __init__(self, *names: Value, section: str, example: str = "", **settings: Value) -> None:
+    def __init__(self, *names: Value, section: Section, example: str = "", **settings: Value) -> None:
         super().__init__(*names, **settings)
         self.section, self.example = section, example
 
@@ -34,9 +33,9 @@ class SectionCommand(click.Command):
 
     def format_options(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
         """Write the options, as click does, under a heading for each section."""
-        for section in SECTIONS:
+        for section in get_args(Section):
             params = [param for param in self.get_params(ctx) if isinstance(param, click.Option)]
-            options = [param for param in params if getattr(param, "section", OTHER) == section]
+            options = [param for param in params if getattr(param, "section", "Other") == section]
             records = [record for option in options if (record := option.get_help_record(ctx)) is not None]
             if records:
                 with formatter.section(section):
@@ -50,26 +49,42 @@ def command(name: str, *examples: str, exit_codes: str = INVALID) -> Callable[[W
 
 
 class Spec(NamedTuple):
-    """An option: its section, what stands for its value, its help, and settings of `click.option`."""
+    """An option: its section, what stands for its value, its help, and settings of `click.option`.
 
-    section: str
+    `is_list` stands for names that may be repeated or separated by commas. An `example`, which messages show, stands
+    for a NAME=VALUE option that may be repeated.
+    """
+
+    section: Section
     metavar: str | None
     help: str
-    settings: Mapping[str, Value] = {}
+    default: str | float | None = None
+    type: type[float] | click.Choice[str] | None = None
+    multiple: bool | None = None
+    is_flag: bool | None = None
+    required: bool | None = None
+    is_list: bool = False
+    example: str | None = None
+
+    def option(self, name: str) -> Callable[[Decorated], Decorated]:
+        """Return the decorator that gives a command this option, as the keyword `name`."""
+        flags = [f"--{name.replace('_', '-')}", *(["--favorable"] if name == "favourable" else [])]
+        settings: Options = {key: value for key, value in self._asdict().items() if value is not None}
+        if settings.pop("is_list") or self.example is not None:
+            settings |= {"multiple": True, "callback": _names if self.example is None else _pairs}
+        if self.default is not None:
+            value = self.default if isinstance(self.default, str) else f"{self.default:,}".removesuffix(".0")
+            settings["help"] = f"{self.help.removesuffix('.')} (default {value})."
+        return click.option(*flags, name, cls=SectionOption, **settings)
 
 
 def with_options(specs: Mapping[str, Spec]) -> Callable[[Decorated], Decorated]:
     """Return a decorator that gives a command the options of a table, by the names of keywords."""
 
     def decorate(work: Decorated) -> Decorated:
+        # Like stacked decorators, the last option is added first: click reverses the order.
         for name, spec in reversed(list(specs.items())):
-            flags = [f"--{name.replace('_', '-')}", *(["--favorable"] if name == "favourable" else [])]
-            default, text = spec.settings.get("default"), spec.help
-            if default is not None:
-                value = default if isinstance(default, str) else f"{default:,}".removesuffix(".0")
-                text = f"{text.removesuffix('.')} (default {value})."
-            settings = {"section": spec.section, "metavar": spec.metavar, "help": text, **spec.settings}
-            work = click.option(*flags, name, cls=SectionOption, **settings)(work)
+            work = spec.option(name)(work)
         return work
 
     return decorate
@@ -100,142 +115,137 @@ def _pairs(ctx: click.Context, option: SectionOption, value: tuple[str, ...]) ->
     return pairs
 
 
-NUMBER: Options = {"type": float}
-MANY: Options = {"multiple": True}
-NAMES: Options = {"multiple": True, "callback": _names}
-PAIRS: Options = {"multiple": True, "callback": _pairs}
-
 READING = {  # the keywords of `tl.read`
     "na_values": Spec(
-        DATA_SECTION,
+        "Data",
         "TEXT",
         "Text for a missing value in a CSV, in addition to ? - . NA N/A NaN NULL. Repeat for more.",
-        MANY,
+        multiple=True,
     ),
-    "encoding": Spec(DATA_SECTION, "NAME", "Encoding of a CSV, e.g. cp1252 (default UTF-8)."),
-    "decimal": Spec(DATA_SECTION, "MARK", "Decimal mark of numbers.", {"default": "."}),
-    "sheet": Spec(DATA_SECTION, "NAME", "Sheet of an Excel file that has several."),
-    "query": Spec(DATA_SECTION, "SQL", "Query for the rows of a database, e.g. sqlite:///people.db."),
+    "encoding": Spec("Data", "NAME", "Encoding of a CSV, e.g. cp1252 (default UTF-8)."),
+    "decimal": Spec("Data", "MARK", "Decimal mark of numbers.", default="."),
+    "sheet": Spec("Data", "NAME", "Sheet of an Excel file that has several."),
+    "query": Spec("Data", "SQL", "Query for the rows of a database, e.g. sqlite:///people.db."),
 }
 AUDIT = {  # the keywords of `tl.audit`, with those of `tl.read` and `tl.load_model`
     **READING,
     "where": Spec(
-        DATA_SECTION,
+        "Data",
         "COLUMN=VALUE",
         "Condition that audited rows meet. Repeat for more (default all rows).",
-        PAIRS | {"example": "repaid=1"},
+        example="repaid=1",
     ),
-    "sample_weight": Spec(DATA_SECTION, "COLUMN", "Column of sampling weights (default 1 for each row)."),
-    "clusters": Spec(DATA_SECTION, "COLUMN", "Column that identifies rows that belong together, e.g. customer_id."),
-    "periods": Spec(DATA_SECTION, "COLUMN", "Column of periods, e.g. month; adds the gap over time."),
-    "group": Spec(GROUPS, "COLUMN", "Group column, e.g. sex. Repeat for intersections.", MANY),
+    "sample_weight": Spec("Data", "COLUMN", "Column of sampling weights (default 1 for each row)."),
+    "clusters": Spec("Data", "COLUMN", "Column that identifies rows that belong together, e.g. customer_id."),
+    "periods": Spec("Data", "COLUMN", "Column of periods, e.g. month; adds the gap over time."),
+    "group": Spec("Groups", "COLUMN", "Group column, e.g. sex. Repeat for intersections.", multiple=True),
     "group_probability": Spec(
-        GROUPS,
+        "Groups",
         "NAME=COLUMN",
         "Unobserved group and the column of its probability, instead of --group. Repeat for each group.",
-        PAIRS | {"example": "Black=p_black"},
+        example="Black=p_black",
     ),
-    "known_groups": Spec(GROUPS, "COLUMN", "Column of recorded groups, to check --group-probability."),
-    "reference": Spec(GROUPS, "VALUE", "Group that others are compared with (default the largest)."),
-    "audited": Spec(GROUPS, "VALUE", "Group to audit. Repeat for more (default all others).", MANY),
+    "known_groups": Spec("Groups", "COLUMN", "Column of recorded groups, to check --group-probability."),
+    "reference": Spec("Groups", "VALUE", "Group that others are compared with (default the largest)."),
+    "audited": Spec("Groups", "VALUE", "Group to audit. Repeat for more (default all others).", multiple=True),
     "scores": Spec(
-        OUTCOME,
+        "Outcome",
         "COLUMN",
         "Scores of the model: probabilities, amounts, or decisions (0 and 1, or two words). Repeat for classes.",
-        MANY,
+        multiple=True,
     ),
     "model": Spec(
-        OUTCOME,
+        "Outcome",
         "FILE",
         "Model to apply to the features, instead of --scores: .skops, .onnx, XGBoost (.json, .ubj), LightGBM (.txt) or "
         "CatBoost (.cbm). Pickles are not read.",
     ),
-    "trusted": Spec(OUTCOME, "TYPE", "Type that may be built from a .skops file. Repeat for more.", MANY),
+    "trusted": Spec("Outcome", "TYPE", "Type that may be built from a .skops file. Repeat for more.", multiple=True),
     "outcome": Spec(
-        OUTCOME,
+        "Outcome",
         "COLUMN",
         "Observed outcome, 0 or 1; adds error rates. For amounts, the observed cost. Without --scores or --model, "
         "a logistic model of the outcome is trained and audited.",
     ),
     "metric": Spec(
-        OUTCOME,
+        "Outcome",
         None,
         "Audit the false positive, negative, discovery or omission rate instead of the scores; needs --outcome.",
-        {"type": click.Choice(["fpr", "fnr", "fdr", "for"])},
+        type=click.Choice(["fpr", "fnr", "fdr", "for"]),
     ),
-    "score_type": Spec(OUTCOME, "TYPE", "Type of scores: probability or amount.", {"default": "probability"}),
+    "score_type": Spec("Outcome", "TYPE", "Type of scores: probability or amount.", default="probability"),
     "favourable": Spec(
-        OUTCOME, "OUTCOME", "Outcome that people want: high, low, or a class, e.g. approved.", {"default": "high"}
+        "Outcome", "OUTCOME", "Outcome that people want: high, low, or a class, e.g. approved.", default="high"
     ),
-    "threshold": Spec(OUTCOME, "SCORE", "Score from which the decision is 1 (default none).", NUMBER),
+    "threshold": Spec("Outcome", "SCORE", "Score from which the decision is 1 (default none).", type=float),
     "features": Spec(
-        FEATURES,
+        "Features",
         "COLUMN",
         "Inputs of the model; repeat, or separate by commas. '' audits the gap alone (default those of --model, or all "
         "other columns).",
-        NAMES,
+        is_list=True,
     ),
     "exclude": Spec(
-        FEATURES,
+        "Features",
         "COLUMN",
         "Columns that are not model inputs (labels, old scores, IDs); repeat, or separate by commas.",
-        MANY | {"callback": lambda *given: _names(*given) or ()},
+        is_list=True,
     ),
-    "exempt": Spec(FEATURES, "COLUMN", "Feature declared an exempt (legitimate) factor. Repeat for more.", MANY),
-    "categorical": Spec(FEATURES, "COLUMN", "Feature whose numbers are codes; repeat, or separate by commas.", NAMES),
+    "exempt": Spec(
+        "Features", "COLUMN", "Feature declared an exempt (legitimate) factor. Repeat for more.", multiple=True
+    ),
+    "categorical": Spec(
+        "Features", "COLUMN", "Feature whose numbers are codes; repeat, or separate by commas.", is_list=True
+    ),
     "blocks": Spec(
-        FEATURES,
+        "Features",
         "NAME=COLUMNS",
         "Columns that form one feature: names with commas, or a pattern such as region=region_*. Repeat for more.",
-        PAIRS | {"example": "region=region_*"},
+        example="region=region_*",
     ),
-    "propensity": Spec(FEATURES, "COLUMN", "Column of P(audited group | features) (default estimated)."),
-    "confidence": Spec(INFERENCE, "LEVEL", "Confidence level.", NUMBER | {"default": 0.95}),
+    "propensity": Spec("Features", "COLUMN", "Column of P(audited group | features) (default estimated)."),
+    "confidence": Spec("Inference", "LEVEL", "Confidence level.", default=0.95),
     "materiality": Spec(
-        INFERENCE, "SIZE", "Materiality threshold (default 0.005; for amounts 0.02 standard deviations).", NUMBER
+        "Inference", "SIZE", "Materiality threshold (default 0.005; for amounts 0.02 standard deviations).", type=float
     ),
     "folds": Spec(
-        INFERENCE,
+        "Inference",
         "NUMBER",
         "Folds of the cross-fit: 5, or 0 for the paper's plug-in values without intervals.",
-        {"type": int, "default": 5},
+        default=5,
     ),
-    "random_state": Spec(INFERENCE, "SEED", "Random seed.", {"type": int, "default": 0}),
-    "sample_rows": Spec(
-        INFERENCE, "NUMBER", "Largest number of rows that models are fitted on.", {"type": int, "default": 500_000}
-    ),
-    "input_weight": Spec(INFERENCE, "NUMBER", "Weight of aligning inputs, the paper's λ2.", NUMBER | {"default": 1.0}),
-    "output_weight": Spec(
-        INFERENCE, "NUMBER", "Weight of aligning outputs, the paper's λ4.", NUMBER | {"default": 1.0}
-    ),
+    "random_state": Spec("Inference", "SEED", "Random seed.", default=0),
+    "sample_rows": Spec("Inference", "NUMBER", "Largest number of rows that models are fitted on.", default=500_000),
+    "input_weight": Spec("Inference", "NUMBER", "Weight of aligning inputs, the paper's λ2.", default=1.0),
+    "output_weight": Spec("Inference", "NUMBER", "Weight of aligning outputs, the paper's λ4.", default=1.0),
     "monitor": Spec(
-        INFERENCE,
+        "Inference",
         "STATE.json",
         "State file of repeated audits: DATA are the rows since the last audit, and intervals are valid at all looks.",
     ),
     "wording": Spec(
-        OUTPUT,
+        "Output",
         "KEY=TEXT",
         "Word for sentences: people=applicants, favourable=approved, or unit=€ for amounts. Repeat for more.",
-        PAIRS | {"example": "people=applicants"},
+        example="people=applicants",
     ),
     "provenance": Spec(
-        OUTPUT,
+        "Output",
         "NAME=TEXT",
         'Fact about the data or the model for readers, e.g. "model=credit 3.1". Repeat for more.',
-        PAIRS | {"example": '"model=credit 3.1"'},
+        example='"model=credit 3.1"',
     ),
 }
 WRITING = {
-    "json": Spec(OUTPUT, "FILE", "Write every number as JSON; '-' is standard output."),
-    "report": Spec(OUTPUT, "FILE", "Write the report, as HTML or PDF (FILE.pdf)."),
-    "tables": Spec(OUTPUT, "PLACE", "Write tables: FILE.xlsx, .md or .tex; or a folder, which also gets CSV files."),
-    "junit": Spec(OUTPUT, "FILE.xml", "Write the results of the gates as JUnit XML."),
+    "json": Spec("Output", "FILE", "Write every number as JSON; '-' is standard output."),
+    "report": Spec("Output", "FILE", "Write the report, as HTML or PDF (FILE.pdf)."),
+    "tables": Spec("Output", "PLACE", "Write tables: FILE.xlsx, .md or .tex; or a folder, which also gets CSV files."),
+    "junit": Spec("Output", "FILE.xml", "Write the results of the gates as JUnit XML."),
     "fail_if": Spec(
-        OUTPUT,
+        "Output",
         "GATE",
         'Exit with code 1 if the condition holds, e.g. "adverse_impact_ratio<0.8". Repeat for more.',
-        MANY,
+        multiple=True,
     ),
 }
 # Options of an audit that do not concern the rows, scores and groups that an adjustment or an alternative is made of.

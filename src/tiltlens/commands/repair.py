@@ -11,13 +11,7 @@ from tiltlens.commands.audit import audit_files, rows_of
 from tiltlens.commands.options import (
     AUDIT,
     DATA,
-    DATA_SECTION,
-    GROUPS,
-    MANY,
     NOT_OF_ACTIONS,
-    NUMBER,
-    OUTCOME,
-    OUTPUT,
     READING,
     Options,
     Spec,
@@ -27,7 +21,7 @@ from tiltlens.commands.options import (
     with_options,
     without,
 )
-from tiltlens.commands.targets import announce, check_targets, progress_shown, screen, write_outputs
+from tiltlens.commands.targets import announce, check_targets, deliver, progress_shown, screen
 from tiltlens.errors import TiltlensError
 
 if TYPE_CHECKING:
@@ -38,28 +32,29 @@ if TYPE_CHECKING:
 
 FITTED_WITH = {  # the keywords of `Audit.repair`
     "metric": Spec(
-        OUTCOME,
+        "Outcome",
         None,
         "Quantity to equalise; all but mean_score need --outcome.",
-        {"type": click.Choice(["mean_score", "fpr", "fnr", "equalized_odds"]), "default": "mean_score"},
+        type=click.Choice(["mean_score", "fpr", "fnr", "equalized_odds"]),
+        default="mean_score",
     ),
-    "max_gap": Spec(OUTCOME, "SIZE", "Largest gap that may remain.", NUMBER | {"default": 0.0}),
-    "threshold": Spec(OUTCOME, "SCORE", "Adjust decisions instead of scores: 1 from this score on.", NUMBER),
+    "max_gap": Spec("Outcome", "SIZE", "Largest gap that may remain.", default=0.0),
+    "threshold": Spec("Outcome", "SCORE", "Adjust decisions instead of scores: 1 from this score on.", type=float),
     "use_group": Spec(
-        GROUPS, None, "Adjust scores by the group of every new row, which may be regulated.", {"is_flag": True}
+        "Groups", None, "Adjust scores by the group of every new row, which may be regulated.", is_flag=True
     ),
 }
 OWN = FITTED_WITH | {
     "score_type": AUDIT["score_type"],
-    "outcome": Spec(OUTCOME, "COLUMN", "Observed outcome, 0 or 1; adds error rates. For amounts, the observed cost."),
+    "outcome": Spec("Outcome", "COLUMN", "Observed outcome, 0 or 1; adds error rates. For amounts, the observed cost."),
     "held_out": Spec(
-        DATA_SECTION, "FILE", "Rows to evaluate the adjustment on, not used in the fit. Repeat for more.", MANY
+        "Data", "FILE", "Rows to evaluate the adjustment on, not used in the fit. Repeat for more.", multiple=True
     ),
-    "apply": Spec(DATA_SECTION, "FILE", "New rows with scores to adjust; needs --out. Repeat for more.", MANY),
-    "out": Spec(OUTPUT, "FILE", "Write the new rows with their adjusted scores: .csv or .parquet."),
-    "save": Spec(OUTPUT, "FILE.json", "Write the adjustment."),
-    "json": Spec(OUTPUT, "FILE", "Write the evaluation as JSON; '-' is standard output."),
-    "report": Spec(OUTPUT, "FILE.html", "Write the evaluation as an HTML page."),
+    "apply": Spec("Data", "FILE", "New rows with scores to adjust; needs --out. Repeat for more.", multiple=True),
+    "out": Spec("Output", "FILE", "Write the new rows with their adjusted scores: .csv or .parquet."),
+    "save": Spec("Output", "FILE.json", "Write the adjustment."),
+    "json": Spec("Output", "FILE", "Write the evaluation as JSON; '-' is standard output."),
+    "report": Spec("Output", "FILE.html", "Write the evaluation as an HTML page."),
 }
 NOT_WITH_SAVED = (*FITTED_WITH, "reference", "audited", "features", "exclude", "random_state", "categorical", "blocks")
 NOT_WITH_SAVED += ("sample_rows", "save", "score_type")
@@ -100,14 +95,11 @@ def repair_command(
     if save is not None:
         tilt.to_json(save)
         announce("adjustment", save)
-    if evaluations is not None:
-        write_outputs({"json": json, "report": report}, evaluations, json=_write_json, report=write_evaluations)
-    if json == "-":
-        return
     if evaluations is None:
         print_repair(tilt, screen(), " & ".join(options["group"]) or "group")
     else:
-        print_evaluations(evaluations, screen())
+        outputs = {"json": json, "report": report}
+        deliver(outputs, evaluations, print_evaluations, json=_write_json, report=write_evaluations)
 
 
 def _write_json(evaluations: list[Evaluation], target: str) -> None:
@@ -170,10 +162,7 @@ def _fit(
 
 
 def _evaluate(
-    tilt: ScoreTilt | DiscriminationFreePrice,
-    other: ScoreTilt | None,
-    held_out: tuple[str, ...],
-    options: Options,
+    tilt: ScoreTilt | DiscriminationFreePrice, other: ScoreTilt | None, held_out: tuple[str, ...], options: Options
 ) -> list[Evaluation]:
     """Return the evaluations of the audited groups on held-out rows."""
     from tiltlens.repair.new_rows import meets

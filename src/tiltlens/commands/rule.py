@@ -2,36 +2,24 @@
 
 from __future__ import annotations
 
-from tiltlens.commands.options import (
-    AUDIT,
-    DATA,
-    GROUPS,
-    INFERENCE,
-    MANY,
-    NUMBER,
-    OUTCOME,
-    READING,
-    WRITING,
-    Spec,
-    Value,
-    command,
-    only,
-    with_options,
-)
-from tiltlens.commands.targets import check_targets, screen, write_outputs, write_summary
+from tiltlens.commands.options import AUDIT, DATA, READING, WRITING, Spec, Value, command, only, with_options
+from tiltlens.commands.targets import check_targets, deliver
 
-REQUIRED = {"required": True}
 OWN = {
-    "rule": Spec(INFERENCE, "RULE", "Rule: four-fifths or nyc-local-law-144.", REQUIRED),
-    "group": Spec(GROUPS, "COLUMN", "Group column, e.g. sex. Repeat for intersections.", MANY | REQUIRED),
-    "selected": Spec(OUTCOME, "COLUMN", "Decisions: 0 and 1, or two words."),
-    "scores": Spec(OUTCOME, "COLUMN", "Scores on any scale; the rate is the share above their median."),
-    "strata": Spec(GROUPS, "COLUMN", "Column of strata, e.g. job; adds tests within strata. Repeat for more.", MANY),
+    "rule": Spec("Inference", "RULE", "Rule: four-fifths or nyc-local-law-144.", required=True),
+    "group": Spec(
+        "Groups", "COLUMN", "Group column, e.g. sex. Repeat for intersections.", multiple=True, required=True
+    ),
+    "selected": Spec("Outcome", "COLUMN", "Decisions: 0 and 1, or two words."),
+    "scores": Spec("Outcome", "COLUMN", "Scores on any scale; the rate is the share above their median."),
+    "strata": Spec(
+        "Groups", "COLUMN", "Column of strata, e.g. job; adds tests within strata. Repeat for more.", multiple=True
+    ),
     "ratio_threshold": Spec(
-        INFERENCE, "RATIO", "Impact ratio below which a group is flagged (default the rule's).", NUMBER
+        "Inference", "RATIO", "Impact ratio below which a group is flagged (default the rule's).", type=float
     ),
     "smallest_share": Spec(
-        INFERENCE, "SHARE", "Share of the data below which a group has no ratio (default the rule's).", NUMBER
+        "Inference", "SHARE", "Share of the data below which a group has no ratio (default the rule's).", type=float
     ),
 }
 
@@ -58,6 +46,4 @@ def rule_command(data: tuple[str, ...], rule: str, json: str | None, **options: 
     lists = {"group": list(options["group"]), "strata": list(options["strata"]) or None}
     source = read(list(data), **{name: options.pop(name) for name in READING})
     tables = rule_tables(source, rule, **options | lists)
-    write_outputs({"json": json}, tables, json=write_summary)
-    if json != "-":
-        print_rule_tables(tables, screen())
+    deliver({"json": json}, tables, print_rule_tables)

@@ -7,13 +7,13 @@ import sys
 import click
 
 from tiltlens.commands.audit import check_apart, run_audit
-from tiltlens.commands.options import GATED, OTHER, Spec, command, with_options
+from tiltlens.commands.options import GATED, Spec, command, with_options
 from tiltlens.commands.targets import GATE_FAILED
 
 
 @command("run", "audit.yaml", "--check audits/*.yaml", exit_codes=GATED)
 @click.argument("files", nargs=-1, required=True)
-@with_options({"check": Spec(OTHER, None, "Check the files and stop; no data are read.", {"is_flag": True})})
+@with_options({"check": Spec("Other", None, "Check the files and stop; no data are read.", is_flag=True)})
 def run_command(files: tuple[str, ...], check: bool) -> None:
     """Run the audits that audit files describe.
 

@@ -6,7 +6,7 @@ import sys
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from pathlib import Path
-from typing import TYPE_CHECKING, Protocol, TypeVar
+from typing import TYPE_CHECKING, Any, TypeVar
 
 import click
 
@@ -23,13 +23,6 @@ if TYPE_CHECKING:
 GATE_FAILED = 1
 ANNOUNCED = ("report", "tables")
 T = TypeVar("T")
-
-
-class HasDict(Protocol):
-    """A result that can be written as JSON."""
-
-    def to_dict(self) -> dict[str, object]:
-        """Return the result as plain values."""
 
 
 def screen() -> Console:
@@ -101,18 +94,27 @@ def announce(name: str, target: str) -> None:
     click.echo(f"Wrote the {name} to {printable(target)}.", err=True)
 
 
-def write_outputs(outputs: Mapping[str, str | None], result: T, **writers: Callable[[T, str], object]) -> None:
-    """Write a result by `writers`, where the option of the same name says so, and say where reports and tables are."""
-    for option, write in writers.items():
+def deliver(
+    outputs: Mapping[str, str | None],
+    result: T,
+    show: Callable[[T, Console], None],
+    **writers: Callable[[T, str], object],
+) -> None:
+    """Write a result by `writers`, where the option of the same name says so, then print it.
+
+    The JSON of a result needs no writer. Where it goes to standard output, nothing else does.
+    """
+    for option, write in ({"json": _write_summary} | writers).items():
         target = outputs.get(option)
         if target is not None:
             write(result, target)
             if option in ANNOUNCED:
                 announce(option, target)
+    if outputs["json"] != "-":
+        show(result, screen())
 
 
-def write_summary(result: HasDict, target: str) -> None:
-    """Write a result as JSON."""
+def _write_summary(result: Any, target: str) -> None:
     from tiltlens.results.codec import write_json
 
     write_json(result.to_dict(), target)
@@ -120,7 +122,7 @@ def write_summary(result: HasDict, target: str) -> None:
 
 def write_junit(judgements: Sequence[Judgement], result: Audit | Change, target: str) -> None:
     """Write the judgements of gates as JUnit XML."""
-    from tiltlens.render.junit import junit
+    from tiltlens.commands.junit import junit
     from tiltlens.results.codec import write_text
 
     write_text(sys.stdout if target == "-" else target, junit(result, judgements))

@@ -1,1 +1,1 @@
-"""Terminal, HTML report, notebook, tables and JUnit: summaries become text and files."""
+"""Terminal, HTML report, notebook and tables: summaries become text and files."""

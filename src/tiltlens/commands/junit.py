@@ -4,41 +4,19 @@ from __future__ import annotations
 
 import re
 from collections.abc import Sequence
-from typing import Protocol
 from xml.etree import ElementTree as ET
 
+from tiltlens.gates import FIRED, OPEN, UNDEFINED, UNJUDGED, Judgement
 from tiltlens.results.audit import Audit
 from tiltlens.results.change import Change
 
 # A gate that could not be evaluated is no pass: it has an element of its own.
-ELEMENTS = {"fired": "failure", "not defined": "error", "undecided": "skipped", "not evaluated": "skipped"}
+ELEMENTS = {FIRED: "failure", UNDEFINED: "error", OPEN: "skipped", UNJUDGED: "skipped"}
 COUNTED = {"failure": "failures", "error": "errors", "skipped": "skipped"}
-
-
-class Judged(Protocol):
-    """The judgement of a gate on a group; None stands for all of them."""
-
-    @property
-    def gate(self) -> str:
-        """The condition."""
-
-    @property
-    def group(self) -> str | None:
-        """The audited group."""
-
-    @property
-    def status(self) -> str:
-        """What came of it."""
-
-    @property
-    def sentence(self) -> str:
-        """The same in words."""
-
-
 NOT_XML = re.compile("[^\\t\\n\\r\\x20-\\ud7ff\\ue000-\\ufffd\\U00010000-\\U0010ffff]")
 
 
-def junit(result: Audit | Change, judgements: Sequence[Judged]) -> str:
+def junit(result: Audit | Change, judgements: Sequence[Judgement]) -> str:
     """Return the XML of the judgements of gates on an audit, or on a change."""
     suite = ET.Element("testsuite", name=_text(f"tiltlens, {result.group}"), tests=str(len(judgements)))
     for element, count in COUNTED.items():
