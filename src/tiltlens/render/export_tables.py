@@ -7,19 +7,18 @@ from dataclasses import dataclass, replace
 from typing import Any
 
 from tiltlens.analysis.error_rates import ErrorRate
+from tiltlens.analysis.evidence import interval_columns, interval_schema
 from tiltlens.documents.audit_tables import contribution_table, group_table, has_bands
 from tiltlens.documents.display_names import named
 from tiltlens.documents.document import TEXT, Cell, Column, Table
 from tiltlens.documents.measures import group_of, level_of, measure_of
 from tiltlens.documents.quantities import ERROR_RATE_KEYS, HEADLINE_KEYS
 from tiltlens.documents.sentences import IS_NO_FINDING, simultaneous_words
-from tiltlens.estimators.estimate import Estimate
 from tiltlens.formats import label, minus
 from tiltlens.results.audit import Audit
 from tiltlens.results.comparison import Comparison
 
 RATES, CONTRIBUTIONS = NAMES = ("rates", "contributions")
-ENDS = ("", "_low", "_high")
 AGAINST_REFERENCE = (*HEADLINE_KEYS, "standardised_difference")  # estimates of an audited group, beside its rate
 BANDS = (
     "Intervals of alone and beyond the others are simultaneous confidence bands over all features, from which the "
@@ -80,7 +79,7 @@ def _rates(audit: Audit) -> ExportTable:
     rates = ["favourable_rate", *(["metric_rate"] if first.outputs.metric_rates is not None else [])]
     rates += [key for key in ERROR_RATE_KEYS if any(_error_rate(c, key) is not None for c in comparisons)]
     keys = [key for key in AGAINST_REFERENCE if any(c.estimate(key) is not None for c in comparisons)]
-    columns = ("group", "role", "people", *(f"{key}{end}" for key in (*rates, *keys) for end in ENDS))
+    columns = ("group", "role", "people", *interval_schema(*rates, *keys))
     groups = [*((c, "audited") for c in comparisons), (first, "reference")]
     records = [[group_of(c, role), role, c.rows[role], *_estimates(c, role, rates, keys)] for c, role in groups]
     records += [[name, "too small", *[None] * (len(columns) - 2)] for name in audit.too_small]
@@ -100,13 +99,10 @@ def _estimates(c: Comparison, role: str, rates: list[str], keys: list[str]) -> I
     of_groups = {"favourable_rate": c.outputs.rates, "metric_rate": c.outputs.metric_rates}
     for key in rates:
         both = of_groups[key] if key in of_groups else _error_rate(c, key)
-        yield from _values(None if both is None else both.audited if role == "audited" else both.reference)
+        own = None if both is None else both.audited if role == "audited" else both.reference
+        yield from interval_columns(key, own).values()
     for key in keys:
-        yield from _values(c.estimate(key) if role == "audited" else None)
-
-
-def _values(estimate: Estimate | None) -> tuple[float | None, float | None, float | None]:
-    return (None, None, None) if estimate is None else (estimate.value, estimate.low, estimate.high)
+        yield from interval_columns(key, c.estimate(key) if role == "audited" else None).values()
 
 
 def _contributions(audit: Audit) -> ExportTable:

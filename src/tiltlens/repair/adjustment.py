@@ -5,9 +5,9 @@ from __future__ import annotations
 from abc import ABC, abstractmethod
 from collections import Counter
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from pathlib import Path
-from typing import Any, ClassVar, Self
+from typing import Any, ClassVar, Self, cast
 
 import numpy as np
 import polars as pl
@@ -24,41 +24,26 @@ from tiltlens.rows.scores import RowName
 Labels = NDArray[np.str_]
 
 
-@dataclass(frozen=True, slots=True, eq=False)
 class Adjustment(ABC):
     """An adjustment of outputs: it is applied to rows, evaluated, printed, and saved as numbers and texts.
 
-    Its fields are those of the subclasses, whose order is that of their files. A field without a default needs an
-    explicit `field()`, or the property declared here would be its default.
+    The subclasses are dataclasses: they declare these fields in the order of their files.
     """
+
+    __slots__ = ()
 
     SCHEMA: ClassVar[str]
     LEARNT_BY: ClassVar[str]  # the models, in notes
+
+    given: Mapping[str, str]
+    ranges: Mapping[str, Range]
+    declared: Declared
+    row_index: AuditedRowIndex
 
     @property
     @abstractmethod
     def reference(self) -> str:
         """The group that others are compared with."""
-
-    @property
-    @abstractmethod
-    def given(self) -> Mapping[str, str]:
-        """The conditions that audited rows met, as texts by column."""
-
-    @property
-    @abstractmethod
-    def ranges(self) -> Mapping[str, Range]:
-        """The range of each number in the audited rows."""
-
-    @property
-    @abstractmethod
-    def declared(self) -> Declared:
-        """The features that are declared as categories, or as blocks of columns."""
-
-    @property
-    @abstractmethod
-    def row_index(self) -> AuditedRowIndex:
-        """Hashes by which audited rows are recognised."""
 
     @property
     @abstractmethod
@@ -146,7 +131,8 @@ class Adjustment(ABC):
 
     def without_row_index(self) -> Self:
         """Return the same without the hashes of audited rows, as workers need it."""
-        return replace(self, **{"row_index": AuditedRowIndex()})
+        adjustment: Self = replace(cast(Any, self), row_index=AuditedRowIndex())  # the class itself has no fields
+        return adjustment
 
     def to_dict(self) -> dict[str, Any]:
         """Return the adjustment as plain numbers and texts: all its parts, its models, and the hashes of rows."""

@@ -16,6 +16,7 @@ import numpy as np
 import polars as pl
 from scipy.special import expit
 
+from tiltlens.analysis.evidence import interval_columns
 from tiltlens.analysis.unobserved_groups import UnobservedGroup
 from tiltlens.errors import DataError
 from tiltlens.estimators.error_rates import UNKNOWN
@@ -25,7 +26,6 @@ from tiltlens.learners.candidates import Sample, fit_trees
 from tiltlens.learners.design import code_columns
 from tiltlens.limits import FEWEST_KNOWN, FOLDS, SMALLEST_SHARE
 from tiltlens.paper.checks import Floats, check_share, check_threshold
-from tiltlens.repair.evaluation import interval_columns
 from tiltlens.repair.least_change import gradient, tilted_score
 from tiltlens.repair.membership import Design, additive_design, cross_fit
 from tiltlens.repair.notes import nearly_constant
@@ -45,12 +45,10 @@ from tiltlens.repair.what_ifs import NEEDS_MODEL, SCHEMA, strongest_what_if, wha
 from tiltlens.results.codec import to_plain, write_json
 from tiltlens.results.comparison import Comparison
 
-TRADED_RULES = 41  # from one end of the trade between accuracy and gap to the other
-
-
 if TYPE_CHECKING:
     from tiltlens.figures import Figure
 
+TRADED_RULES = 41  # from one end of the trade between accuracy and gap to the other
 SUMMARY = "tiltlens/alternatives/1"
 AT_HALF = "the scores are decisions, so both kinds of error cost the same unless you pass `threshold`"
 WHOLE = "the exempt factors of the audit are not held equal"
@@ -200,13 +198,12 @@ def find_alternatives(comparison: Comparison, tolerance: float, threshold: float
     folds, sure = measure_folds(data, rules.decided), quantile(2.0 * confidence - 1.0)
     chosen, is_sure = choose_rules(data, rules.decided, folds, tolerance, sure)
     changes = [change.normal() for change in data.changes(chosen)]
-    one_sided = [change.estimate(1.0 - 2.0 * (1.0 - confidence)) for change in changes]
+    one_sided = [change.estimate(2.0 * confidence - 1.0) for change in changes]
     own_gap, own_accuracy = decision_gap(data.rows, data.decided), data.accuracy(data.decided)
     table, what_if_notes = _what_ifs(data, confidence)
     is_scored = not np.isin(audited.scores, (0.0, 1.0)).all()
     notes = notes + ([] if is_scored else [AT_HALF]) + ([WHOLE] if audited.exempt else [])
     decisions = {"model": data.decided, "alternative": chosen}
-    soft = {name: estimate for estimate in audited.soft.values() for name in decisions}
     return Alternatives(
         tolerances=tolerance_table(data, rules.decided, folds, tolerance, (sure, confidence)),
         curve=_curve(data, rules, confidence),
@@ -217,7 +214,11 @@ def find_alternatives(comparison: Comparison, tolerance: float, threshold: float
         accuracy_change=changes[0].estimate(confidence),
         gap_reduction=changes[1].estimate(confidence),
         rates={name: data.rates(decided, confidence) for name, decided in decisions.items()},
-        soft={name: estimate(decisions[name].astype(np.float64), index) for name, estimate in soft.items()},
+        soft={
+            name: estimate(decided.astype(np.float64), index)
+            for estimate in audited.soft.values()  # of the one audited group, where it is unobserved
+            for name, decided in decisions.items()
+        },
         tolerance=tolerance,
         verdict=verdict_of(one_sided, tolerance, is_sure),
         what_ifs=table,
@@ -248,7 +249,7 @@ def _rows_with_outcome(audited: AuditedRows) -> Integers:
             f"{sizes[1]}.",
             "add rows.",
         )
-    if not any(feature.in_membership for feature in audited.features):
+    if not audited.model_features:
         raise DataError("Alternatives need features, but the audit has none.", "list features.")
     return index
 
@@ -316,6 +317,6 @@ def _curve(data: PairedRows, rules: _Rules, confidence: float) -> pl.DataFrame:
         }
         record = {"mu": mu}
         for name, quantity in quantities.items():
-            record |= interval_columns(name, quantity, confidence)
+            record |= interval_columns(name, quantity.estimate(confidence))
         records.append(record)
     return pl.DataFrame(records)

@@ -137,10 +137,12 @@ class AdditiveModel(CodedFeatures):
         return self.encoding.matrix(table, slice(None))
 
 
-def encoded_features(encoder: Encoding) -> tuple[tuple[str, ...], tuple[str, ...]]:
-    """Return the features that an encoding uses, and those of them that have missing numbers."""
+def encoded_features(
+    encoder: Encoding, levels: Mapping[str, CategoryLevels]
+) -> tuple[tuple[str, ...], Mapping[str, CategoryLevels], tuple[str, ...]]:
+    """Return the fields of the `CodedFeatures` that an encoding reads."""
     features = (*(column.name for column in encoder.numeric), *(column.name for column in encoder.levels))
-    return features, tuple(column.name for column in encoder.numeric if column.has_missing)
+    return features, levels, tuple(column.name for column in encoder.numeric if column.has_missing)
 
 
 def feature_table(features: Sequence[Feature]) -> dict[str, DesignColumn]:

@@ -4,13 +4,14 @@ from __future__ import annotations
 
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, ClassVar, TextIO
 
 import numpy as np
 import polars as pl
 
+from tiltlens.analysis.evidence import interval_columns, interval_schema
 from tiltlens.errors import DataError
 from tiltlens.estimators.error_rates import UNKNOWN
 from tiltlens.estimators.estimate import Estimate, HasInterval
@@ -19,22 +20,32 @@ from tiltlens.limits import MINIMUM_ROWS, SUPPRESSED_BELOW
 from tiltlens.paper.checks import Floats
 from tiltlens.repair.constraints import TiltSummary
 from tiltlens.repair.least_change import repaired
-from tiltlens.repair.new_rows import HeldOutRows, check_not_audited
+from tiltlens.repair.new_rows import HeldOutRows
 from tiltlens.repair.quantities import EvaluationRows, Measurements, measure, people_with_outcomes
 from tiltlens.results.codec import to_plain, write_json
 from tiltlens.results.outputs import row_estimate
 from tiltlens.sources.columns import Record
 
-ENDS = ("", "_low", "_high")
+if TYPE_CHECKING:
+    from tiltlens.figures import Figure
+    from tiltlens.repair.score_tilt import ScoreTilt
+
+EVALUATION_STEPS = 11  # from no repair to the whole of it
 BEFORE_AFTER = ("before", "after", "change")
-TABLE_SCHEMA = {"quantity": pl.String, **{f"{name}{end}": pl.Float64 for name in BEFORE_AFTER for end in ENDS}}
+TABLE_SCHEMA = {"quantity": pl.String} | interval_schema(*BEFORE_AFTER)
 
 
-@dataclass(frozen=True, slots=True, eq=False, repr=False)
 class Evaluation(ABC):
-    """The effect of an adjustment on held-out data. A field of a subclass without a default needs a `field()`."""
+    """The effect of an adjustment on held-out data; the subclasses are dataclasses.
+
+    Their `table` has one row per quantity: before, after and change, each with its interval.
+    """
+
+    __slots__ = ()
 
     SCHEMA: ClassVar[str]
+
+    table: pl.DataFrame
 
     @property
     @abstractmethod
@@ -45,11 +56,6 @@ class Evaluation(ABC):
     @abstractmethod
     def reference(self) -> str:
         """The group that it is compared with."""
-
-    @property
-    @abstractmethod
-    def table(self) -> pl.DataFrame:
-        """One row per quantity: before, after and change, each with its interval."""
 
     def __getitem__(self, quantity: str) -> dict[str, Estimate | None]:
         """Return a quantity before and after, and its change; None where it is not defined."""
@@ -99,24 +105,8 @@ def change_record(name: str, quantities: Sequence[HasInterval | None], confidenc
     """Return the row of a quantity before and after, and of its change."""
     record: Record = {"quantity": name}
     for column, quantity in zip(BEFORE_AFTER, quantities, strict=True):
-        record |= interval_columns(column, quantity, confidence)
+        record |= interval_columns(column, None if quantity is None else quantity.estimate(confidence))
     return record
-
-
-def interval_columns(name: str, quantity: HasInterval | None, confidence: float) -> Record:
-    """Return a value and its interval as three columns of a table, None where there is no value."""
-    if quantity is None:
-        return {f"{name}{end}": None for end in ENDS}
-    estimate = quantity.estimate(confidence)
-    return dict(zip((f"{name}{end}" for end in ENDS), (estimate.value, estimate.low, estimate.high), strict=True))
-
-
-EVALUATION_STEPS = 11  # from no repair to the whole of it
-
-
-if TYPE_CHECKING:
-    from tiltlens.figures import Figure
-    from tiltlens.repair.score_tilt import ScoreTilt
 
 
 @dataclass(frozen=True, slots=True, eq=False, repr=False)
@@ -149,7 +139,7 @@ class RepairEvaluation(Evaluation):
 
     SCHEMA: ClassVar[str] = "tiltlens/evaluations/2"
 
-    table: pl.DataFrame = field()
+    table: pl.DataFrame
     decisions: dict[str, dict[str, int | None]]
     curve: pl.DataFrame
     rows: dict[str, int]
@@ -194,7 +184,7 @@ def evaluate_repair(
     evaluation, after = _evaluate(tilt, rows, audited, column, threshold, confidence)
     if compare_with is None:
         return evaluation
-    check_not_audited(compare_with, rows.frame, rows.labels, rows.scores, rows.outcome, rows.rows.clusters)
+    rows.check_not_audited(compare_with)
     other, other_after = _evaluate(compare_with, rows, audited, column, threshold, confidence)
     data = EvaluationRows(rows.rows, rows.outcome, threshold, tilt.favours_low)
     with_group, without_group = (after, other_after) if tilt.use_group else (other_after, after)
@@ -267,18 +257,18 @@ def _outcome_notes(rows: Rows, outcome: Integers | None) -> list[str]:
 def _cost_of_blindness(with_group: Measurements, without_group: Measurements, confidence: float) -> pl.DataFrame:
     """Return by how much scores repaired without the group differ from those repaired with it."""
     names = {"before": "with_group", "after": "without_group", "change": "cost"}
-    renamed = {f"{old}{end}": f"{new}{end}" for old, new in names.items() for end in ENDS}
+    renamed = dict(zip(interval_schema(*names), interval_schema(*names.values()), strict=True))
     return pl.DataFrame(_records(with_group, without_group, confidence), schema=TABLE_SCHEMA).rename(renamed)
 
 
 def _records(old: Measurements, new: Measurements, confidence: float) -> list[Record]:
     """Return a record for each quantity; the gap of decisions is left out where it is the gap itself."""
-    records = []
-    for name, change in new.change(old).items():
-        if name == "decision_gap" and new.are_decisions and old.are_decisions:
-            continue
-        records.append(change_record(name, (old.interval(name), new.interval(name), change), confidence))
-    return records
+    is_gap_itself = new.are_decisions and old.are_decisions
+    return [
+        change_record(name, (old.interval(name), new.interval(name), change), confidence)
+        for name, change in new.change(old).items()
+        if not (is_gap_itself and name == "decision_gap")
+    ]
 
 
 def _changed_decisions(rows: Rows, before: Booleans, after: Booleans) -> dict[str, dict[str, int | None]]:

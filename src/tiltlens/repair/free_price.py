@@ -102,13 +102,13 @@ class DiscriminationFreePrice(Adjustment):
     SCHEMA: ClassVar[str] = "tiltlens/price/1"
     LEARNT_BY: ClassVar[str] = COST
 
-    reference: str = field()
+    reference: str = field()  # else the property of the base class would be its default
     costs: tuple[GroupCost, ...]
     factor: float
     gap_before: Mapping[str, float]
     gap_after: Mapping[str, float]
-    row_index: AuditedRowIndex = field()
-    notes: tuple[str, ...] = field()
+    row_index: AuditedRowIndex
+    notes: tuple[str, ...]
     given: Mapping[str, str] = field(default_factory=dict)
     ranges: Mapping[str, Range] = field(default_factory=dict)
     declared: Declared = field(default_factory=Declared)

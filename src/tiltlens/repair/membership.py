@@ -41,6 +41,8 @@ from tiltlens.rows.predictions import UserModel
 from tiltlens.sources.hashing import Hashes, row_hashes
 from tiltlens.sources.messages import first_line
 
+MIN_IDENTICAL_PEOPLE = 10  # with equal features: a membership model of so many hardly depends on one of them
+
 
 @dataclass(frozen=True, slots=True, eq=False)
 class AdditiveLogit(AdditiveModel):
@@ -128,7 +130,11 @@ def additive_design(features: Sequence[Feature], estimator: object = None) -> De
 def fit_membership(design: Design, rows: Integers, labels: Booleans, weights: Floats) -> Fitted:
     """Return the membership model fitted on some rows: the additive one, or the classifier of the design."""
     if design.estimator is None:
-        return _fit_additive(design, rows, labels, weights)
+        encoded = design.encoding
+        # Splines and rare levels are shrunk towards no effect, so that they do not follow single people.
+        penalty = np.where(encoded.kinds == "spline", RIDGE, WEAK_RIDGE)
+        fit = ridge_logit(encoded.matrix(design.table, rows), labels[rows], weights[rows], penalty)
+        return AdditiveLogit(*encoded_features(encoded, design.levels), encoded, fit.intercept, fit.slopes)
     inputs = _inputs(design.levels, {name: column[rows] for name, column in design.table.items()})
     try:
         estimator = fit_clone(design.estimator, inputs, labels[rows], weights[rows])
@@ -137,18 +143,6 @@ def fit_membership(design: Design, rows: Integers, labels: Booleans, weights: Fl
     numbers = [name for name in design.table if name not in design.levels]
     missing = tuple(name for name in numbers if np.isnan(design.table[name]).any())
     return EstimatorLogit(tuple(design.table), design.levels, missing, estimator)
-
-
-def _fit_additive(design: Design, rows: Integers, labels: Booleans, weights: Floats) -> AdditiveLogit:
-    """Return the additive model; a ridge penalty shrinks splines and rare levels."""
-    encoded = design.encoding
-    penalty = np.where(encoded.kinds == "spline", RIDGE, WEAK_RIDGE)
-    fit = ridge_logit(encoded.matrix(design.table, rows), labels[rows], weights[rows], penalty)
-    features, missing = encoded_features(encoded)
-    return AdditiveLogit(features, design.levels, missing, encoded, fit.intercept, fit.slopes)
-
-
-MIN_IDENTICAL_PEOPLE = 10  # with equal features: a membership model of so many hardly depends on one of them
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -179,9 +173,8 @@ class MembershipFit:
 
     def fitted(self) -> Mapping[Cell, Floats]:
         """Return the probabilities of each row by the models of all rows."""
-        return (
-            {} if self.design is None else {model.cell: model.probability(self.design.table) for model in self.models}
-        )
+        table = {} if self.design is None else self.design.table
+        return {model.cell: model.probability(table) for model in self.models}
 
     def for_decisions(self, clusters: Integers | None) -> Mapping[Cell, Floats]:
         """Return probabilities with which people with equal features get equal decisions, as new rows do.
@@ -211,7 +204,12 @@ def fit_cells(
             f"An adjustment with use_group=True needs no `propensity_model` here, got {type(estimator).__name__}.",
             "omit it.",
         )
-    design = _design(rows.features, estimator) if cells else None
+    if cells and not rows.model_features:
+        raise DataError(
+            "No feature can separate the groups, so scores cannot be adjusted without the group.",
+            "repair with use_group=True, or audit with features that vary and are neither the group nor identifiers.",
+        )
+    design = additive_design(rows.features, estimator) if cells else None
     designs = {} if design is None else dict.fromkeys(cells, design)
     if any(constraint.event == EQUAL for constraint in constraints):
         exempt = additive_design([feature for feature in rows.features if feature.name in rows.exempt])
@@ -249,15 +247,6 @@ def _strata(rows: AuditedRows, constraints: Sequence[Constraint]) -> Integers | 
     if rows.outcome is None or all(constraint.event == ALL for constraint in constraints):
         return None
     return np.asarray(rows.codes * (UNKNOWN + 1) + rows.outcome)
-
-
-def _design(features: Sequence[Feature], estimator: object) -> Design:
-    if not any(feature.in_membership for feature in features):
-        raise DataError(
-            "No feature can separate the groups, so scores cannot be adjusted without the group.",
-            "repair with use_group=True, or audit with features that vary and are neither the group nor identifiers.",
-        )
-    return additive_design(features, estimator)
 
 
 def many_alike(hashes: Hashes, clusters: Integers | None) -> Booleans:

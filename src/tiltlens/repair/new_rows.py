@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import numpy as np
 import polars as pl
@@ -17,7 +17,6 @@ from tiltlens.repair.adjustment import Adjustment
 from tiltlens.repair.rows import NewRowSums
 from tiltlens.rows.features import DesignColumn
 from tiltlens.rows.groups import JOINT, factorize_groups
-from tiltlens.rows.outcomes import PLAIN, check_outcome, outcome_codes
 from tiltlens.rows.scores import RowName
 from tiltlens.rows.weights import check_sample_weight, equals_mask
 from tiltlens.sources.columns import ValuesLike, check_index, column_of_values
@@ -98,13 +97,6 @@ def probabilities_of(column: pl.Series, row_name: RowName = "row {}".format) -> 
     return np.asarray(numbers)
 
 
-def observed_outcomes(column: pl.Series) -> Integers:
-    """Return 0 or 1 for each row, or `UNKNOWN`."""
-    codes, outcomes = outcome_codes(column, PLAIN)
-    check_outcome(outcomes, 2)
-    return codes
-
-
 def score_columns_of(scores: ValuesLike) -> list[ValuesLike]:
     """Return scores as a list of columns, names or arrays, one for each class."""
     if isinstance(scores, (list, tuple)) and scores and all(isinstance(name, str) for name in scores):
@@ -113,10 +105,9 @@ def score_columns_of(scores: ValuesLike) -> list[ValuesLike]:
     return list(np.asarray(scores).T) if is_matrix else [scores]
 
 
-def class_scores(columns: Sequence[Floats], classes: int, row_name: RowName = "row {}".format) -> Floats:
-    """Return probabilities as one array: (n,) for two classes, (n, K) for more, whose rows add up to 1."""
-    check_classes(len(columns), classes)
-    if classes == 2:
+def class_scores(columns: Sequence[Floats], row_name: RowName = "row {}".format) -> Floats:
+    """Return probabilities as one array: (n,) for one column, (n, K) for more, whose rows add up to 1."""
+    if len(columns) == 1:
         return columns[0]
     scores = np.column_stack(list(columns))
     total = scores.sum(axis=1)
@@ -128,13 +119,6 @@ def class_scores(columns: Sequence[Floats], classes: int, row_name: RowName = "r
             "pass the probability of every class.",
         )
     return np.asarray(scores / total[:, None])
-
-
-def check_classes(columns: int, classes: int) -> None:
-    """Raise unless there are as many columns of scores as were audited."""
-    if columns != (1 if classes == 2 else classes):
-        needs = "one column, of W(1|x)" if classes == 2 else f"{classes} columns, one for each class"
-        raise DataError(f"`scores` must be {needs}, got {columns}.", "pass the scores of the audited classes.")
 
 
 def condition_words(given: Mapping[str, str]) -> str:
@@ -164,18 +148,6 @@ def condition_notes(given: Mapping[str, str], names: Sequence[str], outside: int
     return notes
 
 
-def check_clusters(rows: Rows, groups: tuple[str, str]) -> None:
-    """Raise where all rows of a group are one cluster: the error of its mean cannot be estimated."""
-    if rows.clusters is None:
-        return
-    for name, members in zip(groups, (rows.audited, ~rows.audited), strict=True):
-        if np.unique(rows.clusters[members]).size < 2:
-            raise DataError(
-                f"`clusters` must be two or more of each group, got 1 of {shown(name)}.",
-                "clusters are rows that belong together, such as those of one customer; omit them if no rows do.",
-            )
-
-
 @dataclass(frozen=True, slots=True, eq=False)
 class HeldOutRows:
     """Rows of an audited group and the reference that no model was fitted on."""
@@ -187,6 +159,14 @@ class HeldOutRows:
     outcome: DesignColumn | None
     rows: Rows
     notes: tuple[str, ...] = ()
+
+    def check_not_audited(self, adjustment: Adjustment) -> list[str]:
+        """Raise where rows were audited; return notes on rows that equal others."""
+        adjustment.table(self.frame)  # raises where a feature is missing, or not of its audited type
+        outcome = None if self.outcome is None else np.unique(self.outcome, return_inverse=True)[1]
+        groups = [adjustment.reference, *adjustment.groups]
+        codes = np.select([self.labels == name for name in groups], np.arange(len(groups)))
+        return adjustment.row_index.check(self.frame, self.scores, codes, outcome, self.rows.clusters)
 
 
 def read_held_out(
@@ -210,51 +190,39 @@ def read_held_out(
     weights, clusters = table.weights(weights), table.clusters(clusters)
     is_compared, is_met = (labels == audited) | (labels == adjustment.reference), meets(table.frame, adjustment.given)
     keep = is_compared & (weights > 0.0) & is_met
-    is_audited = labels[keep] == audited
-    _check_sizes(int(is_audited.sum()), int((~is_audited).sum()), audited, adjustment.reference)
-    frame = adjustment.declared.applied(table.frame.filter(keep))
-    outcome, clusters = (None if column is None else column[keep] for column in (outcome, clusters))
-    rows = Rows.of(is_audited, weights[keep], clusters)
-    check_clusters(rows, (audited, adjustment.reference))
-    outside, compared = int((is_compared & ~is_met).sum()), int(is_compared.sum())
-    notes = (
-        *condition_notes(adjustment.given, table.frame.columns, outside, compared, "they are left out"),
-        *check_not_audited(adjustment, frame, labels[keep], scores[keep], outcome, clusters),
-        *adjustment.row_notes(adjustment.row_sums(frame) + NewRowSums(frame.height)),
-    )
-    return HeldOutRows(
-        frame=frame,
+    clusters = None if clusters is None else clusters[keep]
+    _check_groups(labels[keep], clusters, (audited, adjustment.reference))
+    held_out = HeldOutRows(
+        frame=adjustment.declared.applied(table.frame.filter(keep)),
         group_name=group_name,
         labels=labels[keep],
         scores=scores[keep],
-        outcome=outcome,
-        rows=rows,
-        notes=notes,
+        outcome=None if outcome is None else outcome[keep],
+        rows=Rows.of(labels[keep] == audited, weights[keep], clusters),
     )
+    outside, compared, frame = int((is_compared & ~is_met).sum()), int(is_compared.sum()), held_out.frame
+    notes = (
+        *condition_notes(adjustment.given, table.frame.columns, outside, compared, "they are left out"),
+        *held_out.check_not_audited(adjustment),
+        *adjustment.row_notes(adjustment.row_sums(frame) + NewRowSums(frame.height)),
+    )
+    return replace(held_out, notes=notes)
 
 
-def check_not_audited(
-    adjustment: Adjustment,
-    frame: pl.DataFrame,
-    labels: NDArray[np.str_],
-    scores: Floats,
-    outcome: DesignColumn | None,
-    clusters: Integers | None,
-) -> list[str]:
-    """Raise where rows were audited; return notes on rows that equal others."""
-    adjustment.table(frame)
-    labelled = None if outcome is None else np.unique(outcome, return_inverse=True)[1]
-    groups = [adjustment.reference, *adjustment.groups]
-    codes = np.select([labels == name for name in groups], np.arange(len(groups)))
-    return adjustment.row_index.check(frame, scores, codes, labelled, clusters)
-
-
-def _check_sizes(audited: int, reference: int, audited_name: str, reference_name: str) -> None:
-    if min(audited, reference) < MINIMUM_ROWS:
+def _check_groups(labels: NDArray[np.str_], clusters: Integers | None, groups: tuple[str, str]) -> None:
+    """Raise where a group has too few rows, or is one cluster: the error of its mean cannot be estimated."""
+    sizes = [int((labels == name).sum()) for name in groups]
+    if min(sizes) < MINIMUM_ROWS:
         raise DataError(
-            f"`held_out` must have {MINIMUM_ROWS} rows of each group at least, got {audited} and {reference}.",
-            f"the groups are {shown(audited_name)} and {shown(reference_name)}: add rows of them.",
+            f"`held_out` must have {MINIMUM_ROWS} rows of each group at least, got {sizes[0]} and {sizes[1]}.",
+            f"the groups are {shown(groups[0])} and {shown(groups[1])}: add rows of them.",
         )
+    for name in groups:
+        if clusters is not None and np.unique(clusters[labels == name]).size < 2:
+            raise DataError(
+                f"`clusters` must be two or more of each group, got 1 of {shown(name)}.",
+                "clusters are rows that belong together, such as those of one customer; omit them if no rows do.",
+            )
 
 
 def audited_group(adjustment: Adjustment, audited: str | None) -> str:

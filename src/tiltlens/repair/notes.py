@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from tiltlens.estimators.error_rates import UNKNOWN, WITH
+from tiltlens.estimators.error_rates import UNKNOWN, WITH, WITHOUT
 from tiltlens.estimators.estimate import quantile
 from tiltlens.estimators.influence import Booleans, Rows, cluster_codes, overall_mean
 from tiltlens.limits import FEW_REPAIRED, MATERIALITY, MINIMUM_ROWS, REPAIRED, SCORE_TENTHS, SMALLEST_SHARE
@@ -94,7 +94,7 @@ def fit_notes(problem: RepairProblem, solved: Sequence[Constraint], after: Float
     y = rows.outcome[index] == WITH
     if min(int(y.sum()), int((~y).sum())) < MINIMUM_ROWS:
         return notes
-    by_outcome = Rows.of(y, rows.weights[index], None if rows.clusters is None else rows.clusters[index])
+    by_outcome = rows.compared(rows.outcome == WITH, index)  # people with the outcome against those without
     notes += _prediction_notes(by_outcome, rows.scores[index], after[index], threshold)
     return notes if threshold is None else notes + _calibration_notes(by_outcome, rows.scores[index])
 
@@ -130,8 +130,8 @@ def _chance_notes(solved: Sequence[Constraint], limit: float) -> list[str]:
 
 def _prediction_notes(rows: Rows, before: Floats, after: Floats, threshold: float | None) -> list[str]:
     """Return a note where repaired scores, unlike those before, predict no better than a constant, which has no gap."""
-    outcome, share = np.where(rows.audited, WITH, 1 - WITH), rows.weights / rows.weights.sum()
-    old, new = (area(rows, scores, outcome, share).normal().estimate(0.95) for scores in (before, after))
+    outcome, share = np.where(rows.audited, WITH, WITHOUT), rows.weights / rows.weights.sum()
+    old, new = (area(rows, scores, outcome).normal().estimate(0.95) for scores in (before, after))
 
     def loss(scores: Floats) -> float:
         clipped = np.clip(scores, SMALLEST_SHARE, 1.0 - SMALLEST_SHARE)

@@ -8,13 +8,14 @@ from typing import TYPE_CHECKING, Annotated, ClassVar, NamedTuple
 import numpy as np
 import polars as pl
 
+from tiltlens.analysis.evidence import interval_schema
 from tiltlens.analysis.prices import GROUPS, decile_cells, log_difference
 from tiltlens.estimators.estimate import HasInterval, LogNormal
 from tiltlens.estimators.influence import Booleans, InfluenceEstimate, combine
 from tiltlens.estimators.prices import CostRows, actual_to_expected, deviance, group_gap, unfairness
 from tiltlens.limits import MINIMUM_ROWS
 from tiltlens.paper.checks import Floats
-from tiltlens.repair.evaluation import ENDS, TABLE_SCHEMA, Evaluation, change_record
+from tiltlens.repair.evaluation import TABLE_SCHEMA, Evaluation, change_record
 from tiltlens.repair.new_rows import HeldOutRows
 from tiltlens.rows.wording import WORDING, Wording
 from tiltlens.sources.columns import Record
@@ -23,14 +24,8 @@ if TYPE_CHECKING:
     from tiltlens.figures import Figure
     from tiltlens.repair.free_price import DiscriminationFreePrice
 
-DECILE_SCHEMA = {
-    "which": pl.String,
-    "group": pl.String,
-    "decile": pl.Int64,
-    "n": pl.Int64,
-    "price": pl.Float64,
-    **{f"actual_to_expected{end}": pl.Float64 for end in ENDS},
-}
+COUNTED = {"which": pl.String, "group": pl.String, "decile": pl.Int64, "n": pl.Int64, "price": pl.Float64}
+DECILE_SCHEMA = COUNTED | interval_schema("actual_to_expected")
 POWERS = {"deviance_poisson": 1.0, "deviance_tweedie": 1.5, "deviance_gamma": 2.0}
 
 
@@ -65,11 +60,11 @@ class PriceEvaluation(Evaluation):
 
     SCHEMA: ClassVar[str] = "tiltlens/price_evaluations/1"
 
-    audited: str = field()
+    audited: str = field()  # else the properties of the base class would be their defaults
     reference: str = field()
     group: str
     features: tuple[str, ...]
-    table: Annotated[pl.DataFrame, TABLE_SCHEMA] = field()
+    table: Annotated[pl.DataFrame, TABLE_SCHEMA]
     by_decile: Annotated[pl.DataFrame, DECILE_SCHEMA]
     rows: dict[str, int]
     missing_outcome: int | None

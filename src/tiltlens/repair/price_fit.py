@@ -9,7 +9,7 @@ import numpy as np
 from tiltlens.errors import DataError
 from tiltlens.estimators.influence import Integers
 from tiltlens.estimators.prices import CostRows, balance_factor, group_gap
-from tiltlens.learners.cost_regression import CostFit, CostSample, cost_encoding
+from tiltlens.learners.cost_regression import CostSample, cost_encoding
 from tiltlens.learners.design import Table
 from tiltlens.learners.propensity import group_folds
 from tiltlens.limits import FEWEST_KNOWN, FOLDS
@@ -20,7 +20,6 @@ from tiltlens.repair.notes import NOT_AT_PREDICTION, condition_notes_of
 from tiltlens.repair.rows import AuditedRowIndex, AuditedRows, audited_rows, ranges_of
 from tiltlens.results.audit import Audit
 from tiltlens.results.comparison import Comparison
-from tiltlens.rows.declared import declared_in
 from tiltlens.rows.features import Feature
 from tiltlens.sources.messages import shown
 from tiltlens.threads import one_thread
@@ -29,19 +28,24 @@ from tiltlens.threads import one_thread
 def fit_free_price(source: Comparison | Audit) -> DiscriminationFreePrice:
     """Return the discrimination-free price of an audited amount with observed costs."""
     rows = audited_rows(source, "repair")
-    features, notes = _cost_features(rows), [NOT_AT_PREDICTION, *condition_notes_of(rows)]
-    index = _rows_with_costs(rows)
+    if not rows.model_features:
+        raise DataError(
+            "No feature can predict costs, so there is no discrimination-free price.",
+            "audit with features that vary and are neither the group nor identifiers.",
+        )
+    notes, index = [NOT_AT_PREDICTION, *condition_notes_of(rows)], _rows_with_costs(rows)
     if index.size < rows.codes.size:
         notes.append(
             f"{index.size:,} of {rows.codes.size:,} rows have an observed cost; models of costs use these only"
         )
         rows = rows.take(index)
-        features = [feature.rows(index) for feature in features]
+    features = rows.model_features
     table = feature_table(features)
     with one_thread():
         costs, cross_fitted = _group_costs(rows, features, table)
     expected = np.asarray(sum(cost.share * cost.model.mean(table) for cost in costs))
-    factor = balance_factor(_priced(rows, expected))
+    assert rows.cost is not None
+    factor = balance_factor(CostRows(expected, rows.cost, rows.weights, rows.codes == 1))
     shares = np.array([cost.share for cost in costs])
     return DiscriminationFreePrice(
         reference=rows.reference,
@@ -49,23 +53,13 @@ def fit_free_price(source: Comparison | Audit) -> DiscriminationFreePrice:
         factor=factor,
         gap_before=_gaps(rows, rows.scores),
         gap_after=_gaps(rows, factor * (shares @ cross_fitted)),
-        row_index=AuditedRowIndex.of(rows.features, rows.scores, rows.codes, rows.clusters),
+        row_index=AuditedRowIndex.of(rows),
         notes=tuple(notes),
         given=dict(rows.given),
         ranges=ranges_of(features),
-        declared=declared_in({own.name: own.levels.made_of for own in rows.features if own.levels is not None}),
+        declared=rows.declared,
         wording=source.scale.wording if isinstance(source, Comparison) else source.wording,
     )
-
-
-def _cost_features(rows: AuditedRows) -> list[Feature]:
-    features = [feature for feature in rows.features if feature.in_membership]
-    if not features:
-        raise DataError(
-            "No feature can predict costs, so there is no discrimination-free price.",
-            "audit with features that vary and are neither the group nor identifiers.",
-        )
-    return features
 
 
 def _rows_with_costs(rows: AuditedRows) -> Integers:
@@ -94,22 +88,13 @@ def _group_costs(rows: AuditedRows, features: Sequence[Feature], table: Table) -
     assert rows.cost is not None
     sample = CostSample(encoder, table, rows.codes, rows.cost, rows.weights, fold)
     settings = sample.choose(groups)
-    used, missing = encoded_features(encoder)
-    levels = category_levels(features)
-
-    def model(fit: CostFit) -> AdditiveCost:
-        return AdditiveCost(used, levels, missing, encoder, fit.intercept, fit.slopes, fit.link)
-
-    members = [np.flatnonzero(rows.codes == code) for code in range(groups)]
-    shares = [float(rows.weights[own].sum() / rows.weights.sum()) for own in members]
-    fits = [model(sample.fit(own, settings)) for own in members]
-    costs = tuple(GroupCost(*parts) for parts in zip(rows.groups, shares, fits, strict=True))
-    return costs, sample.cross_fit(settings, groups)
-
-
-def _priced(rows: AuditedRows, price: Floats) -> CostRows:
-    assert rows.cost is not None
-    return CostRows(price, rows.cost, rows.weights, rows.codes == 1, clusters=rows.clusters)
+    read, costs = encoded_features(encoder, category_levels(features)), []
+    for code, name in enumerate(rows.groups):
+        own = np.flatnonzero(rows.codes == code)
+        fit = sample.fit(own, settings)
+        model = AdditiveCost(*read, encoder, fit.intercept, fit.slopes, fit.link)
+        costs.append(GroupCost(name, float(rows.weights[own].sum() / rows.weights.sum()), model))
+    return tuple(costs), sample.cross_fit(settings, groups)
 
 
 def _gaps(rows: AuditedRows, price: Floats) -> dict[str, float]:

@@ -185,7 +185,7 @@ def _accuracy(data: EvaluationRows, scores: Floats, outcome: Integers) -> Quanti
         return estimates
     people = people_with_outcomes(rows, outcome)
     shares = (
-        ("auc", rows.weights / rows.weights.sum(), people.sum(axis=0)),
+        ("auc", None, people.sum(axis=0)),
         ("auc_audited", rows.audited_share, people[0]),
         ("auc_reference", rows.reference_share, people[1]),
     )
@@ -228,8 +228,9 @@ def accuracy_at(threshold: float, rows: Rows, decided: Booleans, outcome: Intege
     return overall_mean(rows.weights * cost, (decided == y).astype(np.float64), rows.clusters)
 
 
-def area(rows: Rows, scores: Floats, outcome: Integers, share: Floats) -> InfluenceEstimate:
-    """Return the area under the ROC curve, where rows have these shares."""
+def area(rows: Rows, scores: Floats, outcome: Integers, share: Floats | None = None) -> InfluenceEstimate:
+    """Return the area under the ROC curve, where rows have these shares: by default those of their weights."""
+    share = rows.weights / rows.weights.sum() if share is None else share
     _, ranks = np.unique(scores, return_inverse=True)
     value, influence = error_rates.area_under_curve(ranks, share, outcome)
     return InfluenceEstimate(value, (sum_by_cluster(rows.clusters, share * influence),), degrees=rows.degrees)

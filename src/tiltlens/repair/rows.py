@@ -25,6 +25,7 @@ from tiltlens.repair.constraints import ALL, OUTCOMES, Cell, Constraint, SoftCha
 from tiltlens.results.audit import Audit
 from tiltlens.results.comparison import Comparison
 from tiltlens.results.profiles import NoRows, SoftScores, needs_rows
+from tiltlens.rows.declared import Declared, declared_in
 from tiltlens.rows.features import Feature
 from tiltlens.rows.levels import numbers_of
 from tiltlens.rows.measures import ScoreType
@@ -75,13 +76,11 @@ class AuditedRowIndex:
     encoded: str = ""
 
     @classmethod
-    def of(
-        cls, features: Sequence[Feature], scores: Floats, group: Integers, clusters: Integers | None
-    ) -> AuditedRowIndex:
+    def of(cls, rows: AuditedRows) -> AuditedRowIndex:
         """Return the index of audited rows."""
-        used = [feature for feature in features if feature.in_membership]
+        used = rows.model_features
         table, levels = feature_table(used), category_levels(used)
-        hashes = _hash_people(table, scores, group, clusters)
+        hashes = _hash_people(table, rows.scores, rows.codes, rows.clusters)
         return cls({name: levels.get(name) for name in table}, b64encode(hashes.tobytes()).decode())
 
     @property
@@ -261,12 +260,27 @@ class AuditedRows:
     @property
     def rows(self) -> Rows:
         """The rows of the reference and the first audited group."""
-        return Rows.of(self.codes == 1, self.weights, self.clusters)
+        return self.compared(self.codes == 1)
+
+    def compared(self, first: Booleans, index: Integers | slice = slice(None)) -> Rows:
+        """Return all rows, or those of an index, as two groups: the `first`, and the others."""
+        clusters = None if self.clusters is None else self.clusters[index]
+        return Rows.of(first[index], self.weights[index], clusters)
 
     @property
     def reference(self) -> str:
         """The group that others are compared with."""
         return self.groups[0]
+
+    @property
+    def model_features(self) -> list[Feature]:
+        """The features that models may use."""
+        return [feature for feature in self.features if feature.in_membership]
+
+    @property
+    def declared(self) -> Declared:
+        """The features that are declared as categories, or as blocks of columns."""
+        return declared_in({own.name: own.levels.made_of for own in self.features if own.levels is not None})
 
     @property
     def outcomes(self) -> int:
@@ -275,18 +289,10 @@ class AuditedRows:
 
     def take(self, index: Integers) -> AuditedRows:
         """Return some of the rows."""
-        clusters, outcome = (None if column is None else column[index] for column in (self.clusters, self.outcome))
-        return replace(
-            self,
-            codes=self.codes[index],
-            weights=self.weights[index],
-            clusters=clusters,
-            features=[feature.rows(index) for feature in self.features],
-            scores=self.scores[index],
-            outcome=outcome,
-            cost=None if self.cost is None else self.cost[index],
-            model=None if self.model is None else self.model.rows(index),
-        )
+        columns = {name: getattr(self, name) for name in ("codes", "weights", "clusters", "scores", "outcome", "cost")}
+        taken = {name: column[index] for name, column in columns.items() if column is not None}
+        features = [feature.rows(index) for feature in self.features]
+        return replace(self, features=features, model=self.model and self.model.rows(index), **taken)
 
     def with_duplicates(self) -> tuple[AuditedRows, list[str]]:
         """Return the rows with duplicates as clusters, where no clusters are given, and a note.
@@ -298,9 +304,8 @@ class AuditedRows:
         clusters = duplicate_clusters(feature_table(self.features), self.codes, self.outcome)
         if clusters is None:
             return self, []
-        count = count_duplicates(clusters)
-        note = f"{count:,} rows are duplicates in every feature; rows with equal features count as one person"
-        return replace(self, clusters=clusters), [note]
+        rows = f"{count_duplicates(clusters):,} rows are duplicates in every feature"
+        return replace(self, clusters=clusters), [f"{rows}; rows with equal features count as one person"]
 
     def soft_estimates(self, after: Floats, threshold: float | None) -> dict[str, SoftChange]:
         """Return the estimates of each unobserved group's gap before and after; none for several classes."""

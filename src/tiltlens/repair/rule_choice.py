@@ -9,6 +9,7 @@ from typing import NamedTuple
 import numpy as np
 import polars as pl
 
+from tiltlens.analysis.evidence import interval_columns
 from tiltlens.errors import DataError
 from tiltlens.estimators.error_rates import WITH
 from tiltlens.estimators.estimate import Estimate, HasInterval, Normal
@@ -59,8 +60,7 @@ class PairedRows:
 
     def auc(self, scores: Floats) -> Normal:
         """Return the area under the curve of scores."""
-        share = self.rows.weights / self.rows.weights.sum()
-        return area(self.rows, scores, self.outcome, share).normal(0.0, 1.0)
+        return area(self.rows, scores, self.outcome).normal(0.0, 1.0)
 
     def score_gap(self, scores: Floats) -> Normal:
         """Return the gap of scores."""
@@ -185,6 +185,6 @@ def tolerance_table(
         bands = [Estimate(c.value, c.value - factor * c.se, c.value + factor * c.se) for c in row]
         record: Record = {"tolerance": loss, "gap": decision_gap(data.rows, chosen).value}
         for name, band in zip(("accuracy_change", "gap_reduction", "ratio_gain"), bands, strict=True):
-            record |= {name: band.value, f"{name}_low": band.low, f"{name}_high": band.high}
+            record |= interval_columns(name, band)
         records.append(record | {"verdict": verdict_of(bands, loss, is_sure)})
     return pl.DataFrame(records)

@@ -29,17 +29,11 @@ from tiltlens.repair.constraints import (
 from tiltlens.repair.evaluation import RepairEvaluation, check_counterpart, evaluate_repair, score_column
 from tiltlens.repair.least_change import repaired
 from tiltlens.repair.membership import CellModel, exempt_model
-from tiltlens.repair.new_rows import (
-    audited_group,
-    check_classes,
-    class_scores,
-    observed_outcomes,
-    probabilities_of,
-    read_held_out,
-)
+from tiltlens.repair.new_rows import audited_group, class_scores, probabilities_of, read_held_out
 from tiltlens.repair.rows import MEMBERSHIP, AuditedRowIndex, NewRowSums, Range, gap_notes, moments
 from tiltlens.rows.declared import Declared
 from tiltlens.rows.features import DesignColumn
+from tiltlens.rows.outcomes import PLAIN, check_outcome, outcome_codes
 from tiltlens.rows.scores import RowName
 from tiltlens.sources.messages import listed, shown
 
@@ -113,8 +107,8 @@ class ScoreTilt(Adjustment):
     constraints: tuple[Constraint, ...]
     nats: float | None
     models: tuple[CellModel, ...]
-    row_index: AuditedRowIndex = field()
-    notes: tuple[str, ...] = field()
+    row_index: AuditedRowIndex
+    notes: tuple[str, ...]
     given: Mapping[str, str] = field(default_factory=dict)
     favours_low: bool = False
     soft: Mapping[str, SoftChange] = field(default_factory=dict)
@@ -276,15 +270,20 @@ class ScoreTilt(Adjustment):
 
     def read_scores(self, columns: Sequence[pl.Series], row_name: RowName = "row {}".format) -> Floats:
         """Return the scores to adjust, from clean columns."""
-        return class_scores([probabilities_of(column, row_name) for column in columns], self.classes, row_name)
+        self.check_score_columns(len(columns))
+        return class_scores([probabilities_of(column, row_name) for column in columns], row_name)
 
     def read_outcome(self, column: pl.Series) -> Integers:
         """Return the code of each row's outcome."""
-        return observed_outcomes(column)
+        codes, meanings = outcome_codes(column, PLAIN)
+        check_outcome(meanings, 2)
+        return codes
 
     def check_score_columns(self, count: int) -> None:
         """Raise unless so many columns hold the scores of the audited classes."""
-        check_classes(count, self.classes)
+        if count != (1 if self.classes == 2 else self.classes):
+            needs = "one column, of W(1|x)" if self.classes == 2 else f"{self.classes} columns, one for each class"
+            raise DataError(f"`scores` must be {needs}, got {count}.", "pass the scores of the audited classes.")
 
     def unadjusted(self, scores: Floats) -> Floats:
         """Return the scores, or decisions, of rows that do not meet the conditions."""

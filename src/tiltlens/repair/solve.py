@@ -56,7 +56,6 @@ from tiltlens.repair.rows import (
 from tiltlens.repair.score_tilt import ScoreTilt
 from tiltlens.results.audit import Audit
 from tiltlens.results.comparison import Comparison
-from tiltlens.rows.declared import declared_in
 from tiltlens.sources.messages import shown
 
 METRICS = tuple(metric for metric in EVENTS if metric != DECISIONS)
@@ -117,9 +116,9 @@ def tilt_scores(
         given=dict(rows.given),
         favours_low=rows.favours_low,
         soft=rows.soft_estimates(after, threshold) if kind in (MEAN, DECISIONS) else {},
-        ranges=ranges_of([feature for feature in rows.features if feature.in_membership]) if fit.models else {},
-        declared=declared_in({own.name: own.levels.made_of for own in rows.features if own.levels is not None}),
-        row_index=AuditedRowIndex.of(rows.features, rows.scores, rows.codes, rows.clusters),
+        ranges=ranges_of(rows.model_features) if fit.models else {},
+        declared=rows.declared,
+        row_index=AuditedRowIndex.of(rows),
         notes=(
             *audit_notes(problem, solved, bool(use_group), kind),
             *fit_notes(problem, solved, after),
@@ -276,12 +275,11 @@ class RepairProblem:
 
         Raise where they separate them perfectly: a repair without the group would be a repair with it.
         """
-        weights, clusters, areas = self.rows.weights, self.rows.clusters, []
+        areas = []
         for (first, second), own in zip(self.members, a, strict=True):
             index = np.flatnonzero(first | second)
-            pair = Rows.of(first[index], weights[index], None if clusters is None else clusters[index])
-            share = pair.weights / pair.weights.sum()
-            areas.append(area(pair, own[index], np.where(pair.audited, WITH, WITHOUT), share).normal())
+            pair = self.rows.compared(first, index)
+            areas.append(area(pair, own[index], np.where(pair.audited, WITH, WITHOUT)).normal())
             check_overlap(areas[-1].value)
         return areas
 

@@ -13,12 +13,12 @@ from typing import NamedTuple
 import numpy as np
 import polars as pl
 
+from tiltlens.analysis.evidence import interval_columns, interval_schema
 from tiltlens.errors import TiltlensError
 from tiltlens.estimators.error_rates import WITH
 from tiltlens.estimators.influence import Booleans, Integers, Rows
 from tiltlens.estimators.sets import evenly
 from tiltlens.paper.checks import Floats
-from tiltlens.repair.evaluation import ENDS, interval_columns
 from tiltlens.repair.quantities import EvaluationRows, Measurements, accuracy_at, measure
 from tiltlens.rows.levels import numbers_of
 from tiltlens.rows.rescoring import AskedModel
@@ -33,11 +33,9 @@ RARE_LEVEL = 0.05  # of the people, below which a level of a coarsened category 
 
 NEUTRALISED, COARSENED = "neutralised", "coarsened"
 QUANTITIES = {"gap": "decision_gap", "score_gap": "gap", "accuracy": "accuracy", "auc": "auc"}  # column: quantity
-SCHEMA = {
-    "feature": pl.String,
-    "what_if": pl.String,
-    **{f"{name}{part}{end}": pl.Float64 for name in QUANTITIES for part in ("", "_change") for end in ENDS},
-}
+SCHEMA: dict[str, type[pl.DataType]] = {"feature": pl.String, "what_if": pl.String} | interval_schema(
+    *(f"{name}{part}" for name in QUANTITIES for part in ("", "_change"))
+)
 NEEDS_MODEL = "what-ifs of single features need the model: audit with model= in place of scores"
 
 
@@ -193,11 +191,12 @@ def _measure(data: EvaluationRows, scores: Floats) -> Measurements:
     return measured._replace(estimates=measured.estimates | {"accuracy": accuracy}, cost=cost)
 
 
-def _record(change: WhatIf, before: Measurements, after: Measurements, level: float) -> Record:
+def _record(what_if: WhatIf, before: Measurements, after: Measurements, level: float) -> Record:
     differences = after.change(before)
-    record: Record = {"feature": change.feature, "what_if": change.kind}
+    record: Record = {"feature": what_if.feature, "what_if": what_if.kind}
     for name, quantity in QUANTITIES.items():
         estimate = after.estimates.get(quantity)
-        record |= interval_columns(name, None if estimate is None else estimate.normal(), level)
-        record |= interval_columns(f"{name}_change", differences.get(quantity), level)
+        change = differences.get(quantity)
+        record |= interval_columns(name, None if estimate is None else estimate.normal().estimate(level))
+        record |= interval_columns(f"{name}_change", None if change is None else change.estimate(level))
     return record

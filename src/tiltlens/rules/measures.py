@@ -8,6 +8,7 @@ from dataclasses import dataclass
 import polars as pl
 
 from tiltlens.analysis.decision_table import untold
+from tiltlens.analysis.evidence import interval_columns
 from tiltlens.estimators.decision_table import (
     Count,
     Stratified,
@@ -118,8 +119,7 @@ def _compared(group: Count, highest: Count, is_highest: bool, is_alone: bool, li
         is_below = dict.fromkeys(BELOW, None if limits.threshold is None else False)
         return {"impact_ratio": 1.0, **is_below, "note": f"highest rate: {others}"}
     ratio = rate_ratio(group, highest, limits.confidence)
-    ends = {"impact_ratio": ratio.value, "impact_ratio_low": ratio.low, "impact_ratio_high": ratio.high}
-    return ends | _side(ratio, limits.threshold)
+    return interval_columns("impact_ratio", ratio) | _side(ratio, limits.threshold)
 
 
 def _side(ratio: Estimate, threshold: float | None) -> Record:
@@ -148,7 +148,7 @@ def run_tests(group: Count, highest: Count, strata: Sequence[tuple[Count, Count]
     return {
         **dict.fromkeys(TESTS),
         "shortfall": (group.size * highest.counted - group.counted * highest.size) / highest.size,
-        **_with_ends("odds_ratio", odds_ratio(group, highest, limits.confidence)),
+        **interval_columns("odds_ratio", odds_ratio(group, highest, limits.confidence)),
         "z": z,
         "z_p_value": two_sided(z),
         "fisher_p_value": fisher_p_value(group, highest),
@@ -163,16 +163,10 @@ def _within_strata(within: Stratified) -> Record:
     return {
         "cmh_z": within.z,
         "cmh_p_value": two_sided(within.z),
-        **_with_ends("common_odds_ratio", within.odds_ratio),
+        **interval_columns("common_odds_ratio", within.odds_ratio),
         "strata": within.used,
         "idle_strata": within.idle,
     }
-
-
-def _with_ends(name: str, estimate: Estimate | None) -> dict[str, float | None]:
-    return (
-        {} if estimate is None else {name: estimate.value, f"{name}_low": estimate.low, f"{name}_high": estimate.high}
-    )
 
 
 def _notes(group: Count, highest: Count, within: Stratified | None) -> Iterator[str]:
