@@ -7,7 +7,7 @@ import pytest
 
 import tiltlens as tl
 from tiltlens.cli import main
-from tiltlens.sources.read_options import ReadOptions
+from tiltlens.sources.text_columns import ReadOptions
 
 SPELLINGS = {"favorable": "a spelling of --favourable"}
 NOT_OPTIONS = {

@@ -29,7 +29,7 @@ if TYPE_CHECKING:
     from tiltlens.results.saved_audits import read_audit as read_audit
     from tiltlens.rules.tables import RuleTables as RuleTables
     from tiltlens.rules.tables import rule_tables as rule_tables
-    from tiltlens.sources.read_options import read as read
+    from tiltlens.sources.text_columns import read as read
 
 __version__ = "0.1.0"
 
@@ -54,7 +54,7 @@ HOMES = {
     "correction_function": "paper.correction",
     "load_model": "model_files.load",
     "logistic_case": "paper.logistic",
-    "read": "sources.read_options",
+    "read": "sources.text_columns",
     "read_audit": "results.saved_audits",
     "read_repair": "repair.saved_adjustment",
     "rule_tables": "rules.tables",

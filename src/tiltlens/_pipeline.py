@@ -17,7 +17,8 @@ from tiltlens.analysis.evidence import Question
 from tiltlens.analysis.fitting import FitSettings, gather_evidence
 from tiltlens.analysis.intersections import FEWEST_GROUPS, find_intersections
 from tiltlens.analysis.settings import Settings, usual_materiality
-from tiltlens.errors import DataError
+from tiltlens.errors import DataError, shown
+from tiltlens.formats import text_of
 from tiltlens.progress import Listener, report_to, stage
 from tiltlens.results.audit import Audit
 from tiltlens.results.build_comparison import compare
@@ -39,8 +40,7 @@ from tiltlens.rows.survey import HashThreshold, Survey, survey_batch
 from tiltlens.rows.wording import Wording, check_wording
 from tiltlens.sources.batches import Batches, FrameBatches, checked_columns
 from tiltlens.sources.columns import column_names, native_columns
-from tiltlens.sources.messages import shown, text_of
-from tiltlens.sources.opening import batches_of, frame_of, reading_notes
+from tiltlens.sources.engines import batches_of, frame_of, reading_notes
 from tiltlens.threads import one_thread
 
 SURVEY, SUMS = 0.1, 0.2  # of the time, about, after the first and the second pass

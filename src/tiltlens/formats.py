@@ -5,9 +5,14 @@ from __future__ import annotations
 import re
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, fields, is_dataclass
+from datetime import datetime
 from html import escape
 from typing import Any
 from unicodedata import bidirectional
+
+import numpy as np
+
+from tiltlens.limits import EXACT_WHOLE
 
 NOTHING = "–"
 LONGEST = 60
@@ -217,3 +222,14 @@ def _cell(value: Any) -> str:
     if type(value) is float:
         return f"{value:.4g}"
     return "–" if value is None or value == "" else escape(str(value))
+
+
+def text_of(value: object) -> str:
+    """Return a value as people write it: 1.0 is "1", True is "True", midnight is only its date."""
+    if isinstance(value, np.generic):
+        value = value.item()
+    if isinstance(value, float) and value.is_integer() and abs(value) < EXACT_WHOLE:
+        return str(int(value))
+    if isinstance(value, datetime):
+        return value.isoformat(sep=" ").removesuffix(" 00:00:00")
+    return str(value)

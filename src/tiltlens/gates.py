@@ -10,7 +10,7 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 
 from tiltlens.documents.quantities import SEQUENCE_KEYS, fill, quantity
-from tiltlens.errors import TiltlensError
+from tiltlens.errors import TiltlensError, nearest_name, shown
 from tiltlens.estimators.estimate import Estimate
 from tiltlens.estimators.outputs import lower_over_higher
 from tiltlens.estimators.verdicts import EVIDENCE, Verdict
@@ -19,7 +19,6 @@ from tiltlens.results.audit import Audit
 from tiltlens.results.change import LINEAR, OF_ERROR_RATES, OF_RATES, QUANTITIES, Change, GroupChange
 from tiltlens.results.comparison import ESTIMATES, Comparison
 from tiltlens.rows.measures import MEASURES, POINTS, ScoreType
-from tiltlens.sources.messages import nearest_name, shown
 
 COMPARE: dict[str, Callable[[float, float], bool]] = {
     "<": operator.lt,

@@ -8,7 +8,7 @@ from collections.abc import Callable, Iterable
 from pathlib import Path
 from typing import NamedTuple
 
-from tiltlens.errors import DataError
+from tiltlens.errors import DataError, nearest_name, shown
 
 READ: dict[str, Input] = {}  # what this process has read, by absolute name
 TABLES: set[Path] = set()  # that `apply` wrote in this process
@@ -66,3 +66,32 @@ def check_outputs(outputs: Iterable[tuple[str, str | Path | None]], inputs: Iter
             taken[key] = option
             continue
         raise DataError(f"{option} cannot be written to {str(target)!r} because {why}.", "choose another name.")
+
+
+def existing_file(path: str | os.PathLike[str]) -> Path:
+    """Return a file that is there."""
+    if not isinstance(path, str | os.PathLike):
+        raise DataError(f"`path` must be the name of a file, got {shown(path)}.", "for example 'model.onnx'.")
+    file = Path(path)
+    if not file.is_file():
+        raise _missing_file(file)
+    if any("\ud800" <= letter <= "\udfff" for letter in str(file)):
+        raise DataError(f"{str(file)!r} cannot be opened: its name is not valid UTF-8.", "rename the file.")
+    return file
+
+
+def _missing_file(file: Path) -> DataError:
+    given = repr(str(file))  # in full: the end of a long path says most
+    if file.is_dir():
+        return DataError(f"{given} is a folder, not a file.", "name one file.")
+    if file.is_symlink():
+        return DataError(f"{given} is a link to {str(file.readlink())!r}, which does not exist.", "mend the link.")
+    neighbours = sorted(entry.name for entry in file.parent.iterdir()) if file.parent.is_dir() else []
+    stems = {Path(name).stem: name for name in reversed(neighbours)}  # an ending that is the same says nothing
+    nearest = stems.get(nearest_name(file.stem, list(stems)) or "")
+    hint = (
+        f"did you mean {shown(nearest)}?"
+        if nearest is not None
+        else f"it was looked for in {os.path.realpath(file.parent)}."
+    )
+    return DataError(f"File not found: {given}.", hint)

@@ -8,7 +8,7 @@ import polars as pl
 import pytest
 
 from tiltlens.errors import DataError
-from tiltlens.sources import batches, databases
+from tiltlens.sources import batches, engines
 from tiltlens.sources.batches import ROW, FrameBatches, folded, read_in_batches, regrouped
 
 
@@ -29,7 +29,7 @@ def seen(frame):
 @pytest.fixture(autouse=True)
 def hundred_rows(monkeypatch):
     monkeypatch.setattr(batches, "BATCH_ROWS", 100)
-    monkeypatch.setattr(databases, "BATCH_ROWS", 100)
+    monkeypatch.setattr(engines, "BATCH_ROWS", 100)
 
 
 @pytest.mark.parametrize("rows", [1, 7, 100, 101, 400, 401, 799, 12_345])
@@ -42,7 +42,7 @@ def test_batches_hold_all_rows_in_order_with_their_numbers(rows, held):
 
 
 def batches_of(data):
-    from tiltlens.sources import opening as sources
+    from tiltlens.sources import engines as sources
 
     return sources.batches_of(data) or FrameBatches(data)
 

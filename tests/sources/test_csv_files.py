@@ -9,11 +9,11 @@ from tests.people import audited, in_files, people
 
 import tiltlens as tl
 from tiltlens.errors import DataError
-from tiltlens.sources import opening as sources
+from tiltlens.sources import engines as sources
 from tiltlens.sources import text_columns
 from tiltlens.sources.csv_files import MISSING_TEXTS
-from tiltlens.sources.opening import batches_of, collected_rows, reading_notes
-from tiltlens.sources.read_options import read
+from tiltlens.sources.engines import batches_of, collected_rows, reading_notes
+from tiltlens.sources.text_columns import read
 
 
 def written(path, *lines):

@@ -10,7 +10,7 @@ from polars.testing import assert_frame_equal
 from tests.people import CLEAN, in_files
 
 from tiltlens.errors import DataError
-from tiltlens.sources.opening import collected
+from tiltlens.sources.engines import collected
 
 
 @pytest.fixture

@@ -17,11 +17,11 @@ from tests.people import assert_same_numbers, audited, people
 
 import tiltlens as tl
 from tiltlens.errors import DataError, MissingExtraError
-from tiltlens.sources import file_formats
-from tiltlens.sources import opening as sources
+from tiltlens.sources import engines as sources
+from tiltlens.sources import files
 from tiltlens.sources.csv_files import read_csv_text
-from tiltlens.sources.opening import batches_of, reading_notes
-from tiltlens.sources.read_options import read
+from tiltlens.sources.engines import batches_of, reading_notes
+from tiltlens.sources.text_columns import read
 
 GERMAN = {"separator": ";", "decimal_comma": True}
 
@@ -377,7 +377,7 @@ def test_an_empty_sheet_is_refused(tmp_path):
 
 
 def test_excel_without_its_package_names_what_to_install(tmp_path, monkeypatch):
-    monkeypatch.setattr(file_formats, "find_spec", lambda name: None)
+    monkeypatch.setattr(files, "find_spec", lambda name: None)
     with pytest.raises(MissingExtraError, match=r"is not installed\.\nHint: in the clone .* pip install '\.\[excel\]'"):
         collected(workbook(tmp_path / "a.xlsx", {"a": [["x"], [1]]}))
 

@@ -7,10 +7,9 @@ import polars as pl
 import pytest
 from tests.people import SOURCES, classed
 
-from tiltlens.sources import hashing
-from tiltlens.sources.arrays import factorize
-from tiltlens.sources.hashing import mixed_hashes, row_hashes
-from tiltlens.sources.opening import collected
+from tiltlens.sources import arrays
+from tiltlens.sources.arrays import factorize, mixed_hashes, row_hashes
+from tiltlens.sources.engines import collected
 
 KINDS = {
     "whole": pl.Series([3, 1, None, -2], dtype=pl.Int64),
@@ -129,7 +128,7 @@ def test_the_cut_of_a_table_is_no_matter(monkeypatch):
     frame = classed()
     expected = of_frame(frame)
     assert np.array_equal(np.concatenate([of_frame(part) for part in frame.iter_slices(37)]), expected)
-    monkeypatch.setattr(hashing, "CACHE_CHUNK", 64)
+    monkeypatch.setattr(arrays, "CACHE_CHUNK", 64)
     assert np.array_equal(of_frame(frame), expected)
 
 

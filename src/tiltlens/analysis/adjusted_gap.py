@@ -14,7 +14,7 @@ from scipy.special import expit
 from tiltlens.analysis.evidence import Evidence, OutputScale, output_scale
 from tiltlens.analysis.influence_matching import RowErrors
 from tiltlens.analysis.settings import Settings
-from tiltlens.errors import DataError
+from tiltlens.errors import DataError, shown
 from tiltlens.estimators.estimate import Estimate, Normal, quantile, student_factor, without_noise
 from tiltlens.estimators.feature_gap import Coefficient, hidden_share, mean_coefficient
 from tiltlens.estimators.influence import InfluenceEstimate, average_estimates
@@ -24,7 +24,6 @@ from tiltlens.estimators.sets import CellSets, RidgeSets, SetCoefficients, covar
 from tiltlens.estimators.shapley import shapley_gaps
 from tiltlens.limits import HIDDEN, OF_PAIRINGS
 from tiltlens.paper.checks import Floats
-from tiltlens.sources.messages import shown
 from tiltlens.threads import steps_in_threads
 
 

@@ -15,7 +15,7 @@ from tiltlens.estimators.outputs import Scores
 from tiltlens.estimators.sets import SetCoefficients
 from tiltlens.limits import NOISE, OF_PAIRINGS, SMALLEST_SHARE
 from tiltlens.paper.checks import Floats
-from tiltlens.sources.hashing import Hashes, mixed_hashes, row_hashes
+from tiltlens.sources.arrays import Hashes, mixed_hashes, row_hashes
 
 NAME_AN_ID = "name a column that identifies rows with `clusters` in both audits, or use paired=False."
 

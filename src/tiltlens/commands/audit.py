@@ -31,7 +31,7 @@ if TYPE_CHECKING:
     from tiltlens.gates import Gate
     from tiltlens.progress import Listener
     from tiltlens.results.audit import Audit
-    from tiltlens.sources.read_options import Source
+    from tiltlens.sources.text_columns import Source
 
 OUTPUTS = ("json", "report", "tables", "junit")
 
@@ -150,7 +150,7 @@ def audit_files(files: tuple[str, ...], progress: Listener | None = None, **opti
     """Return the audit of some files with the options of a command; those that it lacks have their usual values."""
     from tiltlens._pipeline import audit
     from tiltlens.model_files.load import load_model
-    from tiltlens.sources.read_options import read
+    from tiltlens.sources.text_columns import read
 
     options = {name: value for name, value in usual_options().items() if name in AUDIT} | options
     _check_options(options)
@@ -181,9 +181,9 @@ def audit_files(files: tuple[str, ...], progress: Listener | None = None, **opti
 def _audit_trained_model(source: Source, outcome: str, groups: list[str], arguments: Options) -> Audit:
     """Return the audit of a logistic model of the outcome, trained on the same rows."""
     from tiltlens._pipeline import audit
+    from tiltlens.errors import check_columns
     from tiltlens.learners.logit import with_outcome_scores
     from tiltlens.rows.roles import FeatureChoice, check_some, declared_features
-    from tiltlens.sources.messages import check_columns
 
     table = rows_of(source)
     check_columns("outcome", [outcome], table.columns)
@@ -201,7 +201,7 @@ def _audit_trained_model(source: Source, outcome: str, groups: list[str], argume
 def rows_of(source: Source) -> pl.DataFrame:
     """Return all rows of a source, and print the notes on how they were read."""
     from tiltlens.render.terminal import printable
-    from tiltlens.sources.opening import batches_of, collected_rows, reading_notes
+    from tiltlens.sources.engines import batches_of, collected_rows, reading_notes
 
     batches = batches_of(source)
     if batches is None:

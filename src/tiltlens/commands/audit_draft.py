@@ -11,12 +11,11 @@ from pathlib import Path
 
 import polars as pl
 
-from tiltlens.errors import DataError
+from tiltlens.errors import DataError, check_columns, shown
 from tiltlens.rows.features import IDENTIFIER
 from tiltlens.sources.batches import clean_batch
 from tiltlens.sources.files import FileBatches, files_of
-from tiltlens.sources.messages import check_columns, shown
-from tiltlens.sources.read_options import ReadOptions
+from tiltlens.sources.text_columns import ReadOptions
 
 LOOKED_AT = 50_000  # rows at the top of the file: enough to tell a category from a number
 MOST_GROUPS = 20  # values of a sensitive attribute that people still compare one by one

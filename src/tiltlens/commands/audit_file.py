@@ -16,8 +16,8 @@ import click
 
 from tiltlens.commands.audit import OUTPUTS, AuditRequest, audit_command, usual_options
 from tiltlens.commands.options import Value
-from tiltlens.errors import DataError, MissingExtraError, TiltlensError
-from tiltlens.sources.messages import first_line, nearest_name, shown, text_of
+from tiltlens.errors import DataError, MissingExtraError, TiltlensError, first_line, nearest_name, shown
+from tiltlens.formats import text_of
 
 Node: TypeAlias = Any  # PyYAML need not be installed
 AUDIT_FILE_BYTES = 1_000_000  # of a file of keys and values: a larger one is data by mistake

@@ -49,8 +49,7 @@ def init_command(data: str, group: str | None, scores: str | None, out: str, yes
 
 def _ask(draft: Draft, key: str, question: str, yes: bool) -> Draft:
     """Return the draft with a column that the user names; raise where nobody is asked."""
-    from tiltlens.errors import DataError
-    from tiltlens.sources.messages import listed
+    from tiltlens.errors import DataError, listed
 
     if yes or not sys.stdin.isatty():
         raise DataError(f"The column of --{key} could not be guessed.", f"name it; columns: {listed(draft.free)}.")

@@ -28,7 +28,7 @@ if TYPE_CHECKING:
     from tiltlens.repair.evaluation import Evaluation
     from tiltlens.repair.free_price import DiscriminationFreePrice
     from tiltlens.repair.score_tilt import ScoreTilt
-    from tiltlens.sources.read_options import Source
+    from tiltlens.sources.text_columns import Source
 
 FITTED_WITH = {  # the keywords of `Audit.repair`
     "metric": Spec(
@@ -165,9 +165,9 @@ def _evaluate(
     tilt: ScoreTilt | DiscriminationFreePrice, other: ScoreTilt | None, held_out: tuple[str, ...], options: Options
 ) -> list[Evaluation]:
     """Return the evaluations of the audited groups on held-out rows."""
+    from tiltlens.errors import check_columns
     from tiltlens.repair.new_rows import meets
     from tiltlens.repair.score_tilt import ScoreTilt
-    from tiltlens.sources.messages import check_columns
 
     table = rows_of(_read(held_out, options))
     check_columns("where", options["where"], table.columns)
@@ -212,7 +212,7 @@ def _apply(tilt: ScoreTilt | DiscriminationFreePrice, new: tuple[str, ...], out:
 
 def _read(files: tuple[str, ...], options: Options) -> Source:
     """Return other files than the audited ones as a source; a query is for the audited rows alone."""
-    from tiltlens.sources.read_options import read
+    from tiltlens.sources.text_columns import read
 
     return read(list(files), **{name: options[name] for name in READING if name != "query"})
 

@@ -40,7 +40,7 @@ def rule_command(data: tuple[str, ...], rule: str, json: str | None, **options: 
     """
     from tiltlens.render.terminal import print_rule_tables
     from tiltlens.rules.tables import rule_tables
-    from tiltlens.sources.read_options import read
+    from tiltlens.sources.text_columns import read
 
     check_targets({"json": json}, data)
     lists = {"group": list(options["group"]), "strata": list(options["strata"]) or None}

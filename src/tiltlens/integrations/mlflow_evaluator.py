@@ -13,8 +13,7 @@ from mlflow.models.evaluation.artifacts import JsonEvaluationArtifact, TextEvalu
 from mlflow.models.evaluation.base import EvaluationResult, ModelEvaluator
 from mlflow.tracking import MlflowClient
 
-from tiltlens.errors import DataError
-from tiltlens.sources.messages import nearest_name, shown
+from tiltlens.errors import DataError, nearest_name, shown
 
 if TYPE_CHECKING:
     from tiltlens.results.audit import Audit

@@ -12,13 +12,13 @@ import polars as pl
 from scipy.linalg import cho_factor, cho_solve
 from scipy.special import expit
 
-from tiltlens.errors import DataError
+from tiltlens.errors import DataError, listed, shown
 from tiltlens.estimators.influence import Booleans
+from tiltlens.formats import text_of
 from tiltlens.paper.checks import Floats
 from tiltlens.rows.features import DesignColumn, Feature, encode_features
 from tiltlens.rows.levels import MISSING
 from tiltlens.rows.scores import ORDERED, favourable_index
-from tiltlens.sources.messages import listed, shown, text_of
 
 LOGIT_ITERATIONS = 60  # of Newton, which takes ten
 LOGIT_DECREMENT = 1e-7  # of the mean log-loss

@@ -14,7 +14,7 @@ from functools import partial
 import numpy as np
 from scipy.special import expit, logit
 
-from tiltlens.errors import DataError, SupportError
+from tiltlens.errors import DataError, SupportError, wrap_errors
 from tiltlens.estimators.crossfit import Pairing, clipped_share, given_pairing, pairing
 from tiltlens.estimators.error_rates import shares_below
 from tiltlens.estimators.influence import Booleans, Integers, Rows, sums_by
@@ -36,7 +36,6 @@ from tiltlens.progress import each, stage
 from tiltlens.rows.features import DesignColumn
 from tiltlens.rows.predictions import UserModel
 from tiltlens.sources.columns import NativeTable
-from tiltlens.sources.messages import wrap_errors
 from tiltlens.threads import in_threads, steps_in_threads
 
 SEVERAL_PAIRINGS = 20_000  # rows up to which three pairings are averaged

@@ -12,10 +12,9 @@ from typing import Any, Literal, TypeAlias
 import numpy as np
 import polars as pl
 
-from tiltlens.errors import DataError
+from tiltlens.errors import DataError, listed, shown
 from tiltlens.paper.checks import Floats
 from tiltlens.sources.columns import NativeTable, column_of_values, read_table
-from tiltlens.sources.messages import listed, shown
 
 Answer: TypeAlias = Any  # of a model to a table: numbers, or a map from outcomes for each row
 Kind = Literal["number", "whole number", "text", "category"]

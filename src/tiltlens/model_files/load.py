@@ -6,13 +6,11 @@ import os
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
-from tiltlens.errors import DataError, import_extra
-from tiltlens.inputs import Input, remember
+from tiltlens.errors import DataError, import_extra, listed, shown, texts_of, wrap_errors
+from tiltlens.inputs import Input, existing_file, remember
 from tiltlens.model_files.file_model import OpenModel, file_model
 from tiltlens.model_files.model_formats import open_catboost, open_lightgbm, open_onnx, open_xgboost
 from tiltlens.rows.predictions import UserModel
-from tiltlens.sources.files import existing_file
-from tiltlens.sources.messages import listed, shown, texts_of, wrap_errors
 
 PICKLES = (".pkl", ".pickle", ".joblib", ".dill", ".cloudpickle", ".sav", ".p")
 PICKLE = b"\x80"  # opens every pickle since Python 2.3; older ones are refused as unknown

@@ -11,9 +11,8 @@ import numpy as np
 import polars as pl
 from numpy.typing import NDArray
 
-from tiltlens.errors import DataError, MissingExtraError, import_extra
+from tiltlens.errors import DataError, Errors, MissingExtraError, import_extra, shown, wrap_errors
 from tiltlens.model_files.file_model import Answer, Kind, ModelColumn, OpenModel, number_matrix_of
-from tiltlens.sources.messages import Errors, shown, wrap_errors
 
 Session: TypeAlias = Any  # onnxruntime need not be installed
 KINDS: dict[

@@ -15,7 +15,7 @@ from typing import Any, NamedTuple
 import numpy as np
 import polars as pl
 
-from tiltlens.errors import DataError
+from tiltlens.errors import DataError, check_columns, first_line, names_in, shown
 from tiltlens.inputs import TABLE, TABLES, check_outputs
 from tiltlens.paper.checks import Floats
 from tiltlens.repair.adjustment import Adjustment
@@ -32,10 +32,8 @@ from tiltlens.rows.batch_rows import row_name
 from tiltlens.rows.roles import must_be_column
 from tiltlens.sources.batches import FrameBatches, OrderedBatches, clean_batch, in_batches
 from tiltlens.sources.columns import ValuesLike, check_index, column_of_values, empty_table
+from tiltlens.sources.engines import SparkBatches, batches_of, frame_of, names_of, with_numbers
 from tiltlens.sources.files import inputs_of
-from tiltlens.sources.messages import check_columns, first_line, names_in, shown
-from tiltlens.sources.opening import batches_of, frame_of, names_of
-from tiltlens.sources.spark import SparkBatches, with_numbers
 
 LOOKED_ROWS = 10_000  # of a Spark table that are looked at before it is repaired: the rest is computed later
 

@@ -19,7 +19,7 @@ from sklearn.utils import Tags, check_array, get_tags
 from sklearn.utils.multiclass import check_classification_targets
 from sklearn.utils.validation import _check_sample_weight, check_is_fitted, column_or_1d, validate_data
 
-from tiltlens.errors import DataError
+from tiltlens.errors import DataError, first_line, listed, shown
 from tiltlens.estimators.influence import Integers, Rows
 from tiltlens.learners.propensity import group_folds
 from tiltlens.paper.checks import Floats, check_threshold
@@ -45,9 +45,8 @@ from tiltlens.repair.quantities import EvaluationRows
 from tiltlens.repair.rows import AuditedRows, duplicate_clusters
 from tiltlens.repair.solve import RepairProblem, check_separations, constraints_for
 from tiltlens.rows.predictions import UserModel
+from tiltlens.sources.arrays import row_hashes
 from tiltlens.sources.columns import ValuesLike, check_index, clean_column, raw_column
-from tiltlens.sources.hashing import row_hashes
-from tiltlens.sources.messages import first_line, listed, shown
 
 NO_GROUPS = (
     "TiltedClassifier was fitted without sensitive_features, so its scores are not adjusted. With metadata routing, "

@@ -12,14 +12,13 @@ from dataclasses import dataclass
 import numpy as np
 import polars as pl
 
-from tiltlens.errors import DataError
+from tiltlens.errors import DataError, shown
 from tiltlens.estimators.influence import Integers
 from tiltlens.learners.design import Encoding, Table
 from tiltlens.paper.checks import Floats
 from tiltlens.rows.features import DesignColumn, Feature
 from tiltlens.rows.levels import MISSING, OTHER, numbers_of
 from tiltlens.sources.arrays import chunks, text_codes
-from tiltlens.sources.messages import shown
 
 LOOKED_UP = 1 << 15  # rows whose additive parts are made at a time: what they need stays in the cache
 

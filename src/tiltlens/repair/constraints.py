@@ -9,12 +9,12 @@ from typing import NamedTuple
 import numpy as np
 
 from tiltlens.analysis.unobserved_groups import UnobservedGroup
+from tiltlens.errors import shown
 from tiltlens.estimators.error_rates import WITH, WITHOUT
 from tiltlens.estimators.influence import Booleans
 from tiltlens.formats import FieldTable
 from tiltlens.paper.checks import Floats, check_share
 from tiltlens.repair.least_change import gradient, shifts
-from tiltlens.sources.messages import shown
 
 MEAN, DECISIONS, FPR, FNR, ODDS = "mean_score", "decisions", "fpr", "fnr", "equalized_odds"
 ALL, WITHOUT_OUTCOME, WITH_OUTCOME = "all", "without the outcome", "with the outcome"

@@ -16,7 +16,7 @@ import numpy as np
 import polars as pl
 from scipy.special import expit
 
-from tiltlens.errors import DataError, MissingExtraError
+from tiltlens.errors import DataError, MissingExtraError, first_line
 from tiltlens.estimators.error_rates import UNKNOWN
 from tiltlens.estimators.influence import Booleans, Integers, cluster_codes
 from tiltlens.learners.design import Encoding, Table, encoding
@@ -38,8 +38,7 @@ from tiltlens.repair.rows import AuditedRows
 from tiltlens.rows.batch_rows import ONE_AT_A_TIME
 from tiltlens.rows.features import DesignColumn, Feature
 from tiltlens.rows.predictions import UserModel
-from tiltlens.sources.hashing import Hashes, row_hashes
-from tiltlens.sources.messages import first_line
+from tiltlens.sources.arrays import Hashes, row_hashes
 
 MIN_IDENTICAL_PEOPLE = 10  # with equal features: a membership model of so many hardly depends on one of them
 

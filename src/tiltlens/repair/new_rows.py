@@ -9,8 +9,9 @@ import numpy as np
 import polars as pl
 from numpy.typing import NDArray
 
-from tiltlens.errors import DataError
+from tiltlens.errors import DataError, check_columns, listed, names_in, shown
 from tiltlens.estimators.influence import Booleans, Integers, Rows
+from tiltlens.formats import text_of
 from tiltlens.limits import MINIMUM_ROWS, SCORE_ROUNDING
 from tiltlens.paper.checks import Floats
 from tiltlens.repair.adjustment import Adjustment
@@ -20,8 +21,7 @@ from tiltlens.rows.groups import JOINT, factorize_groups
 from tiltlens.rows.scores import RowName
 from tiltlens.rows.weights import check_sample_weight, equals_mask
 from tiltlens.sources.columns import ValuesLike, check_index, column_of_values
-from tiltlens.sources.messages import check_columns, listed, names_in, shown, text_of
-from tiltlens.sources.opening import collected
+from tiltlens.sources.engines import collected
 
 
 class RepairTable:

@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
+from tiltlens.errors import shown
 from tiltlens.estimators.error_rates import UNKNOWN, WITH, WITHOUT
 from tiltlens.estimators.estimate import quantile
 from tiltlens.estimators.influence import Booleans, Rows, cluster_codes, overall_mean
@@ -16,7 +17,6 @@ from tiltlens.repair.constraints import ALL, DECISIONS, MEAN, Constraint
 from tiltlens.repair.new_rows import condition_words
 from tiltlens.repair.quantities import area, effective_size, proportion
 from tiltlens.repair.rows import AuditedRows
-from tiltlens.sources.messages import shown
 
 FEW_DECIDED = 0.01  # share of people: a rule that decides fewer otherwise than the rest hardly decides
 SURELY_OFF = 0.9999  # confidence of each of ten intervals of outcomes: together 0.999

@@ -6,7 +6,7 @@ from collections.abc import Sequence
 
 import numpy as np
 
-from tiltlens.errors import DataError
+from tiltlens.errors import DataError, shown
 from tiltlens.estimators.influence import Integers
 from tiltlens.estimators.prices import CostRows, balance_factor, group_gap
 from tiltlens.learners.cost_regression import CostSample, cost_encoding
@@ -21,7 +21,6 @@ from tiltlens.repair.rows import AuditedRowIndex, AuditedRows, audited_rows, ran
 from tiltlens.results.audit import Audit
 from tiltlens.results.comparison import Comparison
 from tiltlens.rows.features import Feature
-from tiltlens.sources.messages import shown
 from tiltlens.threads import one_thread
 
 

@@ -14,7 +14,7 @@ from dataclasses import dataclass, field, fields, replace
 import numpy as np
 import polars as pl
 
-from tiltlens.errors import DataError
+from tiltlens.errors import DataError, shown
 from tiltlens.estimators.estimate import Normal
 from tiltlens.estimators.influence import Booleans, Integers, Rows
 from tiltlens.learners.design import Table
@@ -31,8 +31,7 @@ from tiltlens.rows.levels import numbers_of
 from tiltlens.rows.measures import ScoreType
 from tiltlens.rows.rescoring import AskedModel
 from tiltlens.rows.sampled_rows import SampledRows
-from tiltlens.sources.hashing import Hashes, row_hashes
-from tiltlens.sources.messages import shown
+from tiltlens.sources.arrays import Hashes, row_hashes
 
 MIXED_DUPLICATES = 0.1  # of the disagreement of different people: with more, rows with equal features are no duplicates
 MEMBERSHIP, COST = "group-membership model", "model of costs"

@@ -6,13 +6,12 @@ import json
 from collections.abc import Sequence
 from pathlib import Path
 
-from tiltlens.errors import DataError
+from tiltlens.errors import DataError, shown, texts_of
 from tiltlens.inputs import Input, remember
 from tiltlens.repair.free_price import DiscriminationFreePrice
 from tiltlens.repair.membership import load_estimator
 from tiltlens.repair.score_tilt import ScoreTilt
 from tiltlens.results.codec import from_plain
-from tiltlens.sources.messages import shown, texts_of
 
 KINDS: dict[str, type[ScoreTilt] | type[DiscriminationFreePrice]] = {
     kind.SCHEMA: kind for kind in (ScoreTilt, DiscriminationFreePrice)

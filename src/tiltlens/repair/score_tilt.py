@@ -10,7 +10,7 @@ from typing import Any, ClassVar
 import numpy as np
 import polars as pl
 
-from tiltlens.errors import DataError
+from tiltlens.errors import DataError, listed, shown
 from tiltlens.estimators.influence import Integers
 from tiltlens.paper.checks import Floats, check_number, check_probability, check_threshold
 from tiltlens.repair.adjustment import Adjustment, Labels
@@ -35,7 +35,6 @@ from tiltlens.rows.declared import Declared
 from tiltlens.rows.features import DesignColumn
 from tiltlens.rows.outcomes import PLAIN, check_outcome, outcome_codes
 from tiltlens.rows.scores import RowName
-from tiltlens.sources.messages import listed, shown
 
 DERIVED = ("multiplier", "audited", "reference", "gap_before", "gap_after", "exempt")
 

@@ -7,7 +7,7 @@ from dataclasses import dataclass, replace
 
 import numpy as np
 
-from tiltlens.errors import DataError, SupportError
+from tiltlens.errors import DataError, SupportError, shown
 from tiltlens.estimators.error_rates import WITH, WITHOUT
 from tiltlens.estimators.estimate import Normal
 from tiltlens.estimators.influence import Booleans, Rows, cluster_codes
@@ -56,7 +56,6 @@ from tiltlens.repair.rows import (
 from tiltlens.repair.score_tilt import ScoreTilt
 from tiltlens.results.audit import Audit
 from tiltlens.results.comparison import Comparison
-from tiltlens.sources.messages import shown
 
 METRICS = tuple(metric for metric in EVENTS if metric != DECISIONS)
 

@@ -14,7 +14,7 @@ import numpy as np
 import polars as pl
 
 from tiltlens.analysis.evidence import interval_columns, interval_schema
-from tiltlens.errors import TiltlensError
+from tiltlens.errors import TiltlensError, first_line
 from tiltlens.estimators.error_rates import WITH
 from tiltlens.estimators.influence import Booleans, Integers, Rows
 from tiltlens.estimators.sets import evenly
@@ -23,7 +23,6 @@ from tiltlens.repair.quantities import EvaluationRows, Measurements, accuracy_at
 from tiltlens.rows.levels import numbers_of
 from tiltlens.rows.rescoring import AskedModel
 from tiltlens.sources.columns import Record
-from tiltlens.sources.messages import first_line
 
 WHAT_IF_ROWS = 20_000  # that the model is asked about: a standard error is then a point at most
 WHAT_IF_VALUES = 32  # of a feature that outputs are averaged over: each is a prediction of all those rows

@@ -16,7 +16,8 @@ if TYPE_CHECKING:
 from tiltlens.analysis.intersections import Intersections
 from tiltlens.analysis.settings import Settings
 from tiltlens.analysis.suppression import disclosed_rows
-from tiltlens.errors import DataError
+from tiltlens.errors import DataError, listed, shown
+from tiltlens.formats import text_of
 from tiltlens.results.codec import to_plain
 from tiltlens.results.comparison import Comparison
 from tiltlens.results.monitor import Look, Monitor
@@ -25,7 +26,6 @@ from tiltlens.rows.groups import JOINT
 from tiltlens.rows.measures import ScoreType
 from tiltlens.rows.sampled_rows import SampledRows
 from tiltlens.rows.wording import WORDING, Wording
-from tiltlens.sources.messages import listed, shown, text_of
 
 SCHEMA = "tiltlens/audit/3"  # of to_dict and to_json; a change that breaks a reader raises the number
 

@@ -18,7 +18,7 @@ import polars as pl
 from tiltlens.analysis.evidence import interval_columns
 from tiltlens.analysis.influence_matching import ComparisonErrors, Pairs, RowErrors, paired, standard_error
 from tiltlens.analysis.settings import Settings
-from tiltlens.errors import DataError
+from tiltlens.errors import DataError, shown
 from tiltlens.estimators.estimate import Estimate, Normal, difference, quantile, without_noise
 from tiltlens.estimators.verdicts import EVIDENCE, Band, Verdict, bands, simultaneous_factor, verdict
 from tiltlens.results.audit import Audit
@@ -38,7 +38,6 @@ from tiltlens.results.change import (
 )
 from tiltlens.results.comparison import Comparison
 from tiltlens.rows.measures import measure_for
-from tiltlens.sources.messages import shown
 
 CHANGE_VERDICTS = {
     Verdict.NO_MATERIAL_CONTRIBUTION: ChangeVerdict.NO_CHANGE,

@@ -13,15 +13,14 @@ import polars as pl
 if TYPE_CHECKING:
     from tiltlens.figures import Figure
 
-from tiltlens.errors import DataError
+from tiltlens.errors import DataError, listed, shown
 from tiltlens.estimators.estimate import Estimate
 from tiltlens.estimators.verdicts import Verdict
-from tiltlens.formats import FieldTable
+from tiltlens.formats import FieldTable, text_of
 from tiltlens.results.codec import to_plain
 from tiltlens.results.outputs import Scale
 from tiltlens.results.provenance import Provenance
 from tiltlens.rows.measures import ScoreType
-from tiltlens.sources.messages import listed, shown, text_of
 
 SCHEMA = "tiltlens/change/2"  # of to_dict and to_json; a change that breaks a reader raises the number
 OF_COMPARISONS = (

@@ -13,7 +13,7 @@ import polars as pl
 
 from tiltlens.analysis.periods import Measured, track
 from tiltlens.analysis.settings import Settings
-from tiltlens.errors import DataError, TiltlensError
+from tiltlens.errors import DataError, TiltlensError, shown
 from tiltlens.estimators.estimate import Estimate, Normal, Sequence
 from tiltlens.formats import FieldTable
 from tiltlens.inputs import Input, remember
@@ -22,7 +22,6 @@ from tiltlens.results.codec import check_target, from_plain, to_plain, write_jso
 from tiltlens.results.provenance import Provenance
 from tiltlens.rows.roles import SCORE, ColumnRoles
 from tiltlens.rows.survey import Survey
-from tiltlens.sources.messages import shown
 
 LOOKS_AHEAD = 5.0  # first looks' worth of people at which a confidence sequence is tightest: its width hardly varies
 

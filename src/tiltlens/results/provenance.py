@@ -14,11 +14,10 @@ from typing import Any, TypedDict
 
 import polars as pl
 
-from tiltlens.errors import DataError
-from tiltlens.formats import FieldTable
+from tiltlens.errors import DataError, shown
+from tiltlens.formats import FieldTable, text_of
 from tiltlens.rows.roles import Request
-from tiltlens.sources.hashing import row_hashes
-from tiltlens.sources.messages import shown, text_of
+from tiltlens.sources.arrays import row_hashes
 
 EPOCH = "SOURCE_DATE_EPOCH"
 LIBRARIES = ("tiltlens", "numpy", "scipy", "scikit-learn", "polars", "narwhals")

@@ -14,7 +14,7 @@ import polars as pl
 from tiltlens.analysis.bins import Bins
 from tiltlens.analysis.prices import Prices
 from tiltlens.analysis.splitting import Splitting
-from tiltlens.errors import DataError, TiltlensError
+from tiltlens.errors import DataError, TiltlensError, shown
 from tiltlens.estimators.dial import ShareForm
 from tiltlens.inputs import Input, remember
 from tiltlens.limits import DIAL_POSITIONS
@@ -27,7 +27,6 @@ from tiltlens.results.comparison import Comparison, ComparisonParts
 from tiltlens.results.correction import CorrectionParts
 from tiltlens.results.displays import with_displays
 from tiltlens.results.profiles import AGAIN, NO_ROWS, NoRows, Prototype, needs_rows
-from tiltlens.sources.messages import shown
 
 SAVED_SLACK = 1e-6  # of a number, up to which two that should be equal are: an edited file differs by more
 

@@ -8,7 +8,7 @@ from dataclasses import dataclass, replace
 import numpy as np
 import polars as pl
 
-from tiltlens.errors import DataError, DistributionError
+from tiltlens.errors import DataError, DistributionError, listed, shown
 from tiltlens.estimators.influence import Integers
 from tiltlens.paper.checks import Floats
 from tiltlens.rows.declared import INPUT
@@ -23,9 +23,8 @@ from tiltlens.rows.sampled_rows import ColumnValues, Labels, SampledRows, Sample
 from tiltlens.rows.survey import Survey
 from tiltlens.rows.value_counts import ValueCounts, exact_counts
 from tiltlens.rows.weights import check_unequal, not_found, scaled_weights
+from tiltlens.sources.arrays import Hashes, nameless_hashes, nested_hashes
 from tiltlens.sources.batches import ROW
-from tiltlens.sources.hashing import Hashes, nameless_hashes, nested_hashes
-from tiltlens.sources.messages import listed, shown
 from tiltlens.threads import in_threads
 
 CONTINUOUS = 0.5  # distinct numbers for each distinct row, from which equal rows are no accident

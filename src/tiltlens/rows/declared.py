@@ -10,8 +10,8 @@ from os.path import commonprefix
 
 import polars as pl
 
-from tiltlens.errors import DataError
-from tiltlens.sources.messages import check_columns, listed, shown, text_of, texts_of
+from tiltlens.errors import DataError, check_columns, listed, shown, texts_of
+from tiltlens.formats import text_of
 
 INPUT = "\0input "  # before the name of a column as the model sees it
 

@@ -11,15 +11,14 @@ import numpy as np
 import polars as pl
 from numpy.typing import NDArray
 
-from tiltlens.errors import DataError
+from tiltlens.errors import DataError, listed, shown
 from tiltlens.estimators.influence import Booleans, Integers, Rows
 from tiltlens.limits import LARGEST, SUPPRESSED_BELOW
 from tiltlens.paper.checks import Floats
 from tiltlens.rows.levels import MISSING, OTHER, Kind, Levels, feature_levels, numbers_of, readable
 from tiltlens.rows.roles import GROUP
 from tiltlens.rows.value_counts import exact_counts
-from tiltlens.sources.hashing import Hashes
-from tiltlens.sources.messages import listed, shown
+from tiltlens.sources.arrays import Hashes
 from tiltlens.threads import in_threads
 
 DesignColumn: TypeAlias = NDArray[Any]  # what a model learns from: numbers, NaN where missing, or codes of levels

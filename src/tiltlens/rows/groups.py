@@ -14,13 +14,13 @@ import numpy as np
 import polars as pl
 from numpy.typing import NDArray
 
-from tiltlens.errors import DataError
+from tiltlens.errors import DataError, check_columns, listed, names_in, shown
 from tiltlens.estimators.influence import Integers
+from tiltlens.formats import text_of
 from tiltlens.limits import MINIMUM_ROWS
 from tiltlens.paper.checks import Floats
 from tiltlens.rows.scores import RowName
 from tiltlens.rows.weights import numbers_of
-from tiltlens.sources.messages import check_columns, listed, names_in, shown, text_of
 
 MOST_PERIODS = 60  # five years of months: more cannot be told apart in a picture
 SMALLEST_CHANCE = 1e-6  # of a group: below it a row counts as none of it

@@ -16,8 +16,9 @@ import numpy as np
 import polars as pl
 from numpy.typing import NDArray
 
-from tiltlens.errors import DataError
+from tiltlens.errors import DataError, shown
 from tiltlens.estimators.influence import Integers
+from tiltlens.formats import text_of
 from tiltlens.limits import MOST_COUNTED, ROWS_A_CELL
 from tiltlens.paper.checks import Floats
 from tiltlens.rows.groups import natural_order
@@ -25,7 +26,6 @@ from tiltlens.rows.roles import GROUP, PEOPLE, WEIGHT
 from tiltlens.rows.value_counts import ValueCounts
 from tiltlens.sources.arrays import below, factorize, text_codes
 from tiltlens.sources.columns import MICROSECONDS_PER_DAY
-from tiltlens.sources.messages import shown, text_of
 
 FEATURE_BINS = 10  # of a numeric feature, in pictures
 LEVELLED_NUMBERS = 20  # distinct numbers that stay levels of their own

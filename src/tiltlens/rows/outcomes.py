@@ -8,14 +8,14 @@ from dataclasses import replace
 import numpy as np
 import polars as pl
 
-from tiltlens.errors import DataError
+from tiltlens.errors import DataError, listed, shown
 from tiltlens.estimators.error_rates import UNKNOWN, WITH, WITHOUT
 from tiltlens.estimators.influence import Integers
+from tiltlens.formats import text_of
 from tiltlens.limits import LISTED_VALUES
 from tiltlens.paper.checks import Floats
 from tiltlens.rows.scores import Channel
 from tiltlens.rows.weights import numbers_of
-from tiltlens.sources.messages import listed, shown, text_of
 
 FEW_LISTED = 6  # values of an outcome in a message: more tell nothing more
 CRITERIA = {"fpr": WITHOUT, "fnr": WITH}  # of each metric, the outcome of the people it is about

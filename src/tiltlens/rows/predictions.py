@@ -10,10 +10,10 @@ import numpy as np
 import polars as pl
 from numpy.typing import NDArray
 
-from tiltlens.errors import DataError, DistributionError
+from tiltlens.errors import DataError, DistributionError, first_line, listed, shown, wrap_errors
+from tiltlens.formats import text_of
 from tiltlens.paper.checks import Floats
 from tiltlens.sources.columns import NativeTable, ValuesLike, native_columns
-from tiltlens.sources.messages import first_line, listed, shown, text_of, wrap_errors
 
 UserModel: TypeAlias = Any  # an estimator or pipeline with `predict_proba` or `predict`, or a function of a table
 METHODS = {"probability": "predict_proba", "amount": "predict"}  # of a model, by what its output is

@@ -10,7 +10,7 @@ from dataclasses import dataclass, field, replace
 
 import polars as pl
 
-from tiltlens.errors import DataError
+from tiltlens.errors import DataError, check_columns, listed, shown, texts_of
 from tiltlens.rows.declared import Declared, declared_of
 from tiltlens.rows.groups import JOINT, check_known_groups, group_columns, soft_columns
 from tiltlens.rows.outcomes import check_metric
@@ -26,7 +26,6 @@ from tiltlens.rows.scores import (
     score_columns,
 )
 from tiltlens.sources.columns import check_index, column_of_values
-from tiltlens.sources.messages import check_columns, listed, shown, texts_of
 
 MOST_FEATURES = 500  # of an audit: with 20,000 rows minutes and 3 GiB; the regressions have room for a column of each
 

@@ -23,7 +23,7 @@ from tiltlens.rows.measures import PROBABILITY, Unit
 from tiltlens.rows.outcomes import observed_costs
 from tiltlens.rows.roles import CLUSTER, ColumnRoles
 from tiltlens.rows.weights import numbers_of
-from tiltlens.sources.hashing import Hashes, row_hashes
+from tiltlens.sources.arrays import Hashes, row_hashes
 from tiltlens.threads import in_threads
 
 Labels = tuple[str, ...]

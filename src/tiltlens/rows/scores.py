@@ -12,12 +12,12 @@ import numpy as np
 import polars as pl
 from numpy.typing import NDArray
 
-from tiltlens.errors import DataError, DistributionError
+from tiltlens.errors import DataError, DistributionError, check_columns, listed, names_in, shown
+from tiltlens.formats import text_of
 from tiltlens.limits import LARGEST, LISTED_VALUES, SCORE_ROUNDING
 from tiltlens.paper.checks import check_threshold
 from tiltlens.rows.predictions import AS_AMOUNT, METHODS, model_matrix, number_matrix
 from tiltlens.sources.columns import ValuesLike, column_of_values
-from tiltlens.sources.messages import check_columns, listed, names_in, shown, text_of
 
 TENTHS, PER_CENT = 10.0, 100.0  # the largest score out of ten, and in per cent
 Floats = NDArray[np.float64]

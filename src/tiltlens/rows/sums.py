@@ -12,7 +12,7 @@ from dataclasses import dataclass, replace
 import numpy as np
 import polars as pl
 
-from tiltlens.errors import DataError
+from tiltlens.errors import DataError, shown
 from tiltlens.estimators.feature_gap import CellSums
 from tiltlens.estimators.influence import Integers
 from tiltlens.paper.checks import Floats
@@ -24,7 +24,6 @@ from tiltlens.rows.measures import Unit
 from tiltlens.rows.roles import ColumnRoles
 from tiltlens.rows.sampled_rows import Labels, SampledRows, SampleFacts, count_codes, encode_columns
 from tiltlens.sources.arrays import chunked_moments
-from tiltlens.sources.messages import shown
 
 
 @dataclass(frozen=True, slots=True, eq=False)

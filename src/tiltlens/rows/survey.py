@@ -36,9 +36,17 @@ from tiltlens.rows.sampled_rows import (
 )
 from tiltlens.rows.scores import favourable_word
 from tiltlens.rows.value_counts import ValueCounts, value_counts
-from tiltlens.sources.arrays import Factorized, chunked_moments, factorize
+from tiltlens.sources.arrays import (
+    Factorized,
+    HashedColumn,
+    Hashes,
+    chunked_moments,
+    factorize,
+    mixed_hashes,
+    nested_hashes,
+    row_hashes,
+)
 from tiltlens.sources.batches import ROW
-from tiltlens.sources.hashing import Column, Hashes, mixed_hashes, nested_hashes, row_hashes
 
 FEW_COPIES = 1e-4  # of a batch's rows: with more, rows that occur once in it will occur in others too
 Sortable: TypeAlias = Any  # a value of a column: a text, a number, a boolean or a date
@@ -250,7 +258,7 @@ def _hash_rows(
 ) -> list[Hashes]:
     """Return the hash of each row by its features, group, weight and propensity; and by its scores too."""
     rows = batch.rows
-    columns: dict[str, Column] = {name: batch.table[name] for name in roles.features}
+    columns: dict[str, HashedColumn] = {name: batch.table[name] for name in roles.features}
     columns |= {GROUP: rows.group, WEIGHT: rows.weights}
     if rows.log_odds is not None:
         columns[LOG_ODDS] = rows.log_odds

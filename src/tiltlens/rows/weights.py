@@ -8,10 +8,10 @@ import numpy as np
 import polars as pl
 from numpy.typing import NDArray
 
-from tiltlens.errors import DataError
+from tiltlens.errors import DataError, listed, shown
+from tiltlens.formats import text_of
 from tiltlens.paper.checks import Floats
 from tiltlens.rows.scores import RowName
-from tiltlens.sources.messages import listed, shown, text_of
 
 MOST_UNEQUAL = 1e9  # weights: beyond this the smaller ones are lost in the rounding of the sums
 Booleans = NDArray[np.bool_]

@@ -6,9 +6,8 @@ from collections.abc import Mapping
 from dataclasses import dataclass, fields
 from unicodedata import category
 
-from tiltlens.errors import DataError
+from tiltlens.errors import DataError, nearest_name, shown
 from tiltlens.formats import FieldTable
-from tiltlens.sources.messages import nearest_name, shown
 
 LONGEST = 40  # characters of a word
 EXAMPLE = 'for example {"people": "applicants", "favourable": "approved", "unit": "€"}.'

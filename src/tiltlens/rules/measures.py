@@ -9,6 +9,7 @@ import polars as pl
 
 from tiltlens.analysis.decision_table import untold
 from tiltlens.analysis.evidence import interval_columns
+from tiltlens.errors import listed, shown
 from tiltlens.estimators.decision_table import (
     Count,
     Stratified,
@@ -27,7 +28,6 @@ from tiltlens.rows.groups import alike_notes
 from tiltlens.rules.rule import Rule
 from tiltlens.rules.tally import Outcomes
 from tiltlens.sources.columns import Record
-from tiltlens.sources.messages import listed, shown
 
 MEASURES = {
     "n": int,

@@ -8,11 +8,10 @@ from functools import cache
 from importlib.resources import files
 from typing import Literal
 
-from tiltlens.errors import DataError
+from tiltlens.errors import DataError, listed, nearest_name, shown
 from tiltlens.formats import FieldTable
 from tiltlens.paper.checks import check_share, check_threshold
 from tiltlens.results.codec import from_plain
-from tiltlens.sources.messages import listed, nearest_name, shown
 
 Rate = Literal["selection", "scoring"]
 

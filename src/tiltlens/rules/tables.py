@@ -12,7 +12,7 @@ from typing import Any, TypeAlias
 import numpy as np
 import polars as pl
 
-from tiltlens.errors import DataError
+from tiltlens.errors import DataError, check_columns, listed, names_in, shown
 from tiltlens.estimators.decision_table import Count
 from tiltlens.estimators.estimate import quantile
 from tiltlens.paper.checks import check_probability
@@ -34,8 +34,7 @@ from tiltlens.rules.measures import (
 from tiltlens.rules.rule import Rule, ratio_threshold_of, rule_named, smallest_share_of
 from tiltlens.rules.tally import Outcomes, open_source, outcome_spec, outcomes_of, tally_source
 from tiltlens.sources.columns import Record
-from tiltlens.sources.messages import check_columns, listed, names_in, shown
-from tiltlens.sources.opening import batches_of, names_of, reading_notes
+from tiltlens.sources.engines import batches_of, names_of, reading_notes
 
 OF_AUDITS = ("features", "question")  # parts of a provenance that rule tables do not have
 SCHEMA = "tiltlens/rule_tables/1"  # of to_dict and to_json; a change that breaks a reader raises the number

@@ -9,7 +9,7 @@ from functools import partial
 import numpy as np
 import polars as pl
 
-from tiltlens.errors import DataError
+from tiltlens.errors import DataError, check_columns, shown
 from tiltlens.estimators.influence import Booleans
 from tiltlens.paper.checks import Floats
 from tiltlens.results.provenance import fingerprint_of
@@ -19,8 +19,7 @@ from tiltlens.rows.scores import RowName, decisions_in_words, favourable_word, i
 from tiltlens.rules.rule import Rate, Rule
 from tiltlens.sources.batches import Batches, FrameBatches, checked_columns
 from tiltlens.sources.columns import check_index, column_of_values
-from tiltlens.sources.messages import check_columns, shown
-from tiltlens.sources.opening import frame_of
+from tiltlens.sources.engines import frame_of
 
 MOST_TALLIED = 2_000_000  # kinds of people that are counted: more are keys, and fill the memory
 

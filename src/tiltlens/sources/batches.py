@@ -15,9 +15,9 @@ from typing import Protocol, Self, TypeVar
 
 import polars as pl
 
+from tiltlens.errors import check_case, check_columns, wrap_errors
 from tiltlens.limits import BATCH_ROWS
 from tiltlens.sources.columns import QUERY, clean_column, column_names, depends_on_values, empty_table
-from tiltlens.sources.messages import check_case, check_columns, wrap_errors
 from tiltlens.threads import made_in_order
 
 ROW = "\0row"  # the number of a row in its table; no table has a name with a NUL in it

@@ -16,8 +16,8 @@ import numpy as np
 import polars as pl
 from numpy.typing import NDArray
 
-from tiltlens.errors import DataError
-from tiltlens.sources.messages import check_case, check_columns, checked_names, first_line, shown, text_of, wrap_errors
+from tiltlens.errors import DataError, check_case, check_columns, checked_names, first_line, shown, wrap_errors
+from tiltlens.formats import text_of
 
 SAFE_INTEGERS = (pl.Int8, pl.Int16, pl.Int32, pl.Int64, pl.UInt8, pl.UInt16, pl.UInt32)  # none is too large for 64 bits
 MICROSECONDS_PER_DAY = 86_400_000_000

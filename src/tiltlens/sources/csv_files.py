@@ -23,11 +23,9 @@ from typing import IO, TextIO, cast
 
 import polars as pl
 
-from tiltlens.errors import DataError
+from tiltlens.errors import DataError, checked_names, first_line, shown
 from tiltlens.limits import FIRST_LOOK_ROWS
-from tiltlens.sources.messages import checked_names, first_line, shown
-from tiltlens.sources.read_options import ReadOptions
-from tiltlens.sources.text_columns import FileTable, TextColumns, TextCounts, count_texts, sum_counts
+from tiltlens.sources.text_columns import FileTable, ReadOptions, TextColumns, TextCounts, count_texts, sum_counts
 
 COPIED_CHARACTERS = 1 << 20  # of a text in another encoding, that are copied at a time
 

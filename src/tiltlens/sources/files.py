@@ -1,27 +1,244 @@
-"""Files: found, checked, and read batch by batch by one reader for each format."""
+"""Files: found, checked, and read batch by batch by one reader for each format of `FORMATS`."""
 
 from __future__ import annotations
 
 import glob
+import logging
 import os
 import re
-from collections.abc import Collection, Generator, Sequence
-from contextlib import closing
+from collections.abc import Callable, Collection, Generator, Sequence
+from contextlib import closing, contextmanager
 from dataclasses import dataclass
 from fnmatch import fnmatchcase
 from functools import cached_property, partial
+from importlib.util import find_spec
 from pathlib import Path
+from typing import Any, TypeAlias
 
 import polars as pl
 
-from tiltlens.errors import DataError
-from tiltlens.inputs import Input
+from tiltlens.errors import DataError, MissingExtraError, checked_names, listed, shown, wrap_errors
+from tiltlens.inputs import Input, existing_file
 from tiltlens.sources.batches import S, Step, clean_batch, folded, read_in_batches, too_large
 from tiltlens.sources.columns import clean_column
-from tiltlens.sources.file_formats import check_content, ending_of, format_of, listed_endings
-from tiltlens.sources.messages import checked_names, nearest_name, shown, wrap_errors
-from tiltlens.sources.read_options import ReadOptions, Source
-from tiltlens.sources.text_columns import FileTable
+from tiltlens.sources.csv_files import GZIP, MARKS, csv_table, is_zipped, start_of
+from tiltlens.sources.text_columns import (
+    DATES,
+    INTEGER,
+    NUMBER,
+    FileTable,
+    ReadOptions,
+    Source,
+    TextColumns,
+    TextCounts,
+    count_texts,
+    read_texts,
+    sum_counts,
+)
+
+ExcelSheet: TypeAlias = Any  # fastexcel need not be installed
+UNNAMED = "__UNNAMED__"  # what the reader calls a column without a name
+
+
+def excel_table(files: Sequence[Path], options: ReadOptions) -> FileTable:
+    """Return one sheet of each Excel file as one table; a sheet has a million rows at most, and is kept in memory."""
+    missing = [name for name in ("fastexcel", "pyarrow") if find_spec(name) is None]
+    if missing:
+        raise MissingExtraError(f"Reading Excel files requires {missing[0]}, which is not installed.", extra="excel")
+    sheets = [_sheet(file, options.sheet) for file in files]
+    frames = [frame.lazy() for frame, _ in sheets]
+    columns = read_texts(frames, options.decimal)
+    with_errors = {name for _, names in sheets for name in names}
+
+    def notes(names: Sequence[str]) -> list[str]:
+        numbers = [name for name in names if columns.type_of(name) in (INTEGER, NUMBER)]
+        broken = [name for name in names if name in with_errors]
+        empty = [name for name in names if not columns.counts[name].known and name not in with_errors]
+        return [
+            *([f"numbers in text cells were read as numbers: {', '.join(numbers)}"] if numbers else []),
+            *(f"column {name} has error cells, such as #N/A or #DIV/0!: they are missing values" for name in broken),
+            *(
+                f"column {name} has no value in any row. If it has formulas, open and save the file in Excel"
+                for name in empty
+            ),
+            *columns.warnings(names, "missing values are empty cells"),
+        ]
+
+    return FileTable([columns.cast(frame) for frame in frames], notes)
+
+
+def _sheet(file: Path, name: str | None) -> tuple[pl.DataFrame, set[str]]:
+    """Return a sheet of a file, which must have no other where none is named, and which columns hold errors."""
+    import fastexcel
+
+    broken = f"{shown(file.name)} is not a complete Excel file"
+    kinds = (fastexcel.FastExcelError, pl.exceptions.PolarsError, OSError)
+    with wrap_errors(broken, "save it again.", kinds=kinds, hide_cause=True), _quiet():
+        book = fastexcel.read_excel(file)
+        sheet = _chosen(file, book.sheet_names, name)
+        header = book.load_sheet(sheet, header_row=None, n_rows=1, dtypes="string").to_polars()
+        if header.height and (names := [cell for cell in header.row(0) if cell is not None]):
+            checked_names(names)  # the reader would rename a second column of the same name without a word
+        frame = pl.read_excel(
+            file, sheet_name=sheet, infer_schema_length=None, drop_empty_cols=False, raise_if_empty=False
+        )
+        has_gaps = any(column.null_count() for column in frame)
+        errors = _errors(book.load_sheet(sheet, schema_sample_rows=None)) if has_gaps else set()
+    if frame.height == 0:
+        raise DataError(f"{shown(file.name)} has no rows.", "the first row of a sheet names its columns.")
+    unused = [
+        column.name for column in frame if column.name.startswith(UNNAMED) and column.null_count() == frame.height
+    ]
+    return frame.drop(unused), errors
+
+
+def _errors(sheet: ExcelSheet) -> set[str]:
+    """Return the columns with cells that Excel could not work out, which the reader leaves empty."""
+    _, cells = sheet.to_arrow_with_errors()
+    names = {column.index: column.name for column in sheet.available_columns()}
+    return set() if cells is None else {names[cell.position[1]] for cell in cells.errors}
+
+
+def _chosen(file: Path, sheets: list[str], name: str | None) -> str:
+    """Return the sheet to read: the named one, or the only one."""
+    if name is None and len(sheets) == 1:
+        return sheets[0]
+    if name is None or name not in sheets:
+        problem = f"{len(sheets)} sheets, and none was named" if name is None else f"no sheet {shown(name)}"
+        raise DataError(
+            f"{shown(file.name)} has {problem} (`sheet` of tl.read, --sheet).", f"its sheets are {listed(sheets)}."
+        )
+    return name
+
+
+@contextmanager
+def _quiet() -> Generator[None]:
+    """Keep the reader from logging that it takes a column for text."""
+    log = logging.getLogger("fastexcel")
+    level = log.level
+    log.setLevel(logging.CRITICAL)
+    try:
+        yield
+    finally:
+        log.setLevel(level)
+
+
+def _parquet_table(files: Sequence[Path], options: ReadOptions) -> FileTable:
+    return FileTable([pl.scan_parquet(file, glob=False) for file in files])
+
+
+def _arrow_table(files: Sequence[Path], options: ReadOptions) -> FileTable:
+    return FileTable([pl.scan_ipc(file, glob=False) for file in files])
+
+
+def _json_table(files: Sequence[Path], options: ReadOptions) -> FileTable:
+    """Return files of JSON lines as one table.
+
+    Types come from all rows. Quoted values stay text, except for dates, which JSON does not have.
+    """
+    scans, counts = zip(*(_read_json(file) for file in files), strict=True)
+    columns = TextColumns(sum_counts(counts), forms=DATES)
+
+    def is_quoted(name: str) -> bool:
+        count = columns.counts.get(name)
+        return count is not None and count.forms[NUMBER] == count.known > 0
+
+    def notes(names: Sequence[str]) -> list[str]:
+        quoted = [f"column {name} is read as text because its numbers are quoted" for name in names if is_quoted(name)]
+        return quoted + columns.warnings([name for name in names if not is_quoted(name)], "missing values are null")
+
+    return FileTable([columns.cast(scan) for scan in scans], notes)
+
+
+def _read_json(file: Path) -> tuple[pl.LazyFrame, dict[str, TextCounts]]:
+    """Return a lazy frame and the counts of its text columns."""
+    problem = f"{shown(file.name)} must have one JSON object per line, with values of one kind for each name"
+    hint = "write it again, in UTF-8. It may be cut short, or be one list of all rows."
+    with wrap_errors(problem, hint, kinds=(pl.exceptions.PolarsError, OSError), hide_cause=True):
+        schema = pl.scan_ndjson(file, infer_schema_length=None).collect_schema()
+        scan = pl.scan_ndjson(file, schema=schema)
+        counts = count_texts(scan)
+    if not any(column.rows for column in counts.values()):
+        raise DataError(f"{shown(file.name)} has no rows.", "was it written completely?")
+    return scan, counts
+
+
+@dataclass(frozen=True, slots=True)
+class FileFormat:
+    """A format of files."""
+
+    # Its name, and how the names of such files end
+    name: str
+    endings: tuple[str, ...]
+    signature: bytes | None  # first bytes of such files; None for text
+    table: Callable[[Sequence[Path], ReadOptions], FileTable]  # reads files as one table
+    options: tuple[str, ...] = ()  # fields of `ReadOptions` that apply
+
+
+def _a(name: str) -> str:
+    return f"{'an' if name[0] in 'AE' else 'a'} {name}"
+
+
+FORMATS = (
+    FileFormat("CSV", (".csv", ".tsv", ".csv.gz", ".tsv.gz"), None, csv_table, ("na_values", "encoding", "decimal")),
+    FileFormat("Parquet", (".parquet",), b"PAR1", _parquet_table),
+    FileFormat("Arrow", (".arrow", ".feather"), b"ARROW1", _arrow_table),
+    FileFormat("JSON lines", (".jsonl", ".ndjson", ".jsonl.gz", ".ndjson.gz"), None, _json_table),
+    FileFormat("Excel", (".xlsx", ".xlsm"), b"PK\x03\x04", excel_table, ("sheet", "decimal")),
+)
+ENDINGS = tuple(ending for file_format in FORMATS for ending in file_format.endings)
+UNKNOWN = "something else"
+OTHERS = {GZIP: "a gzip file", b"FEA1": "an old Feather file", b"\xd0\xcf\x11\xe0": "an old Excel file"}
+OTHERS |= {each.signature: f"{_a(each.name)} file" for each in FORMATS if each.signature}
+
+
+def ending_of(file: Path) -> str | None:
+    """Return how a file's name ends, of the endings that are read."""
+    return max((ending for ending in ENDINGS if file.name.lower().endswith(ending)), key=len, default=None)
+
+
+def format_of(file: Path) -> FileFormat:
+    """Return the format of a file by its name."""
+    ending = ending_of(file)
+    if ending is None:
+        raise DataError(
+            f"{shown(file.name)} must end in {listed_endings()}, got {shown(file.suffix)}.",
+            "convert it, or rename it to what it is.",
+        )
+    return next(file_format for file_format in FORMATS if ending in file_format.endings)
+
+
+def listed_endings() -> str:
+    """Return the endings as a message lists them."""
+    return f"{', '.join(ENDINGS[:-1])} or {ENDINGS[-1]}"
+
+
+def check_content(file: Path, options: ReadOptions) -> None:
+    """Raise for a file that is not what its name says."""
+    file_format = format_of(file)
+    with file.open("rb") as stream:
+        start = stream.read(8)
+    kind, signature = ("gzip", GZIP) if is_zipped(file) else (file_format.name, file_format.signature or b"")
+    is_right = start.startswith(signature)
+    if is_right and file_format.signature is None:
+        kind, start = file_format.name, start_of(file)
+        is_right = _is_text(start) or options.encoding is not None
+    if not is_right:
+        hint, looks_like = "rename it to what it is, or write it again.", _looks_like(start)
+        if "encoding" in file_format.options and looks_like == UNKNOWN:
+            hint = "for text in UTF-16, pass `encoding` to tl.read (--encoding); otherwise rename it to what it is."
+        raise DataError(f"{shown(file.name)} must be {_a(kind)} file, got {looks_like}.", hint)
+
+
+def _is_text(start: bytes) -> bool:
+    """Return whether a file may be a text: in UTF-16, which holds NULs, where its first bytes say so."""
+    is_marked = any(start.startswith(mark) for mark, _ in MARKS)
+    return is_marked or not (b"\0" in start or any(start.startswith(signature) for signature in OTHERS))
+
+
+def _looks_like(start: bytes) -> str:
+    kind = next((kind for signature, kind in OTHERS.items() if start.startswith(signature)), None)
+    return kind or (UNKNOWN if b"\0" in start else "what looks like text")
 
 
 @dataclass(frozen=True, eq=False)
@@ -207,32 +424,3 @@ def check_file(file: Path, options: ReadOptions) -> None:
     if file.stat().st_size == 0:
         raise DataError(f"{shown(file.name)} must hold a table, got an empty file.", "was it written completely?")
     check_content(file, options)
-
-
-def existing_file(path: str | os.PathLike[str]) -> Path:
-    """Return a file that is there."""
-    if not isinstance(path, str | os.PathLike):
-        raise DataError(f"`path` must be the name of a file, got {shown(path)}.", "for example 'model.onnx'.")
-    file = Path(path)
-    if not file.is_file():
-        raise _missing_file(file)
-    if any("\ud800" <= letter <= "\udfff" for letter in str(file)):
-        raise DataError(f"{str(file)!r} cannot be opened: its name is not valid UTF-8.", "rename the file.")
-    return file
-
-
-def _missing_file(file: Path) -> DataError:
-    given = repr(str(file))  # in full: the end of a long path says most
-    if file.is_dir():
-        return DataError(f"{given} is a folder, not a file.", "name one file.")
-    if file.is_symlink():
-        return DataError(f"{given} is a link to {str(file.readlink())!r}, which does not exist.", "mend the link.")
-    neighbours = sorted(entry.name for entry in file.parent.iterdir()) if file.parent.is_dir() else []
-    stems = {Path(name).stem: name for name in reversed(neighbours)}  # an ending that is the same says nothing
-    nearest = stems.get(nearest_name(file.stem, list(stems)) or "")
-    hint = (
-        f"did you mean {shown(nearest)}?"
-        if nearest is not None
-        else f"it was looked for in {os.path.realpath(file.parent)}."
-    )
-    return DataError(f"File not found: {given}.", hint)
