@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+
 import numpy as np
 import polars as pl
 from scipy.special import expit, logit
@@ -11,16 +13,17 @@ ADULT_LEVELS = {"workclass": 8, "education": 16, "occupation": 14, "race": 5, "n
 MARRIED, HUSBAND, WIFE = "married", "husband", "wife"
 
 
-def mixed_features(rows: int, seed: int = 0) -> pl.DataFrame:
-    """Return 12 numeric and 8 categorical features, a group that some of them reveal, and a score that uses some."""
+def mixed_features(
+    rows: int, seed: int = 0, numbers: int = 12, levels: Sequence[int] = (4, 5, 6, 8, 10, 12, 20, 50)
+) -> pl.DataFrame:
+    """Return numeric and categorical features, a group that some of them reveal, and a score that uses some."""
     rng = np.random.default_rng(seed)
     audited = rng.random(rows) < 0.4
-    numeric = rng.normal(size=(rows, 12)) + 0.3 * audited[:, None] * (np.arange(12) < 4)
-    levels = [4, 5, 6, 8, 10, 12, 20, 50]
+    numeric = rng.normal(size=(rows, numbers)) + 0.3 * audited[:, None] * (np.arange(numbers) < 4)
     codes = [rng.integers(0, k, rows) for k in levels]
     codes[0] = np.where(audited & (rng.random(rows) < 0.2), 0, codes[0])
     score = expit(0.6 * numeric[:, 0] - 0.3 * numeric[:, 5] + 0.4 * (codes[0] == 0) + 0.2 * (codes[3] > 3) - 0.5)
-    columns = {f"x{j}": numeric[:, j] for j in range(12)}
+    columns = {f"x{j}": numeric[:, j] for j in range(numbers)}
     columns |= {f"c{j}": pl.Series(code).cast(pl.String) for j, code in enumerate(codes)}
     return pl.DataFrame({"group": np.where(audited, "a", "b"), "score": score, **columns})
 
