@@ -1,4 +1,4 @@
-"""The gap between people equal in all features, c_A, or in the exempt factors, c_E; and Shapley values of the rest."""
+"""Estimate the adjusted gap c_all, the gap c_E at equal exempt factors, and the Shapley contributions."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ from tiltlens.threads import steps_in_threads
 
 
 class ExemptParts(NamedTuple):
-    """The two parts of the gap, c_E with 𝒮, by which an omitted factor may move it, and the errors of both by rows."""
+    """gap − c_E and c_E, the influence estimates of c_E and its bias scale 𝒮, and the row-wise errors of both parts."""
 
     through: Normal
     at_equal: Normal
@@ -39,10 +39,10 @@ class ExemptParts(NamedTuple):
 
 
 def exempt_parts(evidence: Evidence) -> ExemptParts | None:
-    """Return gap − c_E and c_E, where there is an E; c_E is that of the regressions on sets of features.
+    """Return gap − c_E and c_E from the regressions on sets of features; None without exempt factors or regressions.
 
-    The gap is that of all rows. With f the part of a group's rows that the regressions saw, its covariance with c_E is
-    f times that within these rows, so that Var(gap − c_E) = Σ (1 − f)·IF_c² + f·(IF_gap − IF_c)².
+    The gap uses all rows, c_E only a fraction f of each group's rows. Their covariance is f times that within these
+    rows, so that Var(gap − c_E) = Σ (1 − f)·IF_c² + f·(IF_gap − IF_c)².
     """
     if not evidence.question.exempt or evidence.nuisances.sets is None:
         return None
@@ -56,7 +56,7 @@ def exempt_parts(evidence: Evidence) -> ExemptParts | None:
             "name fewer of them.",
         )
     population, at = evidence.population, sets.at
-    # f = n/N, with weights Σ of squared shares of all rows over those of the rows regressed on.
+    # f = n/N; with weights, Σ of squared shares over all rows divided by that over the rows regressed on.
     seen = (min(population.square0 / at.square0, 1.0), min(population.square1 / at.square1, 1.0))  # f of either group
     unseen = tuple(1.0 - f for f in seen)
 
@@ -84,7 +84,7 @@ def exempt_parts(evidence: Evidence) -> ExemptParts | None:
 
 
 def _check_values(evidence: Evidence) -> None:
-    """Raise where people cannot be held equal in an exempt factor: it has too many values for the rows."""
+    """Raise DataError if an exempt factor has too many values for the rows to compare people who are equal in it."""
     for name in evidence.question.exempt:
         cells = evidence.cells.get(name)
         if name in evidence.nuisances.pooled or (cells is not None and hidden_share(cells.sums) > HIDDEN):
@@ -95,34 +95,33 @@ def _check_values(evidence: Evidence) -> None:
             )
 
 
-LEAST_SEEN = 0.1  # of a difference between people alike in all features, that probabilities of groups must show of it
+LEAST_SEEN = 0.1  # smallest fraction of a gap at equal features that group probabilities must reveal
 CHECK_SURE = 3.0  # standard errors
 
 
 class AdjustedGap(NamedTuple):
-    """c_all as it is reported, and as it was measured.
+    """c_all as reported (`estimate`) and as estimated by the regressions (`measured`).
 
-    The two differ where the score is made from the features, and where features tell the probabilities of groups.
+    `estimate` is 0 if the score is a function of the features, and None if they nearly determine group probabilities.
     """
 
     estimate: Estimate | None
     measured: InfluenceEstimate | None
-    scale: InfluenceEstimate | None = None  # 𝒮, by which an omitted factor may move it
+    scale: InfluenceEstimate | None = None  # 𝒮, the scale of the bias from an omitted factor
     is_by_construction: bool = False
 
     @property
     def value(self) -> float | None:
-        """What the features leave of the gap that they are said to carry."""
+        """The reported c_all or, without one, the measured c_all; None without either."""
         if self.estimate is not None:
             return self.estimate.value
         return None if self.measured is None else self.measured.value
 
 
 def adjusted_gap(evidence: Evidence, settings: Settings) -> tuple[AdjustedGap, tuple[str, ...]]:
-    """Return what is left between people alike in all features, and notes on it.
+    """Return the adjusted gap c_all and notes on it.
 
-    Where the audited model itself made the score from the features it is 0, and what is measured is a check of the
-    regressions.
+    If the audited model computes the score from the features alone, c_all is 0 and its estimate checks the regressions.
     """
     if evidence.nuisances.sets is None:
         return AdjustedGap(None, None), ()
@@ -138,7 +137,7 @@ def adjusted_gap(evidence: Evidence, settings: Settings) -> tuple[AdjustedGap, t
         return AdjustedGap(None, None), (
             "the adjusted gap is not defined: the features identify the groups completely",
         )
-    # (27) over pairings, as the same rows serve all of them.
+    # (27): average over pairings, which share all rows.
     measured = _averaged([c.estimate(evidence.sample) for c in coefficients])
     scale = _averaged([bias_scale(evidence.sample, c) for c in coefficients])
     if evidence.score_is_of_features:
@@ -152,9 +151,9 @@ def adjusted_gap(evidence: Evidence, settings: Settings) -> tuple[AdjustedGap, t
     estimate = measured.normal().with_extra_se(*constant).estimate(settings.confidence)
     value, *ends = [0.0 if end is None else without_noise(end) for end in (estimate.value, estimate.low, estimate.high)]
     words, missed = output_scale(evidence, settings), _missed(evidence)
-    # c_all is too large by what cells hide, so that the hidden part moves one end, and the other stays.
+    # The hidden part biases c_all in a known direction, so it widens the interval on one side only.
     widened = Estimate(value, ends[0] - max(missed, 0.0), ends[1] - min(missed, 0.0))
-    if abs(missed) > words.materiality:  # then nothing is said of causes
+    if abs(missed) > words.materiality:  # then name no causes
         return AdjustedGap(widened, measured, scale), (_MISSED.format(words.size_words(missed)), *_parts(seen))
     return AdjustedGap(widened, measured, scale), (*_not_accounted_for(evidence, widened, words), *_parts(seen))
 
@@ -166,13 +165,13 @@ _MISSED = (
 
 
 def _missed(evidence: Evidence) -> float:
-    """Return the largest part of c_all that cells of the features surely hide: c_all may be smaller by so much."""
+    """Return the largest significant part of c_all that the regressions miss in cells of the features; 0 if none is."""
     hidden = () if evidence.nuisances.expectations is None else evidence.nuisances.expectations.hidden
     return max((part.value for part in hidden if part.is_sure), key=abs, default=0.0)
 
 
 _TOO_CLOSE = "group probabilities vary too little among people with the same values of all features"
-MOST_FITTED = 2  # features that share a column of the regressions on sets
+MOST_FITTED = 2  # most features that one column of the regressions on sets depends on
 _PART = (
     "the adjusted gap is that of the weighted gap, and shows about {:.0%} of a gap among people with the same values "
     "of all features"
@@ -180,12 +179,12 @@ _PART = (
 
 
 def is_material(estimate: Estimate, materiality: float) -> bool:
-    """Return whether an estimate surely exceeds what counts."""
+    """Return whether the confidence interval lies entirely beyond ±materiality."""
     return (estimate.low or 0.0) > materiality or (estimate.high or 0.0) < -materiality
 
 
 def may_act_together(evidence: Evidence) -> bool:
-    """Return whether features may act together in a way that no column stands for; joint values hold every way."""
+    """Return whether features may interact in a way that no column represents; cells of joint values represent all."""
     return len(evidence.rows.features) > MOST_FITTED and not isinstance(evidence.nuisances.sets, CellSets)
 
 
@@ -194,10 +193,9 @@ def _parts(seen: float | None) -> tuple[str, ...]:
 
 
 def _seen(evidence: Evidence) -> float | None:
-    """Return how much probabilities of groups show of a difference between people alike in all features.
+    """Return the fraction of a gap at equal features that group probabilities reveal; None for observed groups.
 
-    If W = f(X) + c·S̄ and b is calibrated at each X, c_all is c·E[(b̃ − e)²]/E[b̃(1 − b̃) + (b̃ − e)²]. None for known
-    groups.
+    If W = f(X) + c·S̄ and b is calibrated at each X, c_all = c·E[(b̃ − e)²]/E[b̃(1 − b̃) + (b̃ − e)²].
     """
     rows, population = evidence.sample, evidence.population
     probabilities, propensity = evidence.rows.probabilities, evidence.nuisances.propensity
@@ -206,23 +204,23 @@ def _seen(evidence: Evidence) -> float | None:
     audited, reference = probabilities[:, 0] / population.weight0, probabilities[:, 1] / population.weight1
     chance = audited / (audited + reference)
     omega = rows.balanced_weights
-    # Two independent fits: a square of one would count its noise as what b says beyond the features.
+    # The product of two independent fits: the square of one would add the variance of its noise.
     beyond = [float(omega @ ((chance - expit(pair.a)) * (chance - expit(pair.b)))) for pair in propensity.pairings]
     return max(float(np.mean(beyond)), 0.0) / float(omega @ (chance * (1.0 - chance)) + np.mean(beyond))
 
 
 def _plug_in(evidence: Evidence) -> Estimate | None:
-    """Return c_all by joint values; by other regressions, plug-in values would be those of one fit on its own rows."""
+    """Return the plug-in c_all from cells of joint values; None for ridges, which would predict their own rows."""
     if not isinstance(evidence.nuisances.sets, CellSets):
         return None
     return Estimate(without_noise(evidence.nuisances.sets.coefficient(range(evidence.nuisances.sets.features)).value))
 
 
 def _coefficients(evidence: Evidence) -> list[Coefficient]:
-    """Return c_all = E[(S̄ − e)(W − m)]/E[(S̄ − e)²] of each pairing; none where the features tell the group completely.
+    """Return c_all = E[(S̄ − e)(W − m)]/E[(S̄ − e)²] of each pairing; empty if the features determine the group.
 
-    e is from the membership model, m from the best regression. They come from disjoint rows; each pairing has both
-    roles.
+    m comes from the best regression, e from it too or else from the membership model. Each product pairs an e and an m
+    that were fitted on disjoint rows, in both roles.
     """
     rows, propensity, expected = evidence.sample, evidence.nuisances.propensity, evidence.nuisances.expectations
     if propensity is None or expected is None:
@@ -247,7 +245,7 @@ def _averaged(parts: Sequence[InfluenceEstimate]) -> InfluenceEstimate:
 
 
 def _check(estimate: InfluenceEstimate, words: OutputScale) -> tuple[str, ...]:
-    """Return a note where regressions find a dependence that cannot be."""
+    """Return a note if the regressions leave a material c_all although it is 0 by construction."""
     if abs(estimate.value) - CHECK_SURE * estimate.se <= words.materiality:
         return ()
     return (
@@ -274,7 +272,7 @@ SHAPLEY_AGREED = 3.0  # standard errors within which Shapley values must add up 
 
 
 class Named(NamedTuple):
-    """A number of each of some features, with each row's part in its error and what pairings add."""
+    """One number per named feature, with its row-wise influence and its deviations between pairings."""
 
     names: list[str]
     numbers: SetCoefficients
@@ -307,7 +305,7 @@ def shapley_parts(
     gaps = shapley_gaps(sets, settings.random_state, apply, start, without)
     difference = float(every.values[0]) - adjusted.value
     se, words = difference_se(every, adjusted), output_scale(evidence, settings)
-    # Parts of a sum that the best regressions contradict would be stated to two digits, and be wrong.
+    # Shapley values whose sum contradicts the best regressions would be precise but wrong.
     if settings.folds is not None and abs(difference) > SHAPLEY_AGREED * se + 0.1 * words.materiality:
         note = (
             f"shapley is left out: the contributions sum to {words.signed_words(whole - float(every.values[0]))}, "
@@ -327,7 +325,7 @@ def shapley_parts(
 
 
 def _used_remainder(sets: CellSets | RidgeSets, without: Sequence[int], words: OutputScale, z: float) -> list[str]:
-    """Return a note where the gap among people equal in the used features differs from that at all features equal."""
+    """Return a note if the gap at equal used features differs significantly from the gap at all features equal."""
     if not without:
         return []
     every = list(range(sets.features))
@@ -343,7 +341,7 @@ def _used_remainder(sets: CellSets | RidgeSets, without: Sequence[int], words: O
 
 
 def whole_gap(evidence: Evidence) -> float:
-    """Return what features have parts in: the gap, or what is left of it at equal exempt factors."""
+    """Return the total that the features' contributions divide: the gap or, with exempt factors, c_E."""
     start = evidence.exempt
     if start and evidence.nuisances.sets is not None:
         return float(evidence.nuisances.sets.sets([start]).values[0])
@@ -351,9 +349,9 @@ def whole_gap(evidence: Evidence) -> float:
 
 
 def difference_se(every: SetCoefficients, adjusted: AdjustedGap) -> float:
-    """Return the standard error of c_all by the sets less c_all by the best regressions, from rows that both have.
+    """Return the standard error of c_all from the sets minus c_all from the best regressions.
 
-    What is 0 by construction has no error.
+    Influences are subtracted row by row if both use the same rows. A c_all of 0 by construction has no error.
     """
     influence, best = every.influence[:, 0], adjusted.measured
     if best is None or adjusted.is_by_construction:
@@ -367,7 +365,7 @@ def difference_se(every: SetCoefficients, adjusted: AdjustedGap) -> float:
 
 
 def sampled_scores(evidence: Evidence, outcome: Scores) -> Scores:
-    """Return the shown rows' scores with the sample's means, beside which regressions on the sample stand."""
+    """Return the scores with the means of the sample, on which the regressions were fitted, not those of all rows."""
     if evidence.rows.facts.is_complete:
         return outcome
     whole = Scores.of(evidence.sample, evidence.score.column, outcome.is_probability)

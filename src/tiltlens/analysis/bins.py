@@ -1,6 +1,6 @@
-"""Bins and cell sums of a comparison, from which figures and the report are made; never rows of people.
+"""Bins and cell sums of a comparison, from which figures and the report are drawn; they contain no rows.
 
-Nothing is said of cells with fewer than ten people, nor can their counts be had by subtraction.
+Cells with fewer than ten people are suppressed so that their counts cannot be worked out by subtraction.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ from tiltlens.paper.checks import Floats
 from tiltlens.paper.correction import CorrectionFunction, correction_function
 from tiltlens.rows.features import Feature
 
-CALIBRATION_BINS = 10  # of the log-ratio, equally full
+CALIBRATION_BINS = 10  # quantile bins of the log-ratio
 VALUE_BINS = 80  # of f~ from −4 to 4 for one value of a feature
 QUANTILES = (0.05, 0.25, 0.5, 0.75, 0.95)
 
@@ -147,7 +147,7 @@ class Bins:
 
 
 def calibration_edges(quantiles: Callable[[Floats], Floats]) -> Floats:
-    """Return the tenths of the log-ratio, whose quantiles these are."""
+    """Return the inner edges of the tenths of the log-ratio, given its quantile function."""
     return np.unique(quantiles(np.linspace(0, 1, CALIBRATION_BINS + 1)[1:-1]))
 
 
@@ -175,24 +175,24 @@ def bin_rows(rows: Binned, correction: CorrectionFunction, path: Paths, least_ch
 
 
 def bin_scores(rows: Rows, outcome: Floats, is_amount: bool) -> Bins:
-    """Return the bins of a comparison that knows nothing of the inputs."""
+    """Return the bins of a comparison without features: the distribution of the score alone."""
     span = score_span(outcome, is_amount)
     score = _both_groups(score_tally(rows, outcome, span), span.low, span.high)
     return Bins(score, [], [], [], [], {}, Paths([], []), None)
 
 
 def _both_groups(tally: Tally, low: float, high: float) -> list[GroupBin]:
-    """Return the distribution of a number in both groups; for log-ratios, where one is empty they do not overlap."""
+    """Return each group's shares in equal bins from `low` to `high`; log-ratios overlap where both are positive."""
     edges = np.linspace(low, high, len(tally.counts[0]) + 1).tolist()
     shares = zip(tally.shares(0), tally.shares(1), strict=True)
     return [GroupBin(start, stop, *both) for start, stop, both in zip(edges, edges[1:], shares, strict=False)]
 
 
 def _calibration_bins(tallies: Tallies) -> list[CalibrationBin]:
-    """Return, by tenths of the log-ratio, the expected and the observed log of P0/P1; few people join their neighbours.
+    """Return the expected and the observed log of P0/P1 by tenths of the log-ratio; small bins are merged.
 
-    Expected is the log of the mean e^ℓ over the bin's reference rows; ℓ is right where the two agree. A bin left out
-    could be had by subtraction: what is known of the others gives the people of both groups.
+    Expected is the log of the mean e^ℓ over the bin's reference rows; ℓ is calibrated where the two agree. Small bins
+    are merged, not left out, because the counts of a bin left out would follow by subtraction.
     """
     (audited, reference), (weight, weight1) = tallies.calibration.counts, tallies.calibration.weights
     whole, whole1 = weight.sum(), weight1.sum()
@@ -206,7 +206,7 @@ def _calibration_bins(tallies: Tallies) -> list[CalibrationBin]:
 
 
 def _joined(audited: Integers, reference: Integers) -> list[slice]:
-    """Return runs of bins, each with ten people of both groups; none where a group has fewer."""
+    """Return runs of adjacent bins with at least ten people of each group; none if a group has fewer than ten."""
     starts, most = [0], len(audited)
     for place in range(1, most):
         before, after = slice(starts[-1], place), slice(place, most)
@@ -229,7 +229,7 @@ def dial_corrections(correction: CorrectionFunction) -> list[tuple[float, Correc
 
 
 def _profile(tally: ValueTally, feature: Feature, dialled: Sequence[CorrectionFunction]) -> FeatureProfile:
-    """Return, per value of a feature: how many people, what they score, and where f~ lies at each dial position."""
+    """Return the profile of each value of a feature: people, shares, mean scores, and f~ at each dial position."""
     (audited, reference), (weight, weight1) = tally.people.counts, tally.people.weights
     hidden, hidden_reference = withheld(audited), withheld(reference)
     means = tally.means
@@ -261,17 +261,17 @@ def _profile(tally: ValueTally, feature: Feature, dialled: Sequence[CorrectionFu
 
 
 def _mean(f: CorrectionFunction, means: Floats) -> float:
-    """Return E0[f~|value], which is f~ of the means: it is affine."""
+    """Return E0[f~|value], which is f~ of the means because f~ is affine."""
     return float(f.intercept + f.on_log_odds * means[0] + np.asarray(f.on_scores) @ means[1:])
 
 
 def _distribution(counts: Integers) -> list[int | None]:
-    """Return how many people are in each bin, None where that is withheld."""
+    """Return the number of people in each bin, None where it is suppressed."""
     return [None if hidden else count for count, hidden in zip(counts.tolist(), withheld(counts), strict=True)]
 
 
 def _quantiles(fine: Floats, crowd: Floats) -> list[list[list[float | None]]]:
-    """Return f~'s quantiles per value and dial position, to a fiftieth of its spread; None where one is withheld."""
+    """Return the quantiles of f~ per value and dial position, to 0.02 standard deviations; None where suppressed."""
     pairs = [quantiles_of(*one) for one in zip(fine, crowd, strict=True)]
     found, is_shown = (np.array(one).transpose(2, 0, 1) for one in zip(*pairs, strict=True))
     rounded = np.where(is_shown, np.round(found, 2), np.nan).tolist()
@@ -279,9 +279,9 @@ def _quantiles(fine: Floats, crowd: Floats) -> list[list[list[float | None]]]:
 
 
 def quantiles_of(fine: Floats, crowd: Floats) -> tuple[Floats, Booleans]:
-    """Return the quantiles of f~ from its weight in fine bins, one row a quantile, and which of them may be shown.
+    """Return the quantiles of f~ from its weight in fine bins, one row per quantile, and which of them may be shown.
 
-    They are good to a fiftieth of f~'s spread; `crowd` are the people in those bins.
+    They are accurate to 0.02 standard deviations of f~; `crowd` counts the people in the bins.
     """
     total = np.cumsum(fine, axis=-1)
     whole = np.where(total[..., -1:] > 0, total[..., -1:], 1.0)

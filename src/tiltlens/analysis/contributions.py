@@ -1,4 +1,4 @@
-"""The table of contributions: each feature's part in the gap and the correction, its direction and verdict."""
+"""The table of contributions: each feature's part of the gap, share of the correction, direction and verdict."""
 
 from __future__ import annotations
 
@@ -32,10 +32,10 @@ from tiltlens.threads import steps_in_threads
 
 
 def direction(evidence: Evidence, feature: Feature, part: float | None = None) -> str:
-    """Return in words how the score and the group follow the feature.
+    """Describe in words how the score and group membership vary with the feature.
 
-    It is a way of the feature's `part` in the gap: what goes the other way is not named. Nothing is said of levels with
-    fewer than ten people of a group, unless nobody has them.
+    Only associations with the sign of the feature's contribution `part` are named, and never levels with one to nine
+    people of a group.
     """
     rows, w, codes = evidence.sample, evidence.score.column, feature.codes
     p0, p1 = _filled(rows.sums0(codes), feature), _filled(rows.sums1(codes), feature)
@@ -78,7 +78,7 @@ def direction(evidence: Evidence, feature: Feature, part: float | None = None) -
 
 
 def _filled(sums: Floats, feature: Feature) -> Floats:
-    """Return the sums of all levels, the last of which may have no rows."""
+    """Pad sums by level with zeros for trailing levels without rows."""
     return np.pad(sums, (0, len(feature.labels) - len(sums)))
 
 
@@ -92,25 +92,25 @@ SHARES = {  # of g, of ℓ, and of W
     "share_inputs": "the share of the correction's inputs (share_inputs)",
     "share_outputs": "the share of the correction's outputs (share_outputs)",
 }
-POOLED_AUDITED = 0.1  # of the audited people, whose values were joined, from which a feature has no share
+POOLED_AUDITED = 0.1  # largest fraction of audited people with merged values for which a share is reported
 INADEQUATE = (
     "shares of the correction are not reported, because the group-membership model fails its checks; share_outputs "
     "does not need it"
 )
-SplineMeans = list[tuple[Floats, Floats]]  # for each pairing, of both models: E0[(ℓ, T, W)|X_j] at each row, (n, 3)
+SplineMeans = list[tuple[Floats, Floats]]  # per pairing, from both models: E0[(ℓ, T, W)|X_j] at each row, (n, 3)
 
 
 def correction_shares(
     evidence: Evidence, settings: Settings, correction: CorrectionFunction, is_adequate: bool = True
 ) -> tuple[dict[str, ShareForm] | None, dict[str, Columns], list[str]]:
-    """Return the shares of g at every (λ2, λ4), and those of g, of ℓ and of W as columns, with notes.
+    """Return each feature's share of Var0(g) as a form in (λ2, λ4), its shares of g, ℓ and W as columns, and notes.
 
-    Where the membership model is not adequate, only shares in which ℓ has no part are returned.
+    If the membership model fails its checks, only shares that do not involve ℓ are returned.
     """
     if evidence.nuisances.propensity is None:
         return _plug_in_shares(evidence, settings, correction)
     rows, scores, pairs = evidence.sample, evidence.scores, evidence.nuisances.propensity.pairings
-    # A level too rare to leave a row out of has no place in a cross-fit.
+    # Levels too rare for leave-one-out means are merged before a cross-fit.
     features = [joined_feature(feature, rows, evidence.nuisances.propensity.fold) for feature in evidence.rows.features]
     scored = [_score_gradient(rows, evidence.score.column, pair) for pair in pairs]
     spread = crossfit.gradient_variance(rows, scored)
@@ -145,7 +145,7 @@ def _share_columns(
     is_adequate: bool,
     shares: Sequence[tuple[Feature, tuple[ShareForm, Ratio]]],
 ) -> tuple[dict[str, Columns], list[str]]:
-    """Return the shares of g, of ℓ and of W that are determined, with notes on others."""
+    """Return the columns of the shares of g, ℓ and W that can be reported, and notes on those that cannot."""
     columns: dict[str, Columns] = {}
     notes: list[str] = [] if is_adequate else [INADEQUATE]
     pooled: list[str] = []
@@ -171,7 +171,7 @@ def _share_columns(
 
 
 def _pooled_share(evidence: Evidence, feature: Feature) -> float:
-    """Return the share of the audited people whose values were joined with others: of these a share knows nothing."""
+    """Return the fraction of audited people with a merged value; a share cannot tell merged values apart."""
     if feature.is_binned or feature.name not in evidence.cells:
         return 0.0
     values = evidence.cells[feature.name].codes
@@ -184,14 +184,14 @@ def _pooled_share(evidence: Evidence, feature: Feature) -> float:
 
 @dataclass(frozen=True, slots=True, eq=False)
 class _Parts:
-    """What E0[(ℓ, T, W)|X_j] is learnt from, and for each pairing which two parts serve the rows of each fold."""
+    """Training data for E0[(ℓ, T, W)|X_j]; `plan` gives for each pairing the two parts that serve each fold."""
 
     parts: list[SmoothPart]
     fold: Integers
     plan: Sequence[Integers]
 
     def means(self, column: Floats, weights: Floats, seed: int) -> SplineMeans:
-        """Return the means given a numeric feature: each model's are learnt from its own rows."""
+        """Return E0[(ℓ, T, W)|X_j] for a numeric feature, fitted for each model on that model's training rows."""
         every, at = np.empty((len(self.parts), self.fold.size, 3)), np.arange(self.fold.size)
         # m_a is learnt from model a's own rows, m_b from b's: neither has seen the row it is used on.
         means = spline_means(column, self.parts, weights, seed)
@@ -201,7 +201,7 @@ class _Parts:
 
 
 def _parts(evidence: Evidence, propensity: Propensity, settings: Settings) -> _Parts:
-    """Return the parts of a cross-fit; of a given ℓ halves of the other folds, as a cross-fit would have them."""
+    """Return the training parts of the cross-fit; for a given ℓ, the halves of the other folds that one would use."""
     rows = evidence.sample
     if propensity.is_known:
         fold, halves = row_folds(rows, FOLDS, settings.random_state), fold_pairings(FOLDS, several=False)[0]
@@ -223,7 +223,7 @@ def _parts(evidence: Evidence, propensity: Propensity, settings: Settings) -> _P
 def _learned_by(
     rows: Rows, gradients: list[crossfit.Gradient], means: SplineMeans, on: tuple[float, float]
 ) -> InfluenceEstimate:
-    """Return Var0(E0[g|X_j]) of g = λ2·ℓ + λ4·T, (λ2, λ4) being `on`; of W itself where both are 0."""
+    """Return Var0(E0[g|X_j]) for g = λ2·ℓ + λ4·T with (λ2, λ4) = `on`, or for g = W if both are 0."""
     # E0[g|X_j] is linear in (ℓ, T): learnt once, mixed for every corner.
     mix = np.array([*on, 0.0]) if any(on) else np.array([0.0, 0.0, 1.0])
     return average_estimates(
@@ -262,7 +262,7 @@ def _plug_in_shares(
 
 
 def _between(evidence: Evidence, feature: Feature, z: Floats, settings: Settings) -> Floats:
-    """Return Cov0(E0[z|X_j]) by plug-in: by splines of a numeric feature, by the values of any other."""
+    """Return the plug-in Cov0(E0[z|X_j]), with E0 from splines of a numeric feature or the cell means of any other."""
     share = evidence.sample.audited_share
     if feature.name in evidence.table and feature.is_binned:
         part = SmoothPart.of(z, np.flatnonzero(evidence.sample.audited), np.arange(share.size))
@@ -277,7 +277,7 @@ def _between(evidence: Evidence, feature: Feature, z: Floats, settings: Settings
 
 
 def _three(corners: list[InfluenceEstimate]) -> list[InfluenceEstimate]:
-    """Return the values at the three corners of the dial; outputs that cannot be aligned count for nothing."""
+    """Return the estimates at the three corners of the dial; if outputs cannot be aligned, T contributes 0."""
     if len(corners) == 3:
         return corners
     # 0 with the shape of an estimate: T is left out of the form.
@@ -302,18 +302,18 @@ def has_outputs(evidence: Evidence) -> bool:
     return True
 
 
-MOST_CROSSED = 40  # features whose pairs are all looked at
-PARTNER_ROWS = 20_000  # from which partners are found
+MOST_CROSSED = 40  # most features whose pairs are all searched
+PARTNER_ROWS = 20_000  # used to search for partners
 NO_FEATURES = "no features were listed, so contributions were not estimated"
 
 
 @dataclass(frozen=True, slots=True, eq=False)
 class ContributionTable:
-    """The table, and what a reader should know of how it was made."""
+    """The table of contributions, with its band factor, row-wise errors and notes."""
 
     frame: pl.DataFrame
-    tradeoff: dict[str, ShareForm] | None  # None where outputs have no finite divergence, or ℓ is not to be trusted
-    remainder: float | None  # of the gap, that the Shapley values leave
+    tradeoff: dict[str, ShareForm] | None  # None if the output divergence is infinite, or the model of ℓ is inadequate
+    remainder: float | None  # the gap minus the sum of the Shapley values
     band_factor: float | None  # κ of the bands
     errors: dict[tuple[str, str], RowErrors]
     notes: tuple[str, ...]
@@ -327,10 +327,9 @@ def contribution_table(
     soft: UnobservedGroup | None = None,
     is_adequate: bool = True,
 ) -> ContributionTable:
-    """Return one row a feature, the strongest points of the gap first; none where none was listed.
+    """Return one row per feature, the largest contribution alone first; no rows without features or a correction.
 
-    `soft` says how far features may be judged where groups are known by probabilities, `is_adequate` whether the
-    membership model passed its checks.
+    `soft` limits the verdicts for unobserved groups; `is_adequate` is whether the membership model passed its checks.
     """
     if correction is None or not evidence.rows.features:
         return ContributionTable(pl.DataFrame(schema=SCHEMA), None, None, None, {}, (NO_FEATURES,))
@@ -357,9 +356,9 @@ def contribution_table(
 def _partners(
     evidence: Evidence, settings: Settings, correction: CorrectionFunction
 ) -> tuple[dict[str, Partners], list[str]]:
-    """Return the partner with which a feature carries most beyond what both carry alone, and its duplicate.
+    """Return each feature's partner, whose joint share most exceeds the sum of both shares, and duplicate, with notes.
 
-    They are found on the log-odds of one fit on all rows, at evenly many rows where these are many.
+    Shares use the log-odds of one fit on all rows, at up to `PARTNER_ROWS` evenly spaced rows.
     """
     usable = [feature for feature in evidence.rows.features if feature.in_membership]
     if len(usable) > MOST_CROSSED:

@@ -1,4 +1,4 @@
-"""The 2×2 table of decisions, and the tests that practice holds beside it."""
+"""The 2×2 table of decisions, with the tests commonly reported for it."""
 
 from __future__ import annotations
 
@@ -66,9 +66,9 @@ class DecisionTable(FieldTable):
 
 
 def decision_table(evidence: Evidence, settings: Settings) -> tuple[DecisionTable | None, tuple[str, ...]]:
-    """Return the table of decisions, from sums over all rows; None with a note where rows are no independent people.
+    """Return the table of decisions from sums over all rows; None with a note if rows are not independent people.
 
-    There is none of plug-in values, which have no tests.
+    Plug-in values have no tests, so there is no table for them.
     """
     if settings.folds is None:
         return None, ()
@@ -90,7 +90,7 @@ def _tested(audited: Count, reference: Count, confidence: float) -> DecisionTabl
         critical_z=quantile(confidence),
         fisher_p_value=fisher_p_value(audited, reference),
         odds_ratio=odds_ratio(audited, reference, confidence),
-        # a finding may be of either group: what unmakes the one is less than what makes the other
+        # either group may have the lower rate, so take the fewer flips of both directions
         ratio_flips=min(ratio_flips(lower, higher, FOUR_FIFTHS) for lower, higher in orders),
         z_flips=min(z_flips(lower, higher, confidence) for lower, higher in orders),
         note="; ".join(untold(audited, reference)),
@@ -98,14 +98,14 @@ def _tested(audited: Count, reference: Count, confidence: float) -> DecisionTabl
 
 
 def _disclosed(group: Count) -> dict[str, int | None]:
-    """Return the people with and without the outcome, None where one could be worked out that is withheld."""
+    """Return the numbers of people with and without the outcome, None where suppressed."""
     counts = np.array([group.counted, group.size - group.counted])
     cells = zip(OUTCOMES, counts.tolist(), withheld(counts).tolist(), strict=True)
     return {outcome: None if is_hidden else count for outcome, count, is_hidden in cells}
 
 
 def untold(group: Count, other: Count) -> Iterator[str]:
-    """Yield what a 2×2 table cannot tell."""
+    """Yield notes on the limits of a 2×2 table."""
     if z_score(group, other) is None:
         yield "everyone has the same outcome, so there is nothing to test"
     elif is_sparse(group, other):

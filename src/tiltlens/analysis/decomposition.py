@@ -1,4 +1,4 @@
-"""What goes through each feature of the gap, alone and with the others: one band for all, and a verdict for each."""
+"""Each feature's contribution to the gap, alone and beyond the others, with a simultaneous band and a verdict."""
 
 from __future__ import annotations
 
@@ -33,8 +33,8 @@ from tiltlens.paper.checks import Floats
 from tiltlens.progress import stage
 from tiltlens.rows.features import Feature
 
-BANDS, USES, SHAPLEY = 0.2, 0.5, 0.95  # of the time of the contributions, about
-WIDE_BANDS = 10.0  # times what counts: bands that reach further say nothing
+BANDS, USES, SHAPLEY = 0.2, 0.5, 0.95  # approximate shares of the running time
+WIDE_BANDS = 10.0  # multiple of the materiality threshold: wider bands are uninformative
 PARTS = ("alone", "beyond_others", "shapley")
 FACTORS = ("reveals", "drives", "alignment")
 TOO_SPARSE = "it has too many values for the rows: group them, or add rows"
@@ -42,7 +42,7 @@ TOO_SPARSE = "it has too many values for the rows: group them, or add rows"
 
 @dataclass(frozen=True, slots=True, eq=False)
 class GapParts:
-    """Numbers and judgement of each feature, what Shapley values leave of the gap, κ, errors by rows, and notes."""
+    """Columns and judgement of each feature, the remainder of the Shapley values, κ, row-wise errors, and notes."""
 
     columns: dict[str, Columns]
     judgements: dict[str, Judgement]
@@ -54,14 +54,14 @@ class GapParts:
 
 @dataclass(frozen=True, slots=True, eq=False)
 class _Alone:
-    """gap(j) of the features that have one: with factors, each row's part in the error, and what pairings add."""
+    """gap(j) of the features for which it is defined, with factors, influences and deviations between pairings."""
 
     gaps: dict[str, FeatureGap]
     between: dict[str, Floats]
 
     @property
     def named(self) -> Named:
-        """The gaps, in the order of the table of models, which depends on no name."""
+        """The gaps in the order of the models' table, which does not depend on feature names."""
         names = list(self.gaps)
         gaps = [self.gaps[name].gap for name in names]
         influence = np.column_stack([gap.influence for gap in gaps]) if gaps else np.zeros((0, 0))
@@ -78,7 +78,7 @@ def decompose_gap(
 ) -> GapParts:
     """Return gap(j), its factors, joint(j), Shapley values and the verdict of every feature.
 
-    `soft` says how far features may be judged where groups are known by probabilities.
+    `soft` limits the verdicts for unobserved groups.
     """
     doubt, visible = (None, 1.0) if soft is None else (soft.doubt, soft.visible)
     at, outcome = _influence_sample(evidence)
@@ -124,7 +124,7 @@ def decompose_gap(
 
 
 def _wide(joint: Collection[Band], words: OutputScale) -> list[str]:
-    """Return a note where most bands of joint(j) are so wide that they say nothing."""
+    """Return a note if the median band of joint(j) is too wide to be informative."""
     middle = float(np.median([band.reach for band in joint])) if joint else 0.0
     wide = f"half of the bands of contributions beyond the others reach further than ±{words.size_words(middle)}"
     return [f"the rows are too few: {wide}"] if middle > WIDE_BANDS * words.materiality else []
@@ -138,15 +138,15 @@ def _unless_hidden(
     name: str,
     judgement: Judgement,
 ) -> Judgement:
-    """Return the verdict of a cleared feature: inconclusive where the regressions may miss a material part of it.
+    """Return the verdict of a cleared feature, changed to inconclusive if the regressions may miss a material part.
 
-    They must agree on what all features leave, and the values of the feature, alone and with another, must hide
-    nothing material.
+    It stands if the adjusted gap is not material, both estimates of c_all agree within ±m, and the cells of the
+    feature, alone or with others, hide nothing material.
     """
     if not isinstance(evidence.nuisances.sets, RidgeSets) or every is None or adjusted.value is None:
         return judgement
     words, z = output_scale(evidence, settings), quantile(settings.confidence)
-    # What the regressions leave may belong to any feature, so none is cleared.
+    # A material adjusted gap may be due to any feature, so none is cleared.
     if adjusted.estimate is not None and is_material(adjusted.estimate, words.materiality):
         rest = f"the adjusted gap of {words.size_words(adjusted.value)} may be due to several features together"
         return Judgement(Verdict.INCONCLUSIVE, f"{judgement.reason}, but {rest}")
@@ -167,9 +167,9 @@ def _unless_hidden(
 
 
 def _with_hidden(evidence: Evidence, name: str, band: Band) -> Band:
-    """Return the band of joint(j), with what cells of j and other features surely hide: c_all is off by so much."""
+    """Return the band of joint(j), widened by the significant parts of c_all that regressions miss in cells of j."""
     hidden = evidence.nuisances.sets.hidden if isinstance(evidence.nuisances.sets, RidgeSets) else ()
-    # What cells hide of c_all is missing in joint(j) of the features that the cells are made of.
+    # The part of c_all hidden in cells is missing from joint(j) of the features that define them.
     missed = [part.value for part in hidden if part.is_sure and name in part.names]
     low, high = band.low + min([0.0, *missed]), band.high + max([0.0, *missed])
     return Band(band.value, low, high, max(band.value - low, high - band.value))
@@ -182,7 +182,7 @@ def _errors(name: str, named: Named | None) -> dict[tuple[str, str], RowErrors]:
 
 
 def _influence_sample(evidence: Evidence) -> tuple[Rows, Scores]:
-    """Return the rows whose influence is worked out, standing for all rows, and their scores."""
+    """Return the rows with influences, weighted as a sample of all rows, and their scores."""
     at, rows = evidence.nuisances.influence_rows, evidence.sample
     some, everyone = rows.take(at), evidence.population
     # (36): a sample's rows represent all rows, whose sums the values come from.
@@ -194,7 +194,7 @@ def _influence_sample(evidence: Evidence) -> tuple[Rows, Scores]:
 
 
 def _alone(evidence: Evidence, at: Rows, outcome: Scores, settings: Settings) -> _Alone:
-    """Return gap(j) of every feature: by its values where they are countable, else by splines."""
+    """Return gap(j) of every feature: from cells if its values are countable, else from the regressions on sets."""
     gaps: dict[str, FeatureGap] = {}
     between: dict[str, Floats] = {}
     numeric = [name for name in evidence.table if name not in evidence.cells]
@@ -210,7 +210,7 @@ def _alone(evidence: Evidence, at: Rows, outcome: Scores, settings: Settings) ->
             )
             if not c.is_separated:
                 gaps[feature.name] = feature_gap(at, outcome, c)
-                # Cells have no pairings: their leave-one-out mean is no fitted model.
+                # Cells use leave-one-out means, not fitted models, so they have no pairings.
                 between[feature.name] = np.zeros(1)
     if numeric and isinstance(evidence.nuisances.sets, RidgeSets):
         order = list(evidence.table)
@@ -236,7 +236,7 @@ def at_equal_exempt(evidence: Evidence, sets: CellSets | RidgeSets) -> Named:
 
 
 def beyond_others(evidence: Evidence, every: SetCoefficients) -> Named:
-    """Return joint(j) = c_{all but j} − c_all of the features that are regressed on; `every` holds c_all first."""
+    """Return joint(j) = c_{all but j} − c_all, except for pooled and exempt features; `every` begins with c_all."""
     count = len(evidence.table)
     # (15): both within one class of regressions, so that what the basis misses mostly cancels.
     weights = np.vstack([-np.ones((1, count)), np.eye(count)])
@@ -249,9 +249,9 @@ def beyond_others(evidence: Evidence, every: SetCoefficients) -> Named:
 def simultaneous_bands(
     evidence: Evidence, settings: Settings, gaps: Named, joint: Named | None
 ) -> tuple[dict[str, Band], dict[str, Band], float | None]:
-    """Return the bands of gap(j) and of joint(j), all at once over features and over comparisons, and their κ.
+    """Return the simultaneous bands of gap(j) and joint(j), over features and comparisons, and their factor κ.
 
-    κ is drawn: their order must not be that of the columns.
+    κ is simulated, so the order of the features must not depend on the order of columns.
     """
     both = [named for named in (gaps, joint) if named is not None and named.names]
     if not both:
@@ -272,12 +272,12 @@ def simultaneous_bands(
 
 
 def _pad_pairings(between: Floats) -> Floats:
-    """Return what lies between three pairings; where there is one only, nothing does."""
+    """Return the deviations between three pairings, which are 0 if there is only one."""
     return between if between.size == 3 else np.zeros(3)
 
 
 def _direction(value: float, whole: float, materiality: float, audited: str) -> str:
-    """Return which way a part goes: against the whole, or, where that is about 0, for whom it is higher or lower."""
+    """Return words for the direction of a contribution: if it narrows the gap or, for a gap of about 0, its sign."""
     if abs(whole) <= materiality:
         return f", {'higher' if value > 0.0 else 'lower'} for {audited}"
     return "; it narrows the gap" if value * whole < 0.0 else ""
@@ -293,7 +293,7 @@ def _verdict(
     visible: float,
     whole: float,
 ) -> Judgement:
-    """Return what may be said of a feature, the reasons why nothing may be said first."""
+    """Return the verdict on a feature, checking first for reasons not to assess it."""
     words = output_scale(evidence, settings)
     if feature.name in evidence.question.exempt:
         return Judgement(Verdict.EXEMPT, "declared as an exempt factor")
@@ -326,9 +326,9 @@ def _verdict(
 
 
 def _rarity(evidence: Evidence, settings: Settings, name: str) -> str | None:
-    """Return why a feature has no band: values that matter, or one of two decisions, are too rare; None if neither is.
+    """Return why a feature has no band: values with a material part, or a decision, are too rare; None if neither is.
 
-    Without any of them among its rows, a group's influences do not show how far its numbers may be off.
+    If a group has no row with such a value or decision, its influences cannot show the error that follows.
     """
     rows, cells, outcome = evidence.population, evidence.cells.get(name), evidence.score
     group = evidence.question.audited if rows.square0 >= rows.square1 else evidence.question.reference
@@ -336,7 +336,7 @@ def _rarity(evidence: Evidence, settings: Settings, name: str) -> str | None:
         f"fewer than {SUPPRESSED_BELOW} people of {group} have",
         (float(outcome.mean0[0]), float(outcome.mean1[0])),
     )
-    # Cochran's rule in people: a share times the n that the weights are worth.
+    # Cochran's rule: the rarer decision's share times the effective n.
     rarest = min(max(rates), 1.0 - min(rates)) / max(rows.square0, rows.square1)
     if evidence.question.is_decisions and rarest < SMALLEST_EXPECTED:
         return f"{few} the rarer decision, too few for an interval: add people"

@@ -1,4 +1,4 @@
-"""Error rates of both groups, where true outcomes are known: evidence → estimates, and calibration by decile."""
+"""Estimate error rates of both groups, and calibration by decile, from people with observed outcomes."""
 
 from __future__ import annotations
 
@@ -28,9 +28,9 @@ PREDICTIVE = {
     "npv": (0, rates.WITHOUT),
     "fdr": (1, rates.WITHOUT),
     "for": (0, rates.WITH),
-}  # of decisions: the decision of the people it is about, and the outcome that is counted
+}  # for decisions: the decision that is conditioned on, and the outcome that is counted
 QUANTITIES = ("fpr", "fnr", "calibration", "auc", *PREDICTIVE, "log_loss")
-NEEDED = {"fpr": "without the outcome", "fnr": "with the outcome"}  # of calibration and AUC, both
+NEEDED = {"fpr": "without the outcome", "fnr": "with the outcome"}  # calibration and AUC need both
 NAMES = ("without", "with", "unknown")  # people by outcome, in the order of their codes
 GROUPS = ("audited", "reference")
 
@@ -96,7 +96,7 @@ class ErrorRates(FieldTable):
 
 
 def rate_pairs(evidence: Evidence, y_true: Integers) -> tuple[dict[str, rates.GroupPair], dict[str, str]]:
-    """Return the error rates that are measured, and why others are not."""
+    """Return the error rates that can be estimated, and the reasons why others cannot."""
     score, population, sums = evidence.score.column, evidence.population, _counted(evidence)
     makers: dict[str, Callable[[], rates.GroupPair]] = {
         "fpr": lambda: rates.false_positive_rate(population, score, y_true, sums),
@@ -136,17 +136,17 @@ def error_rates(evidence: Evidence, y_true: Integers, settings: Settings) -> Err
 
 
 def _counted(evidence: Evidence) -> CellSums:
-    """Return the sums by outcome, with people where groups are known by probabilities: rows are then of several."""
+    """Return the sums by outcome; for unobserved groups, people are allocated to outcomes by weight."""
     sums = evidence.sums_by["y_true"]
     if evidence.rows.probabilities is None:
         return sums
-    # A row is in both groups, so that people are shares of a group and not rows.
+    # Each row is in both groups, so people are counted as shares of a group's size, not as rows.
     shares = sums.weight / sums.weight.sum(axis=1, keepdims=True)
     return replace(sums, people=np.round(np.array(evidence.rows.facts.people)[:, None] * shares))
 
 
 def _too_few(name: str, evidence: Evidence, y_true: Integers, sums: CellSums) -> str | None:
-    """Return why a quantity is not measured, if it is not: a group has too few people that it is about."""
+    """Return why a rate is not estimated, such as too few people to whom it applies; None if it is."""
     rows, score = evidence.sample, evidence.score.column
     if name in PREDICTIVE:
         decided = PREDICTIVE[name][0]
@@ -166,7 +166,7 @@ def _too_few(name: str, evidence: Evidence, y_true: Integers, sums: CellSums) ->
 
 
 def _people(sums: CellSums) -> dict[str, dict[str, int | None]]:
-    """Return people by outcome, those with and without it withheld where either are few."""
+    """Return people by group and outcome; the numbers with and without it are suppressed if either is small."""
     people: dict[str, dict[str, int | None]] = {}
     for group, counts in zip(GROUPS, sums.people.astype(np.int64), strict=True):
         hidden = [*withheld(counts[: rates.UNKNOWN]).tolist(), False]
@@ -176,7 +176,7 @@ def _people(sums: CellSums) -> dict[str, dict[str, int | None]]:
 
 
 def _by_decile(evidence: Evidence, y_true: Integers, settings: Settings, sums: CellSums) -> pl.DataFrame:
-    """Return calibration by decile of all scores, equal ones in one; of groups whose outcomes may be counted."""
+    """Return calibration by decile of all scores (ties share one), for groups whose outcome counts may be shown."""
     rows, score = evidence.sample, evidence.score.column
     probabilities = evidence.rows.probabilities
     people = None if probabilities is None else np.where(rows.audited, probabilities[:, 0], probabilities[:, 1])
@@ -197,7 +197,7 @@ def _by_decile(evidence: Evidence, y_true: Integers, settings: Settings, sums: C
 
 
 def _cell_records(group: str, cells: list[rates.CalibrationCell], settings: Settings) -> Iterator[Record]:
-    """Yield a record for each cell, without numbers where it has fewer than ten people, or could tell of one."""
+    """Yield a record for each cell, without numbers where the cell is suppressed."""
     hidden = withheld(np.array([cell.people for cell in cells]))
     for decile, (cell, is_hidden) in enumerate(zip(cells, hidden.tolist(), strict=True)):
         record: Record = {"group": group, "decile": decile + 1}

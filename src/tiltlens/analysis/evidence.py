@@ -1,6 +1,6 @@
-"""What an audit saw of two groups: sums, the sample, fitted models; and what its outputs are measured in.
+"""The evidence on two groups: sums over all rows, the sample, the fitted models, and the scale of the outputs.
 
-Every number of a comparison is a pure function of this.
+Every number of a comparison is a pure function of it.
 """
 
 from __future__ import annotations
@@ -31,12 +31,12 @@ from tiltlens.rows.rescoring import AskedModel
 from tiltlens.rows.sampled_rows import SampledRows
 from tiltlens.rows.wording import WORDING, Wording
 
-NO_MODEL = "none"  # of the propensity: no features, and no column of it
+NO_MODEL = "none"  # name of the propensity model without features or given log-odds
 
 
 @dataclass(frozen=True, slots=True, eq=False)
 class FeatureCells:
-    """A feature by all its values: the sample's codes, and the sums over all rows; None where values are numbers."""
+    """A feature's cells, one per value: the code of each row of the sample, and the sums over all rows."""
 
     codes: Integers
     sums: CellSums
@@ -44,7 +44,7 @@ class FeatureCells:
 
 @dataclass(frozen=True, slots=True, eq=False)
 class TiltedMeans:
-    """log E1[e^ℓ], and the means of (ℓ, W_1, …) in the reference with the weights e^ℓ: E0's, where ℓ is right."""
+    """log E1[e^ℓ], and the reference means of (ℓ, W_1, …) weighted by e^ℓ, which equal E0's if ℓ is correct."""
 
     log_mass: float
     means: Floats
@@ -60,11 +60,11 @@ class Question:
     comparisons: int = 1  # how many comparisons are made at once
     metric: str | None = None  # the error rate whose difference is audited; None for the scores themselves
     wording: Wording = WORDING  # the user's words for people, the favourable outcome and the unit of amounts
-    source: str = ""  # the data, as the provenance states them
+    source: str = ""  # name of the data, as in the provenance
     is_decisions: bool = False  # whether scores are decisions, all of them 0 or 1
     exempt: tuple[str, ...] = ()  # the features that were named as exempt factors
     given: Mapping[str, str] = field(default_factory=dict)  # the conditions that all rows meet, as texts by column
-    notes: tuple[str, ...] = ()  # what to know of the data and the model, whoever is compared
+    notes: tuple[str, ...] = ()  # notes on the data and the model that apply to every comparison
 
 
 @dataclass(frozen=True, slots=True, eq=False, kw_only=True)
@@ -76,16 +76,16 @@ class Nuisances:
     propensity: Propensity | None
     log_odds: Floats
     name: str
-    expectations: Expectations | None  # e[W|X]
-    # The regressions on sets of features, None where no feature can be regressed on, with the columns of those by
-    # ridges; and the places of the rows whose influence these have
+    expectations: Expectations | None  # E[W|X], cross-fitted
+    # The regressions on sets of features (None without a usable feature), the basis of those by ridges, and the sample
+    # positions of the rows with influences
     sets: CellSets | RidgeSets | None
     basis: Basis | None
     influence_rows: Integers
 
     @property
     def pooled(self) -> tuple[str, ...]:
-        """The features with too many values for a column each in the regressions on sets."""
+        """The features with too many values for one column per value in the regressions on sets."""
         return () if self.sets is None else self.sets.pooled
 
 
@@ -95,7 +95,7 @@ class Evidence:
 
     question: Question  # the comparison that is asked for
     rows: SampledRows  # the sample's rows of both groups, with the codes 0 and 1, and their features
-    # The same rows as estimators take them; and as a sample of all rows, for what comes from sums over these
+    # The same rows as input of estimators; and as a sample of all rows, for estimates from sums over all rows
     sample: Rows
     population: Rows
     # All scores; the score whose gap is measured, W(1|x) or that of the favourable class; and the score of the
@@ -131,9 +131,9 @@ class Evidence:
 
     @property
     def score_is_of_features(self) -> bool:
-        """Whether the audited model makes the score, and everything that it sees is held equal.
+        """Whether the audited model computes the score, and an adjusted gap can condition on all its inputs.
 
-        A feature that identifies the group or each person has no equals, so an adjusted gap cannot hold it equal.
+        It cannot condition on a feature that identifies the group or each person: nobody else has the same value.
         """
         has_equals = all(feature.in_membership or feature.kind == "constant" for feature in self.rows.features)
         return self.model is not None and has_equals
@@ -141,18 +141,18 @@ class Evidence:
 
 @dataclass(frozen=True, slots=True)
 class OutputScale:
-    """Differences as estimators see them, as text; `materiality` is one of them."""
+    """Formats differences on the estimators' scale as text; `materiality` is on that scale too."""
 
     unit: Unit
     measure: Measure
     materiality: float
 
     def size(self, value: float, *beside: float) -> str:
-        """Return how large a difference is, whichever way, with the decimals of those `beside` it."""
+        """Return the absolute value of a difference as text, with decimals chosen for it and the values `beside` it."""
         return self.measure.size(*(self.unit.scale * each for each in (value, *beside)))
 
     def size_words(self, value: float) -> str:
-        """Return how large a difference is, with the unit."""
+        """Return the absolute value of a difference as text, with the unit."""
         return self.measure.with_unit(self.size(value))
 
     def signed(self, value: float) -> str:
@@ -181,23 +181,23 @@ def interval_columns(name: str, estimate: Estimate | Band | None, unit: float = 
 
 
 def levels(evidence: Evidence) -> Scores:
-    """Return what a person wants, as users know it: a rate, or the amount in its unit."""
+    """Return the score of the favourable outcome on the user's scale: a probability, or an amount in its unit."""
     unit = evidence.rows.unit
     return evidence.favourable.mix(np.array([[unit.scale]]), np.array([unit.centre]))
 
 
 def output_measure(evidence: Evidence) -> Measure:
-    """Return what the outputs of a comparison are called and measured in."""
+    """Return the name and unit of a comparison's outputs."""
     question = evidence.question
     score_type = score_type_of(question.is_decisions, evidence.rows.unit.is_amount)
     return measure_for(score_type, question.metric, question.wording)
 
 
 def output_scale(evidence: Evidence, settings: Settings) -> OutputScale:
-    """Return how the numbers of a comparison are written.
+    """Return the scale of a comparison's outputs, with the materiality threshold on it.
 
-    The materiality threshold is a number of points of a probability; for amounts, a number of standard deviations,
-    those of the standardised difference.
+    The setting is in points for probabilities and, for amounts, in the standard deviations of the standardised
+    difference, which are converted here.
     """
     measure = output_measure(evidence)
     if not evidence.rows.unit.is_amount:

@@ -1,4 +1,4 @@
-"""Does the score use a feature, or does it stand in for one that is used? Copies, and pairs that act together."""
+"""Assess whether the score uses a feature or is only correlated with it; find copies and interacting pairs."""
 
 from __future__ import annotations
 
@@ -22,13 +22,13 @@ from tiltlens.learners.score_use import ScoreUse
 from tiltlens.limits import HIDDEN
 from tiltlens.rows.features import Feature
 
-SYNERGY = 0.02  # of the correction, that two features carry together and not alone
-PARTNER_SURE = 4.0  # standard errors; many pairs are looked at
-REDUNDANT = 1.02  # times what one of two copies carries, at most, is what both carry
+SYNERGY = 0.02  # smallest share of the correction that two features account for jointly, beyond both alone
+PARTNER_SURE = 4.0  # standard errors: high, because many pairs are searched
+REDUNDANT = 1.02  # duplicates: the joint share is below this multiple of the smaller share
 
 
 class Partners(NamedTuple):
-    """The feature with which another carries most beyond what both carry alone, and its duplicate."""
+    """A feature's partner, whose joint share most exceeds the sum of both shares, and its duplicate, if any."""
 
     partner: str | None = None
     redundant_with: str | None = None
@@ -62,27 +62,27 @@ def _explained(rows: Rows, g: crossfit.Gradient, codes: Integers) -> float:
 
 
 def _synergy_noise(rows: Rows, degrees: int, product: float) -> float:
-    """Return √(2·df/n0² + 4·share·share/n0), how far two features that do not work together stray from no synergy.
+    """Return √(2·df/n0² + 4·share·share/n0), the standard error of the synergy of features that do not interact.
 
-    `degrees` are df, the product of their numbers of levels less one; the second part is the chance correlation of what
-    each carries alone, `product` being that of their shares.
+    `degrees` is df, the product of (levels − 1) of both; the second term is the chance correlation of their effects,
+    with `product` the product of their shares.
     """
     spread = rows.square0
     return math.sqrt(2 * degrees * spread**2 + 4 * product * spread)
 
 
 MOST_USES = 20  # features whose use is measured, the strongest first: each may need fits of its own
-MOST_STOOD_FOR = 3  # features that a stand-in is said to stand for
-SAME_OUTPUT = 1e-6  # of a score, within which a model's outputs are equal: single precision
+MOST_STOOD_FOR = 3  # most features that are named as correlated with an unused one
+SAME_OUTPUT = 1e-6  # smaller differences between a model's outputs count as none: single precision
 BEHIND = "the scores or the model behind the decisions, if any"  # would settle whether decisions use a feature
 MODEL = "the model itself"
-NO_INPUT = 0  # rows with other values, where the model does not take the feature as an input
+NO_INPUT = 0  # number of rows tried if the feature is not an input of the model
 Measure = Callable[[Sequence[Sequence[str]]], list[Use]]
 
 
 @dataclass(frozen=True, slots=True, eq=False)
 class FeatureUses:
-    """The use of the features that a verdict would name."""
+    """The use of the features with a material contribution, whose verdicts depend on it."""
 
     use: Mapping[str, Use] = field(default_factory=dict)  # by feature; missing where use was not measured
     # By feature, where the model was asked: the number of rows in which other values left its output unchanged; None
@@ -146,10 +146,10 @@ def _material_features(evidence: Evidence, alone: Mapping[str, Band], joint: Map
 
 
 def _find_copies(small: Mapping[str, Use], measure: Measure, m: float) -> tuple[dict[str, tuple[str, ...]], list[str]]:
-    """Return which of the hardly used features are copies of each other, and those that are unused together.
+    """Return which of the little-used features are copies of each other, and which may be dropped together.
 
-    Features are left out one by one, the least used first, while the use of all that are left out stays immaterial. Of
-    copies, one is used although neither seems to be: they are used more together than each alone.
+    Features are dropped one by one, the least used first, while the use of the dropped set stays immaterial. Copies
+    are used more as a set than each alone, because either can replace the other.
     """
     dropped: list[str] = []
     copies: dict[str, tuple[str, ...]] = {}
@@ -172,9 +172,9 @@ def _find_copies(small: Mapping[str, Use], measure: Measure, m: float) -> tuple[
 
 
 def _ask_model(evidence: Evidence, settings: Settings, names: Sequence[str]) -> dict[str, int | None]:
-    """Return for each feature the rows whose values were exchanged without any change of the model's outputs.
+    """Return for each feature the number of rows in which another value left the model's output unchanged.
 
-    None where an output changed. A feature whose values are all equal is left out.
+    It is None if any output changed. A feature whose values are all equal is left out.
     """
     if evidence.model is None:
         return {}
@@ -182,7 +182,7 @@ def _ask_model(evidence: Evidence, settings: Settings, names: Sequence[str]) -> 
     model = evidence.model.rows(at)
     before = evidence.rows.unit.level(evidence.score.column) if evidence.rows.unit.is_amount else evidence.rows.scores
     before = (1.0 - before if evidence.question.metric == "fnr" else before)[at]
-    # Values of other rows occur; a cyclic shift of a random order gives no row its own.
+    # Each row gets a value that occurs in another row: a cyclic shift of a random order leaves no row in place.
     order = np.random.default_rng(settings.random_state).permutation(at.size)
     source = np.empty_like(order)
     source[order] = np.roll(order, 1)
@@ -254,7 +254,7 @@ def _measure_cells(
 
 
 def judged_use(evidence: Evidence, settings: Settings, uses: FeatureUses, name: str, verdict: Judgement) -> Judgement:
-    """Return the verdict of a feature with a material contribution: whether the score uses it, or it stands in."""
+    """Return the verdict on a feature, refined by whether the score uses it if its contribution is material."""
     if verdict.verdict not in EVIDENCE:
         return verdict
     words, use = output_scale(evidence, settings), uses.use.get(name)
@@ -299,7 +299,7 @@ def _unsettled(evidence: Evidence, use: Use | None, words: OutputScale) -> str:
 
 
 def _stands_for(evidence: Evidence, uses: FeatureUses, name: str, m: float) -> str:
-    """Return the features given which a stand-in adds nothing material by c_E − c_{E∪j}, chosen one by one."""
+    """List features, chosen greedily, given which an unused feature's c_E − c_{E∪j} is not material."""
     order, sets = list(evidence.table), evidence.nuisances.sets
     others = [order.index(other) for other in order if other not in (*uses.unused, *evidence.question.exempt, name)]
     chosen, own = evidence.exempt, order.index(name)

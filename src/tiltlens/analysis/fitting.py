@@ -47,16 +47,16 @@ from tiltlens.rows.survey import group_quota
 from tiltlens.sources.arrays import chunked_moments
 from tiltlens.sources.columns import NativeTable
 
-REPEATED_ROWS = 10.0  # effective rows of a number, below which curves know more of it than its own rows
-INFLUENCE_ROWS = 20_000  # whose influence tells a standard error: its spread is then known to one per cent
-WIDE_FEATURES = 50  # for each so many features, fewer rows are shown: there are so many more sets
-FEWEST_INFLUENCE_ROWS = 5_000  # rows: a standard error is then known to two per cent
-MOST_CELL_FEATURES = 10  # whose every set is looked at by joint values: 2^10
-CELL_SET_ROWS = 5  # of the smaller group, on average, for joint values to be regressed on by their means
-GRAM_WORK = 4e10  # products that Gram matrices may take: rows × columns²
+REPEATED_ROWS = 10.0  # effective rows per distinct number below which a spline estimates better than a cell mean
+INFLUENCE_ROWS = 20_000  # most rows with influences: a standard error is then accurate to one per cent
+WIDE_FEATURES = 50  # the number of rows is divided by 1 + features // this, because sets grow with the features
+FEWEST_INFLUENCE_ROWS = 5_000  # rows with influences: a standard error is then accurate to two per cent
+MOST_CELL_FEATURES = 10  # most features for cells of joint values: 2^10 sets
+CELL_SET_ROWS = 5  # mean effective rows of the smaller group per cell of joint values, at least
+GRAM_WORK = 4e10  # most multiplications for Gram matrices: rows × columns²
 
 
-SETS, PROPENSITY = 0.2, 0.7  # of the time of a comparison's fits, about
+SETS, PROPENSITY = 0.2, 0.7  # approximate shares of the fitting time
 
 Blocks = tuple[Block, ...]
 
@@ -67,14 +67,14 @@ class FitSettings:
 
     folds: int | None
     seed: int
-    estimator: object  # of the propensity, to be cross-fitted; else None
+    estimator: object  # the user's estimator of the propensity, to be cross-fitted; else None
     native: NativeTable  # the features as the user gave them, for that estimator; None where they were never together
-    model: AskedModel | None  # that makes the scores from the features alone; None where these were given
+    model: AskedModel | None  # the model that computes the scores from the features alone; None if scores were given
 
 
 @dataclass(frozen=True, slots=True, eq=False)
 class _FitData:
-    """What models are fitted on."""
+    """The data that models are fitted on."""
 
     # As in `Evidence`
     rows: SampledRows
@@ -120,7 +120,7 @@ def gather_evidence(encoded: EncodedSample, sums: GroupSums, question: Question,
 
 
 def _index(encoded: EncodedSample, rows: SampledRows) -> Integers:
-    """Return the places in the sample of the rows of two of its groups."""
+    """Return the sample positions of the rows of the two compared groups."""
     return np.flatnonzero(encoded.rows.code_groups(rows.groups) != NO_GROUP)
 
 
@@ -161,7 +161,7 @@ def _estimator_inputs(encoded: EncodedSample, rows: SampledRows, native: NativeT
 
 
 def _fit_nuisances(data: _FitData) -> Nuisances:
-    """Return the regressions on sets of features, the propensity model and the regressions, fitted in this order."""
+    """Fit the regressions on sets of features, the propensity model and the regressions of E[W|X], in this order."""
     influence_rows = _influence_rows(data.sample, len(data.table))
     with stage(0.0, SETS, "regressions on sets of features"):
         sets, fit = _fit_sets(data, influence_rows)
@@ -182,7 +182,7 @@ def _fit_nuisances(data: _FitData) -> Nuisances:
 
 
 def _has_cells(feature: Feature, cells: FeatureCells) -> bool:
-    """Return whether a feature's values are compared one by one: numbers only where nearly all of them repeat."""
+    """Return whether a feature gets one cell per value; a numeric feature does only if nearly all values repeat."""
     return not feature.is_binned or hidden_share(cells.sums, REPEATED_ROWS) <= HIDDEN
 
 
@@ -204,7 +204,7 @@ def _population(sums: GroupSums, code: int) -> Population:
 
 
 def _scores(channel: Floats, audited: GroupMoments, reference: GroupMoments) -> Scores:
-    """Return the sample's scores with the means and covariances of all rows; W_0 is what W_1, W_2, … leave."""
+    """Return the sample's scores with the means and covariances of all rows, including those of W_0 for classes."""
     parts = (audited.mean[1:], reference.mean[1:], audited.covariance[1:, 1:], reference.covariance[1:, 1:])
     if channel.ndim == 1:
         return Scores(channel[:, None], *parts)
@@ -241,9 +241,9 @@ def _tilted_means(sums: GroupSums) -> TiltedMeans:
 
 
 def _propensity(data: _FitData, blocks: Blocks) -> tuple[Propensity | None, Floats, str]:
-    """Return the propensity of the rows, cross-fitted or given (None for plug-in values), log-odds and a name.
+    """Return the propensity, cross-fitted or given (None for plug-in values), the log-odds and the model's name.
 
-    Log-odds have the prior of all rows, whatever share of each group the sample has.
+    The log-odds use the prior of all rows, not that of the sample.
     """
     sample, log_odds = data.sample, data.rows.log_odds
     # A sample may have other shares of the groups than the table; ℓ must not depend on them (19).
@@ -283,7 +283,7 @@ def _fit_estimator(data: _FitData) -> tuple[Propensity | None, Floats, str]:
 def _fit_expectations(
     data: _FitData, propensity: Propensity | None, blocks: Blocks, fit: BasisFit | None
 ) -> Expectations | None:
-    """Return E[W|X]; None for plug-in values, and where there is no feature."""
+    """Return the cross-fitted E[W|X]; None for plug-in values, and without features."""
     sample, settings = data.sample, data.settings
     if settings.folds is None or not data.table:
         return None
@@ -296,9 +296,9 @@ def _fit_expectations(
 
 
 def _influence_rows(sample: Rows, features: int) -> Integers:
-    """Return the places of all rows, or of evenly many of each group, or of whole clusters.
+    """Return the positions of the rows with influences: all, evenly spaced ones of each group, or whole clusters.
 
-    The order of rows, and the numbers of clusters, tell nothing about them.
+    The order of rows and the numbering of clusters do not depend on their contents.
     """
     groups = [np.flatnonzero(group) for group in (sample.audited, ~sample.audited)]
     # An influence is a matrix of rows × sets, and sets grow with the features.
@@ -312,10 +312,7 @@ def _influence_rows(sample: Rows, features: int) -> Integers:
 
 
 def _fit_sets(data: _FitData, influence_rows: Integers) -> tuple[CellSets | RidgeSets | None, BasisFit | None]:
-    """Return the regressions on sets of the table's features, and the basis that these are on.
-
-    They are by joint values where these are few, else by ridges.
-    """
+    """Fit the regressions on sets of features, by cells if joint values are few, else by ridges; return both."""
     if not data.table:
         return None, None
     by_cell = _cell_sets(data, influence_rows)
@@ -323,7 +320,7 @@ def _fit_sets(data: _FitData, influence_rows: Integers) -> tuple[CellSets | Ridg
 
 
 def _cell_sets(data: _FitData, influence_rows: Integers) -> CellSets | None:
-    """Return the regressions by joint values; None where these are too many for the rows."""
+    """Return the regressions by cells of joint values; None if there are too many cells for the rows."""
     sample, cells = data.sample, data.cells
     if len(data.table) > MOST_CELL_FEATURES or not all(name in cells for name in data.table):
         return None
@@ -371,7 +368,7 @@ def _ridge_sets(data: _FitData, influence_rows: Integers) -> tuple[RidgeSets, Ba
 def sets_of_target(
     evidence: Evidence, target: Floats, errors: TargetErrors, index: Integers, seed: int
 ) -> CellSets | RidgeSets | None:
-    """Return the regressions of an estimated target on sets of features, from the rows `index`, which alone have it."""
+    """Return the regressions of an estimated target on sets of features; only the rows `index` have the target."""
     old, basis, sample = evidence.nuisances.sets, evidence.nuisances.basis, evidence.sample
     own = sample.take(index)
     influence_rows = _influence_rows(own, len(evidence.table))
@@ -395,7 +392,7 @@ def sets_of_target(
 def _fold_ridges(
     basis: Basis, table: Table, sample: Rows, target: Floats, omega: Floats, fold: Integers, index: Integers
 ) -> FoldRidges:
-    """Return the regressions of a target on a basis, from some rows."""
+    """Return the ridge regressions of group and target on a basis, from the rows `index`."""
     grams = basis_grams(basis, table, sample.audited.astype(np.float64), target, omega, fold=fold, index=index)
     shares = omega[index] / omega[index].sum()
     shares = shares if sample.clusters is None else sums_by(sample.clusters[index], shares)
@@ -418,10 +415,10 @@ def _sets_of(
 
 
 def _gram_rows(rows: int, columns: int) -> Integers:
-    """Return the rows that Gram matrices of so many columns are made from: all, or some where that is too much work."""
+    """Return the rows for Gram matrices with this many columns: all, or every k-th so that the work is bounded."""
     return np.arange(0, rows, max(math.ceil(rows * columns**2 / GRAM_WORK), 1))
 
 
 def _as_sample_of(sample: Rows, influence_rows: Integers, index: Integers) -> Rows:
-    """Return some rows as a sample of those that a regression used."""
+    """Return the rows with influences as a sample of the rows `index` that a regression used."""
     return sample.take(influence_rows).represent(sample.take(index).as_population)

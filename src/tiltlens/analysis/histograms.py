@@ -1,4 +1,4 @@
-"""The sample's rows as bins and means by value: what figures and the report are made of."""
+"""Bins, and means by feature value, of the sample's rows, from which figures and the report are drawn."""
 
 from __future__ import annotations
 
@@ -18,10 +18,10 @@ from tiltlens.paper.correction import CorrectionFunction
 from tiltlens.rows.features import Feature
 from tiltlens.sources.arrays import below
 
-SCORE_BINS = 20  # from 0 to 1; for amounts at most, from one per cent of people to the last
+SCORE_BINS = 20  # from 0 to 1; for amounts about as many between the 1% and 99% quantiles
 CORRECTION_BINS = 40  # of f~ from −4 to 4, the ends open
 RATIO_BINS = 32  # of log-ratios from −4 to 4
-MOVING_VALUES = 600  # feature values with distributions of their own, which follow the dial: the page must stay small
+MOVING_VALUES = 600  # most feature values whose distribution follows the dial: keeps the page small
 
 
 Number = TypeVar("Number", np.intp, np.float64)
@@ -47,7 +47,7 @@ class Binned:
     scores: Floats
     log_odds: Floats  # of being audited, from one fit on all rows; with the prior
     log_ratio: Floats  # cross-fitted where there is a cross-fit, without the prior
-    features: tuple[Feature, ...]  # in the order of the table of proxy evidence
+    features: tuple[Feature, ...]  # in the order of the table of contributions
     # Each row's share of the audited group after the least change that removes the gap, up to a factor; None where
     # there is none
     moved: Floats | None
@@ -69,10 +69,10 @@ class Tally:
 
 @dataclass(frozen=True, slots=True, eq=False)
 class ValueTally:
-    """What is known of each value of a feature."""
+    """Counts, means and the distribution of f~ by value of a feature."""
 
     people: Tally  # both groups' people
-    means: Floats  # e0[(ℓ, W_1, …)|value]
+    means: Floats  # E0[(ℓ, W_1, …)|value]
     # Σ w·W of the audited people, and their weight after the least change (None where there is none)
     score: Floats
     moved: Floats | None
@@ -96,9 +96,9 @@ class Tallies:
 
 
 def tally_rows(binned: Binned, positions: Sequence[CorrectionFunction], edges: Floats) -> Tallies:
-    """Return the bins of these rows, f~ at each position among them; `edges` are those of the calibration.
+    """Return every tally of these rows; `edges` are those of the calibration bins.
 
-    Positions are those of the dial, and then the correction.
+    `positions` are f~ at each position of the dial, and then the correction.
     """
     calibration, bins = below(edges, binned.log_ratio + EDGE_ROUNDING, or_equal=True), len(edges) + 1
     others = np.flatnonzero(~binned.audited)
@@ -122,12 +122,12 @@ def tally_rows(binned: Binned, positions: Sequence[CorrectionFunction], edges: F
 
 
 def score_tally(rows: Binned | Rows, outcome: Floats, span: Span) -> Tally:
-    """Return both groups' people by their score."""
+    """Return the tally of both groups by bin of the score."""
     return _tally(rows, _bins(outcome, *span), span.bins)
 
 
 def score_span(outcome: Floats, is_amount: bool) -> Span:
-    """Return the bins of scores; for amounts round ones that hold all but the outermost people, who join the ends."""
+    """Return the bins of scores; for amounts, round bins that span the 1% to 99% quantiles, with open ends."""
     if not is_amount:
         return Span(0.0, 1.0, SCORE_BINS)
     low, high = np.quantile(outcome, [0.01, 0.99]).tolist()
@@ -140,7 +140,7 @@ def score_span(outcome: Floats, is_amount: bool) -> Span:
 
 
 def _bins(values: Floats, low: float, high: float, bins: int) -> Integers:
-    """Return the bin of each value among equal ones, the ends open."""
+    """Return the bin of each value among bins of equal width with open ends."""
     x = (values - low) * (bins / (high - low)) + EDGE_ROUNDING
     return np.asarray(np.clip(x, 0, bins - 1).astype(np.intp))
 
@@ -158,14 +158,14 @@ def _tally(rows: Binned | Rows, codes: Integers, bins: int) -> Tally:
 
 
 def _correction_tally(fine_bins: Integers, weights: Floats) -> Tally:
-    """Return the tally of f~ of the audited people in wider bins; nobody else is counted."""
+    """Return the tally of f~ over the audited group in wider bins; the reference's counts are 0."""
     counts = coarse(np.bincount(fine_bins, minlength=FINE), CORRECTION_BINS)
     weighed = coarse(np.bincount(fine_bins, weights, FINE).astype(np.float64), CORRECTION_BINS)
     return Tally((counts, np.zeros_like(counts)), (weighed, np.zeros_like(weighed)))
 
 
 def _value_tally(binned: Binned, feature: Feature, fine_bins: Sequence[Integers]) -> ValueTally:
-    """Return what is known of each value; `fine_bins` are the fine bins of f~, none where it is not drawn."""
+    """Return the tally of each value; `fine_bins` are the fine bins of f~, empty if its distribution is not drawn."""
     mine, values = np.flatnonzero(binned.audited), len(feature.labels)
     codes, w, scores = feature.codes[mine], binned.weights[mine], binned.scores[mine]
 

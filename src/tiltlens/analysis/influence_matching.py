@@ -1,4 +1,4 @@
-"""Each row's part in a comparison's errors, kept so that two audits of the same rows can be subtracted row by row."""
+"""Row-wise errors of a comparison, kept so that two audits of the same rows can be subtracted row by row."""
 
 from __future__ import annotations
 
@@ -22,11 +22,11 @@ NAME_AN_ID = "name a column that identifies rows with `clusters` in both audits,
 
 @dataclass(frozen=True, slots=True, eq=False)
 class RowErrors:
-    """The parts of a number's error; its variance is the sum of all their squares."""
+    """Components of an estimate's error; its variance is the sum of all their squares."""
 
-    parts: Floats  # of rows, or clusters: (n, k), k of the same row where the number is a mean over pairings
-    between: Floats = field(default_factory=lambda: np.zeros(0))  # what lies between pairings
-    unseen: tuple[float, float] = (0.0, 0.0)  # of each group whose people all have one decision: negative where it is 0
+    parts: Floats  # by row or cluster, (n, k), with k > 1 columns for a mean over k pairings
+    between: Floats = field(default_factory=lambda: np.zeros(0))  # deviations between pairings
+    unseen: tuple[float, float] = (0.0, 0.0)  # unseen error of a group with equal decisions; negative if all are 0
 
     def times(self, factor: float) -> RowErrors:
         """Return the errors of a multiple of the number."""
@@ -35,9 +35,9 @@ class RowErrors:
 
 @dataclass(frozen=True, slots=True, eq=False)
 class KnownRows:
-    """The rows, or clusters, behind some errors, by what they are known in another audit.
+    """Identities of the rows, or clusters, behind some errors, by which another audit matches them.
 
-    `columns` are fingerprints of each feature with the rows' numbers and groups: the rows are the same where these are.
+    `columns` has one fingerprint per feature, of its values with row numbers and groups: equal only for the same rows.
     """
 
     hashes: Hashes
@@ -47,7 +47,7 @@ class KnownRows:
     columns: dict[str, int] = field(default_factory=dict)
 
     def shares_people(self, other: KnownRows) -> bool:
-        """Return whether others have some of the same ids, or are surely the same rows."""
+        """Return whether both have an id in common, or the same rows by the fingerprints of all common features."""
         if self.are_ids and other.are_ids:
             return bool(np.isin(self.hashes, other.hashes).any())
         common = self.columns.keys() & other.columns.keys()
@@ -56,9 +56,9 @@ class KnownRows:
 
 @dataclass(frozen=True, slots=True, eq=False)
 class ComparisonErrors:
-    """All that is kept of a comparison: what comes from the sample's rows, and from those shown of them.
+    """Row-wise errors of a comparison: of estimates from the sample, and of those from its rows with influences.
 
-    The errors `of_features` have the keys (name of the number, feature).
+    `of_features` has the keys (name of the estimate, feature).
     """
 
     sample: KnownRows
@@ -69,7 +69,7 @@ class ComparisonErrors:
 
 
 def known_rows(evidence: Evidence, index: Integers) -> KnownRows:
-    """Return by what some of the sample's rows are known."""
+    """Return the identities of the sample's rows `index`, or of their clusters."""
     rows, sample = evidence.rows, evidence.sample.take(index)
     are_ids = rows.facts.has_clusters
     hashes, numbers = rows.row_key[index], rows.row_number[index] if rows.facts.is_numbered and not are_ids else None
@@ -85,7 +85,7 @@ def known_rows(evidence: Evidence, index: Integers) -> KnownRows:
 
 
 def errors_of(estimate: InfluenceEstimate) -> RowErrors:
-    """Return the errors of a number with influences."""
+    """Return the row-wise errors of an influence estimate."""
     pairings, factor = len(estimate.parts), tail_factor(estimate)
     # Scaled so that the variance (27) is the plain sum of all squares.
     parts = np.column_stack(estimate.parts) * (factor / math.sqrt(pairings))
@@ -93,13 +93,13 @@ def errors_of(estimate: InfluenceEstimate) -> RowErrors:
 
 
 def set_errors(coefficients: SetCoefficients) -> list[RowErrors]:
-    """Return the errors of each number of sets of features."""
+    """Return the row-wise errors of each coefficient of sets of features."""
     between = coefficients.between * math.sqrt(OF_PAIRINGS / max(len(coefficients.between), 1))
     return [RowErrors(coefficients.influence[:, [k]], between[:, k]) for k in range(len(coefficients.values))]
 
 
 def output_errors(evidence: Evidence) -> dict[str, RowErrors]:
-    """Return the errors of what outputs alone tell, as far as it is defined."""
+    """Return the row-wise errors of the gap, rates, ratio and standardised difference, as far as these are defined."""
     rows = evidence.population
     favourable = levels(evidence) if evidence.rows.unit.is_amount else evidence.favourable
     p, p1 = float(favourable.mean0[0]), float(favourable.mean1[0])
@@ -128,14 +128,14 @@ def _unseen(evidence: Evidence, outcome: Scores) -> tuple[float, float]:
 
 
 def signed(unseen: tuple[float, float], means: tuple[float, float]) -> tuple[float, float]:
-    """Return the errors that rows do not show, negative where all have 0."""
+    """Return the unseen errors of both groups, negative for a group whose decisions are all 0."""
     errors = [math.copysign(error, mean - 0.5) if error else 0.0 for error, mean in zip(unseen, means, strict=True)]
     return errors[0], errors[1]
 
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Pairs:
-    """Rows of two audits side by side: the place of each, of how many, and how many only one of the two shows."""
+    """Matched rows of two audits: the position of each audit's rows among the `size` distinct rows of both."""
 
     old: Integers
     new: Integers
@@ -143,11 +143,11 @@ class Pairs:
 
     @property
     def alone(self) -> int:
-        """Rows, or clusters, that only one of the two audits shows."""
+        """Number of rows, or clusters, that only one of the two audits has."""
         return 2 * self.size - self.old.size - self.new.size
 
     def change(self, old: RowErrors, new: RowErrors) -> RowErrors:
-        """Return the errors of new − old: those of a row subtracted, those of rows in one audit only as they are."""
+        """Return the errors of new − old: subtracted for rows in both audits, unchanged for rows in one only."""
         if old.parts.shape[1] != new.parts.shape[1]:
             old, new = (replace(errors, parts=_join_pairings(errors.parts)) for errors in (old, new))
         parts = np.zeros((self.size, new.parts.shape[1]))
@@ -172,10 +172,10 @@ def standard_error(errors: RowErrors) -> float:
 
 
 def paired(old: KnownRows, new: KnownRows, same_rows: bool, scores: tuple[RowErrors, RowErrors] | None) -> Pairs:
-    """Return the rows side by side: by ids, by their numbers where both tables are in one order, or by what they hold.
+    """Match the rows of two audits by ids, by row number if both tables have the same order, or by content.
 
-    Rows alike in everything but their scores are told apart by their numbers alone; where these do not help, it is no
-    matter as long as one of the two models gives all of them the same score (`scores` are the gap's errors).
+    Only row numbers distinguish rows that differ only in their scores. Without usable numbers their order is irrelevant
+    if one of the two models gives all of them the same score (`scores` are the gap's errors), else an error is raised.
     """
     if old.are_ids != new.are_ids:
         raise DataError("`paired` must be of audits that both name `clusters`, got one that does.", NAME_AN_ID)
@@ -199,7 +199,7 @@ def paired(old: KnownRows, new: KnownRows, same_rows: bool, scores: tuple[RowErr
 
 
 def _are_same(old: KnownRows, new: KnownRows, at_old: Integers, at_new: Integers, same_rows: bool) -> bool:
-    """Return whether rows of the same number are the same: they hold the same, or at least are of the same group."""
+    """Return whether rows with equal numbers match: in content if `same_rows`, else at least in group."""
     if same_rows:
         return bool(at_old.size) and bool((old.hashes[at_old] == new.hashes[at_new]).all())
     if old.audited is None or new.audited is None:
@@ -223,13 +223,13 @@ def _occurrence(keys: Hashes) -> Integers:
 
 
 def _differ_alike(old: KnownRows, new: KnownRows, scores: tuple[RowErrors, RowErrors]) -> bool:
-    """Return whether some rows that hold the same have several scores in both audits."""
+    """Return whether some rows with equal contents have different scores in both audits."""
     before, after = (_several(rows.hashes, errors.parts[:, 0]) for rows, errors in zip((old, new), scores, strict=True))
     return bool(np.isin(before, after).any())
 
 
 def _several(keys: Hashes, values: Floats) -> Hashes:
-    """Return the keys whose rows have several values."""
+    """Return the keys whose rows have different values."""
     order = np.argsort(keys, kind="stable")
     ordered, sizes = keys[order], values[order]
     starts = np.flatnonzero(np.concatenate([[True], ordered[1:] != ordered[:-1]]))

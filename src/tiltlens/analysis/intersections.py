@@ -1,4 +1,4 @@
-"""Sums of many groups → how far their means lie apart, more than chance alone would have it."""
+"""Estimate how much the means of many groups vary beyond sampling noise, from sums by group."""
 
 from __future__ import annotations
 
@@ -29,11 +29,11 @@ from tiltlens.limits import SUPPRESSED_BELOW
 from tiltlens.paper.checks import Floats
 from tiltlens.rows.groups import JOINT, natural_order
 
-FEWEST_GROUPS = 4  # of intersections, from which main effects and interaction can be told apart
-MANY_GROUPS = 10  # from which on all groups are looked at together, too; fewer have a comparison each
+FEWEST_GROUPS = 4  # fewest intersections of columns whose dispersion is estimated
+MANY_GROUPS = 10  # fewest groups of one column whose dispersion is estimated; fewer are only compared one by one
 TAIL = 0.1  # share of the people that the tail bound is about
 
-MOST_DRAWN = 1e9  # people that numpy draws hypergeometric numbers of
+MOST_DRAWN = 1e9  # most people for numpy's hypergeometric sampler
 SCHEMA: dict[str, type[pl.DataType]] = {
     **{"group": pl.String, "people": pl.Int64, "deviation": pl.Float64, "deviation_low": pl.Float64},
     **{"deviation_high": pl.Float64, "rank_low": pl.Int64, "rank_high": pl.Int64},
@@ -82,7 +82,7 @@ class Intersections(FieldTable):
 def find_intersections(
     totals: Mapping[str, Floats], columns: int, is_decisions: bool, settings: Settings
 ) -> Intersections | None:
-    """Return the dispersion of many groups, or of intersections of columns; None of few, and for plug-in values.
+    """Return the dispersion of many groups, or of intersections of columns; None if few, and for plug-in values.
 
     `totals` are the sums of each group by outcome, (3, 6).
     """
@@ -114,7 +114,7 @@ def find_intersections(
 def _effects(
     share: Floats, means: GroupMeans, names: list[str], columns: int, confidence: float
 ) -> tuple[Estimate | None, Estimate | None]:
-    """Return √θ of main effects and of the interaction; nothing where there are no intersections to tell them apart."""
+    """Return √θ of the main effects and of the interaction; None for both if they cannot be separated."""
     parts = [name.split(JOINT) for name in names]
     if columns < 2 or any(len(part) != columns for part in parts):
         return None, None
@@ -131,7 +131,7 @@ def _group_frame(
 ) -> pl.DataFrame:
     value, reach = shrink_means(share, means, spread.value**2, float(spread.high or 0.0) ** 2, confidence)
     low, high = value - reach, value + reach
-    # Better for sure are the groups whose whole interval lies below.
+    # A group surely ranks before those whose whole interval lies above its own.
     ranks = 1 + np.searchsorted(np.sort(high), low), np.searchsorted(np.sort(low), high, "right")
     columns = (names, people, value + 0.0, low, high, *ranks)  # 0, not −0
     return pl.DataFrame(dict(zip(SCHEMA, columns, strict=True)), schema=SCHEMA)

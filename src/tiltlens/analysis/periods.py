@@ -1,4 +1,4 @@
-"""The gap along time: period after period in one audit, and look after look at growing data."""
+"""The gap over time: by period within one audit, and by look at growing data in monitoring."""
 
 from __future__ import annotations
 
@@ -72,7 +72,7 @@ def _people(evidence: Evidence, chosen: Booleans) -> int:
 
 
 def _measure_period(evidence: Evidence, chosen: Booleans, code: int) -> tuple[dict[str, HasInterval], GroupPair]:
-    """Return what is measured of one period, and the gap with its influences; values are of all rows."""
+    """Return the estimates of one period, and the gap with its influences; gap and rates use all rows."""
     unit, sums = evidence.rows.unit, evidence.sums_by["period"]
     score, favourable = unit.level(evidence.score.column), unit.level(evidence.favourable.column)
     means = unit.level(sums.first[:, code] / sums.weight[:, code])
@@ -81,7 +81,7 @@ def _measure_period(evidence: Evidence, chosen: Booleans, code: int) -> tuple[di
         ends, errors = (0.0, 1.0), unseen_errors(evidence.population, chosen, means)
     pair = mean_pair(evidence.population, score, chosen, means, errors, *ends)
     is_reversed = not unit.is_amount and not np.array_equal(score, favourable)
-    # The gap is that of the score as given; rates are of what people want.
+    # The gap is that of the score as given, the rates those of the favourable outcome.
     rates = mean_pair(evidence.population, favourable, chosen, 1.0 - means, errors, *ends) if is_reversed else pair
     measured: dict[str, HasInterval] = {
         "gap": pair.difference,
@@ -97,7 +97,7 @@ def _measure_period(evidence: Evidence, chosen: Booleans, code: int) -> tuple[di
 
 
 def _error_rates(evidence: Evidence, chosen: Booleans) -> dict[str, HasInterval]:
-    """Return differences of error rates in one period, of the sample's rows, where enough people have the outcome."""
+    """Return differences of error rates in one period, from the sample, if enough people have the outcome."""
     measured: dict[str, HasInterval] = {}
     if evidence.y_true is None:
         return measured
@@ -128,7 +128,7 @@ class Measured(NamedTuple):
 
 
 class Tracked(NamedTuple):
-    """A quantity of two groups: value, standard error, and the people that tell it, 1/(1/n0 + 1/n1)."""
+    """A quantity of two groups: value, standard error, and effective sample size 1/(1/n0 + 1/n1)."""
 
     value: float
     se: float
@@ -137,7 +137,7 @@ class Tracked(NamedTuple):
 
 
 def track(audited: Floats, reference: Floats, measured: Measured) -> dict[str, Tracked]:
-    """Return what the sums of two groups by outcome, (3, 6), say; quantities of fewer than ten people are left out."""
+    """Return the monitored quantities from both groups' sums by outcome, (3, 6); those of few people are left out."""
     whole = _means(audited.sum(axis=0), reference.sum(axis=0))
     if whole is None:
         return {}
@@ -160,7 +160,7 @@ def _means(audited: Floats, reference: Floats) -> GroupMeans | None:
     if min(audited[PEOPLE], reference[PEOPLE]) < MINIMUM_ROWS:
         return None
     means = GroupMeans.of(np.array([audited, reference]))
-    # First looks have few people.
+    # First looks have few people, so Student's factor matters.
     return replace(means, variance=student_factor(means.size - 1.0) ** 2 * means.variance)
 
 
@@ -170,6 +170,6 @@ def _difference(means: GroupMeans, is_amount: bool) -> Tracked:
 
 
 def _unseen(means: GroupMeans, is_amount: bool) -> list[float]:
-    """Return the error that decisions do not show where all of a group's are the same (9)."""
+    """Return the unseen error of each group, positive only if all its decisions are equal (9)."""
     both = zip(means.mean.tolist(), means.size.tolist(), strict=True)
     return [0.0 if is_amount else unseen_mean_se(mean, size) for mean, size in both]

@@ -1,4 +1,4 @@
-"""Prices with observed costs: how near a price is to a mixture of the groups' expected costs, and who is moved."""
+"""Compare prices with observed costs: proxy discrimination, proxy vulnerability, and feature contributions."""
 
 from __future__ import annotations
 
@@ -32,8 +32,8 @@ from tiltlens.rows.levels import quantile_edges
 from tiltlens.sources.columns import Record
 from tiltlens.threads import one_thread, steps_in_threads
 
-MATERIAL_PROXY = 0.01  # of the variance of the price: proxy discrimination below is none
-MOST_SEGMENTS = 12  # in the table of those that are moved most
+MATERIAL_PROXY = 0.01  # share of the price's variance: smaller proxy discrimination is not material
+MOST_SEGMENTS = 12  # most rows of the table of segments
 COST_TREES = TreeSize(20, 8, 0.03)
 GROUPS = {"audited": AUDITED, "reference": REFERENCE}
 COUNTED: dict[str, type[pl.DataType]] = {"group": pl.String, "decile": pl.Int64, "n": pl.Int64}
@@ -94,9 +94,9 @@ class Prices(FieldTable):
 
 
 def prices(evidence: Evidence, settings: Settings) -> Prices | None:
-    """Return what observed costs say of the price; None without them, without features, and for plug-in values.
+    """Compare the price with observed costs; None without enough of them, without features, and for plug-in values.
 
-    Groups must be observed. Expected costs are by regressions within each group that have not seen the row.
+    Groups must be observed. Expected costs come from cross-fitted regressions within each group.
     """
     propensity, cost = evidence.nuisances.propensity, evidence.rows.cost
     if cost is None or propensity is None or evidence.rows.probabilities is not None or not evidence.table:
@@ -148,9 +148,9 @@ def _prices(
 
 
 def priced_rows(evidence: Evidence, propensity: Propensity, index: Integers, seed: int) -> PricedRows:
-    """Return the rows with an observed cost, with what two fits that have not seen a row expect of it.
+    """Return the rows with an observed cost, with two cross-fitted expected costs and the propensity of each.
 
-    Money is in the unit's scale. The groups' shares are those of all rows, whatever part of each group was sampled.
+    Money is divided by the unit's scale. Group shares are those of all rows, not those of the sample.
     """
     unit, weights = evidence.rows.unit, evidence.rows.sampling_weight[index]
     sample = evidence.sample.take(index)
@@ -174,7 +174,7 @@ def priced_rows(evidence: Evidence, propensity: Propensity, index: Integers, see
 def _expected_costs(
     evidence: Evidence, index: Integers, cost: Floats, fold: Integers, seed: int
 ) -> tuple[Floats, Floats]:
-    """Return E[cost | x, group] by the two halves of the other folds, (2 fits, 2 groups, n); and shrunk, (2, n)."""
+    """Return E[cost | x, group] from both halves of the other folds, (2 fits, 2 groups, n), and shrunk, (2, n)."""
     table = {name: column[index] for name, column in evidence.table.items()}
     values = {
         name: evidence.cells[name].codes[index] if name in evidence.cells else column
@@ -184,7 +184,7 @@ def _expected_costs(
     weights = evidence.rows.sampling_weight[index]
     regressor = Regressor.of(table, values, cost, weights / weights.mean(), seed)
     if any(column.dtype.kind == "f" for column in table.values()):
-        # Costs are mostly noise: few leaves see steps of a number, which neither splines nor cell means do.
+        # Costs are mostly noise: small trees detect steps in a number, which splines and cell means miss.
         regressor = replace(regressor, cells=None, trees=COST_TREES)
     plan = fold_pairings(int(fold.max()) + 1, several=False)[0]
     parts = sorted({half for halves in plan for half in halves})
@@ -209,9 +209,9 @@ def _expected_costs(
 
 
 def _shrunk(stages: Floats, cost: Floats, weights: Floats) -> Floats:
-    """Return the sum of both terms of a fit, each shrunk to what it says of costs that it has not seen.
+    """Return the sum of both terms of a fit, each shrunk by its slope in a regression of the held-out costs.
 
-    Costs are mostly noise: what a flexible fit learns of it would be taken for a difference between people.
+    Costs are mostly noise, and overfitted noise would look like a difference between people.
     """
     level, *centres = (float(np.average(x, weights=weights)) for x in (cost, *stages))
     terms = stages - np.array(centres)[:, None]
@@ -242,7 +242,7 @@ def _deciles(rows: PricedRows, scale: float, confidence: float) -> Iterator[Reco
 
 
 def decile_cells(rows: CostRows, scale: float, confidence: float) -> Iterator[tuple[Record, Booleans | None]]:
-    """Yield each group's cells by decile of the price, without numbers or rows where they could tell of few people."""
+    """Yield each group's cells by decile of the price, without numbers or rows where they are suppressed."""
     is_constant = rows.price.min() == rows.price.max()
     edges = np.zeros(0) if is_constant else quantile_edges(rows.price, rows.weights, SCORE_TENTHS)
     decile = np.searchsorted(edges, rows.price, side="left")
@@ -263,7 +263,7 @@ def decile_cells(rows: CostRows, scale: float, confidence: float) -> Iterator[tu
 
 
 def _segments(evidence: Evidence, rows: PricedRows, index: Integers, confidence: float) -> pl.DataFrame:
-    """Return the values of features with the largest mean proxy vulnerability; none of fewer than ten people."""
+    """Return the feature values with the largest mean proxy vulnerability, without suppressed ones."""
     terms, scale, cells = estimators.vulnerability_terms(rows), evidence.rows.unit.scale, []
     mass = rows.weights * terms
     for feature in evidence.rows.features:
@@ -290,7 +290,7 @@ def price_contributions(
     index: Integers,
     settings: Settings,
 ) -> tuple[Estimate, pl.DataFrame] | None:
-    """Return the gap of Λ, and one row per feature that is regressed on, the largest alone first; None without any.
+    """Return the gap of Λ, and one row per feature, the largest contribution alone first; None without regressions.
 
     As Λ = π − c − Σ v_d·μ_d, the price's gap and contributions are those of the mixture plus these.
     """

@@ -1,4 +1,4 @@
-"""Error rates where some outcomes were not observed, as of rejected applicants: evidence → bounds on their gaps."""
+"""Bound gaps in error rates if some outcomes, such as those of rejected applicants, were not observed."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ from tiltlens.paper.checks import Floats
 from tiltlens.rows.levels import quantile_edges
 
 GAMMAS = (0.0, 0.02, 0.05, 0.1, 0.2)
-STEPS = 12  # halvings of the interval in which Γ lies: to a fortieth of a point
+STEPS = 12  # bisection steps for Γ, which make it accurate to a fortieth of a point
 ENDS = ("low", "high", "interval_low", "interval_high")
 SCHEMA: dict[str, type[pl.DataType]] = {"rate": pl.String} | dict.fromkeys(("gamma", *ENDS), pl.Float64)
 Ends = tuple[float | None, ...]
@@ -74,13 +74,13 @@ def selective_labels(evidence: Evidence, settings: Settings, measured: Collectio
 
 
 def _sign_gamma(ends: Callable[[float], Ends], start: int) -> float:
-    """Return the largest Γ at which all gaps, or from `start` 2 on their intervals, have one sign, by bisection."""
+    """Return by bisection the largest Γ at which the bounds (`start` 0) or their intervals (`start` 2) exclude 0."""
 
     def is_determined(gamma: float) -> bool:
         low, high = ends(gamma)[start : start + 2]
         return low is not None and high is not None and (low > 0.0 or high < 0.0)
 
-    # Bounds widen with Γ, so that the sign is lost once and for all.
+    # Bounds widen with Γ, so a sign that is lost stays lost.
     if is_determined(1.0) or not is_determined(0.0):
         return float(is_determined(1.0))
     low, high = 0.0, 1.0

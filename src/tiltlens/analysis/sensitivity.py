@@ -114,9 +114,9 @@ def sensitivities(
     parts: ExemptParts | None,
     given_exempt: Estimate | None,
 ) -> dict[str, Sensitivity]:
-    """Return the sensitivity of the adjusted gap and of the gap given exempt factors, as far as these are measured.
+    """Return the sensitivity of the adjusted gap and of the gap given exempt factors, as far as these are estimated.
 
-    None of groups known by probabilities, and of scores that are made from the features by the model itself.
+    Empty for plug-in values and unobserved groups. An adjusted gap that is 0 by construction has none.
     """
     sets, results = evidence.nuisances.sets, {}
     if settings.folds is None or sets is None or evidence.rows.probabilities is not None:
@@ -137,7 +137,7 @@ def sensitivities(
 def _strengths(
     names: list[str], sets: CellSets | RidgeSets, features: Sequence[int]
 ) -> Iterator[tuple[str, float, float]]:
-    """Yield both strengths of each feature of a set, from the regressions on sets without it."""
+    """Yield name, R²_W and R²_S of each feature of a set as if it were omitted, from the regressions without it."""
     without = [[other for other in features if other != feature] for feature in features]
     shares = partial_strengths(*sets.means([list(features), *without]))
     for feature, *both in zip(features, *(share.tolist() for share in shares), strict=True):

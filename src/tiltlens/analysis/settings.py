@@ -1,4 +1,4 @@
-"""How an audit was asked for."""
+"""The validated numeric options of an audit."""
 
 from __future__ import annotations
 
@@ -11,8 +11,8 @@ from tiltlens.estimators.estimate import Estimate, HasInterval, without_noise
 from tiltlens.limits import FOLDS, MATERIALITY
 from tiltlens.paper.checks import check_number, check_probability, check_weight
 
-AMOUNT_MATERIALITY = 0.02  # standard deviations of amounts: a tenth of what is called a small effect (Cohen's d of 0.2)
-LARGEST_SEED = 2**32 - 1  # of scikit-learn's
+AMOUNT_MATERIALITY = 0.02  # standard deviations of amounts: a tenth of a small effect (Cohen's d of 0.2)
+LARGEST_SEED = 2**32 - 1  # the largest that scikit-learn accepts
 FEWEST_SAMPLED = 1_000  # rows: models are fitted on two fifths of them
 
 
@@ -27,7 +27,7 @@ class Settings:
     confidence
         The confidence level of every interval.
     materiality
-        Points of the score that matter; for amounts standard deviations.
+        The materiality threshold, in points of the score; for amounts in standard deviations.
     folds
         The number of folds; None gives the paper's plug-in values without intervals.
     random_state
@@ -62,7 +62,7 @@ class Settings:
             )
 
     def for_all(self, comparisons: int) -> Settings:
-        """Return settings whose intervals hold for so many audited groups at once (Šidák 1967)."""
+        """Return settings whose intervals are simultaneous over this many comparisons (Šidák 1967)."""
         return replace(self, confidence=self.confidence ** (1.0 / comparisons))
 
     def estimate(self, measured: HasInterval) -> Estimate:
@@ -74,7 +74,7 @@ class Settings:
 
 
 def usual_materiality(score_type: str) -> float:
-    """Return what counts unless the user says otherwise: points of probabilities, standard deviations of amounts."""
+    """Return the default materiality threshold: in points of a probability, or in standard deviations of an amount."""
     return AMOUNT_MATERIALITY if score_type == "amount" else MATERIALITY
 
 

@@ -1,4 +1,4 @@
-"""Does one model serve both groups? What separate models would gain, by regressions of the outcome on the features."""
+"""Estimate the loss that separate models per group would save, by regressions of the outcome on the features."""
 
 from __future__ import annotations
 
@@ -22,8 +22,8 @@ from tiltlens.rows.features import design_columns
 from tiltlens.rows.sampled_rows import SampledRows
 from tiltlens.threads import in_threads, one_thread
 
-MATERIAL_SPLIT = 0.01  # of the Brier score of one model for both groups: a smaller gain by separate models is none
-SMALLEST_CHANCE = 0.005  # of either group at any features, in regressions of the group
+MATERIAL_SPLIT = 0.01  # share of the single model's Brier score: a smaller gain from separate models is not material
+SMALLEST_CHANCE = 0.005  # lower bound of either group's fitted probability
 
 
 @dataclass(frozen=True, slots=True)
@@ -91,7 +91,7 @@ class Splitting(FieldTable):
 
 
 def splitting(sampled: SampledRows, confidence: float, seed: int = 0) -> Splitting | None:
-    """Return what separate models would gain; None without features, or without enough observed outcomes.
+    """Return the gains from separate models; None without features, or without enough observed outcomes.
 
     Groups must be observed. Rows are predicted by models that were fitted on the other folds.
     """
@@ -129,7 +129,7 @@ def _known_rows(sampled: SampledRows) -> Integers | None:
 
 
 def _predictions(rows: Rows, some: SampledRows, seed: int) -> SplitPredictions:
-    """Return y_0, y_1 and ℓ of each row, by regressions on the other folds: of one group each, and of the group."""
+    """Return y_0, y_1 and ℓ of each row, from regressions on the other folds: of Y within each group, and of S̄."""
     omega = rows.balanced_weights
     table: Table = normal_scores(design_columns(sorted(some.features, key=lambda feature: feature.name)), omega)
     values = {name: some.value_codes.get(name, column) for name, column in table.items() if column.dtype.kind != "f"}
@@ -159,7 +159,7 @@ def _gains(predictions: SplitPredictions, loss: str, confidence: float) -> Split
 
 
 def _at_least_zero(gain: InfluenceEstimate, confidence: float) -> Estimate:
-    """Return a gain, which is not negative: where it may be 0, with a one-sided upper end."""
+    """Return a non-negative gain; if it may be 0, its lower end is 0 and its upper end one-sided."""
     law = gain.normal(least=0.0)
     both = law.estimate(confidence)
     if both.low or confidence <= 0.5:
@@ -168,7 +168,7 @@ def _at_least_zero(gain: InfluenceEstimate, confidence: float) -> Estimate:
 
 
 def _outcome_gap(predictions: SplitPredictions, confidence: float) -> tuple[Estimate, Estimate]:
-    """Return c_Y, the adjusted gap of the outcome, and c_Y²·D, which ε is at least."""
+    """Return c_Y, the adjusted gap of the outcome, and c_Y²·D, a lower bound on ε."""
     rows, s = predictions.rows, predictions.rows.audited * 1.0
     e, eta = predictions.blind(EVEN)
     left = predictions.outcome - eta

@@ -1,4 +1,4 @@
-"""Groups that are known by probabilities: what the gap may be, and whether these probabilities can be relied on."""
+"""Bound the gap between groups observed only as probabilities, and check these against known groups."""
 
 from __future__ import annotations
 
@@ -97,7 +97,7 @@ class UnobservedGroup(FieldTable):
 
 
 def unobserved_group(evidence: Evidence, settings: Settings) -> UnobservedGroup:
-    """Return what probabilities tell of the gap, of groups that are known by them."""
+    """Return the estimates of the gap between groups observed only as probabilities, with their checks."""
     rows = _rows(evidence)
     return replace(_estimate_gap(evidence, rows, settings.confidence), visible=visible_part(rows))
 
@@ -114,7 +114,7 @@ def unobserved_group_of(
 
 
 def _estimate_gap(evidence: Evidence, rows: ChanceRows, confidence: float) -> UnobservedGroup:
-    """Return the estimates, and what known groups say of them."""
+    """Return the estimates, and the results of checking them against known groups."""
     weighted = gap_law(evidence.population, evidence.score).estimate(confidence)
     slope = slope_on_chance(rows, rows.score)
     linear = None if slope is None else slope.normal().estimate(confidence)
@@ -146,9 +146,9 @@ def _estimate_gap(evidence: Evidence, rows: ChanceRows, confidence: float) -> Un
 
 
 def _rows(evidence: Evidence) -> ChanceRows:
-    """Return one line a row: of its copies the audited one, or the reference's where it cannot be audited.
+    """Return one entry per row: its audited copy or, if its probability of being audited is 0, its reference copy.
 
-    Among those who are of either group, b = p0/(p0 + p1), and a row stands for p0 + p1 people.
+    Given membership of either group, b = p0/(p0 + p1); a row counts as p0 + p1 people.
     """
     at, both, weights = _once(evidence)
     total = both.sum(axis=1)
@@ -156,7 +156,7 @@ def _rows(evidence: Evidence) -> ChanceRows:
 
 
 def _labelled(evidence: Evidence) -> tuple[ChanceRows, Floats]:
-    """Return the rows that are known to be of either group, each standing for itself, and whether it is audited."""
+    """Return the rows with a known group, each with its own weight, and whether it is audited."""
     at, both, weights = _once(evidence)
     group = np.asarray(evidence.rows.known_group)[at]
     keep = np.flatnonzero(group != NO_GROUP)
@@ -165,10 +165,7 @@ def _labelled(evidence: Evidence) -> tuple[ChanceRows, Floats]:
 
 
 def _once(evidence: Evidence) -> tuple[Integers, Floats, Floats]:
-    """Return the place of one copy of each row, the chances of both groups, and the row's own weight.
-
-    In a sample, copies in either group may be drawn at different rates: each row stands for as many as its copy does.
-    """
+    """Return the position of one copy of each row, its probabilities of both groups, and the row's own weight."""
     probabilities, sample, population = np.asarray(evidence.rows.probabilities), evidence.sample, evidence.population
     at = np.flatnonzero(sample.audited | (probabilities[:, 0] == 0.0))
     both, is_audited = probabilities[at], sample.audited[at]
@@ -185,7 +182,7 @@ def _chance_rows(evidence: Evidence, at: Integers, chance: Floats, weights: Floa
 
 
 def _limits(rows: ChanceRows, confidence: float) -> Estimate | None:
-    """Return the middle of the limits, and their outer ends with errors."""
+    """Return the midpoint of the limits, with the outer ends of their confidence intervals."""
     ends = frechet_limits(rows)
     if ends is None:
         return None
@@ -196,7 +193,7 @@ def _limits(rows: ChanceRows, confidence: float) -> Estimate | None:
 def _bracket(
     weighted: Estimate, linear: Estimate | None, outside: tuple[float, float], limits: Estimate | None
 ) -> Estimate | None:
-    """Return the middle of both estimates, and the outer ends of their intervals, as far as the limits allow."""
+    """Return the midpoint of both estimates, with the outer ends of their intervals cut to the limits."""
     if linear is None:
         return None
     both = (weighted, linear)
@@ -214,7 +211,7 @@ def _bracket(
 def _checks(
     labelled: ChanceRows, audited: Floats, confidence: float
 ) -> tuple[Calibration | None, Signs | None, str | None]:
-    """Return calibration and signs on the rows whose group is known, and what fails."""
+    """Return calibration and signs on the labelled rows, and the reason if a check fails."""
     if min(audited.sum(), (1.0 - audited).sum()) < SUPPRESSED_BELOW:
         return None, None, f"fewer than {SUPPRESSED_BELOW} labelled people of a group"
     slopes, sides = calibration(labelled, audited, confidence), signs(labelled, audited, confidence)

@@ -1,4 +1,4 @@
-"""Cells of joint values: several features as one, and the part of the gap that regressions have missed in cells."""
+"""Cells of joint values of several features, and the part of the gap that regressions miss in such cells."""
 
 from __future__ import annotations
 
@@ -12,9 +12,9 @@ from scipy.sparse import csc_matrix
 from tiltlens.estimators.influence import Integers
 from tiltlens.paper.checks import Floats
 
-CODES_A_ROW = 8  # values that may be counted for each row, rather than sorted
-COUNTED_CODES = 1 << 16  # values that may be counted however few rows have them
-BLOCK_SURE = 4.0  # standard errors by which cells must hide something to become columns; hundreds are looked at
+CODES_A_ROW = 8  # per row: smaller codes are counted, larger ones sorted
+COUNTED_CODES = 1 << 16  # smaller codes are counted however few the rows
+BLOCK_SURE = 4.0  # standard errors beyond which a hidden part adds columns: high, because hundreds are tested
 
 
 def joint_codes(codes: Integers) -> tuple[Integers, Integers]:
@@ -49,7 +49,7 @@ def grid_codes(codes: Sequence[Integers]) -> tuple[Integers, tuple[int, ...]]:
 
 @dataclass(frozen=True, slots=True)
 class Hidden:
-    """The part of the gap that the cells of some features still hide, and its standard error."""
+    """The part of the gap that the regressions miss in the cells of some features, and its standard error."""
 
     names: tuple[str, ...]
     value: float
@@ -57,13 +57,13 @@ class Hidden:
 
     @property
     def is_sure(self) -> bool:
-        """Whether it is far from 0, though hundreds of cells are looked at."""
+        """Whether the part is significant at a level that allows for hundreds of tests."""
         return abs(self.value) > BLOCK_SURE * self.se
 
 
 @dataclass(frozen=True, eq=False)
 class Residuals:
-    """S̄ − e and W − m of rows, by models that have not seen them, with weights that sum to 1, and E[(S̄ − e)²]."""
+    """Cross-fitted residuals S̄ − e and W − m of rows, their weights, which sum to 1, and E[(S̄ − e)²]."""
 
     group: Floats
     score: Floats
@@ -91,7 +91,7 @@ def hidden_part(residuals: Residuals, codes: Integers) -> tuple[float, float]:
 def hidden_of(sums: Floats, spread: float) -> tuple[float, float]:
     """Return the same from the sums by cell.
 
-    No row meets itself, so that u has mean 0 where the residuals are independent within the cells.
+    Products of a row with itself are left out, so u has mean 0 if residuals are independent within the cells.
     """
     total, sum_s, sum_w, own, square_s, square_w = sums
     safe = np.where(total > 0.0, total, 1.0)

@@ -1,7 +1,7 @@
 """Estimators that need the group-membership model, double cross-fitted.
 
-Models a and b know neither each other's rows nor the rows they are evaluated on, so their errors meet only in
-products that average out.
+Models a and b are trained on disjoint rows, and neither on the rows where it is evaluated, so that their errors
+remain only as products, which average out.
 """
 
 from __future__ import annotations
@@ -26,12 +26,12 @@ from tiltlens.estimators.outputs import OutputTerm, Scores, output_term
 from tiltlens.limits import CLIP
 from tiltlens.paper.checks import Floats
 
-DISAGREEMENT_ROWS = 50_000  # audited rows, at most, at which models are compared
+DISAGREEMENT_ROWS = 50_000  # most audited rows at which models are compared
 
 
 @dataclass(frozen=True, slots=True)
 class Pairing:
-    """The log-ratios ℓ_a, ℓ_b of two models, clipped and normalised fold by fold, and what is made of both."""
+    """The log-ratios ℓ_a, ℓ_b of two models, clipped and normalised fold by fold, and quantities derived from both."""
 
     a: Floats
     b: Floats
@@ -42,8 +42,8 @@ class Pairing:
     # 1 for audited and 2e^{(ℓ_a+ℓ_b)/2} − ½(e^ℓ_a + e^ℓ_b) for reference rows, where neither is clipped
     kl_weight: Floats
     fold: Integers
-    disagreement: ModelDisagreement | None = None  # how far the models lie apart, where there is one pairing only
-    is_known: bool = False  # whether ℓ is taken as it is, so that nothing is corrected for
+    disagreement: ModelDisagreement | None = None  # differences of models, if there is only one pairing
+    is_known: bool = False  # whether ℓ is known, so that its error is not corrected for
 
 
 def pairing(
@@ -54,12 +54,12 @@ def pairing(
     clip: float = CLIP,
     cycle: Floats | None = None,
 ) -> Pairing:
-    """Return two cross-fitted log-ratios, ready for the estimators.
+    """Return the pairing of two cross-fitted log-ratios.
 
-    `fold` is the fold each row is evaluated in, and `cycle` are the log-ratios of the models of two folds each, each
-    sharing a fold with the next and the last one with the first.
+    `fold` is the fold in which each row is evaluated. `cycle` has the log-ratios of models trained on two folds each,
+    in an order in which each model shares one fold with the next, and the last with the first.
     """
-    # (20) holds in every fold; learnt over all folds, the scale would tie the folds together.
+    # (20) holds in every fold; estimated over all folds, the scale would make the folds dependent.
     scale_a, scale_b = (_scales(rows, ell, fold, clip)[fold] for ell in (log_ratio_a, log_ratio_b))
     pair = scaled_pairing(rows.audited, (log_ratio_a, log_ratio_b), (scale_a, scale_b), fold, clip)
     return pair if cycle is None else replace(pair, disagreement=_disagreement(rows, cycle, clip))
@@ -67,19 +67,19 @@ def pairing(
 
 @dataclass(frozen=True, slots=True, eq=False)
 class ModelDisagreement:
-    """How far the models of neighbouring parts lie apart, at some audited rows: it tells how large their errors are.
+    """Differences between neighbouring models of the cycle at some audited rows, from which their errors are estimated.
 
-    A model of two folds errs by the mean of theirs, ½(ε_i + ε_j), so neighbours in the cycle differ by ½(ε_k − ε_i),
-    and one such difference and the next share no fold.
+    A model trained on two folds has the error ½(ε_i + ε_j), so neighbours in the cycle differ by ½(ε_k − ε_i), and
+    successive differences share no fold.
     """
 
-    # The rows, and what each counts; the shares add up to 1
+    # The rows, and their weights, which sum to 1
     index: Integers
     shares: Floats
     apart: Floats  # the differences in turn, (parts, rows), of mean 0
 
     def products(self, lines: Floats, times: Floats | float = 1.0) -> Floats:
-        """Return the means of each line times the next, and times a number for each row."""
+        """Return the weighted means over rows of each line times the next, times `times`."""
         return np.asarray((lines * np.roll(lines, -1, axis=0)) @ (self.shares * times))
 
     def explained(self, cells: Integers) -> Floats:
@@ -92,7 +92,7 @@ class ModelDisagreement:
 
 def _disagreement(rows: Rows, cycle: Floats, clip: float) -> ModelDisagreement:
     index = np.flatnonzero(rows.audited)
-    # B is a mean over rows: evenly many of them show its size.
+    # B is a mean over rows, so evenly spaced rows suffice.
     index = index[:: -(-index.size // DISAGREEMENT_ROWS)]
     shares = rows.audited_share[index] / rows.audited_share[index].sum()
     clipped = np.clip(cycle[:, index], -clip, clip)
@@ -108,7 +108,7 @@ def scaled_pairing(
     fold: Integers,
     clip: float = CLIP,
 ) -> Pairing:
-    """Return two log-ratios whose normalising factors are known: one for all rows, or one for each."""
+    """Return the pairing of two log-ratios with given normalising factors: one for all rows, or one per row."""
     (a, r_a), (b, r_b) = (_scaled(audited, *pair, clip) for pair in zip(log_ratios, scales, strict=True))
     inside = (r_a != 0.0) & (r_b != 0.0)
     # ω of (34): the squares of both errors cancel in it, their product remains.
@@ -118,7 +118,7 @@ def scaled_pairing(
 
 
 def known_pairing(rows: Rows, log_ratio: Floats) -> Pairing:
-    """Return a log-ratio that is known, not fitted: nothing to cross-fit, to clip or to correct for."""
+    """Return the pairing of a known log-ratio, which is not cross-fitted, clipped or corrected for."""
     ell = np.asarray(log_ratio, dtype=np.float64)
     if not np.isfinite(ell).all():
         raise DataError(
@@ -130,7 +130,7 @@ def known_pairing(rows: Rows, log_ratio: Floats) -> Pairing:
 
 
 def given_pairing(rows: Rows, log_ratio: Floats) -> Pairing:
-    """Return a log-ratio that a model made of other rows: neither clipped nor cross-fitted, corrected once."""
+    """Return the pairing of a log-ratio fitted on other rows: not clipped or cross-fitted, but corrected for."""
     pair = known_pairing(rows, log_ratio)
     ratio, _ = shifted_exp(pair.a)
     # Divided by its mean, r has mean 0 (21): a constant in the given log-odds has no effect.
@@ -147,8 +147,8 @@ def inside_masses(shares: tuple[Floats, Floats], log_ratio: Floats, clip: float 
 def normalising(mass0: Floats, mass1: Floats) -> Floats:
     """Return the factors of e^ℓ that make both masses equal, 1 where one of them is 0.
 
-    The shift makes the answer immune to class weights and shifted priors. Inside the clip it is an identity of the
-    truth, clipped or not.
+    The shift makes estimates invariant to class weights and shifted priors. For the true ℓ the masses inside the clip
+    are equal, so the factors are 1.
     """
     usable = (mass0 > 0.0) & (mass1 > 0.0)
     return np.divide(mass0, mass1, out=np.ones_like(mass0), where=usable)
@@ -244,8 +244,8 @@ def _debiased(
 ) -> InfluenceEstimate:
     """Return the estimator `value` corrected for the estimation of ℓ, through m_a and m_b, and of T.
 
-    m = E0[g|·], the means of g in `cells` where it is not g itself. What is left is −λ2·E0[λ2·m_δa·m_δb + m·δaδb], with
-    the errors δ of both models and their means m_δ.
+    m is g itself, or E0[g|·] for example in `cells`. The remainder is −λ2·E0[λ2·m_δa·m_δb + m·δaδb], with δ the errors
+    of both models and m_δ their means in the same cells.
     """
     influence0, influence1 = at_audited, rows.constant(0.0)
     middle = m_a if m_a is m_b else 0.5 * (m_a + m_b)
@@ -273,17 +273,17 @@ def _debiased(
 
 
 def _with_remainder(estimate: InfluenceEstimate, left: Floats) -> InfluenceEstimate:
-    """Return an estimator of one pairing with the error that the product of two models' errors leaves.
+    """Return an estimator from one pairing, with the error due to its remainder, a product of both models' errors.
 
-    `left` is what neighbours' differences leave in place of the errors. Where V is the variance of what ε_i and ε_j
-    leave, that of each of `left` is V/4, and that of what is left in the mean of the estimator's five folds V/8.
+    `left` is the remainder with neighbours' differences in place of the errors. If the remainder of ε_i and ε_j has
+    variance V, each of `left` has V/4, and the remainder of the mean over the estimator's five folds has V/8.
     """
     # `covariance` doubles the sum of squares: 2·Σ(B/√20)² of (28).
     return replace(estimate, between=left / math.sqrt(4 * len(left)))
 
 
 def _moved(rows: Rows, m: Floats, r: Floats) -> Floats:
-    """Return (m − E0[m | inside the clip])·r: r has mean 0, so the shift is free and undoes the noise of its scale."""
+    """Return (m − E0[m | inside the clip])·r: r has mean 0, so the shift adds no bias and removes r's scale noise."""
     inside = rows.mean0(r)
     return (m - rows.mean0(m * r) / inside) * r if inside < 0.0 else m * r
 
@@ -293,7 +293,7 @@ def explained_variance(rows: Rows, g: Gradient, codes: Integers) -> InfluenceEst
 
     θ̂ = (1/n0)Σ_cells (AB − C)/(n_c − 1) + ĉ/n0 − E[λ2(m_a r_b + m_b r_a)] + λ2/2·E0[m̄(ℓ_a−ℓ_b)²].
     """
-    # Cells within folds: a mean over folds would mix models that know each other’s rows.
+    # Cells within folds: a mean over folds would mix models that share training rows.
     cell = _interaction_codes(g.pairing.fold, codes)
     sizes, weights2 = rows.sums0(cell), rows.self_products0(cell)
     sums_a = rows.sums0(cell, g.a)
@@ -317,7 +317,7 @@ def leave_one_out(sizes: Floats, a: Floats, b: Floats, products: Floats, weights
 
 
 def _centring_noise(rows: Rows, g: Gradient) -> float:
-    """Return Σ_folds ĉ/n0, what centring by the fold's own mean took away from the leave-one-out sum."""
+    """Return Σ_folds ĉ/n0, which centring by the fold's own mean subtracted from the leave-one-out sum."""
     fold = g.pairing.fold
     sizes, weights2, sums = rows.sums0(fold), rows.self_products0(fold), rows.sums0(fold, g.a * g.b)
     # E[ḡ_a·ḡ_b] = Cov0(g_a, g_b)/n0, with weights Σw²/N² in place of 1/n0 (31).
@@ -328,7 +328,7 @@ def _centring_noise(rows: Rows, g: Gradient) -> float:
 def learned_variance(rows: Rows, g: Gradient, m_a: Floats, m_b: Floats) -> InfluenceEstimate:
     """Return θ̂ = E0[g_a m_b + g_b m_a − m_a m_b], corrected like ψ̂, for learned m_a and m_b.
 
-    The part of the models' errors that the features explain is not learnt, and taken to be all of them.
+    The part of the models' errors that the features explain is not estimated; the whole errors are used instead.
     """
     m_a, m_b = (centre_by_fold(rows, m, g.pairing.fold) for m in (m_a, m_b))
     at_audited = g.a * m_b + g.b * m_a - m_a * m_b
@@ -357,7 +357,7 @@ def _input_divergence(rows: Rows, pair: Pairing, given: float | None) -> Influen
 
 
 def _known_divergence(rows: Rows, ell: Floats, given: float | None) -> InfluenceEstimate:
-    """Return E0[ℓ] − log E1[e^ℓ], which no constant added to ℓ can change."""
+    """Return E0[ℓ] − log E1[e^ℓ], which is invariant to a constant added to ℓ."""
     ratio, top = shifted_exp(ell)
     mean = rows.mean1(ratio)
     # E1[e^ℓ] is 1 for the true ℓ; dividing by it makes class weights and priors cancel.

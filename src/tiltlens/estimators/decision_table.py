@@ -17,19 +17,19 @@ from tiltlens.paper.checks import Floats
 
 @dataclass(frozen=True, slots=True)
 class Count:
-    """The people of a group, and those of them that the rate counts."""
+    """The size of a group, and the number of its people with the counted decision."""
 
     size: int
     counted: int
 
     @property
     def rate(self) -> float:
-        """Return the share that counts."""
+        """The share with the counted decision."""
         return self.counted / self.size
 
 
 def rate_ratio(group: Count, highest: Count, confidence: float) -> Estimate:
-    """Return p/p1, as `outputs.impact_ratio` of so many rows: se² of its logarithm is (1 − p)/(np) + (1 − p1)/(n1p1).
+    """Return p/p1 from counts, as `outputs.impact_ratio` does; se² of its logarithm is (1 − p)/(np) + (1 − p1)/(n1p1).
 
     The second rate must not be 0.
     """
@@ -54,7 +54,7 @@ def two_sided(z: float | None) -> float | None:
 
 
 def is_sparse(group: Count, highest: Count) -> bool:
-    """Return whether so few people are expected in a cell that z is not to be relied on (Cochran's rule)."""
+    """Return whether a cell has too few expected people for z to be reliable (Cochran's rule)."""
     counted, total = group.counted + highest.counted, group.size + highest.size
     return min(group.size, highest.size) * min(counted, total - counted) < SMALLEST_EXPECTED * total
 
@@ -71,8 +71,8 @@ def odds_ratio(group: Count, highest: Count, confidence: float) -> Estimate | No
     """Return the sample's odds ratio ad/(bc) with its score interval; None where it is not defined.
 
     Cornfield (1956), without continuity correction: each ψ with |a − A|/√V ≤ z; A, B, C and D have the odds ratio ψ and
-    the same margins, and 1/V = 1/A + 1/B + 1/C + 1/D. At ψ = 1 that is `z_score`: the interval leaves out 1 where,
-    and only where, z does. A cell of zero needs no correction.
+    the same margins, and 1/V = 1/A + 1/B + 1/C + 1/D. At ψ = 1 that is `z_score`: the interval excludes 1 if and
+    only if z is significant. A cell of zero needs no correction.
     """
     a, b = group.counted, group.size - group.counted
     c, d = highest.counted, highest.size - highest.counted
@@ -115,7 +115,7 @@ def _score_end(group: Count, highest: Count, side: int, confidence: float) -> fl
 class Stratified:
     """The Cochran–Mantel–Haenszel test of two groups in the same strata, and their common odds ratio.
 
-    `used` strata hold both groups and both outcomes; `idle` ones do not, and add nothing. None where nothing is left.
+    `used` strata have both groups and both outcomes; `idle` ones add nothing. Without used strata, estimates are None.
     """
 
     z: float | None
@@ -175,9 +175,9 @@ def z_flips(group: Count, highest: Count, confidence: float) -> int:
 
 
 def _fewest(group: Count, highest: Count, is_found: Finding) -> int:
-    """Return the fewest changes that make or unmake a finding which a lower first rate and a higher second one favour.
+    """Return the fewest changed decisions that reverse a finding about the first rate being lower than the second.
 
-    One change more can only help, so the number is found by bisection.
+    One more change never restores the finding, so the number is found by bisection.
     """
     was_found = is_found(group, highest)
     up = 1 if was_found else -1
@@ -194,7 +194,7 @@ def _fewest(group: Count, highest: Count, is_found: Finding) -> int:
 def _changed(
     group: Count, highest: Count, up: int, flips: int, rooms: tuple[int, int]
 ) -> Iterator[tuple[Count, Count]]:
-    """Yield the ways to share changes among the groups that may be the best: all in one group, or where |z| is least.
+    """Yield the splits of the changes between the groups that may be best: all in one group, or where |z| is least.
 
     With x of n and y = x + d of n1 counted, |z| ∝ |x/n − y/n1|/√((x + y)(N − x − y)) is quasi-convex in x; where its
     slope is 0 solves a linear equation.

@@ -46,7 +46,7 @@ class ShareForm:
 def share_form(numerators: Sequence[InfluenceEstimate], denominators: Sequence[InfluenceEstimate]) -> ShareForm:
     """Return the share as a form, from numerator and denominator at the three `CORNERS`.
 
-    Heavy tails widen it as they do at the last corner, so that it stays one form.
+    The heavy-tail factor of the last corner is used at every position, so that the covariance stays a quadratic form.
     """
     six = [*_coefficients(numerators), *_coefficients(denominators)]
     values = np.array([estimate.value for estimate in six])

@@ -1,4 +1,4 @@
-"""How far the means of many groups lie apart: quadratic forms of group means, without the bias of their noise.
+"""The variance between the means of many groups: quadratic forms of group means, corrected for sampling noise.
 
 With A = W − wwᵀ, w the groups' shares, θ = μᵀAμ = Σ w_g(μ_g − μ)² is the variance between groups. Two people of a group
 are enough for an unbiased estimate. See docs/methods.md, section 21.
@@ -19,14 +19,14 @@ from tiltlens.paper.checks import Floats
 
 PERMUTATIONS = 999  # of the labels of many groups
 PERMUTED_MEANS = 1_000_000  # means of permuted groups at a time: 8 MB for each of a few arrays
-POOLED_DEGREES = 30.0  # of freedom that the variance of all groups is worth beside a group's own
+POOLED_DEGREES = 30.0  # of freedom given to the pooled variance when it is averaged with a group's own
 
 PEOPLE, WEIGHT, SQUARE, FIRST, SQUARE_FIRST, SQUARE_SECOND = range(6)  # n, Σw, Σw², ΣwW, Σw²W, Σw²W²
 
 
 @dataclass(frozen=True, slots=True, eq=False)
 class GroupMeans:
-    """Means of groups: the people that their weights are worth, the means, and unbiased variances of these."""
+    """Group means: effective numbers of people, the means, and the unbiased variances of the means."""
 
     size: Floats
     mean: Floats
@@ -45,13 +45,13 @@ class GroupMeans:
 
     @property
     def pooled(self) -> Floats:
-        """The variance of a person, the mean over groups by degrees of freedom."""
+        """The variance between people within groups, pooled by degrees of freedom."""
         degrees = self.size - 1.0
         return np.asarray((degrees * self.size * self.variance).sum(axis=-1) / degrees.sum())
 
     @property
     def moderated(self) -> Floats:
-        """Variances of means that borrow strength from all groups (Smyth 2004): those of two people are noise."""
+        """Variances of the means, shrunk towards the pooled one (Smyth 2004), as those of small groups are noisy."""
         degrees = self.size - 1.0
         squares = degrees * self.size * self.variance
         return np.asarray((POOLED_DEGREES * self.pooled[..., None] + squares) / (POOLED_DEGREES + degrees) / self.size)
@@ -119,7 +119,7 @@ def form_moments(form: Form, share: Floats, means: GroupMeans) -> Moments:
 
 
 def _shrunken_squares(deviation: Floats, v: Floats, theta: Floats) -> Floats:
-    """Return E[D_g²] given the data where D_g has the variance θ: its own square of large groups, θ of small ones."""
+    """Return E[D_g² | data] for D_g ~ N(0, θ): about the squared deviation in large groups, about θ in small ones."""
     # A normal prior of variance θ; just above 0, so that all weights are never 0.
     theta = np.maximum(theta, 1e-6 * v.mean(axis=-1) + 1e-300)[..., None]
     kept = theta / (theta + v)
@@ -128,7 +128,7 @@ def _shrunken_squares(deviation: Floats, v: Floats, theta: Floats) -> Floats:
 
 @dataclass(frozen=True, slots=True)
 class Dispersion:
-    """√θ for an estimator of θ with such moments, and `within`, the variance of people within groups."""
+    """√θ for an estimator of θ with these moments; `within` is the variance between people within groups."""
 
     square: float
     slope: float
@@ -161,7 +161,7 @@ class Dispersion:
         return float(brentq(missing, 0.0, most))
 
     def estimate(self, confidence: float = 0.95) -> Estimate:
-        """Return √θ with the roots of these ends."""
+        """Return √θ with the square roots of `ends` as its interval."""
         return Estimate(*(math.sqrt(max(theta, 0.0)) for theta in (self.square, *self.ends(confidence))))
 
 
@@ -174,7 +174,7 @@ def dispersion(form: Form, share: Floats, means: GroupMeans) -> Dispersion:
 def equal_means_p_value(share: Floats, means: GroupMeans, is_decisions: bool, seed: int) -> float:
     """Return the p-value of θ = 0 by the studentised θ̂ of groups whose labels are permuted (49).
 
-    Decisions are permuted exactly, by sums alone: how many of each group have 1 is hypergeometric. Other scores have
+    Decisions are permuted exactly, by sums alone: the number of ones in each group is hypergeometric. Other scores have
     the normal limit, means N(0, σ²/n_g) and variances χ², with one σ² as after a permutation.
     """
     if not means.pooled > 0.0:
@@ -212,7 +212,7 @@ def _permuted(means: GroupMeans, is_decisions: bool, seed: int) -> Iterator[Grou
 
 
 class ShrunkenMeans(NamedTuple):
-    """Each group's mean less that of all, shrunk towards 0, and how far its interval reaches."""
+    """Each group's mean minus the overall mean, shrunk towards 0, and the half-width of its interval."""
 
     value: Floats
     reach: Floats

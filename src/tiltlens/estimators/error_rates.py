@@ -1,4 +1,4 @@
-"""Error rates: how right a score W is of people whose outcome Y is known; bounds where Y was not observed.
+"""Error rates of a score W for people with observed outcome Y, and bounds if some outcomes were not observed.
 
 Each is a mean over some rows of a group, or of pairs of them (the area under the curve), with the influence function of
 a ratio. See docs/methods.md, section 3.
@@ -24,9 +24,9 @@ WITHOUT, WITH, UNKNOWN = 0, 1, 2  # codes of a row's outcome: Y = 0, Y = 1, not 
 
 @dataclass(frozen=True, slots=True)
 class GroupPair:
-    """A quantity of the audited and of the reference group, and the first less the second.
+    """A rate of the audited and of the reference group, and the first minus the second.
 
-    `influence` is that of the difference, `unseen` what it does not show of either group, and `se` what both have.
+    `influence` is that of the difference; `unseen` and `se` are each group's unseen and total standard errors.
     """
 
     audited: MeanLaw
@@ -50,7 +50,7 @@ def false_negative_rate(rows: Rows, score: Floats, outcome: Integers, sums: Cell
 
 
 def calibration_in_the_large(rows: Rows, score: Floats, outcome: Integers, sums: CellSums) -> GroupPair:
-    """Return E_g[Y − W]: above 0 where the outcome is more frequent than the scores say."""
+    """Return E_g[Y − W], which is above 0 if the outcome is more frequent than the scores predict."""
     observed = [WITHOUT, WITH]
     weight = sums.weight[:, observed].sum(axis=1)
     means = (sums.weight[:, WITH] - sums.first[:, observed].sum(axis=1)) / weight
@@ -71,7 +71,7 @@ def predictive_rate(
 
 
 def log_loss(rows: Rows, score: Floats, outcome: Integers) -> GroupPair:
-    """Return −E_g[Y·log W + (1 − Y)·log(1 − W)]; no score that is 0 or 1 may be wrong."""
+    """Return −E_g[Y·log W + (1 − Y)·log(1 − W)]; scores of 0 and 1 must be right."""
     chosen = outcome != UNKNOWN
     right = np.where(outcome == WITH, score, 1.0 - score)
     loss = np.zeros_like(score)
@@ -82,7 +82,7 @@ def log_loss(rows: Rows, score: Floats, outcome: Integers) -> GroupPair:
 
 
 def unseen_errors(rows: Rows, chosen: Booleans, means: Floats) -> list[float]:
-    """Return the error of each group's mean that its chosen rows do not show."""
+    """Return the unseen error (`unseen_mean_se`) of each group's mean over its chosen rows."""
     return [unseen_mean_se(float(means[k]), rows.independent(k == 0, chosen)) for k in (0, 1)]
 
 
@@ -117,7 +117,7 @@ def _means(rows: Rows, values: Floats, influence: Floats) -> list[InfluenceEstim
 def _pair(
     rows: Rows, means: Sequence[InfluenceEstimate], laws: Sequence[MeanLaw], errors: Sequence[float]
 ) -> GroupPair:
-    """Return both groups' estimators and their difference; Wilson's interval needs no error that rows do not show."""
+    """Return both groups' estimators and their difference; unseen errors are added except to Wilson's intervals."""
     both = zip(laws, errors, strict=True)
     audited, reference = (law if isinstance(law, Proportion) else law.with_extra_se(error) for law, error in both)
     influence = combine(means[0].value - means[1].value, [(1.0, means[0]), (-1.0, means[1])])
@@ -129,7 +129,7 @@ def _pair(
 def area_pair(rows: Rows, score: Floats, outcome: Integers) -> GroupPair:
     """Return P(W > W' | Y = 1, Y' = 0) of two people of one group, ties counted half: the area under the curve.
 
-    Where every pair is in order, so are as many disjoint pairs as the rarer outcome has people: a binomial bound.
+    If every pair is in order, its error is a binomial bound for as many disjoint pairs as the rarer outcome has people.
     """
     _, rank = np.unique(score, return_inverse=True)
     areas, influences, errors = [], [], []
@@ -160,7 +160,7 @@ def area_under_curve(rank: Integers, share: Floats, outcome: Integers) -> tuple[
 
 
 def shares_below(shares: Floats) -> Floats:
-    """Return, for values in order, the share of smaller ones and half of their own."""
+    """Return for each of the values in order the share below it plus half of its own share."""
     return np.asarray(np.cumsum(shares) - 0.5 * shares)
 
 
@@ -176,9 +176,9 @@ class CalibrationCell:
 def calibration_cells(
     rows: Rows, score: Floats, outcome: Integers, cell: Integers, people: Floats | None = None
 ) -> list[CalibrationCell]:
-    """Return the cells that a code, −1 for none, tells apart; each must hold rows of one group.
+    """Return the calibration cell of each code (−1 for none); all rows of a cell must be of one group.
 
-    `people` are those that a row is, 1 by default.
+    `people` is the number of people that each row counts as, 1 by default.
     """
     heads = rows.constant(1.0) if people is None else people
     codes = range(int(cell.max(initial=-1)) + 1)
@@ -186,7 +186,7 @@ def calibration_cells(
 
 
 def _calibration_cell(rows: Rows, score: Floats, has_it: Booleans, heads: Floats) -> CalibrationCell:
-    """Return one cell; the size of its proportion is p(1 − p)/se², people less what weights and clusters take."""
+    """Return one cell; the effective size of its proportion is p(1 − p)/se², which weights and clusters reduce."""
     mine = heads > 0.0
     shares = np.where(mine, rows.audited_share + rows.reference_share, 0.0)
     whole, people = float(shares.sum()), round(float(heads.sum()))
@@ -209,7 +209,7 @@ Bound = Callable[[float, bool], InfluenceEstimate]  # of Γ, and whether it is t
 def partly_seen_rate(
     rows: Rows, is_audited: bool, x: Floats, outcome: Integers, code: int, cell: Integers, fewest: int
 ) -> Bound:
-    """Return the bounds of E_g[x | Y = `code`] of one group; a cell needs `fewest` observed outcomes of it."""
+    """Return the bounds of E_g[x | Y = `code`] of one group; ±Γ applies in cells with `fewest` observed outcomes."""
     share = rows.audited_share if is_audited else rows.reference_share
     is_seen, has_it = outcome != UNKNOWN, outcome == code
     seen, events = (sums_by(cell, np.where(part, share, 0.0)) for part in (is_seen, has_it))
@@ -221,9 +221,9 @@ def partly_seen_rate(
     order = unseen[np.argsort(-x[unseen], kind="stable")]
 
     def bound(gamma: float, is_upper: bool) -> InfluenceEstimate:
-        """Return the largest, or smallest, mean: each rate is then at an end, by rank of x.
+        """Return the largest or smallest mean, at which each probability is at one end of its range, by rank of x.
 
-        The influence is that of a ratio with these ends, and of the cells' rates that they are around.
+        The influence is that of a ratio with these probabilities, plus that of the observed rates behind their ranges.
         """
         low, high = (np.where(is_informed, np.clip(rate + side * gamma, 0.0, 1.0), side > 0) for side in (-1, 1))
         likely, ranked = np.where(is_seen, has_it, low), order if is_upper else order[::-1]

@@ -1,4 +1,4 @@
-"""Estimates: a value with an interval of any confidence, by the law of its estimator; confidence sequences."""
+"""Estimates, the distributions of estimators that give their confidence intervals, and confidence sequences."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from tiltlens.formats import Display
 from tiltlens.limits import NOISE
 from tiltlens.paper.checks import Floats
 
-ROUNDED_SQUARE = 1e-16  # and of their squares, which are differences of sums
+ROUNDED_SQUARE = 1e-16  # rounding noise of squares, which are differences of sums
 
 
 def without_noise(value: float) -> float:
@@ -114,7 +114,7 @@ class HasInterval(Protocol):
 
 
 def quantile(confidence: float, degrees: float = math.inf) -> float:
-    """Return z with P(|N(0, 1)| ≤ z) = `confidence`, or Student's t of so many degrees of freedom."""
+    """Return z with P(|N(0, 1)| ≤ z) = `confidence`, or Student's t with these degrees of freedom."""
     if not 0.0 < confidence < 1.0:
         raise DataError(f"`confidence` must lie between 0 and 1, got {confidence!r}.", "0.95 is usual.")
     # Student’s t with endless degrees is the normal law, but scipy has no value for it.
@@ -152,7 +152,7 @@ class Normal:
 
 @dataclass(frozen=True, slots=True)
 class Proportion:
-    """A rate among `size` people, or as many as their weights are worth; the interval is Wilson's."""
+    """A rate among `size` people, effective ones if weighted or clustered; the interval is Wilson's."""
 
     value: float
     size: float
@@ -171,7 +171,7 @@ MeanLaw = Normal | Proportion
 
 @dataclass(frozen=True, slots=True)
 class Difference:
-    """The first less the second of two estimators, by their own intervals."""
+    """The difference of two estimators, first − second, with an interval made from both of theirs."""
 
     first: HasInterval
     second: HasInterval
@@ -183,7 +183,7 @@ class Difference:
 
 
 def difference(first: Estimate, other: Estimate, correlation: float = 0.0) -> Estimate:
-    """Return d = first − other, its ends √(a² + b² − 2ρab) away, a and b being how far either's interval reaches there.
+    """Return d = first − other with ends √(a² + b² − 2ρab) away, a and b the distances to the ends of both intervals.
 
     For two rates with Wilson's intervals that is Newcombe's (1998); for any two estimates see Zou & Donner (2008).
     """
@@ -214,7 +214,7 @@ class LogNormal:
 
 
 def _root(square: float) -> float:
-    """Return √square, 0 where it is negative or the rounding of larger sums: a root makes 1e-8 of 1e-16."""
+    """Return √square, or 0 if it is negative or rounding noise, which a root would magnify from 1e-16 to 1e-8."""
     return math.sqrt(square) if square > ROUNDED_SQUARE else 0.0
 
 
@@ -265,12 +265,12 @@ class Ratio:
     degrees: float = math.inf
 
     def is_determined(self, confidence: float = 0.95) -> bool:
-        """Whether ψ̂ is no rounding and can be told from 0; otherwise Fieller's set has no ends."""
+        """Whether ψ̂ is significantly above 0 and not rounding noise; otherwise Fieller's set is unbounded."""
         least = quantile(confidence, self.degrees) * math.sqrt(self.denominator_variance)
         return self.denominator > max(ROUNDED_SQUARE, least)
 
     def scaled_se(self, factor: float) -> Ratio:
-        """Return the ratio with standard errors that many times larger."""
+        """Return the ratio with all standard errors multiplied by `factor`."""
         names = ("numerator_variance", "covariance", "denominator_variance")
         return replace(self, **{name: factor**2 * getattr(self, name) for name in names})
 
@@ -294,9 +294,9 @@ class Ratio:
 
 # docs/methods.md, section 20, after Waudby-Smith, Arbour, Sinha, Kennedy & Ramdas (2024).
 def sequence_factor(time: float, confidence: float) -> float:
-    """Return √((2(c + 1)/c)·log(√(c + 1)/α)), c = nρ² (45): standard errors that the sequence reaches, tightest at 1.
+    """Return √((2(c + 1)/c)·log(√(c + 1)/α)), c = nρ² (45), the half-width in standard errors.
 
-    `time` is n/n₀, and ρ² = (−2·log α + log(−2·log α) + 1)/n₀.
+    `time` is n/n₀, with the tightest interval at 1, and ρ² = (−2·log α + log(−2·log α) + 1)/n₀.
     """
     if not 0.0 < confidence < 1.0:
         raise DataError(f"`confidence` must lie between 0 and 1, got {confidence!r}.", "0.95 is usual.")
@@ -316,7 +316,7 @@ class Sequence:
     is_log: bool = False
 
     def estimate(self, confidence: float = 0.95) -> Estimate:
-        """Return the value with its interval, which holds at all looks at once."""
+        """Return the value with its interval, which is valid simultaneously for all looks."""
         reach = sequence_factor(self.time, confidence) * self.se
         estimate = Estimate(self.value, self.value - reach, self.value + reach)
         return estimate.mapped(math.exp) if self.is_log else estimate

@@ -1,4 +1,4 @@
-"""How much of the gap goes through a set A of features: gap(A) = gap − c_A.
+"""The part of the gap that a set A of features accounts for: gap(A) = gap − c_A.
 
 c_A is the coefficient of the group in the partially linear model W = f(X_A) + c·S̄ (Robinson 1988), each group having
 half of the weight: the difference between people who are equal in A. With e = E[S̄|X_A] and m = E[W|X_A],
@@ -21,7 +21,7 @@ from tiltlens.estimators.outputs import Scores, gap
 from tiltlens.limits import SEPARATED, SMALLEST_EXPECTED, SUM_ROUNDING
 from tiltlens.paper.checks import Floats
 
-SEEN_ROWS = 3.0  # effective rows of a value, below which the difference within it cannot be seen
+SEEN_ROWS = 3.0  # effective rows of a value, below which the group difference within it cannot be estimated
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -44,7 +44,7 @@ class CellSums:
         )
 
     def merge(self, number: Integers) -> CellSums:
-        """Return the sums of values that became one: `number` is that of each."""
+        """Return the sums after values are merged; `number` is the new code of each value."""
         size = int(number.max(initial=0)) + 1
         parts = (self.people, self.weight, self.square, self.first, self.second)
         return CellSums(*(np.array([np.bincount(number, line, size) for line in part]) for part in parts))
@@ -69,10 +69,10 @@ def cell_sums_of(rows: Rows, outcome: Floats, codes: Integers, values: int | Non
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Coefficient:
-    """c_A, and what its error and its factors are made of."""
+    """c_A, with the row values and means from which its error and its factors are computed."""
 
     value: float  # c_A = r̄/D
-    # R = (S̄ − e)(W − m) and q = (S̄ − e)² of each row, and their means r̄ and D over all rows
+    # r = (S̄ − e)(W − m) and q = (S̄ − e)² of each row, and their means r̄ and D over all rows
     product: Floats
     residual: Floats
     left: Floats  # (W − m)² of each row, and its mean
@@ -82,7 +82,7 @@ class Coefficient:
 
     @property
     def is_separated(self) -> bool:
-        """Whether A tells the group completely, so that nobody in it has an equal in the other group."""
+        """Whether A determines the group, so that nobody has an equal in the other group."""
         return self.mean_residual <= SEPARATED
 
     @property
@@ -100,13 +100,13 @@ class Coefficient:
 def coefficient(
     product: Floats, residual: Floats, left: Floats, mean_product: float, mean_residual: float, mean_left: float
 ) -> Coefficient:
-    """Return c_A = r̄/D, 0 where the features tell the group completely."""
+    """Return c_A = r̄/D, or 0 if the features determine the group."""
     value = mean_product / mean_residual if mean_residual > SEPARATED else 0.0
     return Coefficient(value, product, residual, left, mean_product, mean_residual, mean_left)
 
 
 def mean_coefficient(rows: Rows, product: Floats, residual: Floats, left: Floats) -> Coefficient:
-    """Return c_A from r, q and (W − m)² of rows that are all there are: their means are those over P̄."""
+    """Return c_A from r, q and (W − m)² of all rows, whose weighted means are taken over P̄."""
     omega = rows.balanced_weights
     return coefficient(product, residual, left, *(float(omega @ part) for part in (product, residual, left)))
 
@@ -153,7 +153,7 @@ def cell_coefficient(
 def _cluster_products(
     clusters: Integers, codes: Integers, omega: Floats, parts: tuple[Floats, Floats], total: Floats
 ) -> list[float]:
-    """Return what the products of each cluster with itself take from r̄, D and E[(W − m)²], as one mean knows it."""
+    """Return how much r̄, D and E[(W − m)²] lose because e or m includes the row's own cluster."""
     both, cell = np.unique(clusters * total.size + codes, return_inverse=True)
     sign, score = (np.bincount(cell, omega * part) for part in parts)
     mass = total[both % total.size] * float(omega.sum())  # some of the rows stand for all
@@ -161,16 +161,16 @@ def _cluster_products(
 
 
 def _leave_one_out_factor(share: Floats, leaves_one_out: bool) -> Floats:
-    """Return 1/(1 − ω/T); 0 for a row that is alone in its value, of which nothing can be seen."""
+    """Return 1/(1 − ω/T), or 0 for a row that is alone in its value and cannot be compared."""
     if not leaves_one_out:
         return np.ones_like(share)
     return np.divide(1.0, 1.0 - share, out=np.zeros_like(share), where=share < 1.0 - SUM_ROUNDING)
 
 
 def hidden_share(sums: CellSums, rows: float = SEEN_ROWS) -> float:
-    """Return the share of all weight in values with fewer than so many effective rows.
+    """Return the share of all weight in values with fewer than `rows` effective rows.
 
-    Below three, what differs within a value is not seen.
+    Below three, the group difference within a value cannot be estimated.
     """
     mass = 0.5 * sums.weight / sums.weight.sum(axis=1, keepdims=True)
     total = mass.sum(axis=0)
@@ -179,15 +179,15 @@ def hidden_share(sums: CellSums, rows: float = SEEN_ROWS) -> float:
 
 
 def _fewest(sums: CellSums) -> float:
-    """Return how many people of equal weight the smaller group is worth (3)."""
+    """Return the effective number of people of the smaller group (3)."""
     return float((sums.weight.sum(axis=1) ** 2 / sums.square.sum(axis=1)).min())
 
 
 def rare_part(sums: CellSums) -> float:
-    """Return how far gap(j) may move by rare values, Σ T·|m − m̄| over them; 0 where their rows show it.
+    """Return how far rare values may move gap(j), Σ T·|m − m̄| over them; 0 if they are common when taken together.
 
-    They are rare if fewer than five people of the smaller group have them, and fewer than five would at the shares of
-    the other group (Cochran's rule). With none of them among its rows, a group's variance does not know of them.
+    A value is rare if fewer than five effective people of the smaller group have it, and fewer than five would at the
+    other group's share (Cochran's rule). If a group lacks a value, its variance does not reflect it.
     """
     whole, people = sums.weight.sum(axis=1, keepdims=True), _fewest(sums)
     shares, first = sums.weight / whole, (sums.first / whole).sum(axis=0)
@@ -200,7 +200,7 @@ def rare_part(sums: CellSums) -> float:
 
 @dataclass(frozen=True, slots=True)
 class FeatureGap:
-    """What goes through one feature or a set: gap(A) = alignment·reveals·drives up to the cutting of alignment."""
+    """gap(A) of a feature or a set, and its factors: gap(A) = alignment·reveals·drives unless alignment is clipped."""
 
     gap: InfluenceEstimate
     reveals: SquareRoot
@@ -215,7 +215,7 @@ def feature_gap(rows: Rows, outcome: Scores, c: Coefficient) -> FeatureGap:
     Var(m) = Var(W) − E[(W − m)²] and Cov(e, m) = gap/4 − r̄: each is insensitive to small errors of e and m.
     """
     whole, c_a = gap(rows, outcome), c.estimate(rows)
-    # (13): what people equal in A still differ by is taken from the gap, row by row.
+    # (13): c_A is subtracted from the gap, row by row.
     through = combine(whole.value - c.value, [(1.0, whole), (-1.0, c_a)])
     reveals2 = _half(rows, 1.0 - 4.0 * c.mean_residual, -4.0 * c.residual)
     drives2 = _drives_squared(rows, outcome, c, whole, c_a)
@@ -243,7 +243,7 @@ def _drives_squared(
 
 
 def _alignment(through: InfluenceEstimate, reveals2: InfluenceEstimate, drives2: InfluenceEstimate) -> Normal:
-    """Return gap/(reveals·drives), in [−1, 1]; with an endless interval where reveals or drives may be 0."""
+    """Return gap(A)/(reveals·drives), in [−1, 1]; that is also its interval if reveals or drives may be 0."""
     if min(reveals2.value, drives2.value) <= SUM_ROUNDING:
         return Normal(0.0, math.inf, -1.0, 1.0)
     product = math.sqrt(reveals2.value * drives2.value)

@@ -17,14 +17,14 @@ from tiltlens.errors import DataError, WeightsError
 from tiltlens.estimators.estimate import Normal, Ratio, SquareRoot, student_factor
 from tiltlens.paper.checks import Floats
 
-FEWEST_DEGREES = 4.0  # of freedom that a standard error is taken to have
+FEWEST_DEGREES = 4.0  # of freedom that a standard error has at least
 Booleans = NDArray[np.bool_]
 Integers = NDArray[np.integer]
 
 
 @dataclass(frozen=True, slots=True)
 class Population:
-    """All rows of two groups that a sample stands for: how many, Σ w, and Σ of squared shares (w over Σ w)."""
+    """Totals over all rows of two groups that a sample represents: counts, Σ w, and Σ of squared shares w/Σw."""
 
     count0: int
     count1: int
@@ -38,9 +38,9 @@ class Population:
 class Rows:
     """Which rows are audited, and each row's weight divided by the sum of its own group's weights.
 
-    E0[x] = audited_share·x and E1[x] = reference_share·x, so every mean is one dot product. Rows that are a sample of
-    more, and stand for all of these, have the `population`'s numbers of rows, and its standard errors. Rows of one of
-    the `clusters`, numbered from 0 on, err together: influences are then those of clusters.
+    E0[x] = audited_share·x and E1[x] = reference_share·x, so every mean is one dot product. A sample has the counts
+    and totals of the `population` that it represents, and standard errors for it. Rows of one cluster are dependent, so
+    influences are summed by `clusters`, which are numbered from 0.
     """
 
     audited: Booleans
@@ -53,7 +53,7 @@ class Rows:
 
     @classmethod
     def of(cls, audited: ArrayLike, weights: ArrayLike | None = None, clusters: Integers | None = None) -> Rows:
-        """Return the rows of both groups; `weights` are sampling weights, and equal `clusters` are one."""
+        """Return the rows of both groups; `weights` are sampling weights, `clusters` any codes."""
         mask = check_audited(audited)
         weight = np.ones(mask.size) if weights is None else check_weights(weights, mask)
         # Shares are of the row’s own group: estimators do not depend on q, however the groups were sampled (1).
@@ -73,11 +73,11 @@ class Rows:
 
     @property
     def as_population(self) -> Population:
-        """All of these rows, as some of them may stand for."""
+        """The totals over these rows, for a sample of them to represent."""
         return Population(self.count0, self.count1, self.weight0, self.weight1, self.square0, self.square1)
 
     def represent(self, population: Population) -> Rows:
-        """Return the rows as a sample that stands for all rows."""
+        """Return the rows as a sample that represents a population."""
         return replace(self, population=population)
 
     @property
@@ -102,7 +102,7 @@ class Rows:
 
     @property
     def square0(self) -> float:
-        """Σ of squared audited shares: one over the audited people that the weights are worth (Kish)."""
+        """Σ of squared audited shares: one over the effective number of audited people (Kish)."""
         shares = self.audited_share
         return float(shares @ shares) if self.population is None else self.population.square0
 
@@ -113,9 +113,9 @@ class Rows:
         return float(shares @ shares) if self.population is None else self.population.square1
 
     def independent(self, is_audited: bool, chosen: Booleans | None = None) -> float:
-        """Return the independent people that the rows of a group, or some of them, are worth: (Σw)²/Σw², w of clusters.
+        """Return the effective number of people in a group, or in its `chosen` rows: (Σw)²/Σw², w of clusters.
 
-        Without weights and clusters that is how many there are.
+        Without weights and clusters it is the number of rows.
         """
         share = self.audited_share if is_audited else self.reference_share
         scale = self._sample_scales[0 if is_audited else 1]
@@ -186,15 +186,15 @@ class Rows:
 
     @property
     def degrees(self) -> float:
-        """The degrees of freedom of standard errors: clusters of the group with fewer, less one; else endless."""
-        # Where each cluster is of one group, the group with few clusters may hold most of the variance.
+        """Degrees of freedom of standard errors: clusters of the group with fewer, minus 1; infinite without any."""
+        # If each cluster is in one group, the group with fewer clusters may dominate the variance.
         return math.inf if self.clusters is None else max(min(self.clusters_by_group) - 1.0, 1.0)
 
     def influence(self, at_audited: Floats, at_reference: Floats) -> Floats:
         """Return w·IF/Σw of each row, IF = [S=0]/q·(u − E0[u]) + [S=1]/(1−q)·(v − E1[v]).
 
-        The squares add up to the variance of an estimator of all rows: where these are a sample, each group's part is
-        made smaller by √(Σ shares² of all / of the sample), √(n/N) without weights.
+        The squares add up to the variance of the estimator over all rows: for a sample, each group's part is multiplied
+        by √(Σ shares² of all rows / Σ shares² of the sample), √(n/N) without weights.
         """
         scale0, scale1 = self._scales
         # Centred in each group: a constant in u moves no estimator, but would count as variance (2).
@@ -203,7 +203,7 @@ class Rows:
         return self._sum_by_cluster(influence)
 
     def influences(self, values: Floats) -> Floats:
-        """Return the same for columns of values, (n, k), which are those of either group's rows."""
+        """Return the same for columns of values, (n, k), each of which serves as both u and v."""
         scale0, scale1 = self._scales
         share0, share1 = self.audited_share, self.reference_share
         influence = (scale0 * share0 + scale1 * share1)[:, None] * values
@@ -217,7 +217,7 @@ class Rows:
 
     @property
     def _scales(self) -> tuple[float, float]:
-        """What either group's influence is multiplied by; √(C/(C − 1)) for the mean of C clusters."""
+        """The factors of both groups' influences: those of the sample, times √(C/(C − 1)) for C clusters."""
         scales = self._sample_scales
         if self.clusters is None:
             return scales
@@ -243,12 +243,12 @@ def cluster_codes(clusters: Integers | None) -> Integers | None:
 
 
 def cluster_degrees(clusters: Integers | None) -> float:
-    """Return how many clusters there are less one, endless without clusters."""
+    """Return the number of clusters minus one, infinite without clusters."""
     return math.inf if clusters is None else float(clusters.max())
 
 
 def sum_by_cluster(clusters: Integers | None, influence: Floats) -> Floats:
-    """Return the sums over each cluster's rows, larger where clusters are few: by √(C/(C−1)) and Student's t."""
+    """Return the sums over each cluster's rows, times √(C/(C−1)) and Student's factor for few clusters."""
     if clusters is None:
         return influence
     degrees = cluster_degrees(clusters)
@@ -310,9 +310,9 @@ class InfluenceEstimate:
     parts
         The contributions; several where the estimator is a mean of others, such as the pairings of a cross-fit.
     between
-        How far each of those lies from the mean; empty where no model was fitted.
+        The deviation of each of those from their mean; empty without fitted models.
     degrees
-        Of freedom, whose `student_factor` the contributions have: of clusters.
+        Degrees of freedom of the clusters; the contributions include their `student_factor`.
     """
 
     value: float
@@ -343,12 +343,12 @@ class InfluenceEstimate:
 
     @property
     def se(self) -> float:
-        """Return √Σ(w·IF)²/Σw, larger where few rows hold most of it."""
+        """Return √Σ(w·IF)²/Σw, multiplied by `tail_factor` for few dominant rows."""
         return tail_factor(self) * math.sqrt(self.variance)
 
     @property
     def law_se(self) -> float:
-        """The standard error of a law with these degrees of freedom, whose quantiles are Student's."""
+        """The standard error without `student_factor`, for intervals that use Student's quantile."""
         return self.se / float(student_factor(self.degrees))
 
     def normal(self, least: float = -math.inf, most: float = math.inf) -> Normal:
@@ -360,11 +360,11 @@ class InfluenceEstimate:
         return combine(self.value - other.value, [(1.0, self), (-1.0, other)])
 
     def square_root(self, sign: int = 1) -> SquareRoot:
-        """Return sign·√value as something to measure."""
+        """Return the law of sign·√value."""
         return SquareRoot(self.value, self.law_se, sign, self.degrees)
 
     def over(self, denominator: InfluenceEstimate) -> Ratio:
-        """Return value/`denominator`, with standard errors that heavy tails make larger."""
+        """Return the law of value/`denominator`, with standard errors inflated for heavy tails."""
         covariance = self.covariance(denominator)
         ratio = Ratio(self.value, denominator.value, self.variance, covariance, denominator.variance, self.degrees)
         return ratio.scaled_se(ratio_tail(self, denominator) / float(student_factor(self.degrees)))
@@ -419,8 +419,8 @@ def average_estimates(terms: Sequence[InfluenceEstimate]) -> InfluenceEstimate:
 def tail_factor(estimate: InfluenceEstimate) -> float:
     """Return √(ν/(ν−2)), the spread of Student's t, for an estimator of a fitted model; 1 for any other.
 
-    ν are the degrees of freedom of its variance, by Satterthwaite: of Σc² over rows, 2/(Σc⁴/(Σc²)² − 1/n), few where
-    few rows count for much; and of the variance between k pairings, k − 1.
+    ν are the degrees of freedom of its variance, by Satterthwaite: of Σc² over rows, 2/(Σc⁴/(Σc²)² − 1/n), few if
+    few rows dominate; and of the variance between k pairings, k − 1.
     """
     total = estimate.variance
     if not estimate.between.size or total <= 0.0:

@@ -1,4 +1,4 @@
-"""The laws of a group's mean and of the difference of two: Wilson's of decisions, Student's of scores and amounts."""
+"""Distributions of a group's mean and of a difference: Wilson's for decisions, Student's for scores and amounts."""
 
 from __future__ import annotations
 
@@ -18,10 +18,10 @@ def mean_law(
     ends: tuple[float, float] = (-math.inf, math.inf),
     chosen: Booleans | None = None,
 ) -> MeanLaw:
-    """Return the law of the mean over a group, or over `chosen` rows of it: of decisions Wilson's, else Student's t.
+    """Return the law of the mean over a group, or over `chosen` rows of it: Wilson's for decisions, else Student's t.
 
-    A rate is of as many people as its variance says, and no more than weights are worth (3): the rows that heavy
-    weights would show may be missing. Other means have as many degrees of freedom as people less one, or by (29).
+    The effective size of a rate comes from its variance and is at most that of the weights (3), because the rows with
+    heavy weights may be missing. Other means have (effective people − 1) degrees of freedom, or those of (29) if more.
     """
     people, variance, p = rows.independent(is_audited, chosen), mean.variance, mean.value
     if is_rate:
@@ -38,7 +38,7 @@ def mean_law(
 
 
 def mean_difference(rows: Rows, means: Sequence[InfluenceEstimate], laws: Sequence[MeanLaw]) -> Difference:
-    """Return the law of a difference of two groups' means; they err together where clusters have rows of both."""
+    """Return the law of a difference of two groups' means, which are correlated if clusters have rows of both."""
     spread = math.sqrt(means[0].variance * means[1].variance)
     # Rows of different groups are independent; a cluster with rows of both is not.
     together = rows.clusters is not None and spread > 0.0

@@ -1,4 +1,4 @@
-"""The output's estimators: gap, rates, ratios, divergence, a test of equal outputs. No membership model needed."""
+"""Estimators from outputs alone, without a membership model: gap, rates, ratios, divergence, test of equal outputs."""
 
 from __future__ import annotations
 
@@ -24,9 +24,9 @@ PERMUTED_ROWS = 5_000  # beyond this many rows the permutation law is its normal
 class Scores:
     """Scores W_y of each row, (n, m), with both groups' means and covariances over all rows.
 
-    Where rows are a sample, the means and covariances are those of all rows: values are made of them, and the rows
-    tell how far they may be off. One column W(1|x) stands for two outcomes, else there are K; or it is an amount, which
-    is no probability.
+    For a sample, the means and covariances are those of all rows: they give the estimates, and the sample's rows give
+    the standard errors. One column W(1|x) represents two outcomes, K columns represent K; a single column may also be
+    an amount, which is not a probability.
     """
 
     values: Floats
@@ -38,7 +38,7 @@ class Scores:
 
     @classmethod
     def of(cls, rows: Rows, scores: ArrayLike, is_probability: bool = True) -> Scores:
-        """Return the scores of rows that are all there are."""
+        """Return the scores, with means and covariances over the rows themselves."""
         values = check_scores(scores, rows) if is_probability else np.asarray(scores, dtype=np.float64)[:, None]
         mean0, mean1 = rows.means0(values), rows.means1(values)
         centred0, centred1 = values - mean0, values - mean1
@@ -63,7 +63,7 @@ class Scores:
         )
 
     def outcome(self, y: int) -> Scores:
-        """Return the scores of one outcome; with one column, 0 is what it leaves."""
+        """Return the scores of one outcome; with one column W, those of outcome 0 are 1 − W."""
         if self.values.shape[1] == 1 and y == 0:
             return self.mix(np.array([[-1.0]]), np.ones(1))
         at = [0 if self.values.shape[1] == 1 else y]
@@ -130,7 +130,7 @@ def gap(rows: Rows, outcome: Scores) -> InfluenceEstimate:
 
 
 def unseen_se(rows: Rows, outcome: Scores) -> tuple[float, float]:
-    """Return the standard error of each group's mean that its rows do not show; it is not known for amounts."""
+    """Return each group's unseen standard error, positive if all its decisions are equal; 0 (unknown) for amounts."""
     if not outcome.is_probability:
         return 0.0, 0.0
     audited, reference = float(outcome.mean0[0]), float(outcome.mean1[0])
@@ -138,9 +138,9 @@ def unseen_se(rows: Rows, outcome: Scores) -> tuple[float, float]:
 
 
 def unseen_mean_se(mean: float, size: float) -> float:
-    """Return the standard error of a mean that rows do not show: all `size` independent people have one decision.
+    """Return the unseen standard error of a mean: that if all `size` independent people have the same decision.
 
-    Its 95% interval reaches the exact binomial bound; it is 0 for rows that vary.
+    Its 95% interval reaches the exact binomial bound. It is 0 if decisions vary.
     """
     return unseen_rate(size, 0.95) / quantile(0.95) if min(mean, 1 - mean) <= SMALLEST_SHARE else 0.0
 
@@ -176,7 +176,7 @@ def impact_ratio(rows: Rows, favourable: Scores) -> HasInterval:
         )
     if p <= SMALLEST_SHARE and favourable.is_probability:
         return NoneOf(rows.independent(True), p1)
-    # (5); what equal decisions do not show is divided by the rate too.
+    # (5); the unseen error of equal decisions is divided by the rate too.
     log_ratio = InfluenceEstimate.of(rows, math.log(p / p1), favourable.column / p, -favourable.column / p1)
     unseen, unseen1 = unseen_se(rows, favourable)
     return LogNormal(log_ratio.value, math.hypot(log_ratio.law_se, unseen / p, unseen1 / p1), rows.degrees)
@@ -308,7 +308,7 @@ def check_descent(scores: Scores) -> None:
 
 @dataclass(frozen=True, slots=True)
 class Descent:
-    """−weight·|R| for a signed normal estimator R, whose interval may hold 0."""
+    """−weight·|R| for a signed normal estimator R, whose interval may include 0."""
 
     root: Normal
     weight: float
@@ -323,7 +323,7 @@ class Descent:
 
 
 def output_descent_rate(rows: Rows, scores: Scores, weight: float) -> HasInterval:
-    """Return Δ = −λ4·|k|·sd0(W), the descent rate of two outcomes where only outputs count."""
+    """Return Δ = −λ4·|k|·sd0(W), the descent rate for λ2 = 0, with an interval for two outcomes."""
     root = output_descent(rows, scores)
     return Descent(root, weight) if isinstance(root, Normal) else root
 
@@ -373,7 +373,7 @@ class EqualOutputsTest:
 def equal_outputs_test(rows: Rows, scores: Scores, permutations: int = 999, seed: int = 0) -> EqualOutputsTest:
     """Return the permutation test of the studentised statistic dᵀ(V0/n0 + V1/n1)⁻¹d, d = E0[W] − E1[W].
 
-    Studentising keeps its size when the groups' spreads differ. Rows are sorted first: their order is no matter.
+    Studentising keeps its size when the groups' spreads differ. Rows are sorted first, so their order has no effect.
     """
     is_clustered = rows.clusters is not None  # rows that err together cannot be exchanged
     if is_clustered or rows.population is not None or rows.audited.size > PERMUTED_ROWS or permutations == 0:
@@ -396,7 +396,7 @@ def equal_outputs_test(rows: Rows, scores: Scores, permutations: int = 999, seed
 
 
 def equal_outputs_limit(rows: Rows, scores: Scores) -> EqualOutputsTest:
-    """Return the same test by the limit of its permutation law, χ² with as many degrees as there are free outcomes."""
+    """Return the same test by the limit of its permutation law, χ² with K − 1 degrees of freedom for K outcomes."""
     count = max(scores.values.shape[1] - 1, 1)
     gaps = [gap(rows, scores.outcome(y if scores.values.shape[1] > 1 else 1)) for y in range(count)]
     statistic = _wald(np.array([estimate.value for estimate in gaps]), covariances(gaps))

@@ -18,7 +18,7 @@ from tiltlens.estimators.influence import Booleans, InfluenceEstimate, Integers,
 from tiltlens.estimators.sets import TargetErrors
 from tiltlens.paper.checks import Floats
 
-AUDITED, REFERENCE = 0, 1  # rows of what is given for each group
+AUDITED, REFERENCE = 0, 1  # positions of the groups in arrays
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -32,7 +32,7 @@ class CostRows:
     audited
         Whether the row is of the audited group.
     clusters
-        Rows of one cluster err together.
+        Codes of clusters, within which rows are dependent.
     """
 
     price: Floats
@@ -62,18 +62,18 @@ class CostRows:
 
 @dataclass(frozen=True, slots=True, eq=False)
 class PricedRows(CostRows):
-    """Rows with a price, an observed cost and what two independent fits expect."""
+    """Rows with a price, an observed cost, and expected costs and propensities from two independent fits."""
 
     costs: Floats  # μ_d(x) by two fits that have not seen the row: (2 fits, 2 groups, n)
     propensity: Floats  # P(audited | x) by two fits that have not seen the row: (2 fits, n)
-    # μ_d(x) by the same fits, shrunk to what they predict, (2 groups, n): less noise, some bias. They tell whose price
-    # is raised, and nothing else.
+    # μ_d(x) by the same fits, shrunk by a regression of held-out costs, (2 groups, n): less noise, some bias. They only
+    # determine the sign of the vulnerability.
     steady: Floats
-    fold: Integers  # those of one cluster are in the same
+    fold: Integers  # rows of one cluster share a fold
 
     @property
     def corrections(self) -> Floats:
-        """1[D = d]/P(d | x)·(Y − μ_d(x)): what makes a mean of μ_d insensitive to errors of its fit, (2, 2, n)."""
+        """1[D = d]/P(d | x)·(Y − μ_d(x)), which makes a mean of μ_d insensitive to errors of its fit, (2, 2, n)."""
         chance = np.stack([self.propensity, 1.0 - self.propensity], axis=1)
         return np.asarray(self.in_group * (self.cost - self.costs) / chance)
 
@@ -102,11 +102,11 @@ class ProxyDiscrimination:
     moments
         Var(π), E[π·μ_a], E[μ_a·μ_b] of centred columns, of which the distance at any mixture is a linear function.
     crossed
-        The distance of each row's price from the mixture that the rows of other folds choose.
+        The distance with the mixture of each fold chosen on the rows of the other folds.
     local
-        Λ(x), the distance of each row's price from the mixture, in money.
+        Λ(x) = π − c − Σ v_d·μ_d of each row, in money.
     directions, errors
-        The directions in which v may move, (k, 2); and each row's part in its error along them, (n, k).
+        The free directions of v, (k, 2); and the influence of each row on v along them, (n, k).
     """
 
     mixture: Floats
@@ -130,10 +130,10 @@ class ProxyDiscrimination:
         )
 
     def estimate(self, confidence: float = 0.95) -> Estimate:
-        """Return PD between the distance at the best mixture of these rows, and at mixtures that other rows choose.
+        """Return PD halfway between the distance at the best mixture of these rows and at mixtures chosen on others.
 
-        The first is too small, because its minimiser follows the noise of the moments; the second is too large, because
-        no mixture that other rows choose is the best. The lower end is that of the first, the upper end of the second.
+        The first is biased downwards, because its minimiser fits the noise of the moments; the second upwards, because
+        mixtures chosen on other rows are not optimal. The lower end is that of the first, the upper that of the second.
         """
         if self.variance.value <= 0.0:
             return Estimate(0.0, 0.0, 1.0)
@@ -149,7 +149,7 @@ def _distance_weights(v: Floats) -> Floats:
 
 
 def proxy_discrimination(rows: PricedRows) -> ProxyDiscrimination:
-    """Return how far the price is from a mixture of the groups' expected costs.
+    """Estimate PD, the distance of the price from the mixtures of the groups' expected costs.
 
     Every second moment is a product of the two fits, corrected, so that only the product of their errors remains.
     """
@@ -168,10 +168,10 @@ def proxy_discrimination(rows: PricedRows) -> ProxyDiscrimination:
 
 
 def _mixture_errors(rows: PricedRows, terms: Floats, v: Floats) -> tuple[Floats, Floats]:
-    """Return the free directions of a minimiser, and each row's part in its error along them.
+    """Return the free directions of a minimiser, and the influence of each row on it along them.
 
-    On the face that holds v, δt = −H⁻¹·E(δA·v − δb), with the directions E that make H = EAE' diagonal. Where the
-    distance is nearly flat, no weight errs by more than half.
+    On the face that contains v, δt = −H⁻¹·E(δA·v − δb), with the directions E that make H = EAE' diagonal. Where the
+    distance is nearly flat, the standard error along a direction is at most one half.
     """
     corners = np.vstack([np.zeros(2), np.eye(2)])[np.append(1.0 - v.sum(), v) > 1e-9]
     shares = rows.weights / rows.weights.sum()
@@ -192,13 +192,13 @@ def _moment_matrices(moments: Floats) -> tuple[Floats, Floats]:
 
 
 def _best_mixture(rows: PricedRows, terms: Floats, chosen: Floats) -> Floats:
-    """Return the minimiser of the distance on some rows."""
+    """Return the minimiser of the distance over the `chosen` rows."""
     shares = rows.weights * chosen / (rows.weights @ chosen)
     return nearest_mixture(*_moment_matrices(terms @ shares))
 
 
 def _products(costs: Floats, corrections: Floats) -> Floats:
-    """Return the rows whose mean is E[μ_a·μ_b], from the first fit of one and the second of the other, (2, 2, n)."""
+    """Return row values with mean E[μ_a·μ_b], products of one fit's μ_a and the other's μ_b, (2, 2, n)."""
     (first, second), (of_first, of_second) = costs, corrections
     # One factor from each fit, in both orders: their errors are independent, and the product has mean 0.
     products = first[:, None] * (second + of_second) + of_first[:, None] * second
@@ -222,11 +222,11 @@ def nearest_mixture(quadratic: Floats, linear: Floats) -> Floats:
 
 
 def local_target(rows: PricedRows, distance: ProxyDiscrimination, halves: Floats) -> tuple[Floats, TargetErrors]:
-    """Return Λ with the corrections of μ_d, whose c_A are contributions to proxy discrimination, and what these need.
+    """Return Λ corrected for errors of μ_d, whose c_A give the contributions to its gap, and its `TargetErrors`.
 
-    Groups have half of the weight each there: `halves` are P(audited | x) at equal shares, (2 fits, n). An error of μ_d
-    moves c_A by E[(e(x) − e_A)·v_d·(μ_d − μ̂_d)]/D_A: the corrections κ enter with e − e_A, which is S̄ − e_A without
-    S̄ − e, so that r of every A takes the same (S̄ − e)·κ.
+    Each group has half of the weight there: `halves` are P(audited | x) at equal shares, (2 fits, n). An error of μ_d
+    moves c_A by E[(e(x) − e_A)·v_d·(μ_d − μ̂_d)]/D_A. So the corrections κ must enter with the factor e − e_A, but in
+    Λ they enter with S̄ − e_A: for every A, (S̄ − e)·κ is therefore added to r.
     """
     v, balanced = distance.mixture, replace(rows, propensity=halves)
     corrections = np.einsum("d,fdn->fn", v, balanced.corrections)
@@ -290,7 +290,7 @@ def free_price_gap(rows: PricedRows) -> InfluenceEstimate:
 
 
 def vulnerability(rows: PricedRows) -> Floats:
-    """Return PV(x) = μ_unaware(x) − h*(x) = τ(x)·(P(audited | x) − q): the price moved by what x says of the group."""
+    """Return PV(x) = μ_unaware(x) − h*(x) = τ(x)·(P(audited | x) − q): the effect of inferring the group from x."""
     effect = rows.steady[AUDITED] - rows.steady[REFERENCE]
     return np.asarray(effect * (rows.propensity.mean(axis=0) - rows.share))
 
@@ -316,7 +316,7 @@ def _of_terms(rows: PricedRows, total: InfluenceEstimate, factor: Floats) -> Inf
 
 
 def vulnerability_terms(rows: PricedRows) -> Floats:
-    """Return PV of each row with its corrections, each fit's τ with the other's propensity."""
+    """Return the corrected PV of each row, with each fit's τ multiplied by the other fit's propensity."""
     q, member = rows.share, rows.in_group[AUDITED]
     of_effects = rows.corrections[:, AUDITED] - rows.corrections[:, REFERENCE]
     terms = [

@@ -1,4 +1,4 @@
-"""c_A of every set A of features from one Gram matrix a fold: ridge regressions of the group and of the score.
+"""c_A of every set A of features from one Gram matrix per fold: ridge regressions of the group and of the score.
 
 Each column of a basis belongs to the one to three features it is made of. The regressions of a set use the columns that
 belong to its features only; e and m are fitted on disjoint pairs of folds, both disjoint from the fold they are used
@@ -22,25 +22,25 @@ from tiltlens.paper.checks import Floats
 
 # One penalty for all columns, chosen by held-out loss, is large where most columns are noise, and then shrinks the few
 # that matter. A coefficient in which both regressions are shrunk is biased to first order: cross-fitting forgives the
-# variance of a regression, not its bias. A penalty of its own for each feature leaves what is clearly seen as it is,
-# and takes out what is not (automatic relevance determination, MacKay 1992). A fourth of it is used: a regression that
-# is one of two in a product should be undersmoothed (Newey 1994).
+# variance of a regression, not its bias. A separate penalty for each block barely shrinks clear effects and
+# removes the others (automatic relevance determination, MacKay 1992). A quarter of it is used, because a regression
+# that is one of two in a product should be undersmoothed (Newey 1994).
 LEAST_PENALTY = 0.1  # rows: the regression stays defined
 MOST_PENALTY = 1e6  # variances of a column: it is as good as left out
 ALONE_ROUNDS = 10  # steps of the fixed point of one block
-TOGETHER_ROUNDS = 3  # of all blocks: what moves later is below what is seen
+TOGETHER_ROUNDS = 3  # joint steps of all blocks: later changes are negligible
 UNDERSMOOTHED = 0.25  # of the penalty with the largest evidence: cross-fitting forgives variance, not bias
 
 
 def block_penalties(
     covariance: Floats, cross: Floats, variance: float, blocks: Sequence[Integers], rows: float
 ) -> Floats:
-    """Return what a ridge regression adds to the variance of each column.
+    """Return the ridge penalty of each column, which is added to its variance.
 
-    It is given by the columns' `covariance`, theirs with the target (`cross`), the target's `variance` and the `rows`.
+    Inputs are the columns' `covariance`, those with the target (`cross`), its `variance`, and the effective `rows`.
 
-    A block that the others make superfluous, such as a copy, keeps the penalty it has alone: it must be able to stand
-    in for a feature that is left out. One that matters beside others only has the penalty it has there.
+    Each block gets the smaller of its penalty alone and its penalty among all blocks. So a block that others make
+    redundant, such as a copy, can still replace them in other sets, and one that matters only jointly is kept.
     """
     alone = np.empty(len(cross))
     for size in {columns.size for columns in blocks}:  # blocks of one size are worked out together
@@ -54,9 +54,9 @@ def block_penalties(
 
 
 def _alone(covariance: Floats, cross: Floats, variance: float, rows: float) -> Floats:
-    """Return the penalty of the largest evidence of each block: σ²·γ/(rows·|β|²), γ its degrees of freedom.
+    """Return the penalty that maximises the evidence of each block alone: σ²·γ/(rows·|β|²), γ its degrees of freedom.
 
-    It is given by the blocks' covariances, (blocks, p, p), and those with the target, (blocks, p).
+    Inputs are the blocks' covariances, (blocks, p, p), and those with the target, (blocks, p).
     """
     values, vectors = np.linalg.eigh(covariance)
     values, turned = np.maximum(values, 0.0), np.einsum("kij,ki->kj", vectors, cross)
@@ -87,9 +87,9 @@ def _updated(
 
 
 def _fixed_point(left: Floats, freedom: Floats, all_freedom: Floats, size: Floats, rows: float) -> Floats:
-    # λ = σ²γ/(n|β|²), with σ² from what is left over n less all degrees of freedom.
+    # λ = σ²γ/(n|β|²), σ² being the residual sum of squares over n minus all degrees of freedom.
     noise = np.maximum(left, 0.0) * rows / np.maximum(rows - all_freedom, 1.0)
-    # Slopes that are all noise have their largest evidence at an endless penalty.
+    # Slopes that are pure noise have their largest evidence at an infinite penalty.
     least_size = np.maximum(rows * size, noise * freedom / MOST_PENALTY)
     most = np.full_like(least_size, MOST_PENALTY)
     return np.maximum(np.divide(noise * freedom, least_size, out=most, where=least_size > 0.0), LEAST_PENALTY / rows)
@@ -101,7 +101,7 @@ PAIRINGS = tuple(
     tuple((PARTS.index((rest[0], rest[k])), PARTS.index(tuple(x for x in rest[1:] if x != rest[k]))) for k in (1, 2, 3))
     for rest in (tuple(other for other in range(FOLDS) if other != fold) for fold in range(FOLDS))
 )
-# Of each row and each part, its share: six models have not seen the row, two halves in three pairings.
+# Weight of each part's model, by fold: six models have not seen a fold, two halves in three pairings.
 UNSEEN = np.array([[number not in part for part in PARTS] for number in range(FOLDS)]) / len(PAIRINGS[0]) / 2
 
 
@@ -120,7 +120,7 @@ class SetMeans:
 
     @property
     def between(self) -> Floats:
-        """How far each pairing's c_A lies from the value, (3, sets)."""
+        """Deviations of the pairings' c_A from the value, (3, sets)."""
         return _ratio(self.product, self.residual) - self.value
 
 
@@ -135,7 +135,7 @@ class FoldRidges:
     grams: Floats  # Σ ω·zzᵀ over the rows of each fold, z = (1, Φ, S̄, W), Σ ω = 1 over all: (folds, p + 3, p + 3)
     owners: Integers  # the indices of the one to three features that each column belongs to, (p, 3)
     blocks: Integers  # the number of the block of columns, with one penalty, that each belongs to
-    effective: float  # how many rows of equal weight the weights are worth
+    effective: float  # effective number of rows
 
     @property
     def columns(self) -> int:
@@ -170,7 +170,7 @@ class FoldRidges:
 
     @property
     def _rows(self) -> float:
-        """How many rows of equal weight a part has."""
+        """Effective number of rows of a part."""
         return len(PARTS[0]) / FOLDS * self.effective
 
     @cached_property

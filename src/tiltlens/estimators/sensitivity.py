@@ -1,7 +1,7 @@
 """How strong an omitted factor would have to be to account for an adjusted gap.
 
-An omitted factor that explains the shares R²_W and R²_S of what the features, and for the score the group, leave of the
-score and of the group moves c_A by at most
+An omitted factor may explain the share R²_W of the score's variance that features and group leave unexplained, and the
+share R²_S of the group's variance that features leave unexplained. It then moves c_A by at most
 
     B = 𝒮·√(R²_W·R²_S/(1 − R²_S)),      𝒮² = E[(W − m − c(S̄ − e))²]/E[(S̄ − e)²]
 
@@ -52,9 +52,9 @@ def robustness_value(gap: float, scale: float) -> float:
 
 
 def strength_multiple(gap: float, scale: float, r2_score: float, r2_group: float) -> float | None:
-    """Return k for which a factor with the shares k·R²_W, 1 at most, and k·R²_S brings a gap to 0.
+    """Return k for which a factor with the shares min(k·R²_W, 1) and k·R²_S brings a gap to 0.
 
-    None where no multiple does: the yardstick is unrelated to the group, or nothing is left of the score.
+    None if no multiple does: the yardstick is unrelated to the group or the score, or the score has no residual.
     """
     if gap == 0.0:
         return 0.0
@@ -73,13 +73,13 @@ def strength_multiple(gap: float, scale: float, r2_score: float, r2_group: float
 def partial_strengths(product: Floats, residual: Floats, left: Floats) -> tuple[Floats, Floats]:
     """Return R²_W(j) and R²_S(j) of each feature j, as if it were the one that is omitted.
 
-    The means r̄, D and E[(W − m)²] are of all features first, then of all but each. With V = E[(W − m)²] − c²·D, what a
-    set and the group leave of the score, R²_W(j) = 1 − V/V_{−j} and R²_S(j) = 1 − D/D_{−j}.
+    The means r̄, D and E[(W − m)²] are those of all features, then of all but each. V = E[(W − m)²] − c²·D is the
+    residual variance of the score given a set and the group: R²_W(j) = 1 − V/V_{−j} and R²_S(j) = 1 − D/D_{−j}.
     """
     unexplained = left - product**2 / residual
     shares = [
         1.0 - np.divide(part[0], part[1:], out=np.ones(len(part) - 1), where=part[1:] > 0.0)
         for part in (unexplained, residual)
     ]
-    # Estimates of D and D_{−j} are noisy: a share below 0 is none, and R²_S = 1 would divide by 0.
+    # Estimates of D and D_{−j} are noisy: negative shares count as 0, and R²_S = 1 would divide by 0.
     return np.clip(shares[0], 0.0, 1.0), np.clip(shares[1], 0.0, 1.0 - 1e-12)

@@ -1,6 +1,6 @@
-"""c_A of many sets of features at once, with the influence of every row: what joint(j) and Shapley values are made of.
+"""c_A of many sets of features with row-wise influences, from which joint(j) and Shapley values are computed.
 
-Where all features together have few values for the rows, e and m are means of their joint values; otherwise they are
+If the features have few joint values for the number of rows, e and m are means by joint value; otherwise they are
 ridge regressions on a basis (`estimators.ridges`).
 """
 
@@ -18,12 +18,12 @@ from tiltlens.estimators.ridges import FoldRidges, SetMeans
 from tiltlens.limits import OF_PAIRINGS
 from tiltlens.paper.checks import Floats
 
-SET_BLOCK = 32  # sets whose rows are looked at together
+SET_BLOCK = 32  # sets whose influences are computed together
 
 
 @dataclass(frozen=True, slots=True, eq=False)
 class SetCoefficients:
-    """c_A of some sets: their values, each row's part in their errors (n, sets), and what lies between pairings."""
+    """c_A of some sets: values, row-wise influences (n, sets), and deviations between pairings (pairings, sets)."""
 
     values: Floats
     influence: Floats
@@ -41,16 +41,16 @@ class SetCoefficients:
 
 @dataclass(frozen=True, slots=True, eq=False)
 class TargetErrors:
-    """What the errors of a target that was estimated itself, W = W(x; μ̂, t̂), add to c_A.
+    """The errors that a target which is itself estimated, W = W(x; μ̂, t̂), adds to c_A.
 
     Attributes
     ----------
     corrections, mean
-        What r of each row needs to be insensitive to errors of μ̂, the same for every A; and its mean over all rows.
+        The term that makes r of each row insensitive to errors of μ̂, the same for every A; and its mean over all rows.
     slopes
         ∂W/∂t of each row, (n, k).
     parameters
-        Each row's part in the error of t̂, or each cluster's, (m, k).
+        The influence of each row, or cluster, on t̂, (m, k).
     """
 
     corrections: Floats
@@ -59,7 +59,7 @@ class TargetErrors:
     parameters: Floats
 
     def take(self, index: Integers, audited: Booleans, clusters: Integers | None = None) -> TargetErrors:
-        """Return those of fewer rows, which still stand for all, and may err together in clusters."""
+        """Return the errors for fewer rows that represent all of them, by cluster if there are `clusters`."""
         parameters = np.zeros((index.size, self.parameters.shape[1]))
         for own in (audited, ~audited):
             # (36): Σ of squares of each group stays.
@@ -76,10 +76,10 @@ class TargetErrors:
 
 
 def covariance(influence: Floats, between: Floats) -> Floats:
-    """Return the covariance of numbers from rows' influences and from how far pairings lie from their mean.
+    """Return the covariance of estimates from row-wise influences and the deviations between pairings.
 
-    The rows behind pairings are the same, but the models are not. Each pair of folds serves three evaluation folds, so
-    that the pairings' mean has 15/4 times the variance that is seen between them (docs/methods.md, section 6).
+    Pairings share their rows but not their models. Each pair of folds serves three evaluation folds, so the mean over
+    pairings has 15/4 times the variance observed between them (docs/methods.md, section 6).
     """
     # (27) with the exact 15/4 of `PAIRINGS`; `influence.covariance` has the 2 of group membership.
     pairings = max(len(between), 1)
@@ -108,7 +108,7 @@ class CellSets:
 
     @property
     def features(self) -> int:
-        """How many there are."""
+        """The number of features."""
         return int(self.levels.shape[1])
 
     def coefficient(self, features: Sequence[int]) -> Coefficient:
@@ -133,7 +133,7 @@ class CellSets:
         return every if self.target is None else self.target.add_errors(every, self._slopes(sets, self.target.slopes))
 
     def _slopes(self, sets: Sequence[Sequence[int]], columns: Floats) -> Floats:
-        """Return c_A of some columns of the rows, (k, sets)."""
+        """Return c_A with each of some columns in place of W, (k, sets)."""
         size = len(self.levels)
         others = [
             replace(self, outcome=column, sums=cell_sums_of(self.at, column, self.codes, size), target=None)
@@ -170,8 +170,8 @@ def _stack(at: Rows, coefficients: Sequence[Coefficient], between: Floats) -> Se
 class RidgeSets:
     """Sets of any features by ridge regressions on a basis.
 
-    `z` holds (1, Φ, S̄, W) of the rows whose influence is wanted, `fold` their folds and `at` these rows; `pooled` are
-    the names of features with more values than the basis has room for, `hidden` what cells still hide.
+    `z`, `fold` and `at` are (1, Φ, S̄, W), the folds and the `Rows` of the rows with influences. `pooled` names the
+    features with more values than the basis has columns for; `hidden` are the parts of c_all that cells hide.
     """
 
     ridges: FoldRidges
@@ -184,8 +184,8 @@ class RidgeSets:
     target: TargetErrors | None = None
 
     def thin(self, rows: int) -> RidgeSets:
-        """Return the same with the influence of fewer rows, which still stand for all."""
-        # Clusters must stay whole, and rows that are all there are have nothing to stand for.
+        """Return the same with the influences of fewer rows, which represent all of them."""
+        # Clusters must stay whole, and rows without a population cannot represent more than themselves.
         if len(self.z) <= rows or self.at.population is None or self.at.clusters is not None:
             return self
         index = np.concatenate(
@@ -196,7 +196,7 @@ class RidgeSets:
         return replace(self, z=self.z[index], fold=self.fold[index], at=at, target=target)
 
     def coefficients(self, sets: Sequence[Sequence[int]]) -> tuple[list[Coefficient], Floats]:
-        """Return c_A of some sets with what their factors are made of, and how far pairings lie from it, (3, sets)."""
+        """Return the `Coefficient` of each set, and the deviations of its pairings, (3, sets)."""
         vectors = self.ridges.single_sets(sets)
         means = self._means(vectors)
         product, residual, left = self._row_values(vectors)
@@ -226,7 +226,7 @@ class RidgeSets:
         )
 
     def means(self, sets: Sequence[Sequence[int]]) -> tuple[Floats, Floats, Floats]:
-        """Return r̄, D and E[(W − m)²] of some sets; of few features, each is solved by itself."""
+        """Return r̄, D and E[(W − m)²] of some sets, by whichever way needs fewer columns."""
         gone = [[feature for feature in range(self.features) if feature not in kept] for kept in sets]
         # The cost is that of the columns to be solved for, or to be taken out of the inverse.
         is_most = sum(map(len, gone)) < sum(map(len, sets))
@@ -234,7 +234,7 @@ class RidgeSets:
         return means.product.mean(axis=0), means.residual.mean(axis=0), means.left.mean(axis=0)
 
     def along(self, order: Sequence[int], has_influence: bool = True) -> SetCoefficients:
-        """Return c of ∅, {1st}, {1st, 2nd}, … along an order of the features, without rows' influence if not wanted."""
+        """Return c of ∅, {1st}, {1st, 2nd}, … along an order of the features; influences are optional."""
         return self._estimate(self.ridges.leading_sets(order), has_influence)
 
     def _estimate(self, vectors: list[Floats], has_influence: bool = True) -> SetCoefficients:
@@ -243,7 +243,7 @@ class RidgeSets:
             return SetCoefficients(means.value, np.zeros((0, means.value.size)), means.between)
         product, residual, _ = self._row_values(vectors)
         values, spread = means.value, means.residual.mean(axis=0)
-        # Features that tell the group completely have D = 0 and no c: their parts are 0.
+        # Sets that determine the group have D = 0, so c is not defined: their influences are 0.
         is_defined = spread > 1e-9
         half = np.divide(0.5 * (product - values * residual), spread, out=np.zeros_like(product), where=is_defined)
         every = SetCoefficients(values, self.at.influences(half), means.between)
@@ -263,7 +263,7 @@ class RidgeSets:
 
 
 def evenly(index: Integers, count: int) -> Integers:
-    """Return so many of some places, equally far apart; all where there are no more."""
+    """Return `count` evenly spaced elements of `index`, or all if there are fewer."""
     return index[np.linspace(0, index.size, min(count, index.size), endpoint=False).astype(np.intp)]
 
 

@@ -1,8 +1,7 @@
-"""The gap shared out among features so that the parts add up: Shapley values of gap(A) = gap − c_A.
+"""Shapley values of gap(A) = gap − c_A: contributions of the features that add up.
 
-Few features take every set; many take orders of the features, half of them the other half reversed, and the spread
-between orders is a further error. With very many features, the influence of rows is worked out
-along some of the orders only.
+Few features use every set. More use random orders and their reverses, whose spread adds to the error. With very many
+features, influences are computed along some of the orders only.
 """
 
 from __future__ import annotations
@@ -20,18 +19,18 @@ from tiltlens.estimators.sets import CellSets, RidgeSets, SetCoefficients, covar
 from tiltlens.paper.checks import Floats
 
 EXACT_SHAPLEY_FEATURES = 8  # features: 2^8 sets
-ORDERS = 24  # of the features, where they are more
-MANY_SHARING = 40  # features, beyond which the influence of rows is worked out along fewer orders
+ORDERS = 24  # of the features if there are more, half of them reverses
+MANY_SHARING = 40  # features, beyond which influences are computed along fewer orders
 FEWEST_ORDERS = 8  # of those
-SHAPLEY_ROWS = 4_000  # whose influence is worked out in every order: a standard error is then known to two per cent
+SHAPLEY_ROWS = 4_000  # with influences in every order: a standard error is then accurate to two per cent
 Apply = Callable[[Callable[[Integers], SetCoefficients], Sequence[Integers]], Iterable[SetCoefficients]]
 
 
 @dataclass(frozen=True, slots=True, eq=False)
 class ShapleyGaps:
-    """Each feature's Shapley value and its standard error; `orders` is 0 where every set was looked at.
+    """Each feature's Shapley value and its standard error; `orders` is 0 if every set was used.
 
-    Only then are there values with each row's part in their errors (`every`).
+    Only then is there `every`, the values with row-wise influences.
     """
 
     values: Floats
@@ -49,9 +48,9 @@ def shapley_gaps(
 ) -> ShapleyGaps:
     """Return φ_j = Σ_A |A|!(d−|A|−1)!/d!·(c_A − c_{A∪j}): they add up to gap − c_all.
 
-    Where the game starts from a set E, every A holds E, d counts the other features, whose values these are, and they
-    add up to c_E − c_all. Those that the game is played `without` are in no A and have no value. `apply` maps a
-    function over orders of the features, in threads perhaps.
+    With a `start` set E, every A contains E, d is the number of other features, and their values add up to c_E − c_all.
+    Features in `without` are left out of every A and get no value; the sum then ends at c of the rest. `apply` maps a
+    function over orders of the features, possibly in threads.
     """
     others = [j for j in range(sets.features) if j not in start and j not in without]
     count = len(others)
@@ -124,7 +123,7 @@ def _mean(parts: list[SetCoefficients]) -> SetCoefficients:
 
 
 def _se(coefficients: SetCoefficients) -> Floats:
-    """Return the standard errors, larger by (29) where few rows hold most of the variance."""
+    """Return the standard errors, inflated by (29) if few rows dominate the variance."""
     errors = covariance(coefficients.influence, coefficients.between)
     degrees = degrees_of_freedom(coefficients.influence, coefficients.between, errors)
     return np.sqrt(np.maximum(np.diag(errors), 0.0) * degrees / (degrees - 2.0))

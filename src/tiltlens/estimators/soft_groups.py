@@ -1,4 +1,4 @@
-"""The gap between groups that are known by probabilities b: what it may be, and what known groups say of that.
+"""Estimates and bounds of the gap between groups observed only as probabilities b, and checks against known groups.
 
 The weighted gap is Cov(b, W)/(E b·(1 − E b)), the linear estimate Cov(b, W)/Var(b). Where b is calibrated,
 
@@ -20,13 +20,13 @@ from tiltlens.estimators.influence import InfluenceEstimate, Integers, combine, 
 from tiltlens.limits import CALIBRATED, SMALLEST_SHARE
 from tiltlens.paper.checks import Floats
 
-CHANCE_BINS = 20  # of probabilities that are taken for equal
-CHANCE_BIN_ROWS = 100  # of each, at least: a quantile is found in it
+CHANCE_BINS = 20  # within which probabilities are treated as equal
+CHANCE_BIN_ROWS = 100  # rows per bin, at least: each estimates a quantile
 
 
 @dataclass(frozen=True, slots=True, eq=False)
 class ChanceRows:
-    """Rows with a chance b of being audited, a weight and a score; equal `clusters` err together."""
+    """Rows with a probability b of being audited, a weight and a score; rows of one cluster are dependent."""
 
     chance: Floats
     weights: Floats
@@ -56,9 +56,9 @@ def slope_on_chance(rows: ChanceRows, y: Floats) -> InfluenceEstimate | None:
 
 
 def visible_part(rows: ChanceRows) -> float:
-    """Return Var(b)/Var(S̄), the weighted over the linear estimate: how much of a difference weighting by b shows.
+    """Return Var(b)/Var(S̄), the weighted over the linear estimate: the fraction of a gap that weighting reveals.
 
-    That is of a difference that goes with b as far as the groups do; of what goes with the group alone it shows less.
+    It is exact for W = c·S̄ plus noise unrelated to b; weighting reveals less of a gap that is unrelated to b.
     """
     share = rows.mean(rows.chance).value
     spread = rows.mean((rows.chance - share) ** 2).value
@@ -66,10 +66,10 @@ def visible_part(rows: ChanceRows) -> float:
 
 
 def frechet_limits(rows: ChanceRows) -> tuple[Normal, Normal] | None:
-    """Return the least and the largest gap that any calibrated b allows; None where only one group is there.
+    """Return the smallest and the largest gap that a calibrated b allows; None if only one group is present.
 
-    E[S̄·W] is largest where, among people of about the same chance b, the b of them with the highest scores are
-    audited: E[(W − q)⁺] + q·b with q the (1 − b)-quantile of W there. It is least with the lowest. For decisions these
+    E[S̄·W] is largest if, among people with about the same b, the fraction b with the highest scores is audited:
+    E[(W − q)⁺] + q·b with q the (1 − b)-quantile of W there. It is smallest with the lowest. For decisions these
     are Fréchet's limits, P(S̄ = 1, W = 1|b) ≤ min(b, E[W|b]) and ≥ max(0, b + E[W|b] − 1).
     """
     share = rows.mean(rows.chance)
@@ -87,7 +87,7 @@ def frechet_limits(rows: ChanceRows) -> tuple[Normal, Normal] | None:
 
 
 def _most(score: Floats, chance: Floats, weights: Floats) -> Floats:
-    """Return (W − q)⁺ + q·b of rows whose chances are about the same: its mean is the largest E[S̄·W]."""
+    """Return (W − q)⁺ + q·b for rows with about the same chance b: its mean is the largest E[S̄·W]."""
     order = np.argsort(-score, kind="stable")
     above = np.cumsum(weights[order])
     wanted = float(weights @ chance)
@@ -96,7 +96,7 @@ def _most(score: Floats, chance: Floats, weights: Floats) -> Floats:
 
 
 def _chance_bins(rows: ChanceRows) -> list[Integers]:
-    """Return the places of rows with about the same chance: by its quantiles, equal chances together."""
+    """Return the positions of the rows in each quantile bin of the chance; equal chances share a bin."""
     count = int(np.clip(rows.chance.size // CHANCE_BIN_ROWS, 1, CHANCE_BINS))
     # Chances within a bin count as equal: that makes limits wider, never narrower.
     edges = np.unique(np.quantile(rows.chance, np.linspace(0.0, 1.0, count + 1)[1:-1]))
@@ -122,7 +122,7 @@ class Calibration(NamedTuple):
 
 
 class Signs(NamedTuple):
-    """By how much the gap of known groups exceeds the weighted, and the linear estimate exceeds it, in points."""
+    """How far the gap of known groups lies above the weighted estimate, and below the linear one, in points."""
 
     above_weighted: Estimate
     below_linear: Estimate
@@ -135,7 +135,7 @@ class Signs(NamedTuple):
 
     @property
     def outside(self) -> tuple[float, float]:
-        """How far below and above both estimates the gap may lie, as far as known groups tell."""
+        """How far the gap may lie below and above both estimates, by the intervals from known groups."""
         (low, high), (low1, high1) = _ends(self.above_weighted), _ends(self.below_linear)
         return max(min(-low, high1), 0.0), max(min(high, -low1), 0.0)
 
@@ -164,14 +164,14 @@ def _within(estimate: Estimate, middle: float, reach: float) -> bool:
 def signs(rows: ChanceRows, audited: Floats, confidence: float) -> Signs | None:
     """Return E[Cov(S̄, W|b)]/Var(S̄) and E[Cov(b, W|S̄)]/Var(b) on rows whose group is known.
 
-    Where b is calibrated the first is E[(S̄ − b)·W]/Var(S̄), W less its regression on b, which changes nothing but the
-    error.
+    If b is calibrated, the first is E[(S̄ − b)·W]/Var(S̄). W is replaced by its residual from a regression on b, which
+    only reduces the error.
     """
     slope = slope_on_chance(rows, rows.score)
     share = rows.mean(audited).value
     if slope is None or not 0.0 < share < 1.0:
         return None
-    # E[(S̄ − b)·(α + βb)] = 0 where b is calibrated: the regression takes variance out, and no bias in.
+    # E[(S̄ − b)·(α + βb)] = 0 where b is calibrated: the regression reduces variance and adds no bias.
     level = rows.mean(rows.score).value - slope.value * rows.mean(rows.chance).value
     beyond = rows.mean((audited - rows.chance) * (rows.score - level - slope.value * rows.chance))
     first = _over_variance(beyond, rows.mean((audited - share) ** 2))

@@ -1,4 +1,4 @@
-"""What separate models for two groups would gain over the best model that does not see the group.
+"""The gain from separate models for two groups over the best model without the group.
 
 With y_s(x) = P(Y=1|x, S=s) and e_ω(x) = P(audited|x) where the audited group has the weight ω, the best blind
 prediction is η_ω = e_ω·y_0 + (1 − e_ω)·y_1, and for the squared error (Wang, Hsu, Diaz & Calmon 2021)
@@ -19,7 +19,7 @@ from scipy.special import expit, logit
 from tiltlens.estimators.influence import InfluenceEstimate, Rows, combine
 from tiltlens.paper.checks import Floats
 
-LEAST_PREDICTED = 1e-3  # and 1 less this is the largest: of the log-loss, one certain error would be all
+LEAST_PREDICTED = 1e-3  # clip of predictions, and 1 − this: one certain error would make the log loss infinite
 EVEN = 0.5  # ω that gives each group half of the weight
 
 
@@ -46,7 +46,7 @@ LOSSES = {
 
 @dataclass(frozen=True, slots=True, eq=False)
 class SplitPredictions:
-    """Predictions of rows by models that have not seen them."""
+    """Cross-fitted predictions of rows."""
 
     # The rows of both groups, and their outcomes, 0 or 1
     rows: Rows
@@ -62,10 +62,10 @@ class SplitPredictions:
         return e, e * self.audited + (1.0 - e) * self.reference
 
     def gains(self, loss: str, weight: float = EVEN) -> tuple[InfluenceEstimate, InfluenceEstimate]:
-        """Return G_0 and G_1, what each group gains by its own model.
+        """Return G_0 and G_1, the gain of each group from its own model.
 
-        Differences of losses, and for a smooth loss what an error of η_ω adds to them in first order: E_ω[Y − η_ω | x]
-        is 0, but within a group it is not. What is left are products of errors; noise of y_0 and y_1 takes from a gain.
+        They are differences of losses, for a smooth loss corrected for errors of η_ω to first order: E_ω[Y − η_ω | x]
+        is 0, but not within a group. Products of errors remain; noise of y_0 and y_1 makes a gain smaller.
         """
         chosen, y = LOSSES[loss], self.outcome
         e, eta = self.blind(weight)
@@ -88,7 +88,7 @@ class SplitPredictions:
         return combine(value, [(weight, audited), (1.0 - weight, reference)])
 
     def largest_gain(self, loss: str) -> tuple[InfluenceEstimate, float]:
-        """Return sup_ω ε(ω), which is concave in ω, and its ω: what a blind model surely costs one of the groups."""
+        """Return sup_ω ε(ω), concave in ω, and its ω: every model without the group costs one group at least that."""
         from scipy.optimize import minimize_scalar
 
         best = minimize_scalar(

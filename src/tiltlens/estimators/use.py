@@ -27,7 +27,7 @@ from tiltlens.estimators.sets import SetCoefficients, covariance, degrees_of_fre
 from tiltlens.limits import CLEAR_USE, WIDE_USE
 from tiltlens.paper.checks import Floats
 
-DISTINCT_VARIANCE = 1e-3  # of a standardised column given all other features, below which it is taken for a copy
+DISTINCT_VARIANCE = 1e-3  # variance of a standardised column given all other features, below which it counts as a copy
 FEWEST_PROJECTED = 50  # effective rows that a column must rest on for its covariance with residuals to be normal
 
 
@@ -82,7 +82,7 @@ def estimate_uses(
     estimates = []
     for u, se, t_two, t_one in zip(squared.values, standard_errors, two_sided, one_sided, strict=True):
         is_used = u - t_two * se > 0.0
-        # At U = 0 the influence vanishes: the one-sided end is then too wide, which is the safe way.
+        # At U = 0 the influence vanishes: the one-sided end is then too high, that is conservative.
         low, high = (u - t_two * se, u + t_two * se) if is_used else (0.0, u + t_one * se)
         high += residual_square if is_used and high > 0.25 * materiality**2 else 0.0
         estimates.append(_use(u, low, high))
@@ -111,7 +111,7 @@ class Projection:
 
     @property
     def value(self) -> float:
-        """The estimate of |θ|² without the bias by noise."""
+        """The estimate of |θ|², corrected for the bias from noise."""
         return self.square - self.noise * self.degrees
 
     def low(self, chance: float) -> float:
@@ -124,7 +124,7 @@ class Projection:
         return self._bound(chance)
 
     def expected_high(self, chance: float) -> float:
-        """Return what the upper bound of an unused feature exceeds with probability `chance`."""
+        """Return the value that the upper bound of an unused feature exceeds with probability `chance`."""
         return self.noise * _noncentrality(float(chdtri(self.degrees, chance / self.tried)), self.degrees, chance)
 
     def _bound(self, chance: float) -> float:
@@ -215,11 +215,11 @@ def judge_projections(
 
 
 def widen_use(use: Use, learnt: Projection, residual_square: float, confidence: float, materiality: float) -> Use:
-    """Return a use that seemed immaterial, wider if a projection onto a learnt column contradicts.
+    """Return a use that seemed immaterial, widened if a projection onto a fitted column contradicts it.
 
-    The column follows what the residuals leave, and a little of it may be due to other features. It therefore never
-    shows that a feature is used, only that all residuals may be use of it: where the projection is beyond the threshold
-    and clear, or beyond twice the threshold.
+    The column is fitted to the residuals, and a little of it may be due to other features. It therefore never shows
+    that a feature is used, only that all residual variance may be use of it: if its upper end is beyond the threshold
+    and the projection is clear, or if it is beyond twice the threshold.
     """
     chance, limit = 1.0 - confidence, 0.25 * materiality**2
     high = learnt.high(chance)

@@ -1,7 +1,7 @@
-"""What one simultaneous band in points of the score allows to be said of each feature.
+"""Verdicts on features from simultaneous bands of their contributions, in points of the score.
 
-gap(j) and joint(j) of all features get the band value ± κ·se at once, κ being the quantile of the largest |t| of all of
-them: what is printed is what is judged.
+gap(j) and joint(j) of all features have the bands value ± κ·se, κ being the quantile of the largest |t| among them.
+The verdicts use the same bands that are printed.
 """
 
 from __future__ import annotations
@@ -21,13 +21,13 @@ from tiltlens.paper.checks import Floats
 
 DRAWS = 40_000  # of the largest |t|: its quantile is then known to about 0.01
 CANNOT_SETTLE = "these data cannot settle it"
-SETTLED = 1.28  # standard errors that four of five estimates are within
-REACHABLE_TIMES = 10  # the rows of the audit: few can collect more than that
-MOST_TIMES = 100  # the rows of the audit, beyond which a number of rows says nothing
+SETTLED = 1.28  # standard errors within which four of five estimates lie
+REACHABLE_TIMES = 10  # times the rows of the audit: few users can collect more
+MOST_TIMES = 100  # times the rows of the audit: larger numbers are not stated
 
 
 class Verdict(StrEnum):
-    """What may be said of a feature."""
+    """The conclusion on a feature's contribution."""
 
     POTENTIAL_PROXY = "potential proxy"
     IN_COMBINATION = "potential proxy in combination"
@@ -45,7 +45,7 @@ EVIDENCE = (Verdict.POTENTIAL_PROXY, Verdict.IN_COMBINATION)
 
 
 class Materiality(StrEnum):
-    """What an interval says about a threshold: beyond it, within it, beyond 0 at least, or undecided."""
+    """Position of an interval relative to a threshold: beyond it, within it, beyond 0 at least, or undecided."""
 
     MATERIAL = "material"
     NOT_MATERIAL = "not material"
@@ -81,7 +81,7 @@ def is_significant(p_value: float, confidence: float, comparisons: int) -> bool:
 
 
 class Band(NamedTuple):
-    """The band of one number: value ± κ·se, how far it reaches, κ·se, and the standard error itself."""
+    """The band of one estimate: value ± κ·se, its half-width κ·se, and the standard error."""
 
     value: float
     low: float
@@ -93,7 +93,7 @@ class Band(NamedTuple):
 def simultaneous_factor(covariance: Floats, confidence: float, seed: int) -> float:
     """Return κ, the `confidence`-quantile of max|Z|, Z normal with the correlation of these errors.
 
-    Numbers that are known have no part in it; where one is left, κ is the ordinary quantile.
+    Estimates without error are left out; if at most one remains, κ is the ordinary quantile.
     """
     se = np.sqrt(np.maximum(np.diag(covariance), 0.0))
     used = np.flatnonzero(se > SMALLEST_SE)
@@ -108,7 +108,7 @@ def simultaneous_factor(covariance: Floats, confidence: float, seed: int) -> flo
 
 
 def bands(values: Sequence[float], se: Floats, factor: float, degrees: Floats | None = None) -> list[Band]:
-    """Return the band of each number; with `degrees` of freedom κ is Student's quantile of the same chance."""
+    """Return the band of each estimate; with `degrees` of freedom, Student's quantile of the same level replaces κ."""
     # (39): each number has Student’s quantile, by its own ν, at the chance of κ.
     reach = np.asarray(se) * (factor if degrees is None else stdtrit(degrees, ndtr(factor)))
     every = zip(values, reach.tolist(), np.asarray(se).tolist(), strict=True)
@@ -116,7 +116,7 @@ def bands(values: Sequence[float], se: Floats, factor: float, degrees: Floats | 
 
 
 class Judgement(NamedTuple):
-    """A verdict and the sentence beside it."""
+    """A verdict and its reason."""
 
     verdict: Verdict
     reason: str
@@ -134,11 +134,11 @@ def verdict(
     unit: str = "points",
     way: Callable[[float], str] = lambda value: "",
 ) -> Judgement:
-    """Return the first verdict that applies; `joint` is None for the only feature, which has nobody to act with.
+    """Return the first verdict that applies; `joint` is None if it was not estimated.
 
-    `rows` are those that the bands come from: their number is what would have to grow. `visible` is how much of a
-    difference they show: nothing is cleared that may count in full. `size` writes a difference, with the decimals of
-    those beside it, in the `unit` of that name, and `way` which way it goes.
+    `rows` is the number of rows behind the bands. `visible` is the fraction of a gap that they reveal: a feature is
+    cleared only if its bands, divided by it, are within the threshold. `size` formats a difference with the decimals of
+    the others given, in the unit named `unit`, and `way` describes the direction of a contribution.
     """
     both = [band for band in (gap, joint) if band is not None]
 
@@ -171,7 +171,7 @@ def verdict(
 
 
 def _hardly_seen(both: Sequence[Band], visible: float, written: Callable[[float], str], counts: str) -> Judgement:
-    """Return what may be said of bands that count for little, but would for much if all of it were seen."""
+    """Return the judgement on immaterial bands of a feature that may be material, as only a fraction is visible."""
     most = written(max(abs(end) for band in both for end in (band.low, band.high)))
     part = f"about {visible:.0%}" if visible >= 0.005 else "next to nothing"
     is_any = any(band.low > 0.0 or band.high < 0.0 for band in both)
@@ -182,8 +182,8 @@ def _hardly_seen(both: Sequence[Band], visible: float, written: Callable[[float]
 def _more_rows(band: Band, m: float, rows: int) -> str:
     """Return how many rows are needed, N = n·((κ + 1.28)·se/m)².
 
-    With N rows the band of a true 0 lies within ±m in four of five samples. The estimate has no part in it: N would be
-    as uncertain as its distance from m.
+    With N rows the band of a true 0 lies within ±m in four of five samples. N does not depend on the estimate, whose
+    distance from m is too uncertain.
     """
     needed = rows * ((band.reach + SETTLED * band.se) / m) ** 2 if m > 0.0 else math.inf
     if needed > MOST_TIMES * rows:
