@@ -15,8 +15,9 @@ import tiltlens as tl
 from tiltlens.errors import DataError
 from tiltlens.estimators.influence import Rows
 from tiltlens.learners.propensity import row_folds
-from tiltlens.rows.roles import GROUP, HASH
+from tiltlens.rows.roles import HASH
 from tiltlens.rows.survey import RowSample
+from tiltlens.rows.value_counts import GROUP
 
 OPTIONS = {"group": "group", "reference": "b", "scores": "score"}
 

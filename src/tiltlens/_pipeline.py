@@ -26,18 +26,15 @@ from tiltlens.results.comparison import Comparison
 from tiltlens.results.monitor import Batch, StateFile
 from tiltlens.results.provenance import check_provenance, describe_request, provenance_of
 from tiltlens.rows.compared_rows import EncodedSample, account_rows, select_groups, select_rows
-from tiltlens.rows.declared import one_hot_notes
 from tiltlens.rows.features import cluster_note, leakage_notes, repeated_ids
-from tiltlens.rows.groups import ComparedGroups, alike_notes
-from tiltlens.rows.measures import MEASURES, score_type_of
-from tiltlens.rows.outcomes import DECIDED
-from tiltlens.rows.predictions import model_notes
-from tiltlens.rows.rescoring import OTHER_ANSWERS, AskedModel
+from tiltlens.rows.groups import DECIDED, ComparedGroups, alike_notes
+from tiltlens.rows.predictions import OTHER_ANSWERS, AskedModel, model_notes
 from tiltlens.rows.roles import ColumnRoles, FeatureChoice, Request, resolve_roles, with_arrays
 from tiltlens.rows.scores import check_score_type, either_spelling
 from tiltlens.rows.sums import GroupSums, SumPlan, check_same_rows, sum_batch, sum_rows
 from tiltlens.rows.survey import HashThreshold, Survey, survey_batch
-from tiltlens.rows.wording import Wording, check_wording
+from tiltlens.rows.value_counts import one_hot_notes
+from tiltlens.rows.wording import MEASURES, Wording, check_wording, score_type_of
 from tiltlens.sources.batches import Batches, FrameBatches, checked_columns
 from tiltlens.sources.columns import column_names, native_columns
 from tiltlens.sources.engines import batches_of, frame_of, reading_notes

@@ -18,7 +18,7 @@ from tiltlens.formats import interval_name
 from tiltlens.results.audit import Audit
 from tiltlens.results.change import LINEAR, OF_ERROR_RATES, OF_RATES, QUANTITIES, Change, GroupChange
 from tiltlens.results.comparison import ESTIMATES, Comparison
-from tiltlens.rows.measures import MEASURES, POINTS, ScoreType
+from tiltlens.rows.wording import MEASURES, POINTS, ScoreType
 
 COMPARE: dict[str, Callable[[float, float], bool]] = {
     "<": operator.lt,

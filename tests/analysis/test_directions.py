@@ -7,7 +7,7 @@ import tiltlens as tl
 from tiltlens.analysis.decomposition import _wide
 from tiltlens.analysis.evidence import OutputScale
 from tiltlens.estimators.verdicts import Band
-from tiltlens.rows.measures import MEASURES, PROBABILITY
+from tiltlens.rows.wording import MEASURES, PROBABILITY
 
 
 def test_a_feature_that_narrows_the_gap_is_said_to_with_a_level_of_that_sign():

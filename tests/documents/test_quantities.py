@@ -30,7 +30,7 @@ from tiltlens.render.notebook import audit_html
 from tiltlens.render.page import page
 from tiltlens.results.change import QUANTITIES as CHANGED
 from tiltlens.results.comparison import ESTIMATES
-from tiltlens.rows.measures import MEASURES, POINTS, ScoreType
+from tiltlens.rows.wording import MEASURES, POINTS, ScoreType
 
 EVERY = [*QUANTITIES.values(), *FEATURES.values()]
 AUDITS = (cross_fitted_audit, decisions_audit, with_outcome_audit, amounts_audit)

@@ -16,7 +16,7 @@ from tiltlens.estimators.outputs import Scores
 from tiltlens.learners.candidates import CANDIDATES
 from tiltlens.learners.propensity import area_under_curve, choose_membership, fold_pairings, given_membership, row_folds
 from tiltlens.learners.regressions import Expectations, Regressor, cell_means, expectations, joint_values
-from tiltlens.rows.measures import PROBABILITY
+from tiltlens.rows.wording import PROBABILITY
 
 LINEAR = tuple(candidate for candidate in CANDIDATES if candidate.name == "linear")
 SETTINGS = Settings()

@@ -26,7 +26,7 @@ from tiltlens.documents.verdict_texts import EVIDENCE, VERDICTS
 from tiltlens.render.demo_text import print_demo
 from tiltlens.render.terminal import print_audit
 from tiltlens.render.terminal_table import FittedTable
-from tiltlens.rows.measures import POINTS
+from tiltlens.rows.wording import POINTS
 
 SNAPSHOTS = Path(__file__).parent / "snapshots"
 AUDITS = (cross_fitted_audit, decisions_audit, plug_in_audit, outputs_only_audit, with_outcome_audit, amounts_audit)

@@ -10,7 +10,7 @@ from tiltlens.documents.quantities import format_of, quantity
 from tiltlens.estimators.estimate import Estimate
 from tiltlens.formats import Display
 from tiltlens.results.comparison import ESTIMATES
-from tiltlens.rows.measures import MEASURES, UNITS
+from tiltlens.rows.wording import MEASURES, UNITS
 
 HIRED = {"sex": ["women", "men"] * 50, "hired": [0, 1, 1, 1, 0, 0, 1, 1, 0, 1] * 10, "good": [1, 0, 1, 1, 0] * 20}
 HIRED["pay"] = [float(100 * (row % 7)) for row in range(100)]

@@ -22,8 +22,8 @@ from tiltlens.rows.features import (
     joined_feature,
 )
 from tiltlens.rows.levels import MISSING, OTHER, feature_levels, value_levels
-from tiltlens.rows.roles import GROUP, check_some, feature_names
-from tiltlens.rows.value_counts import exact_counts
+from tiltlens.rows.roles import check_some, feature_names
+from tiltlens.rows.value_counts import GROUP, exact_counts
 from tiltlens.sources.columns import read_table
 
 RNG = np.random.default_rng(0)

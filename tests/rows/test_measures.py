@@ -11,7 +11,7 @@ from tiltlens.documents.measures import measure_of
 from tiltlens.render.notebook import document_html
 from tiltlens.render.page import page
 from tiltlens.render.terminal import audit_text
-from tiltlens.rows.measures import POINTS, UNITS, amount, measure_for
+from tiltlens.rows.wording import POINTS, UNITS, amount, measure_for
 
 
 @pytest.mark.parametrize(

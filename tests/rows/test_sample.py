@@ -10,8 +10,9 @@ from hypothesis import strategies as st
 from tests.people import assert_same_numbers, lending
 
 import tiltlens as tl
-from tiltlens.rows.roles import GROUP, HASH, FeatureChoice, Request, resolve_roles
+from tiltlens.rows.roles import HASH, FeatureChoice, Request, resolve_roles
 from tiltlens.rows.survey import HashThreshold, RowSample, group_quota, survey_batch
+from tiltlens.rows.value_counts import GROUP
 from tiltlens.sources import batches
 from tiltlens.sources.batches import FrameBatches, clean_batch
 

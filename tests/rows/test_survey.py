@@ -9,8 +9,9 @@ from tests.people import FEATURES, people
 
 from tiltlens.rows import value_counts as values
 from tiltlens.rows.levels import Levels
-from tiltlens.rows.roles import GROUP, PEOPLE, WEIGHT, FeatureChoice, Request, resolve_roles
+from tiltlens.rows.roles import FeatureChoice, Request, resolve_roles
 from tiltlens.rows.survey import HashThreshold, survey_batch
+from tiltlens.rows.value_counts import GROUP, PEOPLE, WEIGHT
 from tiltlens.sources import batches
 from tiltlens.sources.arrays import factorize
 from tiltlens.sources.batches import FrameBatches, clean_batch

@@ -13,8 +13,7 @@ from tiltlens.documents.first_screen import first_screen
 from tiltlens.documents.labels import group_words
 from tiltlens.errors import DataError
 from tiltlens.render.page import page
-from tiltlens.rows.measures import measure_for
-from tiltlens.rows.wording import Wording, check_wording
+from tiltlens.rows.wording import Wording, check_wording, measure_for
 
 APPLICANTS = {"people": "applicants", "favourable": "approved"}
 

@@ -26,10 +26,9 @@ from tiltlens.learners.propensity import Propensity
 from tiltlens.learners.regressions import Expectations
 from tiltlens.paper.checks import Floats
 from tiltlens.paper.moments import GroupMoments
-from tiltlens.rows.measures import Measure, Unit, measure_for, score_type_of
-from tiltlens.rows.rescoring import AskedModel
+from tiltlens.rows.predictions import AskedModel
 from tiltlens.rows.sampled_rows import SampledRows
-from tiltlens.rows.wording import WORDING, Wording
+from tiltlens.rows.wording import WORDING, Measure, Unit, Wording, measure_for, score_type_of
 
 NO_MODEL = "none"  # name of the propensity model without features or given log-odds
 

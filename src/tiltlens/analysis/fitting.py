@@ -40,7 +40,7 @@ from tiltlens.progress import stage
 from tiltlens.rows.compared_rows import EncodedSample
 from tiltlens.rows.features import DesignColumn, Feature, check_exempt, design_columns, flag_separating
 from tiltlens.rows.groups import NO_GROUP
-from tiltlens.rows.rescoring import AskedModel
+from tiltlens.rows.predictions import AskedModel
 from tiltlens.rows.sampled_rows import SampledRows
 from tiltlens.rows.sums import GroupSums
 from tiltlens.rows.survey import group_quota

@@ -18,7 +18,7 @@ from tiltlens.estimators.sets import CellSets, RidgeSets
 from tiltlens.estimators.verdicts import is_beyond_zero
 from tiltlens.formats import FieldTable, field_table
 from tiltlens.paper.checks import check_share
-from tiltlens.rows.measures import Unit
+from tiltlens.rows.wording import Unit
 
 SHARE = "it is a share of what the features leave unexplained, for example 0.1."
 OF_ALL, OF_EXEMPT = "adjusted_gap", "gap_given_exempt"

@@ -26,7 +26,7 @@ from tiltlens.formats import FieldTable
 from tiltlens.limits import CALIBRATED, SUPPRESSED_BELOW
 from tiltlens.paper.checks import Floats
 from tiltlens.rows.groups import NO_GROUP
-from tiltlens.rows.measures import Unit
+from tiltlens.rows.wording import Unit
 
 
 class Status(StrEnum):

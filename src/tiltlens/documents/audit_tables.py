@@ -30,7 +30,7 @@ from tiltlens.formats import NOTHING, count, interval_name, label, minus, number
 from tiltlens.results.audit import Audit
 from tiltlens.results.comparison import ESTIMATES, Comparison
 from tiltlens.results.outputs import Contribution, Rates, row_estimate
-from tiltlens.rows.measures import Measure
+from tiltlens.rows.wording import Measure
 
 FACTORS = ("reveals", "drives", "alignment", "share")
 RANGES = {"alignment": (-1, 1), "share": (0, 1)}  # all that a factor may be

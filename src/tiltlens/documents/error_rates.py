@@ -12,7 +12,7 @@ from tiltlens.documents.quantities import ERROR_RATE_KEYS, estimate_cell, format
 from tiltlens.formats import NOTHING, count, label
 from tiltlens.results.audit import Audit
 from tiltlens.results.comparison import Comparison
-from tiltlens.rows.measures import METRICS, POINTS, WHOSE
+from tiltlens.rows.wording import METRICS, POINTS, WHOSE
 
 OF_SCORES = {"fpr": "mean score", "fnr": "1 minus the mean score"}
 OF_DECISIONS = {

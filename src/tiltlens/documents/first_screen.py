@@ -26,7 +26,7 @@ from tiltlens.estimators.verdicts import Materiality, is_significant
 from tiltlens.formats import Shown, count, interval, label, p_value, ratio
 from tiltlens.results.audit import Audit
 from tiltlens.results.comparison import Comparison
-from tiltlens.rows.measures import Measure
+from tiltlens.rows.wording import Measure
 
 NO_LINE = "the four-fifths rule is about decisions, not scores"
 

@@ -17,7 +17,7 @@ from tiltlens.results.audit import Audit
 from tiltlens.results.comparison import Comparison
 from tiltlens.results.notes import MAY_ACCOUNT_FOR
 from tiltlens.results.outputs import Contribution
-from tiltlens.rows.measures import Measure
+from tiltlens.rows.wording import Measure
 
 MOST_NAMED = 6
 HEADLINED = 3  # features in the first sentences

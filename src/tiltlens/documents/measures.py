@@ -10,7 +10,7 @@ from tiltlens.results.audit import Audit
 from tiltlens.results.change import Change, GroupChange
 from tiltlens.results.comparison import Comparison
 from tiltlens.results.outputs import Rates
-from tiltlens.rows.measures import Measure, measure_for
+from tiltlens.rows.wording import Measure, measure_for
 
 Result = Audit | Change | Comparison | GroupChange
 BOTH = ("audited", "reference")

@@ -24,7 +24,7 @@ from tiltlens.estimators.verdicts import Materiality, materiality
 from tiltlens.formats import NOTHING, count, interval, label, p_value
 from tiltlens.results.audit import Audit
 from tiltlens.results.outputs import row_estimate
-from tiltlens.rows.measures import Measure
+from tiltlens.rows.wording import Measure
 
 STATES = {
     None: "",

@@ -24,8 +24,7 @@ from tiltlens.formats import count, interval_name, label, percent, sentence
 from tiltlens.repair.evaluation import BEFORE_AFTER
 from tiltlens.repair.free_price import DiscriminationFreePrice
 from tiltlens.repair.price_evaluation import PriceEvaluation
-from tiltlens.rows.measures import Measure, ScoreType, measure_for
-from tiltlens.rows.wording import Wording
+from tiltlens.rows.wording import Measure, ScoreType, Wording, measure_for
 
 Changed = Mapping[str, Estimate | None]  # a quantity before and after, and its change
 BY_DECILE = "Actual to expected by group and decile of the price"

@@ -22,7 +22,7 @@ from tiltlens.estimators.verdicts import Materiality
 from tiltlens.formats import count, label, minus, percent
 from tiltlens.results.comparison import Comparison
 from tiltlens.results.outputs import row_estimate
-from tiltlens.rows.measures import Measure
+from tiltlens.rows.wording import Measure
 
 STATES = {
     Materiality.MATERIAL: "material proxy discrimination",

@@ -22,7 +22,7 @@ from tiltlens.formats import (
     whole,
     with_interval,
 )
-from tiltlens.rows.measures import Measure, ScoreType, amount
+from tiltlens.rows.wording import Measure, ScoreType, amount
 
 
 @dataclass(frozen=True, slots=True)

@@ -37,7 +37,7 @@ from tiltlens.repair.free_price import DiscriminationFreePrice
 from tiltlens.repair.price_evaluation import PriceEvaluation
 from tiltlens.repair.score_tilt import ScoreTilt
 from tiltlens.results.outputs import row_estimate
-from tiltlens.rows.measures import POINTS
+from tiltlens.rows.wording import POINTS
 
 ORDER = (
     *("gap", "exempt_gap", "impact_ratio", "decision_gap", "fpr_difference", "fnr_difference"),

@@ -31,7 +31,7 @@ from tiltlens.limits import REPAIRED
 from tiltlens.repair.alternatives import Alternatives
 from tiltlens.repair.constraints import Constraint, SoftChange, TiltSummary
 from tiltlens.repair.evaluation import RepairEvaluation
-from tiltlens.rows.measures import POINTS
+from tiltlens.rows.wording import POINTS
 
 Row = Mapping[str, Any]  # of a frame
 Named = TypeVar("Named", TiltSummary, Constraint)

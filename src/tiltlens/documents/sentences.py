@@ -17,7 +17,7 @@ from tiltlens.results.audit import Audit
 from tiltlens.results.change import Change
 from tiltlens.results.comparison import Comparison
 from tiltlens.results.outputs import Checks
-from tiltlens.rows.exclusions import exclusion_words
+from tiltlens.rows.wording import exclusion_words
 
 FEW = 3  # features whose notes stand beside each
 IS_NO_FINDING = (

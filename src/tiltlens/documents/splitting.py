@@ -11,7 +11,7 @@ from tiltlens.documents.quantities import estimate_cell, estimate_words, format_
 from tiltlens.estimators.verdicts import Materiality
 from tiltlens.formats import label, percent
 from tiltlens.results.comparison import Comparison
-from tiltlens.rows.measures import POINTS
+from tiltlens.rows.wording import POINTS
 
 COLUMNS = {"both": "equal weights", "audited": "audited", "reference": "reference", "largest": "largest"}
 STATES = {

@@ -9,7 +9,7 @@ from tiltlens.documents.measures import measure_of
 from tiltlens.documents.quantities import Quantity, estimate_words, written
 from tiltlens.formats import interval, minus, number
 from tiltlens.results.comparison import Comparison
-from tiltlens.rows.measures import Measure
+from tiltlens.rows.wording import Measure
 
 OWN_ERROR = (
     "These intervals exclude the error of the probabilities themselves. Contributions are those to the weighted gap."

@@ -22,7 +22,7 @@ from tiltlens.figures.theme import PAPER, QUIET, ChartPart, altair
 from tiltlens.formats import label
 from tiltlens.results.change import GroupChange
 from tiltlens.results.outputs import row_estimate
-from tiltlens.rows.measures import Measure
+from tiltlens.rows.wording import Measure
 
 STEP = 34  # pixels of a row
 LEFT, RIGHT = 330, 230  # pixels of the two panels

@@ -23,7 +23,7 @@ from tiltlens.figures.theme import (
 )
 from tiltlens.formats import number, percent, short_number, whole_percent
 from tiltlens.results.comparison import Comparison
-from tiltlens.rows.measures import Measure
+from tiltlens.rows.wording import Measure
 
 GREEN_WAY, RED_WAY = "align outputs only", "align inputs and outputs"
 DASHES = [[1, 0], [7, 4]]

@@ -13,7 +13,7 @@ from tiltlens.figures.marks import axis, interval, name_axis, scaled, tooltip
 from tiltlens.figures.theme import AUDITED, BAND, INK, PAPER, QUIET, REFERENCE, WIDTH, ChartPart, altair
 from tiltlens.formats import number, percent
 from tiltlens.results.comparison import Comparison
-from tiltlens.rows.measures import Measure
+from tiltlens.rows.wording import Measure
 
 HIDDEN = "suppressed: fewer than 10 people, or derivable"  # a bin of any size, if small ones would follow from it
 WITHHELD = f"✕ {HIDDEN}"

@@ -13,7 +13,7 @@ from tiltlens.figures.theme import DISADVANTAGE, FAINT, INK, QUIET, WIDTH, Chart
 from tiltlens.formats import label
 from tiltlens.results.comparison import Comparison
 from tiltlens.results.outputs import Contribution
-from tiltlens.rows.measures import Measure
+from tiltlens.rows.wording import Measure
 
 ROW = 38
 ABOVE, BELOW = -8, 9  # pixels from the middle of a row: the bar, and the mark below it

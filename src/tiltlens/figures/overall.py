@@ -25,7 +25,7 @@ from tiltlens.figures.theme import FAINT, QUIET, WIDTH, ChartPart, altair
 from tiltlens.formats import interval_name, label
 from tiltlens.results.audit import Audit
 from tiltlens.results.outputs import row_estimate
-from tiltlens.rows.measures import Measure
+from tiltlens.rows.wording import Measure
 
 DRAWN_LOOKS, DRAWN_GROUPS = 200, 40
 

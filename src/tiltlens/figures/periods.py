@@ -12,7 +12,7 @@ from tiltlens.figures.theme import QUIET, WIDTH, ChartPart, altair
 from tiltlens.formats import count, p_value
 from tiltlens.results.comparison import Comparison
 from tiltlens.results.outputs import row_estimate
-from tiltlens.rows.measures import Measure
+from tiltlens.rows.wording import Measure
 
 PERIOD = 16  # letters of a period
 LEVEL, SHORT = 6, 8  # periods, and letters of each, whose names stand level

@@ -12,7 +12,7 @@ from tiltlens.figures.parts import FULL, dial_place, dial_words, profile_of, spa
 from tiltlens.figures.theme import AUDITED, FAINT, INK, PAPER, QUIET, REFERENCE, ChartPart, altair
 from tiltlens.formats import label, number, percent
 from tiltlens.results.comparison import Comparison
-from tiltlens.rows.measures import Measure
+from tiltlens.rows.wording import Measure
 
 ENDS = ("q05", "q25", "q50", "q75", "q95")
 STEP = 30

@@ -17,7 +17,7 @@ from tiltlens.figures.theme import DISADVANTAGE, FAINT, PAPER, QUIET, WIDTH, Cha
 from tiltlens.formats import label, number
 from tiltlens.results.comparison import Comparison
 from tiltlens.results.outputs import Contribution
-from tiltlens.rows.measures import Measure
+from tiltlens.rows.wording import Measure
 
 ROUND = (1.0, 2.0, 5.0)  # digits of the levels of curves
 DECADES = 5  # of levels below the largest

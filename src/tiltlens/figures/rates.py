@@ -15,7 +15,7 @@ from tiltlens.figures.theme import AUDITED, REFERENCE, ChartPart, altair
 from tiltlens.formats import label, ratio
 from tiltlens.limits import FOUR_FIFTHS
 from tiltlens.results.audit import Audit
-from tiltlens.rows.measures import Measure
+from tiltlens.rows.wording import Measure
 
 GROUPS = 30
 OTHER_WAY = 1 / FOUR_FIFTHS  # the audited group's rate is the higher one

@@ -12,7 +12,7 @@ from tiltlens.figures.placement import spread
 from tiltlens.figures.theme import FAINT, INK, QUIET, WIDTH, ChartPart, altair, halo
 from tiltlens.formats import percent
 from tiltlens.results.comparison import Comparison
-from tiltlens.rows.measures import Measure
+from tiltlens.rows.wording import Measure
 
 TITLE = "Strength of an omitted factor that would account for the adjusted gap"
 DRAWN = 8  # listed features, the strongest first

@@ -17,7 +17,7 @@ from tiltlens.formats import interval as interval_text
 from tiltlens.formats import label
 from tiltlens.results.comparison import Comparison
 from tiltlens.results.outputs import Contribution
-from tiltlens.rows.measures import Measure
+from tiltlens.rows.wording import Measure
 
 STRONGEST = 12
 ROOM = 66  # pixels right of the last bar, for its text, however narrow the page

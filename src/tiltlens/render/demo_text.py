@@ -23,7 +23,7 @@ from tiltlens.render.terminal import print_audit, print_document
 from tiltlens.results.audit import Audit
 from tiltlens.results.comparison import Comparison
 from tiltlens.results.profiles import Prototype
-from tiltlens.rows.measures import POINTS
+from tiltlens.rows.wording import POINTS
 
 PAPER_NAMES = {
     "rho_m": "maximal correlation of inputs and outcome",

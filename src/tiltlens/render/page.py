@@ -41,7 +41,7 @@ from tiltlens.render.pdf import check_pdf, write_pdf
 from tiltlens.render.unsplit import unsplit
 from tiltlens.results.audit import Audit
 from tiltlens.results.codec import Target, check_target, to_plain, write_text
-from tiltlens.rows.exclusions import reason_words
+from tiltlens.rows.wording import reason_words
 
 DATA_LIMIT = 300_000  # characters of numbers; with the drawing library a page of nine groups stays below 1.5 MB
 DIGITS = 10

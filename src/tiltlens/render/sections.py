@@ -32,7 +32,7 @@ from tiltlens.results.audit import Audit
 from tiltlens.results.codec import to_plain
 from tiltlens.results.comparison import Comparison
 from tiltlens.results.outputs import Contribution
-from tiltlens.rows.measures import ScoreType
+from tiltlens.rows.wording import ScoreType
 
 Plain = dict[str, Any]  # what the page's script reads as JSON
 PICTURED = 8  # groups with pictures and profiles: the page must stay small

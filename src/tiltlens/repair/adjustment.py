@@ -17,9 +17,9 @@ from tiltlens.paper.checks import Floats
 from tiltlens.repair.coded_features import CodedFeatures
 from tiltlens.repair.rows import AuditedRowIndex, NewRowSums, Range, beyond_notes, unseen_notes, values_beyond
 from tiltlens.results.codec import to_plain, write_json
-from tiltlens.rows.declared import Declared
 from tiltlens.rows.features import DesignColumn
 from tiltlens.rows.scores import RowName
+from tiltlens.rows.value_counts import Declared
 
 Labels = NDArray[np.str_]
 

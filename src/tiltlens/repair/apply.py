@@ -28,8 +28,8 @@ from tiltlens.repair.new_rows import (
 )
 from tiltlens.repair.rows import NewRowSums
 from tiltlens.results.codec import check_target, whole_file
-from tiltlens.rows.batch_rows import row_name
 from tiltlens.rows.roles import must_be_column
+from tiltlens.rows.sums import row_name
 from tiltlens.sources.batches import FrameBatches, OrderedBatches, clean_batch, in_batches
 from tiltlens.sources.columns import ValuesLike, check_index, column_of_values, empty_table
 from tiltlens.sources.engines import SparkBatches, batches_of, frame_of, names_of, with_numbers

@@ -25,9 +25,9 @@ from tiltlens.repair.coded_features import AdditiveModel
 from tiltlens.repair.new_rows import audited_group, read_held_out
 from tiltlens.repair.price_evaluation import PriceEvaluation, evaluate_price
 from tiltlens.repair.rows import COST, AuditedRowIndex, NewRowSums, Range
-from tiltlens.rows.declared import Declared
-from tiltlens.rows.outcomes import observed_costs
+from tiltlens.rows.groups import observed_costs
 from tiltlens.rows.scores import RowName
+from tiltlens.rows.value_counts import Declared
 from tiltlens.rows.wording import WORDING, Wording
 
 

@@ -35,9 +35,9 @@ from tiltlens.repair.coded_features import (
 )
 from tiltlens.repair.constraints import ALL, EQUAL, GIVEN_EXEMPT, Cell, Constraint, modelled_cells
 from tiltlens.repair.rows import AuditedRows
-from tiltlens.rows.batch_rows import ONE_AT_A_TIME
 from tiltlens.rows.features import DesignColumn, Feature
 from tiltlens.rows.predictions import UserModel
+from tiltlens.rows.sums import ONE_AT_A_TIME
 from tiltlens.sources.arrays import Hashes, row_hashes
 
 MIN_IDENTICAL_PEOPLE = 10  # with equal features: a membership model of so many hardly depends on one of them

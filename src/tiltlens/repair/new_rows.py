@@ -17,9 +17,8 @@ from tiltlens.paper.checks import Floats
 from tiltlens.repair.adjustment import Adjustment
 from tiltlens.repair.rows import NewRowSums
 from tiltlens.rows.features import DesignColumn
-from tiltlens.rows.groups import JOINT, factorize_groups
+from tiltlens.rows.groups import JOINT, check_sample_weight, equals_mask, factorize_groups
 from tiltlens.rows.scores import RowName
-from tiltlens.rows.weights import check_sample_weight, equals_mask
 from tiltlens.sources.columns import ValuesLike, check_index, column_of_values
 from tiltlens.sources.engines import collected
 

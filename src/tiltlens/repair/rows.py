@@ -25,12 +25,12 @@ from tiltlens.repair.constraints import ALL, OUTCOMES, Cell, Constraint, SoftCha
 from tiltlens.results.audit import Audit
 from tiltlens.results.comparison import Comparison
 from tiltlens.results.profiles import NoRows, SoftScores, needs_rows
-from tiltlens.rows.declared import Declared, declared_in
 from tiltlens.rows.features import Feature
 from tiltlens.rows.levels import numbers_of
-from tiltlens.rows.measures import ScoreType
-from tiltlens.rows.rescoring import AskedModel
+from tiltlens.rows.predictions import AskedModel
 from tiltlens.rows.sampled_rows import SampledRows
+from tiltlens.rows.value_counts import Declared, declared_in
+from tiltlens.rows.wording import ScoreType
 from tiltlens.sources.arrays import Hashes, row_hashes
 
 MIXED_DUPLICATES = 0.1  # of the disagreement of different people: with more, rows with equal features are no duplicates

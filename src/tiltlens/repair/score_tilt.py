@@ -31,10 +31,10 @@ from tiltlens.repair.least_change import repaired
 from tiltlens.repair.membership import CellModel, exempt_model
 from tiltlens.repair.new_rows import audited_group, class_scores, probabilities_of, read_held_out
 from tiltlens.repair.rows import MEMBERSHIP, AuditedRowIndex, NewRowSums, Range, gap_notes, moments
-from tiltlens.rows.declared import Declared
 from tiltlens.rows.features import DesignColumn
-from tiltlens.rows.outcomes import PLAIN, check_outcome, outcome_codes
+from tiltlens.rows.groups import PLAIN, check_outcome, outcome_codes
 from tiltlens.rows.scores import RowName
+from tiltlens.rows.value_counts import Declared
 
 DERIVED = ("multiplier", "audited", "reference", "gap_before", "gap_after", "exempt")
 

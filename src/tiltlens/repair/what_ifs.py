@@ -21,7 +21,7 @@ from tiltlens.estimators.sets import evenly
 from tiltlens.paper.checks import Floats
 from tiltlens.repair.quantities import EvaluationRows, Measurements, accuracy_at, measure
 from tiltlens.rows.levels import numbers_of
-from tiltlens.rows.rescoring import AskedModel
+from tiltlens.rows.predictions import AskedModel
 from tiltlens.sources.columns import Record
 
 WHAT_IF_ROWS = 20_000  # that the model is asked about: a standard error is then a point at most

@@ -23,9 +23,8 @@ from tiltlens.results.comparison import Comparison
 from tiltlens.results.monitor import Look, Monitor
 from tiltlens.results.provenance import Provenance
 from tiltlens.rows.groups import JOINT
-from tiltlens.rows.measures import ScoreType
 from tiltlens.rows.sampled_rows import SampledRows
-from tiltlens.rows.wording import WORDING, Wording
+from tiltlens.rows.wording import WORDING, ScoreType, Wording
 
 SCHEMA = "tiltlens/audit/3"  # of to_dict and to_json; a change that breaks a reader raises the number
 

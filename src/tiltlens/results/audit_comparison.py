@@ -37,7 +37,7 @@ from tiltlens.results.change import (
     Origin,
 )
 from tiltlens.results.comparison import Comparison
-from tiltlens.rows.measures import measure_for
+from tiltlens.rows.wording import measure_for
 
 CHANGE_VERDICTS = {
     Verdict.NO_MATERIAL_CONTRIBUTION: ChangeVerdict.NO_CHANGE,

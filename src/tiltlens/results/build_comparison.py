@@ -42,7 +42,7 @@ from tiltlens.results.displays import decile_shares, in_units, with_displays
 from tiltlens.results.notes import Note, evidence_notes
 from tiltlens.results.outputs import Checks, GapParts, Means, Outputs, Rates, Scale
 from tiltlens.results.profiles import Profiles
-from tiltlens.rows.measures import score_type_of
+from tiltlens.rows.wording import score_type_of
 
 Noted = tuple[Estimate | None, tuple[str, ...]]
 

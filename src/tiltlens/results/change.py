@@ -20,7 +20,7 @@ from tiltlens.formats import FieldTable, text_of
 from tiltlens.results.codec import to_plain
 from tiltlens.results.outputs import Scale
 from tiltlens.results.provenance import Provenance
-from tiltlens.rows.measures import ScoreType
+from tiltlens.rows.wording import ScoreType
 
 SCHEMA = "tiltlens/change/2"  # of to_dict and to_json; a change that breaks a reader raises the number
 OF_COMPARISONS = (

@@ -19,7 +19,7 @@ from tiltlens.formats import Display, number, percent, ratio, short_number, whol
 from tiltlens.limits import SUPPRESSED_BELOW
 from tiltlens.results.comparison import Comparison
 from tiltlens.results.outputs import BEYOND, DECILE_SCHEMA, Means, Rates
-from tiltlens.rows.measures import Unit, measure_for
+from tiltlens.rows.wording import Unit, measure_for
 
 BOTH = ("audited", "reference")
 GAPS = (

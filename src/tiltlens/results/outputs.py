@@ -14,8 +14,7 @@ from tiltlens.estimators.estimate import Estimate
 from tiltlens.estimators.verdicts import Verdict
 from tiltlens.formats import Display, FieldTable, percent, short_number
 from tiltlens.learners.balance import Balance
-from tiltlens.rows.measures import ScoreType, measure_for
-from tiltlens.rows.wording import Wording
+from tiltlens.rows.wording import ScoreType, Wording, measure_for
 
 
 @dataclass(frozen=True, slots=True, eq=False)

@@ -28,7 +28,7 @@ from tiltlens.paper.figure1 import Figure1Paths, figure1_paths
 from tiltlens.paper.path import Inputs, PathPoint, path_point, projection
 from tiltlens.paper.world import Projection
 from tiltlens.rows.features import Feature
-from tiltlens.rows.rescoring import AskedModel
+from tiltlens.rows.predictions import AskedModel
 from tiltlens.rows.sampled_rows import SampledRows
 
 TIED = 1e-9  # corrections, and shares of people, no further apart are equal up to rounding

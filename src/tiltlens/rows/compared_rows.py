@@ -11,18 +11,23 @@ import polars as pl
 from tiltlens.errors import DataError, DistributionError, listed, shown
 from tiltlens.estimators.influence import Integers
 from tiltlens.paper.checks import Floats
-from tiltlens.rows.declared import INPUT
-from tiltlens.rows.exclusions import exclusion_words
 from tiltlens.rows.features import Feature, feature_of
-from tiltlens.rows.groups import ComparedGroups, check_periods, compared_groups, natural_order
+from tiltlens.rows.groups import (
+    ComparedGroups,
+    check_outcome,
+    check_periods,
+    check_unequal,
+    compared_groups,
+    natural_order,
+    not_found,
+    scaled_weights,
+)
 from tiltlens.rows.levels import Levels, feature_levels, value_levels
-from tiltlens.rows.measures import unit_of
-from tiltlens.rows.outcomes import check_outcome
-from tiltlens.rows.roles import CONTENT, GROUP, HASH, SCORE, WEIGHT, ColumnRoles
+from tiltlens.rows.roles import CONTENT, HASH, SCORE, ColumnRoles
 from tiltlens.rows.sampled_rows import ColumnValues, Labels, SampledRows, SampleFacts, gather_columns
 from tiltlens.rows.survey import Survey
-from tiltlens.rows.value_counts import ValueCounts, exact_counts
-from tiltlens.rows.weights import check_unequal, not_found, scaled_weights
+from tiltlens.rows.value_counts import GROUP, INPUT, WEIGHT, ValueCounts, exact_counts
+from tiltlens.rows.wording import exclusion_words, unit_of
 from tiltlens.sources.arrays import Hashes, nameless_hashes, nested_hashes
 from tiltlens.sources.batches import ROW
 from tiltlens.threads import in_threads

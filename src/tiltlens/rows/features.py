@@ -16,8 +16,7 @@ from tiltlens.estimators.influence import Booleans, Integers, Rows
 from tiltlens.limits import LARGEST, SUPPRESSED_BELOW
 from tiltlens.paper.checks import Floats
 from tiltlens.rows.levels import MISSING, OTHER, Kind, Levels, feature_levels, numbers_of, readable
-from tiltlens.rows.roles import GROUP
-from tiltlens.rows.value_counts import exact_counts
+from tiltlens.rows.value_counts import GROUP, exact_counts
 from tiltlens.sources.arrays import Hashes
 from tiltlens.threads import in_threads
 

@@ -1,4 +1,4 @@
-"""Groups and periods of rows as codes, and which groups are compared.
+"""Groups and periods of rows as codes, their weights and observed outcomes, and which groups are compared.
 
 Groups may be known by their probabilities only: then each row has a copy for each group that it may belong to, weighted
 by its probability. The copies of a row are one cluster: see docs/methods.md, section 15.
@@ -6,8 +6,10 @@ by its probability. The copies of a row are one cluster: see docs/methods.md, se
 
 from __future__ import annotations
 
+import math
 import re
 from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import replace
 from typing import NamedTuple
 
 import numpy as np
@@ -15,12 +17,83 @@ import polars as pl
 from numpy.typing import NDArray
 
 from tiltlens.errors import DataError, check_columns, listed, names_in, shown
+from tiltlens.estimators.error_rates import UNKNOWN, WITH, WITHOUT
 from tiltlens.estimators.influence import Integers
 from tiltlens.formats import text_of
-from tiltlens.limits import MINIMUM_ROWS
+from tiltlens.limits import LISTED_VALUES, MINIMUM_ROWS
 from tiltlens.paper.checks import Floats
-from tiltlens.rows.scores import RowName
-from tiltlens.rows.weights import numbers_of
+from tiltlens.rows.scores import Channel, RowName
+
+MOST_UNEQUAL = 1e9  # weights: beyond this the smaller ones are lost in the rounding of the sums
+Booleans = NDArray[np.bool_]
+
+
+def scaled_weights(values: Floats, largest: float) -> Floats:
+    """Return weights divided by the largest: nothing depends on their unit.
+
+    Twelve digits are kept. The last ones depend on the unit, and trees may split ties by them.
+    """
+    digits, power = np.frexp(values / (largest or 1.0))
+    return np.ldexp(np.round(digits, 12), power)
+
+
+def check_unequal(least: float, largest: float) -> None:
+    """Raise where weights differ so much that the smaller ones are lost in the rounding of the sums."""
+    if least < largest / MOST_UNEQUAL:
+        raise DataError(
+            f"`sample_weight` must not differ by more than a factor of {MOST_UNEQUAL:g}, got {least:g} and "
+            f"{largest:g}.",
+            "give rows that hardly count the weight 0: they are left out, and counted.",
+        )
+
+
+def check_sample_weight(name: str | None, table: pl.DataFrame, row_name: RowName) -> Floats:
+    """Return the given weight of each row; without weights 1, broadcast from one number."""
+    if name is None:
+        return np.broadcast_to(1.0, table.height)
+    column = table[name]
+    values = numbers_of("sample_weight", column)
+    bad = ~np.isfinite(values) | (values < 0)
+    if bad.any():
+        row = int(np.argmax(bad))
+        if column[row] is None:
+            raise DataError(f"`sample_weight` is missing in {row_name(row)}.", "drop such rows, or fill their weights.")
+        raise DataError(
+            f"`sample_weight` must be finite and not negative, got {column[row]} in {row_name(row)}.",
+            "drop such rows, or correct their weights.",
+        )
+    return values
+
+
+def not_found(name: str, value: object, values: Sequence[object]) -> DataError:
+    """Return the error for a value of `where` that no row has."""
+    return DataError(
+        f"No row has {shown(value)} in column {shown(name)} (`where`).", f"its values are {listed(values)}."
+    )
+
+
+def equals_mask(column: pl.Series, value: object) -> Booleans:
+    """Return which entries are `value`; as texts, so that 1, 1.0, "1" and a boolean True agree."""
+    wanted = text_of(value).casefold()
+    mine = [entry for entry in column.unique().drop_nulls().to_list() if wanted in _texts(entry)]
+    return column.is_in(mine).fill_null(value=False).to_numpy()
+
+
+def _texts(entry: object) -> set[str]:
+    texts = {text_of(entry), text_of(int(entry))} if isinstance(entry, bool) else {text_of(entry)}
+    return {text.casefold() for text in texts}
+
+
+def numbers_of(argument: str, column: pl.Series) -> Floats:
+    """Return a column of numbers, NaN where missing."""
+    if not (column.dtype.is_numeric() or column.dtype == pl.Boolean):
+        raise DataError(
+            f"`{argument}` must be numbers, got {column.dtype} in column {shown(column.name)}.",
+            "name a column of numbers, or cast this one; pass decimal=',' (--decimal ',') for decimal commas.",
+        )
+    numbers = column.cast(pl.Float64)
+    return (numbers.fill_null(float("nan")) if numbers.null_count() else numbers).to_numpy()
+
 
 MOST_PERIODS = 60  # five years of months: more cannot be told apart in a picture
 SMALLEST_CHANCE = 1e-6  # of a group: below it a row counts as none of it
@@ -46,7 +119,8 @@ def compared_groups(
     """Return who is compared, from the size of each group and what the user named."""
     _check_two_groups(name, counts, rows)
     too_small = {label: count for label, count in counts.items() if count < MINIMUM_ROWS}
-    chosen = _largest(counts) if reference is None else _named("reference", reference, counts)
+    largest = min(counts, key=lambda label: (-counts[label], label))
+    chosen = largest if reference is None else _named("reference", reference, counts)
     return ComparedGroups(chosen, _audited(audited, chosen, counts), too_small)
 
 
@@ -149,10 +223,6 @@ def _check_two_groups(name: str, counts: Mapping[str, int], rows: int) -> None:
             f"`group` ({shown(name)}) needs two groups of at least {MINIMUM_ROWS} rows. Rows: {sizes}.",
             "join groups, bin a numeric column, or add rows.",
         )
-
-
-def _largest(counts: Mapping[str, int]) -> str:
-    return min(counts, key=lambda label: (-counts[label], label))
 
 
 def _named(argument: str, value: object, counts: Mapping[str, int]) -> str:
@@ -277,3 +347,102 @@ def encode_periods(texts: pl.Series, periods: tuple[str, ...]) -> Integers:
     """Return the place of each row's period, one after the last where it is missing."""
     codes = texts.cast(pl.Enum(periods), strict=False).to_physical().cast(pl.Int64)
     return codes.fill_null(len(periods)).to_numpy()
+
+
+FEW_LISTED = 6  # values of an outcome in a message: more tell nothing more
+CRITERIA = {"fpr": WITHOUT, "fnr": WITH}  # of each metric, the outcome of the people it is about
+DECIDED = {"fdr": 1, "for": 0}  # of metrics of decisions, the decision of the people they are about
+METRICS = (*CRITERIA, *DECIDED)
+Meant = dict[str, int | None]  # the values of a column, and the outcome that each is; None where it has no name
+PLAIN = {"0": WITHOUT, "1": WITH, "false": WITHOUT, "true": WITH}
+
+
+def check_metric(metric: object, outcome: object, score_type: str) -> None:
+    """Raise unless the metric is known, is of probabilities or decisions, and there is an outcome to judge by."""
+    if metric is not None and metric not in METRICS:
+        raise DataError(
+            f"`metric` must be one of {', '.join(map(repr, METRICS))}, got {shown(metric)}.",
+            "leave it out to audit the difference of the scores themselves.",
+        )
+    if metric is not None and outcome is None:
+        raise DataError(
+            f"`metric` must come with `outcome`, got {shown(metric)} alone.",
+            "name the column of true outcomes, for example outcome='repaid'.",
+        )
+    if metric is not None and score_type != "probability":
+        raise DataError(
+            f"`metric` must be left out for score_type={shown(score_type)}, got {shown(metric)}.",
+            "an error rate is of probabilities or decisions.",
+        )
+
+
+def wrong_decisions(metric: str, channel: Channel, y_true: Integers) -> Channel:
+    """Return whether each decision is wrong as the channel that is audited; a person wants a right one."""
+    if channel.outcomes != 2 or not np.isin(channel.scores[~channel.missing], (0.0, 1.0)).all():
+        raise DataError(
+            f"`metric` must be 'fpr' or 'fnr' for scores, got {shown(metric)}.",
+            "give `threshold`, the score from which the decision is 1.",
+        )
+    wrong = np.where(channel.missing, np.nan, (y_true == WITH) != (channel.scores == 1.0))
+    return replace(channel, scores=wrong, kind="decisions", favourable=0, labels=("correct", "wrong"), words=None)
+
+
+def outcome_names(channel: Channel, favourable: object) -> dict[str, int]:
+    """Return the outcome that each name stands for: 0 and 1, and those of the scores where these have names."""
+    if channel.words is not None:
+        return PLAIN | {text_of(favourable).casefold(): WITH}
+    if channel.outcomes > 2:
+        return PLAIN
+    return PLAIN | {label.casefold(): outcome for outcome, label in enumerate(channel.labels)}
+
+
+def outcome_codes(column: pl.Series, names: dict[str, int]) -> tuple[Integers, Meant]:
+    """Return 0, 1 or `UNKNOWN` for each row, and some of the values: `check_outcome` judges those of all rows.
+
+    A value without a name counts as 0: of two words one is enough to know the other.
+    """
+    observed = column.fill_nan(None) if column.dtype.is_float() else column
+    values = observed.drop_nulls().unique().sort().to_list()
+    having = [value for value in values if names.get(text_of(value).casefold()) == WITH]
+    has_it = observed.is_in(having).fill_null(value=False).to_numpy()
+    codes = np.where(observed.is_null().to_numpy(), UNKNOWN, np.where(has_it, WITH, WITHOUT))
+    return codes, {text_of(value): names.get(text_of(value).casefold()) for value in values[:LISTED_VALUES]}
+
+
+def observed_costs(column: pl.Series) -> Floats:
+    """Return the observed cost of each row, NaN where it is missing."""
+    costs = numbers_of("outcome", column)
+    if np.isinf(costs).any():
+        raise DataError(
+            f"`outcome` must be finite costs, got {costs[np.isinf(costs)][0]} in column {shown(column.name)}.",
+            "leave unknown costs empty.",
+        )
+    return costs
+
+
+def _is_number(value: str) -> bool:
+    """Return whether a value is a number: with 1 and 2 it is unclear which is the outcome."""
+    try:
+        return math.isfinite(float(value))
+    except ValueError:
+        return False
+
+
+def check_outcome(meanings: Meant, classes: int) -> None:
+    """Raise unless the values that were meanings are two outcomes of which one is known to be 1; or one of these."""
+    if classes > 2:
+        raise DataError(
+            f"`outcome` must be left out for scores of {classes} classes, got one.",
+            "pass the probability of one class, or a column of decisions, as `scores`.",
+        )
+    values, meant = list(meanings), list(meanings.values())
+    if len(values) > 2:
+        few = listed(values) if len(values) <= FEW_LISTED else f"{listed(values[:FEW_LISTED])} and more"
+        raise DataError(f"`outcome` must have two values, got {few}.", "make a column of 0 and 1 first.")
+    has_one_name = set(meant) == {None, WITH} and not any(_is_number(value) for value in values if value not in PLAIN)
+    if not has_one_name and (None in meant or len(set(meant)) < len(values) or not values):
+        got = listed(values) if values else "only missing values"
+        raise DataError(
+            f"`outcome` must be 0 and 1, or name what the score is the probability of, got {got}.",
+            "write it as 0 and 1; 1 is what a score of 1 predicts.",
+        )

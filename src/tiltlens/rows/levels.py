@@ -22,8 +22,7 @@ from tiltlens.formats import text_of
 from tiltlens.limits import MOST_COUNTED, ROWS_A_CELL
 from tiltlens.paper.checks import Floats
 from tiltlens.rows.groups import natural_order
-from tiltlens.rows.roles import GROUP, PEOPLE, WEIGHT
-from tiltlens.rows.value_counts import ValueCounts
+from tiltlens.rows.value_counts import GROUP, PEOPLE, WEIGHT, ValueCounts
 from tiltlens.sources.arrays import below, factorize, text_codes
 from tiltlens.sources.columns import MICROSECONDS_PER_DAY
 
@@ -212,13 +211,16 @@ def _binned(
     )
     people_in_all = int(ranges[PEOPLE].sum()) - missing
     is_distinct = kind == "numeric" and is_whole and bool((people == 1).all())
-    is_gapless = largest - smallest < 2 * people_in_all
-    is_long = people_in_all >= MANY_NUMBERS and not is_sampled  # a sample of amounts may be distinct by accident
-    has_key_name = any(IDENTIFIER_NAME.search(spelling) for spelling in (name, name.lower()))
-    if is_distinct and (is_gapless or is_long or has_key_name):
+    if is_distinct and _is_key(name, largest - smallest, people_in_all, is_sampled):
         note = "looks like an identifier: whole numbers, every row another; not used in the group-membership model"
         return replace(levels, kind="identifier", notes=(note, *notes))
     return levels
+
+
+def _is_key(name: str, span: float, people: int, is_sampled: bool) -> bool:
+    """Return whether distinct whole numbers identify rows: hardly a gap, many rows, or a name such as "id"."""
+    is_long = people >= MANY_NUMBERS and not is_sampled  # a sample of amounts may be distinct by accident
+    return span < 2 * people or is_long or any(IDENTIFIER_NAME.search(text) for text in (name, name.lower()))
 
 
 def _ends(ranges: pl.DataFrame, dtype: pl.DataType) -> pl.Series:

@@ -11,9 +11,7 @@ from dataclasses import dataclass, field, replace
 import polars as pl
 
 from tiltlens.errors import DataError, check_columns, listed, shown, texts_of
-from tiltlens.rows.declared import Declared, declared_of
-from tiltlens.rows.groups import JOINT, check_known_groups, group_columns, soft_columns
-from tiltlens.rows.outcomes import check_metric
+from tiltlens.rows.groups import JOINT, check_known_groups, check_metric, group_columns, soft_columns
 from tiltlens.rows.predictions import fitted_names, model_columns, model_matrix
 from tiltlens.rows.scores import (
     Channel,
@@ -25,14 +23,15 @@ from tiltlens.rows.scores import (
     given_matrix,
     score_columns,
 )
+from tiltlens.rows.value_counts import GROUP, WEIGHT, Declared, declared_of
 from tiltlens.sources.columns import check_index, column_of_values
 
 MOST_FEATURES = 500  # of an audit: with 20,000 rows minutes and 3 GiB; the regressions have room for a column of each
 
 
 # Names of columns that stand beside those of the data: no table has a name with a NUL in it.
-GROUP, WEIGHT, PROPENSITY, LOG_ODDS = "\0group", "\0weight", "\0membership", "\0log-odds"
-HASH, PEOPLE, CLUSTER, SCORE = "\0hash", "\0people", "\0cluster", "\0score "  # a score is followed by its number
+PROPENSITY, LOG_ODDS = "\0membership", "\0log-odds"
+HASH, CLUSTER, SCORE = "\0hash", "\0cluster", "\0score "  # a score is followed by its number
 OUTCOME, PERIOD, LABEL, CONTENT = "\0outcome", "\0period", "\0label", "\0content"
 
 # Arguments that name at most one column, which is no feature, or are an array: and the column that the array becomes.

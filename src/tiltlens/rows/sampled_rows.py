@@ -18,11 +18,17 @@ from tiltlens.estimators.error_rates import UNKNOWN as OUTCOME_MISSING
 from tiltlens.estimators.influence import Integers
 from tiltlens.paper.checks import Floats
 from tiltlens.rows.features import Feature
-from tiltlens.rows.groups import NO_GROUP, encode_periods, factorize_groups, read_periods, sort_periods
-from tiltlens.rows.measures import PROBABILITY, Unit
-from tiltlens.rows.outcomes import observed_costs
+from tiltlens.rows.groups import (
+    NO_GROUP,
+    encode_periods,
+    factorize_groups,
+    numbers_of,
+    observed_costs,
+    read_periods,
+    sort_periods,
+)
 from tiltlens.rows.roles import CLUSTER, ColumnRoles
-from tiltlens.rows.weights import numbers_of
+from tiltlens.rows.wording import PROBABILITY, Unit
 from tiltlens.sources.arrays import Hashes, row_hashes
 from tiltlens.threads import in_threads
 

@@ -20,11 +20,8 @@ from tiltlens.estimators.error_rates import UNKNOWN
 from tiltlens.limits import LISTED_VALUES
 from tiltlens.paper.checks import Floats
 from tiltlens.paper.moments import GroupMoments
-from tiltlens.rows.batch_rows import BatchRows, read_batch
-from tiltlens.rows.declared import INPUT
-from tiltlens.rows.exclusions import NOT_GIVEN
-from tiltlens.rows.outcomes import Meant
-from tiltlens.rows.roles import CONTENT, GROUP, HASH, LOG_ODDS, OUTCOME, SCORE, WEIGHT, ColumnRoles
+from tiltlens.rows.groups import Meant
+from tiltlens.rows.roles import CONTENT, HASH, LOG_ODDS, OUTCOME, SCORE, ColumnRoles
 from tiltlens.rows.sampled_rows import (
     ColumnValues,
     Labels,
@@ -35,7 +32,9 @@ from tiltlens.rows.sampled_rows import (
     take_values,
 )
 from tiltlens.rows.scores import favourable_word
-from tiltlens.rows.value_counts import ValueCounts, value_counts
+from tiltlens.rows.sums import BatchRows, read_batch
+from tiltlens.rows.value_counts import GROUP, INPUT, WEIGHT, ValueCounts, value_counts
+from tiltlens.rows.wording import NOT_GIVEN
 from tiltlens.sources.arrays import (
     Factorized,
     HashedColumn,

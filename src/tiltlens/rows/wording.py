@@ -1,13 +1,28 @@
-"""The user's own words: what people are called, what the favourable outcome is, what amounts are counted in."""
+"""What outputs are measured in and how they are written, and the user's own words for people and outcomes.
+
+Every view, and every sentence that a result holds, takes its numbers and its words from here: of scores, of decisions,
+of an error rate that was audited instead (a metric), or of amounts.
+"""
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-from dataclasses import dataclass, fields
+import math
+from collections.abc import Callable, Iterable, Mapping
+from dataclasses import dataclass, fields, replace
+from enum import StrEnum
+from functools import cache, partial, reduce
+from operator import add
+from typing import Any, TypeVar
 from unicodedata import category
 
+import numpy as np
+
 from tiltlens.errors import DataError, nearest_name, shown
-from tiltlens.formats import FieldTable
+from tiltlens.formats import MINUS, NOTHING, FieldTable, Shown, label, minus, percent, points, size, whole
+from tiltlens.paper.checks import Floats
+from tiltlens.paper.moments import GroupMoments
+from tiltlens.rows.levels import quantile_edges
+from tiltlens.sources.arrays import below
 
 LONGEST = 40  # characters of a word
 EXAMPLE = 'for example {"people": "applicants", "favourable": "approved", "unit": "€"}.'
@@ -82,3 +97,326 @@ def _check_applies(words: dict[str, str], score_type: str) -> None:
 def is_symbol(unit: str) -> bool:
     """Return whether a unit is written before its number, as the sign of a currency is."""
     return len(unit) == 1 and category(unit) == "Sc"
+
+
+NOT_GIVEN = "not_given_"  # before the column of a condition
+REASONS = {
+    "missing_score": "without a score",
+    "zero_weight": "with weight 0",
+    "missing_outcome": "without an observed outcome",
+    "other_outcome": "with the other outcome",
+    "other_decision": "with the other decision",
+    "missing_group": "without a group",
+    "too_small_group": "of groups of fewer than 10 people",
+    "group_not_audited": "of groups that are not compared",
+}
+
+
+def reason_words(reason: str) -> str:
+    """Return what the rows are that were left out for a reason: "without a score"."""
+    if reason.startswith(NOT_GIVEN):
+        return f"outside the condition on {label(reason.removeprefix(NOT_GIVEN))}"
+    return REASONS.get(reason, reason.replace("_", " "))
+
+
+def exclusion_words(sizes: Mapping[str, int | None]) -> str:
+    """Return how many rows were left out for which reason; sizes that are not published have no number."""
+    parts = ((size, reason_words(reason)) for reason, size in sizes.items() if size != 0)
+    return ", ".join(f"{'rows' if size is None else f'{size:,}'} {words}" for size, words in parts)
+
+
+AMOUNT_BINS = 10  # of the pooled amounts, equally full: the channel of what is said of distributions
+AMOUNT_ROUNDING = 4 * 2.0**-52  # of an amount: four steps of the last digit that a float has
+CENTRED = 1024.0  # scales from 0, within which the mean of amounts needs no centre: squares keep ten digits
+Number = TypeVar("Number", float, Floats)
+
+
+@dataclass(frozen=True, slots=True)
+class Unit:
+    """W = centre + scale·w: an output W, and the number w, of size 1, that estimators see.
+
+    `scale` is a power of two, so that nothing is rounded; probabilities are seen as they are. `edges` are the pooled
+    deciles of amounts, and None of probabilities: bin k is (e_k, e_{k+1}].
+    """
+
+    centre: float = 0.0
+    scale: float = 1.0
+    edges: tuple[float, ...] | None = None
+
+    @property
+    def is_amount(self) -> bool:
+        """Whether outputs are amounts."""
+        return self.edges is not None
+
+    def seen(self, amounts: Floats) -> Floats:
+        """Return w of W."""
+        return (amounts - self.centre) / self.scale
+
+    def difference(self, seen: float) -> float:
+        """Return a difference of W of one of w."""
+        return self.scale * seen
+
+    def level(self, seen: Number) -> Number:
+        """Return W of w."""
+        return self.centre + self.scale * seen
+
+    def is_rounding(self, mean: float, spread: float) -> bool:
+        """Whether a spread of w around this mean is no more than the rounding of the amounts."""
+        return self.scale * spread <= AMOUNT_ROUNDING * abs(self.level(mean))
+
+    def channel(self, amounts: Floats) -> Floats:
+        """Return the pooled decile as a channel: (n, K) of 0 and 1, or (n,) where there are two bins at most."""
+        bin_of = below(np.array(self.edges or ()), amounts)
+        bins = len(self.edges or ()) + 1
+        if bins <= 2:
+            return bin_of.astype(np.float64)
+        return np.asarray(bin_of[:, None] == np.arange(bins), dtype=np.float64)
+
+
+PROBABILITY = Unit()
+
+
+def unit_of(groups: Iterable[GroupMoments], amounts: Floats, weights: Floats | None) -> Unit:
+    """Return the unit of the amounts of some groups, from their moments; deciles are those of a sample's rows.
+
+    The scale is the power of two nearest to the standard deviation. The centre is 0 unless the mean is so far away
+    that squares would lose digits.
+    """
+    pooled = reduce(add, groups)
+    mean, spread = float(pooled.mean[0]), math.sqrt(max(float(pooled.covariance[0, 0]), 0.0))
+    size = abs(mean) if PROBABILITY.is_rounding(mean, spread) else spread
+    scale = 2.0 ** round(math.log2(size)) if size > 0.0 else 1.0
+    step = CENTRED * scale
+    varies = bool(amounts.min() < amounts.max())
+    edges = quantile_edges(amounts, weights, AMOUNT_BINS) if varies else np.zeros(0)
+    return Unit(step * round(mean / step), scale, tuple(edges.tolist()))
+
+
+class ScoreType(StrEnum):
+    """What the model gives each person."""
+
+    PROBABILITY = "probability"
+    DECISION = "decision"
+    AMOUNT = "amount"
+
+    __repr__ = str.__repr__
+
+
+@dataclass(frozen=True, slots=True)
+class Measure:
+    """How numbers of outputs are written.
+
+    Attributes
+    ----------
+    factor
+        The unit of a difference, as axes have it.
+    unit, long_unit
+        What stands behind a difference, nothing where a sign such as € stands before it; the unit in full.
+    each, output, mean, rate, predicted
+        What the model gives a person; what the gap is of, and its mean; the mean that is shown for a group, and the
+        same where it is not a decision.
+    among
+        The people to whom it is limited: nothing, or those with or without the outcome.
+    axis, difference_axis
+        How an axis of levels, and one of differences times `factor`, writes its numbers.
+    difference, size, level, total
+        A signed difference, one without its sign, a mean, and what is missing over a whole group, as texts.
+    affected_words
+        What that total means.
+    is_amount
+        Whether outputs are amounts.
+    people, favoured
+        What people are called; what happens to those with the favourable outcome, "" where nobody said.
+    """
+
+    factor: float
+    unit: str
+    long_unit: str
+    each: str
+    output: str
+    mean: str
+    rate: str
+    predicted: str
+    axis: str
+    difference_axis: str
+    difference: Callable[..., str]
+    size: Callable[..., str]
+    level: Shown
+    total: Shown
+    affected_words: str
+    among: str = ""
+    is_amount: bool = False
+    people: str = "people"
+    favoured: str = ""
+
+    def with_unit(self, text: str) -> str:
+        """Return a written difference, or several, with the unit: "12.9 points", "€1,383"."""
+        return f"{text} {self.unit}".rstrip()
+
+    def headed(self, text: str) -> str:
+        """Return a heading with the unit of the numbers below it."""
+        return f"{text} ({self.unit})" if self.unit else text
+
+    def threshold(self, materiality: float) -> str:
+        """Return a materiality threshold as it was asked for: in points, or in standard deviations."""
+        if self.is_amount:
+            return f"{materiality:g} standard deviations of the amount"
+        return self.with_unit(self.size(materiality))
+
+
+LARGE = ((1e12, 1e12, "tn"), (1e9, 1e9, "bn"), (1e7, 1e6, "M"))  # from which on, in which unit, called what
+
+
+def amount(value: float | None, *beside: float | None) -> str:
+    """Return an amount with three digits that count; of thousands all, of millions four: 12.35M, 1.235bn.
+
+    Beside larger amounts, it has as few decimals as these.
+    """
+    if value is None:
+        return NOTHING
+    return minus(_digits(value, *(other for other in beside if other is not None)))
+
+
+def amount_size(value: float, *beside: float) -> str:
+    """Return an amount without its sign."""
+    return _digits(abs(value), *beside)
+
+
+def _digits(value: float, *beside: float) -> str:
+    if value == 0.0 or not math.isfinite(value):
+        return "0" if value == 0.0 else f"{value}"
+    for least, unit, name in LARGE:
+        if abs(value) >= least:
+            scaled = float(f"{value / unit:.4g}")
+            return f"{scaled:,.{max(3 - math.floor(math.log10(abs(scaled))), 0)}f}{name}"
+    rounded = float(f"{value:.3g}") if abs(value) < 1e3 else float(f"{value:.4g}") if abs(value) >= 1e6 else value
+    largest = max(abs(float(f"{other:.3g}")) for other in (rounded, *filter(math.isfinite, beside)))
+    decimals = 2 - math.floor(math.log10(largest))
+    return f"{rounded:z,.{max(decimals, 0)}f}" if decimals <= 6 else f"{rounded:.3g}"
+
+
+POINTS = Measure(
+    factor=100.0,
+    unit="points",
+    long_unit="percentage points",
+    each="score",
+    output="score",
+    mean="mean score",
+    rate="favourable rate",
+    predicted="predicted favourable rate",
+    axis=".0%",
+    difference_axis=".1~f",
+    difference=points,
+    size=size,
+    level=percent,
+    total=whole,
+    affected_words="favourable outcomes, as scored, that the audited group would gain at the reference's rate",
+)
+UNITS = Measure(
+    factor=1.0,
+    unit="units",
+    long_unit="units",
+    each="amount",
+    output="amount",
+    mean="mean amount",
+    rate="mean amount",
+    predicted="mean amount",
+    axis=",.6~r",
+    difference_axis=",.6~r",
+    difference=amount,
+    size=amount_size,
+    level=amount,
+    total=amount,
+    affected_words="total by which the audited group is worse off than at the reference's mean",
+    is_amount=True,
+)
+
+
+DECISIONS = replace(
+    POINTS,
+    each="decision",
+    output="decision rate",
+    mean="decision rate",
+    affected_words="favourable decisions that the audited group would gain at the reference's rate",
+)
+METRICS = {
+    "fpr": "false positive rate",
+    "fnr": "false negative rate",
+    "fdr": "false discovery rate",
+    "for": "false omission rate",
+}
+WHOSE = {
+    "fpr": "people without the outcome",
+    "fnr": "people with the outcome",
+    "fdr": "people given decision 1",
+    "for": "people given decision 0",
+}
+RIGHT = {"fdr": "positive predictive value", "for": "negative predictive value"}  # how often they are right
+
+
+def _of_errors(measure: Measure, metric: str) -> Measure:
+    name, among = METRICS[metric], f", of {WHOSE[metric]}"
+    rate, words = RIGHT.get(metric, measure.rate), f"{measure.affected_words}{among}"
+    return replace(measure, output=name, mean=name, rate=rate, among=among, affected_words=words)
+
+
+MEASURES: dict[tuple[str, str | None], Measure] = {
+    (ScoreType.PROBABILITY, None): POINTS,
+    (ScoreType.DECISION, None): DECISIONS,
+    (ScoreType.AMOUNT, None): UNITS,
+}
+MEASURES |= {
+    (score_type, metric): _of_errors(MEASURES[score_type, None], metric)
+    for score_type in (ScoreType.PROBABILITY, ScoreType.DECISION)
+    for metric in METRICS
+}
+
+
+@cache
+def measure_for(score_type: str, metric: str | None = None, wording: Wording = WORDING) -> Measure:
+    """Return how outputs are written, in the user's words."""
+    measure = MEASURES[ScoreType(score_type), metric]
+    if wording == WORDING:
+        return measure
+    people, favoured = wording.people, wording.favourable
+    in_words = replace(
+        measure,
+        people=people,
+        favoured=favoured,
+        among=measure.among.replace("people", people),
+        affected_words=measure.affected_words.replace("people", people),
+    )
+    if favoured:
+        share = f"share {favoured}"
+        missing = f"additional {people} {favoured} at the reference's rate{in_words.among}"
+        in_words = replace(in_words, rate=share, predicted=f"predicted {share}", affected_words=missing)
+    return _in_unit(in_words, wording.unit) if wording.unit else in_words
+
+
+def _in_unit(measure: Measure, unit: str) -> Measure:
+    """Return a measure of amounts in a unit: before the number if it is a sign, else behind it."""
+    if is_symbol(unit):
+        names = ("difference", "size", "level", "total")
+        signed: dict[str, Any] = {name: partial(_signed, getattr(measure, name), unit) for name in names}
+        return replace(measure, unit="", long_unit=unit, **signed)
+    level, total = (partial(_followed, write, unit) for write in (measure.level, measure.total))
+    return replace(measure, unit=unit, long_unit=unit, level=level, total=total)
+
+
+def _signed(write: Callable[..., str], sign: str, value: float | None, *beside: float) -> str:
+    """Return a number with the sign of a currency, behind its minus."""
+    text = write(value, *beside)
+    if value is None:
+        return text
+    return f"{MINUS}{sign}{text[1:]}" if text.startswith(MINUS) else f"{sign}{text}"
+
+
+def _followed(write: Shown, unit: str, value: float | None) -> str:
+    return write(value) if value is None else f"{write(value)} {unit}"
+
+
+def score_type_of(is_decisions: bool, is_amount: bool) -> ScoreType:
+    """Return what the scores are."""
+    if is_amount:
+        return ScoreType.AMOUNT
+    return ScoreType.DECISION if is_decisions else ScoreType.PROBABILITY

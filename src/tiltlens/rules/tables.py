@@ -19,8 +19,8 @@ from tiltlens.paper.checks import check_probability
 from tiltlens.results.codec import to_plain, write_json
 from tiltlens.results.provenance import Provenance, check_provenance, provenance_of
 from tiltlens.rows.groups import JOINT, NO_GROUP, group_columns, level_codes
-from tiltlens.rows.roles import PEOPLE
 from tiltlens.rows.scores import either_spelling
+from tiltlens.rows.value_counts import PEOPLE
 from tiltlens.rules.measures import (
     MEASURES,
     TESTS,

@@ -13,9 +13,10 @@ from tiltlens.errors import DataError, check_columns, shown
 from tiltlens.estimators.influence import Booleans
 from tiltlens.paper.checks import Floats
 from tiltlens.results.provenance import fingerprint_of
-from tiltlens.rows.batch_rows import row_name
-from tiltlens.rows.roles import OUTCOME, PEOPLE, must_be_column
+from tiltlens.rows.roles import OUTCOME, must_be_column
 from tiltlens.rows.scores import RowName, decisions_in_words, favourable_word, is_words
+from tiltlens.rows.sums import row_name
+from tiltlens.rows.value_counts import PEOPLE
 from tiltlens.rules.rule import Rate, Rule
 from tiltlens.sources.batches import Batches, FrameBatches, checked_columns
 from tiltlens.sources.columns import check_index, column_of_values
