@@ -24,8 +24,8 @@ if TYPE_CHECKING:
     from tiltlens.results.audit_comparison import compare as compare
     from tiltlens.results.change import Change as Change
     from tiltlens.results.comparison import Comparison as Comparison
-    from tiltlens.results.correction import Correction as Correction
     from tiltlens.results.outputs import Checks as Checks
+    from tiltlens.results.outputs import Correction as Correction
     from tiltlens.results.saved_audits import read_audit as read_audit
     from tiltlens.rules.tables import RuleTables as RuleTables
     from tiltlens.rules.tables import rule_tables as rule_tables
@@ -38,7 +38,7 @@ HOMES = {
     "Change": "results.change",
     "Checks": "results.outputs",
     "Comparison": "results.comparison",
-    "Correction": "results.correction",
+    "Correction": "results.outputs",
     "CorrectionFunction": "paper.correction",
     "DiscriminationFreePrice": "repair.free_price",
     "Estimate": "estimators.estimate",

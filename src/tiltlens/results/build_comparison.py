@@ -37,10 +37,8 @@ from tiltlens.paper.checks import Floats
 from tiltlens.paper.correction import CorrectionFunction, correction_function
 from tiltlens.paper.exponents import TestPair
 from tiltlens.results.comparison import Comparison
-from tiltlens.results.correction import Correction
-from tiltlens.results.displays import decile_shares, in_units, with_displays
-from tiltlens.results.notes import Note, evidence_notes
-from tiltlens.results.outputs import Checks, GapParts, Means, Outputs, Rates, Scale
+from tiltlens.results.notes import Note, decile_shares, evidence_notes, in_units, with_displays
+from tiltlens.results.outputs import Checks, Correction, GapParts, Means, Outputs, Rates, Scale
 from tiltlens.results.profiles import Profiles
 from tiltlens.rows.wording import score_type_of
 

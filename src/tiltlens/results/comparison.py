@@ -32,9 +32,8 @@ from tiltlens.estimators.outputs import EqualOutputsTest
 from tiltlens.estimators.verdicts import Verdict
 from tiltlens.formats import typed
 from tiltlens.results.codec import to_plain
-from tiltlens.results.correction import Correction
 from tiltlens.results.outputs import CONTRIBUTIONS as OF_FEATURES
-from tiltlens.results.outputs import Checks, Contribution, GapParts, Outputs, Rates, Scale
+from tiltlens.results.outputs import Checks, Contribution, Correction, GapParts, Outputs, Rates, Scale
 from tiltlens.results.profiles import Profiles
 
 ESTIMATES = {

@@ -1,19 +1,29 @@
-"""Notes: what each code says, once, and what a reader should know of the rows and models of a comparison."""
+"""Notes, whose sentences are here once; and how the numbers of a comparison are shown, with unit and confidence."""
 
 from __future__ import annotations
 
 import math
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
+from dataclasses import replace
 from functools import partial
 from typing import Any
 
 import numpy as np
+import polars as pl
 
-from tiltlens.analysis.evidence import Evidence
-from tiltlens.analysis.suppression import part_of_group
+from tiltlens.analysis.evidence import Columns, Evidence, interval_columns, interval_schema
+from tiltlens.analysis.settings import Settings
+from tiltlens.analysis.suppression import may_show, part_of_group
 from tiltlens.estimators.error_rates import UNKNOWN
+from tiltlens.estimators.estimate import Estimate
+from tiltlens.estimators.influence import Integers
+from tiltlens.estimators.outputs import Scores, gap_law, group_rates
+from tiltlens.formats import Display, number, percent, ratio, short_number, whole
 from tiltlens.learners.balance import Balance
 from tiltlens.limits import SUPPRESSED_BELOW
+from tiltlens.results.comparison import Comparison
+from tiltlens.results.outputs import BEYOND, DECILE_SCHEMA, Means, Rates
+from tiltlens.rows.wording import Unit, measure_for
 
 MAY_ACCOUNT_FOR = (
     "an omitted factor, use of the group, or features that act together in a way that the regressions miss"
@@ -148,3 +158,143 @@ def _rows_without_period(evidence: Evidence) -> Iterator[Note]:
     missing = int(evidence.sums_by["period"].people[:, len(evidence.rows.labels["period"]) :].sum())
     if missing:
         yield Note("no period", rows=f"fewer than {SUPPRESSED_BELOW}" if missing < SUPPRESSED_BELOW else f"{missing:,}")
+
+
+BOTH = ("audited", "reference")
+GAPS = (
+    *("gap", "adjusted_gap", "gap_parts.gap_explained_by_exempt", "gap_parts.gap_given_exempt"),
+    *("unobserved_group.weighted", "unobserved_group.linear"),
+)
+RANGES = ("unobserved_group.bracket", "unobserved_group.limits")
+LEVELS = tuple(f"outputs.{name}.{group}" for name in ("rates", "metric_rates") for group in BOTH)
+RATES = ("fpr", "fnr", "ppv", "npv", "fdr", "for_")
+SHARES = tuple(f"error_rates.{name}.{group}" for name in RATES for group in BOTH)
+POINTS = (
+    *(f"error_rates.calibration.{group}" for group in BOTH),
+    *(f"error_rates.{name}.difference" for name in (*RATES, "calibration")),
+)
+INDICES = (
+    "outputs.standardised_difference",
+    *(f"error_rates.{rate}.{name}" for rate in ("auc", "log_loss") for name in (*BOTH, "difference")),
+)
+
+
+def with_displays(c: Comparison) -> Comparison:
+    """Return a comparison whose estimates print as a person would write them."""
+    measure, confidence = measure_for(c.scale.score_type, c.scale.metric, c.scale.wording), c.scale.confidence
+    write = measure.difference if measure.is_amount else None
+    displays = {
+        GAPS: Display(measure.unit, write, confidence),
+        RANGES: Display(measure.unit, write, is_range=True),
+        LEVELS: Display("", measure.level, confidence),
+        ("shortfall",): Display("", measure.total, confidence),
+        ("impact_ratio", "adverse_impact_ratio", "decision_table.odds_ratio"): Display("", ratio, confidence),
+        SHARES: Display("", percent, confidence),
+        POINTS: Display("points", None, confidence),
+        INDICES: Display("", short_number, confidence),
+        ("correction.input_divergence", "correction.output_divergence"): Display("nats", number, confidence),
+        ("correction.descent_rate",): Display("", number, confidence),
+        ("correction.detection_sample_size",): Display("", whole, confidence),
+    }
+    for paths, display in displays.items():
+        for path in paths:
+            c = _display_at(c, path.split("."), display)
+    return c
+
+
+def _display_at(part: Any, path: Sequence[str], display: Display) -> Any:
+    """Return a part of a result with a display on the estimate at a path of attributes."""
+    if part is None:
+        return None
+    if not path:
+        return part.displayed(display)
+    changed = {path[0]: _display_at(getattr(part, path[0]), path[1:], display)}
+    return part._replace(**changed) if hasattr(part, "_replace") else replace(part, **changed)
+
+
+IN_UNITS = ("alone", "shapley", "beyond_others", "drives", "use")  # columns of the contributions that are differences
+
+
+def decile_shares(evidence: Evidence, settings: Settings) -> pl.DataFrame:
+    """Return the share of each group beyond each pooled decile, and their difference, with intervals.
+
+    Deciles between which a group has from 1 to 9 people are left out, and those that could be one person's amount.
+    """
+    edges = evidence.rows.unit.edges or ()
+    is_disclosed = _disclosed_edges(evidence, len(edges))
+    records = []
+    for edge in np.flatnonzero(is_disclosed).tolist():
+        share = _beyond(evidence.scores, edge)
+        rates = group_rates(evidence.population, share)
+        both = gap_law(evidence.population, share)
+        record: Columns = {"amount": edges[edge]}
+        for name, law in zip(BEYOND, (*rates, both), strict=True):
+            record |= interval_columns(name, settings.estimate(law))
+        records.append(record)
+    return pl.DataFrame(records, schema=DECILE_SCHEMA)
+
+
+def _beyond(deciles: Scores, edge: int) -> Scores:
+    """Return the indicator of amounts beyond an edge: of all bins above it."""
+    bins = deciles.values.shape[1]
+    if bins == 1:
+        return deciles
+    return deciles.mix((np.arange(bins) > edge).astype(np.float64)[:, None], np.zeros(1))
+
+
+def _disclosed_edges(evidence: Evidence, edges: int) -> list[bool]:
+    """Return which edges may be told: between two of them, and beyond, either group has nobody or ten people."""
+    counts, amounts = _people(evidence), evidence.score.column
+    at = evidence.rows.unit.seen(np.array(evidence.rows.unit.edges or ()))
+    is_common = [may_show((amounts < x).sum(), (amounts == x).sum(), (amounts > x).sum()) for x in at]
+    is_disclosed, start = [], 0
+    for edge in range(1, edges + 1):
+        parts = [x[part].sum() for x in counts for part in (slice(start, edge), slice(edge, None))]
+        is_told = bool(is_common[edge - 1]) and all(part == 0 or part >= SUPPRESSED_BELOW for part in parts)
+        is_disclosed.append(is_told)
+        start = edge if is_told else start
+    return is_disclosed
+
+
+def _people(evidence: Evidence) -> list[Integers]:
+    """Return how many people of either group lie in each bin; of a sample, at least that many."""
+    rows, values = evidence.sample, evidence.scores.values
+    bins = values if values.shape[1] > 1 else np.column_stack([1.0 - values, values])
+    people = []
+    for group, mean in ((rows.audited, evidence.scores.mean0), (~rows.audited, evidence.scores.mean1)):
+        shares = mean if mean.size > 1 else np.array([1.0 - mean[0], mean[0]])
+        counts = bins[group].sum(axis=0).astype(np.int64)
+        people.append(np.where((counts == 0) & (not evidence.rows.facts.is_complete) & (shares > 0.0), 1, counts))
+    return people
+
+
+def in_units(comparison: Comparison, unit: Unit) -> Comparison:
+    """Return a comparison whose numbers are those that users know: W = centre + scale·w."""
+    if not unit.is_amount:
+        return comparison
+
+    def rescaled(estimate: Estimate | None) -> Estimate | None:
+        return None if estimate is None else estimate.mapped(unit.difference)
+
+    outputs, parts, soft = comparison.outputs, comparison.gap_parts, comparison.unobserved_group
+    means = [unit.level(mean) for mean in outputs.means if isinstance(mean, float)]
+    remainder = parts.shapley_remainder
+    return replace(
+        comparison,
+        gap=comparison.gap.mapped(unit.difference),
+        shortfall=rescaled(comparison.shortfall),
+        adjusted_gap=rescaled(comparison.adjusted_gap),
+        gap_parts=replace(
+            parts,
+            gap_explained_by_exempt=rescaled(parts.gap_explained_by_exempt),
+            gap_given_exempt=rescaled(parts.gap_given_exempt),
+            shapley_remainder=None if remainder is None else unit.difference(remainder),
+            sensitivity={name: sensitivity.in_units(unit) for name, sensitivity in parts.sensitivity.items()},
+        ),
+        outputs=replace(
+            outputs, means=Means(*means), rates=Rates(*(rate.mapped(unit.level) for rate in outputs.rates))
+        ),
+        scale=replace(comparison.scale, materiality=unit.difference(comparison.scale.materiality)),
+        unobserved_group=None if soft is None else soft.in_units(unit),
+        contributions_full=comparison.contributions_full.with_columns(pl.col(*interval_schema(*IN_UNITS)) * unit.scale),
+    )

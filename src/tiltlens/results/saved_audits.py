@@ -24,8 +24,8 @@ from tiltlens.results.audit_comparison import compare
 from tiltlens.results.change import Change
 from tiltlens.results.codec import from_plain
 from tiltlens.results.comparison import Comparison, ComparisonParts
-from tiltlens.results.correction import CorrectionParts
-from tiltlens.results.displays import with_displays
+from tiltlens.results.notes import with_displays
+from tiltlens.results.outputs import CorrectionParts
 from tiltlens.results.profiles import AGAIN, NO_ROWS, NoRows, Prototype, needs_rows
 
 SAVED_SLACK = 1e-6  # of a number, up to which two that should be equal are: an edited file differs by more

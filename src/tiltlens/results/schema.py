@@ -18,7 +18,7 @@ import polars as pl
 from tiltlens.results import audit, change
 from tiltlens.results.codec import Part, column_types, parts_of
 from tiltlens.results.comparison import Comparison, ComparisonParts
-from tiltlens.results.correction import Correction, CorrectionParts
+from tiltlens.results.outputs import Correction, CorrectionParts
 
 Schema = dict[str, Any]
 WIDTH = 140  # of a line of a file
