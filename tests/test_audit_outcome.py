@@ -14,7 +14,7 @@ from tests.render.summaries import typed
 from tests.schemas import SCHEMA, strict
 
 import tiltlens as tl
-from tiltlens.documents.error_rates import DOES_NOT_SHOW
+from tiltlens.documents.sentences import RATES_DO_NOT_SHOW
 from tiltlens.errors import DataError
 from tiltlens.formats import points
 from tiltlens.render.page import page
@@ -371,8 +371,8 @@ def test_terminal_and_report_show_error_rates_of_scores_and_of_decisions():
         assert difference in text
         assert f"{meaning} among people without the outcome" in html
         assert difference in html
-        assert DOES_NOT_SHOW in text
-        assert DOES_NOT_SHOW in html
+        assert RATES_DO_NOT_SHOW in text
+        assert RATES_DO_NOT_SHOW in html
 
 
 def test_what_was_not_measured_is_said_so():

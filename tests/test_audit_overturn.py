@@ -10,7 +10,7 @@ from tests.command import invoked
 import tiltlens as tl
 from tiltlens.documents.audit_document import audit_document
 from tiltlens.documents.document import Heading
-from tiltlens.documents.sensitivity import sensitivity_words
+from tiltlens.documents.sentences import sensitivity_words
 from tiltlens.errors import DataError
 from tiltlens.render.notebook import comparison_html
 

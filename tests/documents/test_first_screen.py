@@ -10,7 +10,7 @@ from tiltlens.documents.audit_document import audit_document, comparison_documen
 from tiltlens.documents.audit_tables import estimate_table, group_matrix, group_table
 from tiltlens.documents.document import HEADLINE, Details, Paragraph, Table
 from tiltlens.documents.first_screen import first_screen, reliability
-from tiltlens.documents.verdict_texts import EVIDENCE
+from tiltlens.documents.labels import EVIDENCE
 from tiltlens.figures import waterfall
 from tiltlens.render.notebook import audit_html
 from tiltlens.render.page import page

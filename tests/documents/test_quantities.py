@@ -8,7 +8,7 @@ from tests.render.summaries import amounts_audit, cross_fitted_audit, decisions_
 from tiltlens import gates
 from tiltlens.documents.audit_document import audit_document
 from tiltlens.documents.document import Details, Table
-from tiltlens.documents.measures import measure_of
+from tiltlens.documents.labels import measure_of
 from tiltlens.documents.quantities import (
     ALIASES,
     CONTRIBUTIONS,

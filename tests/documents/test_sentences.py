@@ -26,7 +26,7 @@ from tiltlens.documents import headline as headlines
 from tiltlens.documents import sentences
 from tiltlens.documents.audit_tables import contribution_table, shapley_words
 from tiltlens.documents.glossary import glossary
-from tiltlens.documents.verdict_texts import OPEN, VERDICTS
+from tiltlens.documents.labels import OPEN, VERDICTS
 from tiltlens.errors import DataError
 from tiltlens.estimators.verdicts import Verdict
 from tiltlens.figures.parts import dial_place

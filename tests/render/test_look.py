@@ -8,8 +8,7 @@ from tests.browser import opened
 from tests.people import audited, people
 from tests.render.summaries import cross_fitted_audit, typed
 
-from tiltlens.documents.display_names import group_name, named
-from tiltlens.documents.labels import labels
+from tiltlens.documents.labels import group_name, labels, named
 from tiltlens.figures import theme
 from tiltlens.formats import label
 from tiltlens.render.page import write_report

@@ -6,8 +6,26 @@ from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import replace
 
 from tiltlens.documents.document import NAME, TEXT, Cell, Column, Table
-from tiltlens.documents.headline import leaves_adjusted_gap, shapley_parts
-from tiltlens.documents.measures import BOTH, group_of, is_favourable_mean, level_of, mean_estimates, measure_of
+from tiltlens.documents.headline import (
+    expected,
+    gap_name,
+    leaves_adjusted_gap,
+    ratio_definition,
+    shapley_parts,
+    weighted,
+)
+from tiltlens.documents.labels import (
+    BOTH,
+    EVIDENCE,
+    OPEN,
+    THE_GROUP,
+    group_of,
+    is_favourable_mean,
+    kind_of,
+    level_of,
+    mean_estimates,
+    measure_of,
+)
 from tiltlens.documents.quantities import (
     CONTRIBUTIONS,
     CORRECTION_KEYS,
@@ -21,9 +39,6 @@ from tiltlens.documents.quantities import (
     quantity_cell,
     quantity_table,
 )
-from tiltlens.documents.ratios import ratio_definition
-from tiltlens.documents.unobserved_groups import expected, gap_name, weighted
-from tiltlens.documents.verdict_texts import EVIDENCE, OPEN, THE_GROUP, kind_of
 from tiltlens.estimators.estimate import Estimate
 from tiltlens.estimators.verdicts import Verdict
 from tiltlens.formats import NOTHING, count, interval_name, label, minus, number, percent, points, sentence

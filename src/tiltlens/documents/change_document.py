@@ -6,7 +6,6 @@ from collections.abc import Mapping
 from dataclasses import replace
 from typing import Any
 
-from tiltlens.documents.display_names import named_change
 from tiltlens.documents.document import (
     HEADLINE,
     NAME,
@@ -25,7 +24,7 @@ from tiltlens.documents.document import (
     bullets,
     pair_heading,
 )
-from tiltlens.documents.measures import level_of, measure_of, subject
+from tiltlens.documents.labels import EVIDENCE, NOTHING, OPEN, level_of, measure_of, named_change, subject
 from tiltlens.documents.quantities import (
     FEATURES,
     change_table,
@@ -34,7 +33,6 @@ from tiltlens.documents.quantities import (
     quantity,
 )
 from tiltlens.documents.sentences import IS_NO_FINDING, simultaneous_words
-from tiltlens.documents.verdict_texts import EVIDENCE, NOTHING, OPEN
 from tiltlens.estimators.estimate import Estimate
 from tiltlens.estimators.verdicts import Materiality, is_beyond_zero, materiality
 from tiltlens.formats import label, minus

@@ -1,23 +1,176 @@
-"""The finding in a few sentences: who is disadvantaged, by how much, what remains, and what accounts for the rest."""
+"""The finding in a few sentences: who is disadvantaged, by how much, what remains; ratios; unobserved groups."""
 
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
+from dataclasses import replace
 
-from tiltlens.analysis.unobserved_groups import UnobservedGroup
-from tiltlens.documents.labels import SHORT, group_words, has_noun
-from tiltlens.documents.measures import is_favourable_mean, level_of, means, measure_of, metric_of
-from tiltlens.documents.quantities import brief, estimate_words, fill, quantity
-from tiltlens.documents.unobserved_groups import WEIGHTED, bracket_words
-from tiltlens.documents.verdict_texts import EVIDENCE, EXEMPT, OPEN, THE_GROUP, kind_of
+from tiltlens.analysis.decision_table import DecisionTable
+from tiltlens.analysis.unobserved_groups import Status, UnobservedGroup
+from tiltlens.documents.labels import (
+    EVIDENCE,
+    EXEMPT,
+    OPEN,
+    SHORT,
+    THE_GROUP,
+    Result,
+    group_words,
+    has_noun,
+    is_favourable_mean,
+    kind_of,
+    level_of,
+    means,
+    measure_of,
+    metric_of,
+)
+from tiltlens.documents.quantities import Quantity, brief, estimate_words, fill, quantity, written
 from tiltlens.estimators.estimate import Estimate
-from tiltlens.estimators.verdicts import Materiality, Verdict, materiality
-from tiltlens.formats import label
+from tiltlens.estimators.verdicts import Materiality, Verdict, materiality, side_of
+from tiltlens.formats import interval, label, minus, number, p_value, percent, ratio, whole
+from tiltlens.limits import FOUR_FIFTHS
 from tiltlens.results.audit import Audit
 from tiltlens.results.comparison import Comparison
 from tiltlens.results.notes import MAY_ACCOUNT_FOR
 from tiltlens.results.outputs import Contribution
 from tiltlens.rows.wording import Measure
+
+OWN_ERROR = (
+    "These intervals exclude the error of the probabilities themselves. Contributions are those to the weighted gap."
+)
+WEIGHTED = "weighted by group probability"
+
+
+def expected(c: Comparison) -> str:
+    """Return " expected" behind a number of people that group probabilities add up to."""
+    return "" if c.unobserved_group is None else " expected"
+
+
+def weighted(gap: Quantity, c: Comparison) -> Quantity:
+    """Return the gap as it is called: for unobserved groups it is one of two estimates."""
+    return replace(gap, label=gap_name(c))
+
+
+def gap_name(c: Comparison) -> str:
+    """Return the label of the gap: for unobserved groups it is one of two estimates."""
+    return "weighted gap" if c.unobserved_group else "gap"
+
+
+def soft_words(c: Comparison) -> list[str]:
+    """Return how the estimates of the gap are to be read; nothing where groups are observed."""
+    if c.unobserved_group is None:
+        return []
+    soft, measure = c.unobserved_group.disclosed(), measure_of(c)
+    lines = [
+        "Weighted: each row counts in both groups by its probabilities. Linear: the slope of the "
+        f"{measure.each} on the group probability.",
+        *_checks(soft, measure),
+    ]
+    if soft.limits is not None:
+        ends = interval(soft.limits.low, soft.limits.high, measure.difference)
+        lines.append(f"If the probabilities are calibrated, the gap is {measure.with_unit(ends)}.")
+    return [*lines, OWN_ERROR]
+
+
+def bracket_words(soft: UnobservedGroup, measure: Measure, groups: str) -> list[str]:
+    """Return the range of the gap between two groups, because one estimate would mislead, and on what it rests."""
+    between = f"gap in the {measure.mean} between {groups}"
+    if soft.status is Status.NOT_JUDGED:
+        return [f"The {between} is not estimated, because {minus(soft.reason)}."]
+    if soft.bracket is None:
+        return [f"The {between} cannot be estimated: everybody has the same group probabilities."]
+    ends = interval(soft.bracket.low, soft.bracket.high, measure.difference)
+    return [
+        f"The {between} is estimated at {measure.with_unit(ends)}.",
+        "This range is right if the probabilities are calibrated and the two estimates err in opposite directions "
+        f"({soft.status}: {minus(soft.reason)}).",
+    ]
+
+
+def _checks(soft: UnobservedGroup, measure: Measure) -> list[str]:
+    if soft.calibration is None or soft.signs is None:
+        return []
+    rows = "fewer than 10" if soft.labelled is None else f"{soft.labelled:,}"
+    slope = written(soft.calibration.slope, lambda value: number(value, 2))
+    above, below = (estimate_words(sign, measure) for sign in soft.signs)
+    return [
+        f"On {rows} labelled rows, the group has slope {slope} on its probability (1 if calibrated). There, the gap "
+        f"minus the weighted estimate is {above}, and the linear estimate minus the gap is {below}. The gap lies "
+        "between both estimates if these two differences have the same sign."
+    ]
+
+
+def is_of_decisions(result: Result) -> bool:
+    """Return whether decisions were audited: four fifths is a line for their rates, not for scores."""
+    return measure_of(result).each == "decision"
+
+
+def ratio_words(c: Comparison, estimate: Estimate) -> str:
+    """Return whose rates a ratio divides, and rates of what: for low scores they are not the means of the gap."""
+    m, names, rates = measure_of(c), [label(name, SHORT) for name in (c.audited, c.reference)], [*c.outputs.rates]
+    if c.impact_ratio is not None and (c.impact_ratio > 1.0) != (estimate > 1.0):  # lower ÷ higher
+        names, rates = names[::-1], rates[::-1]
+    who = " ÷ ".join(names)
+    if is_favourable_mean(c) or m.is_amount or metric_of(c):
+        return f"{fill(_divided(c), m)}{m.among}, {who}"
+    numbers = " ÷ ".join(m.level(rate.value) for rate in rates)
+    if m.each == "decision":
+        return f"rates of the favourable decision{f' ({m.favoured})' if m.favoured else ''}: {numbers}, {who}"
+    return f"100% minus the {m.mean}: {numbers}, {who}"
+
+
+def ratio_definition(c: Comparison) -> str:
+    """Return what an impact ratio divides, with names of the measure in braces."""
+    return f"{_divided(c)}, audited ÷ reference{{among}}"
+
+
+def _divided(c: Comparison) -> str:
+    if measure_of(c).each != "score":
+        return "{rate}"
+    return "{predicted}" if is_favourable_mean(c) or metric_of(c) else "100% minus the {mean}"
+
+
+def unfavourable_words(c: Comparison) -> str:
+    """Return the ratio of unfavourable rates, which says more where favourable ones are near 1."""
+    audited, reference = (1.0 - rate.value for rate in c.outputs.rates)
+    if measure_of(c).is_amount or reference <= 0.0:
+        return ""
+    who, other = label(c.audited, SHORT), label(c.reference, SHORT)
+    rates = f"{percent(audited)} ÷ {percent(reference)}, {who} ÷ {other}"
+    return f"Ratio of unfavourable rates: {ratio(audited / reference)} ({rates})."
+
+
+def against_four_fifths(estimate: Estimate) -> str:
+    """Return on which side of four fifths an adverse impact ratio lies, anywhere within its interval."""
+    side = side_of(estimate.value, estimate.low, estimate.high, FOUR_FIFTHS)
+    if estimate.low is None:
+        return f"{side} four fifths (0.80), without an interval"
+    ends = f"the interval {'includes' if side == 'inconclusive' else f'lies {side}'} four fifths (0.80)"
+    return f"inconclusive, because {ends}" if side == "inconclusive" else ends
+
+
+def four_fifths_words(estimate: Estimate, level: str, among: str) -> str:
+    """Return the adverse impact ratio and its relation to four fifths, as a sentence."""
+    side = against_four_fifths(estimate)
+    return f"Adverse impact ratio{among}: {written(estimate, ratio, level)}. {side[:1].upper()}{side[1:]}."
+
+
+def decision_table_words(table: DecisionTable, level: str, among: str) -> list[str]:
+    """Return the tests of the 2×2 table of decisions, and how many changed decisions would change their result."""
+    note = [f"{table.note[:1].upper()}{table.note[1:]}."] if table.note else []
+    if table.z is None or table.z_p_value is None:
+        return note
+    words = (
+        f"Audited vs reference{among}: {ratio(table.z)} standard deviations (z test, "
+        f"{p_value(table.z_p_value)}); Fisher's exact test, {p_value(table.fisher_p_value)}"
+    )
+    if table.odds_ratio is not None:
+        words += f"; odds ratio {written(table.odds_ratio, ratio, level)}"
+    flips = (
+        f"Sensitivity: at least {whole(table.ratio_flips)} decisions would have to change for the ratio to cross 0.80, "
+        f"and {whole(table.z_flips)} for the z test to cross {table.critical_z:.2f}."
+    )
+    return [f"{words}.", flips, *note]
+
 
 MOST_NAMED = 6
 HEADLINED = 3  # features in the first sentences

@@ -8,7 +8,6 @@ from dataclasses import replace
 import polars as pl
 
 from tiltlens.documents import repair_sentences as sentences
-from tiltlens.documents.display_names import group_name
 from tiltlens.documents.document import (
     HEADLINE,
     NAME,
@@ -26,7 +25,8 @@ from tiltlens.documents.document import (
     pair_heading,
     warnings,
 )
-from tiltlens.documents.price_adjustment import free_price_document, price_evaluation_document
+from tiltlens.documents.labels import group_name
+from tiltlens.documents.prices import free_price_document, price_evaluation_document
 from tiltlens.documents.quantities import Quantity, change_table, estimate_cell, format_of, quantity, quantity_cell
 from tiltlens.estimators.estimate import Estimate
 from tiltlens.formats import count, interval_name, label, minus, percent, points, sentence, size, whole_percent

@@ -1,23 +1,126 @@
-"""An audit in sentences: what was audited, how reliable the findings are, and what they do not show."""
+"""What an audit says beyond its finding: reliability and limits, error rates, omitted factors, separate models."""
 
 from __future__ import annotations
 
 from collections import Counter
+from collections.abc import Iterator
 
-from tiltlens.documents.error_rates import metric_words
-from tiltlens.documents.headline import MOST_NAMED, headline
-from tiltlens.documents.measures import level_of, measure_of, metric_of
-from tiltlens.documents.quantities import quantity
-from tiltlens.documents.ratios import four_fifths_words, is_of_decisions, unfavourable_words
-from tiltlens.documents.unobserved_groups import soft_words
-from tiltlens.documents.verdict_texts import VERDICTS
-from tiltlens.estimators.verdicts import Verdict
-from tiltlens.formats import label, number, p_value, percent, value_of
+from tiltlens.analysis.error_rates import ErrorRates
+from tiltlens.analysis.selective_labels import SelectiveLabels
+from tiltlens.analysis.sensitivity import Sensitivity
+from tiltlens.analysis.splitting import Splitting
+from tiltlens.documents.document import NAME, QUIET, Block, Cell, Column, Heading, Paragraph, Table
+from tiltlens.documents.headline import (
+    MOST_NAMED,
+    four_fifths_words,
+    headline,
+    is_of_decisions,
+    soft_words,
+    unfavourable_words,
+)
+from tiltlens.documents.labels import BOTH, VERDICTS, level_of, measure_of, metric_of
+from tiltlens.documents.quantities import (
+    ERROR_RATE_KEYS,
+    estimate_cell,
+    estimate_words,
+    fill,
+    format_of,
+    quantity,
+    written,
+)
+from tiltlens.estimators.verdicts import Materiality, Verdict, is_beyond_zero, materiality
+from tiltlens.formats import NOTHING, count, label, number, p_value, percent, value_of
 from tiltlens.results.audit import Audit
 from tiltlens.results.change import Change
 from tiltlens.results.comparison import Comparison
 from tiltlens.results.outputs import Checks
-from tiltlens.rows.wording import exclusion_words
+from tiltlens.rows.wording import METRICS, POINTS, WHOSE, exclusion_words
+
+OF_SCORES = {"fpr": "mean score", "fnr": "1 minus the mean score"}
+OF_DECISIONS = {
+    "fpr": "share given decision 1",
+    "fnr": "share given decision 0",
+    "fdr": "share without the outcome",
+    "for": "share with the outcome",
+}
+RATES_DO_NOT_SHOW = (
+    "Error rates also differ where the outcome is more frequent in one group, even for scores that are calibrated in "
+    "both. Outcomes observed only for people with the favourable decision say nothing about the others."
+)
+
+
+def error_rate_blocks(c: Comparison, rates: ErrorRates) -> list[Block]:
+    """Return the error rates of both groups and their gaps, with how to read them."""
+    m = measure_of(c)
+    columns = (Column("quantity", NAME), *(Column(who) for who in BOTH), Column("audited minus reference"))
+    rows, notes = [], [f"People: {_people(c, rates)}."]
+    # Decisions have no calibration or AUC, and scores no predictive values.
+    keys = ERROR_RATE_KEYS if m.each != "decision" else OF_DECISIONS
+    for key in keys:
+        item, rate = quantity(key), rates.rate(key)
+        if rate is None and key not in rates.reasons:
+            continue
+        notes.append(
+            f"{item.label[:1].upper()}{item.label[1:]}: {definition(key, m.each)}."
+            if rate is not None
+            else f"{item.label[:1].upper()}{item.label[1:]} is not measured: {rates.reasons[key]}."
+        )
+        if rate is not None:
+            written = format_of(item.scale, m)
+            cells = [estimate_cell(side, written.value) for side in (rate.audited, rate.reference)]
+            rows.append((Cell(item.name(m)), *cells, estimate_cell(rate.difference, written.change)))
+        else:
+            rows.append((Cell(item.name(m)), *[Cell(NOTHING)] * 3))
+    table = Table("error-rates", columns, tuple(rows), level_of(c))
+    bounds = [Paragraph(line) for line in selective_words(rates.selective_labels)]
+    return [table, Paragraph(" ".join(notes), QUIET), *bounds, Paragraph(RATES_DO_NOT_SHOW, QUIET)]
+
+
+def selective_words(labels: SelectiveLabels | None) -> Iterator[str]:
+    """Yield how far the unobserved may differ from the observed before the sign of a gap is open."""
+    for key, gamma in labels.sign_gamma.items() if labels is not None else ():
+        gap, name = quantity(f"{key}_difference").label, quantity("sign_gamma")
+        if gamma.value == 0.0:
+            yield f"Unobserved outcomes leave the sign of the {gap} open."
+            continue
+        if gamma.value == 1.0:
+            yield f"The sign of the {gap} does not depend on the outcomes that were not observed."
+            continue
+        shown = format_of(name.scale, POINTS).value
+        interval = f" (with its interval: {shown(gamma.low)})" if gamma.low is not None else ""
+        yield (
+            f"The sign of the {gap} is determined while outcomes that were not observed are as frequent as observed "
+            f"ones at equal score, give or take {shown(gamma.value)} points{interval}."
+        )
+
+
+def definition(key: str, each: str) -> str:
+    """Return the definition of an error rate for decisions, or for scores."""
+    if key not in WHOSE:
+        return quantity(key).definition.replace("{each}", each)
+    return f"{(OF_DECISIONS if each == 'decision' else OF_SCORES)[key]} among {WHOSE[key]}"
+
+
+def _people(c: Comparison, rates: ErrorRates) -> str:
+    parts = ["expected by group probability"] if c.unobserved_group else []
+    for group in BOTH:
+        people = rates.people[group]
+        counts = (_counted(people[which]) for which in ("without", "with"))
+        parts.append("{}: {} without, {} with the outcome".format(group, *counts))
+        parts[-1] += f", {count(people['unknown'])} unknown" if people["unknown"] else ""
+    return "; ".join(parts)
+
+
+def _counted(people: int | None) -> str:
+    return "a suppressed number" if people is None else count(people)
+
+
+def metric_words(audit: Audit) -> str:
+    """Return which error rate was audited."""
+    key, m = metric_of(audit) or "", measure_of(audit)
+    outcome = label(audit.provenance.question["outcome"])
+    return f"The audit compares the {METRICS[key]}: {definition(key, m.each)} (outcome: {outcome}). {RATES_DO_NOT_SHOW}"
+
 
 FEW = 3  # features whose notes stand beside each
 IS_NO_FINDING = (
@@ -162,3 +265,130 @@ def simultaneous_words(result: Audit | Change) -> str:
         f"The intervals of the gap and the adjusted gap cover all {groups} groups together ({level}); other intervals "
         "cover one group each."
     )
+
+
+YARDSTICKS = ("r2_score", "r2_group", "multiple")
+MOST_SHOWN = 5  # features, the strongest first
+LARGE = 100  # times as strong, beyond which the number says nothing more
+HOLDS = (
+    "This bound holds for an omitted factor of any form. It does not show that there is one, and it does not cover "
+    "errors in the group labels or in the data."
+)
+
+
+def sensitivity_blocks(c: Comparison) -> list[Block]:
+    """Return the sensitivity of the adjusted gap, and of the gap given exempt factors, to an omitted factor."""
+    blocks: list[Block] = [Heading("Sensitivity to an omitted factor")] if c.gap_parts.sensitivity else []
+    for key, sensitivity in c.gap_parts.sensitivity.items():
+        lines = [*sensitivity_words(c, key)]
+        blocks.append(Paragraph(" ".join(lines)))
+        if len(lines) > 1:
+            blocks += [_yardsticks(c, sensitivity), Paragraph(HOLDS, QUIET)]
+    return blocks
+
+
+def sensitivity_words(c: Comparison, key: str) -> Iterator[str]:
+    """Yield what an omitted factor would need; one sentence where none is needed."""
+    sensitivity, m, name = c.gap_parts.sensitivity[key], measure_of(c), quantity(key).label
+    gap = sensitivity.gap
+    if materiality(gap.low, gap.high, c.scale.materiality) is Materiality.NOT_MATERIAL:
+        yield f"The {name} is within the materiality threshold, so an omitted factor has nothing to account for."
+        return
+    if not is_beyond_zero(gap.low, gap.high):
+        yield f"The {name} is inconclusive: its interval includes 0 already, without an omitted factor."
+        return
+    value = sensitivity.robustness_value
+    yield (
+        f"To account for the {name} of {estimate_words(gap, m)}, an omitted factor would have to explain "
+        f"{percent(value.value)} of the remaining variance of both the {m.each}s and group membership. From "
+        f"{percent(value.low)} on, the interval of the {name} would include 0."
+    )
+    strongest = next(((row, row.multiple) for row in sensitivity.yardsticks if row.multiple is not None), None)
+    if strongest is None:
+        yield "No listed feature is related to both, so none serves as a yardstick."
+        return
+    row, multiple = strongest
+    feature, times = label(row.feature), times_words(multiple)
+    if multiple * row.r2_score > 1.0:
+        yield (
+            f"Even a factor that explains all the remaining variance of the {m.each}s would have to be about {times} "
+            f"as strongly related to the group as {feature}."
+        )
+    else:
+        yield f"It would have to be about {times} as strong as {feature}, the strongest listed feature."
+
+
+def times_words(multiple: float) -> str:
+    """Return how many times as strong: "2.4 times", "more than 100 times"."""
+    if multiple > LARGE:
+        return f"more than {LARGE} times"
+    return f"{multiple:.1f} times" if multiple < 10 else f"{multiple:.0f} times"
+
+
+def _yardsticks(c: Comparison, sensitivity: Sensitivity) -> Table:
+    m = measure_of(c)
+    columns = (Column("feature, given the others", NAME), *(Column(fill(quantity(key).label, m)) for key in YARDSTICKS))
+    rows = (
+        (
+            Cell(label(row.feature)),
+            *(Cell(percent(share), value=share) for share in (row.r2_score, row.r2_group)),
+            Cell(NOTHING if row.multiple is None else times_words(row.multiple), value=row.multiple),
+        )
+        for row in sensitivity.yardsticks[:MOST_SHOWN]
+    )
+    return Table("yardsticks", columns, tuple(rows))
+
+
+GAIN_COLUMNS = {"both": "equal weights", "audited": "audited", "reference": "reference", "largest": "largest"}
+GAIN_STATES = {
+    Materiality.MATERIAL: "separate models would predict better",
+    Materiality.DETECTED: "separate models would predict better, perhaps not materially",
+    Materiality.NOT_MATERIAL: "no material gain from separate models",
+    Materiality.INCONCLUSIVE: "inconclusive whether separate models would predict better",
+}
+GAIN_LIMITS = (
+    "Gains are relative to the best model without the group. All models use the same features and other rows. "
+    "Richer models may gain more. Whether a model may use the group is a policy and legal question."
+)
+
+
+def splitting_blocks(c: Comparison) -> list[Block]:
+    """Return what separate models would gain; nothing where it was not computed."""
+    gains = c.splitting
+    if gains is None:
+        return []
+    notes = f"Largest: at a weight of {percent(gains.brier.weight)} of the audited group (Brier score). {GAIN_LIMITS}"
+    return [
+        Heading("One model or separate models"),
+        Paragraph(" ".join(splitting_words(c, gains))),
+        _gains(gains, level_of(c)),
+        Paragraph(notes, QUIET),
+    ]
+
+
+def splitting_words(c: Comparison, gains: Splitting) -> Iterator[str]:
+    """Yield the state of both groups together and of each, and what the outcome alone says."""
+    names, brier = ("Both groups", label(c.audited), label(c.reference)), gains.brier
+    parts = zip(("both", *BOTH), names, (brier.both, brier.audited, brier.reference), strict=True)
+    for group, name, gain in parts:
+        level, what = (level_of(c), "with a Brier score lower by ") if group == "both" else ("", "by ")
+        size = written(gains.relative(gain), percent, level)
+        yield f"{name[:1].upper()}{name[1:]}: {GAIN_STATES[gains.status[group]]}, {what}{size}."
+    threshold = percent(gains.materiality / gains.blind_brier)
+    yield f"Materiality threshold: {threshold} of the Brier score of one model."
+    if gains.least_gain.low is not None and gains.least_gain.low > 0.0:
+        gap = estimate_words(gains.outcome_gap, POINTS)
+        yield f"Among people with the same values of all features, the outcome itself differs by {gap}."
+
+
+def _gains(gains: Splitting, level: str) -> Table:
+    columns = (
+        Column("gain", NAME),
+        *(Column(text, is_optional=key == "largest") for key, text in GAIN_COLUMNS.items()),
+    )
+    rows = []
+    for key, loss in (("brier", gains.brier), ("error_rate", gains.error_rate), ("log_loss", gains.log_loss)):
+        item = quantity(key)
+        shown = format_of(item.scale, POINTS).change
+        rows.append((Cell(item.name(POINTS)), *(estimate_cell(loss.of(name), shown) for name in GAIN_COLUMNS)))
+    return Table("splitting", columns, tuple(rows), level)

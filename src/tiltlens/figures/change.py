@@ -2,8 +2,7 @@
 
 from __future__ import annotations
 
-from tiltlens.documents.labels import labels, strongest, versus
-from tiltlens.documents.measures import measure_of
+from tiltlens.documents.labels import labels, measure_of, strongest, versus
 from tiltlens.documents.quantities import written
 from tiltlens.figures.figure import Figure, Record, figure, in_unit, joined, noted, nothing
 from tiltlens.figures.marks import (

@@ -3,8 +3,7 @@
 from __future__ import annotations
 
 from tiltlens.analysis.bins import LeastChange, PathStop
-from tiltlens.documents.labels import versus
-from tiltlens.documents.measures import measure_of
+from tiltlens.documents.labels import measure_of, versus
 from tiltlens.figures.figure import Figure, Record, data, figure, in_unit, noted, nothing
 from tiltlens.figures.marks import axis, tooltip
 from tiltlens.figures.theme import (

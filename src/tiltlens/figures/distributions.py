@@ -5,8 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 
 from tiltlens.analysis.bins import GroupBin
-from tiltlens.documents.labels import disadvantage_sign, group_words, groups, versus
-from tiltlens.documents.measures import mean_estimates, means, measure_of
+from tiltlens.documents.labels import disadvantage_sign, group_words, groups, mean_estimates, means, measure_of, versus
 from tiltlens.documents.quantities import written
 from tiltlens.figures.figure import Figure, Record, data, figure, in_unit, noted, nothing
 from tiltlens.figures.marks import axis, interval, name_axis, scaled, tooltip

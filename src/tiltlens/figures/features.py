@@ -2,8 +2,7 @@
 
 from __future__ import annotations
 
-from tiltlens.documents.labels import disadvantage_sign, strongest, versus
-from tiltlens.documents.measures import measure_of
+from tiltlens.documents.labels import disadvantage_sign, measure_of, strongest, versus
 from tiltlens.documents.quantities import brief, written
 from tiltlens.figures.figure import Figure, Record, figure, in_unit, joined, noted, nothing
 from tiltlens.figures.marks import directed_axis, dots, interval, lines_at, name_axis, reach, scaled, tooltip

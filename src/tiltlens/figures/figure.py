@@ -10,8 +10,7 @@ from typing import Any
 
 import polars as pl
 
-from tiltlens.documents.labels import Compared, Pair, versus
-from tiltlens.documents.measures import level_of
+from tiltlens.documents.labels import Compared, Pair, level_of, versus
 from tiltlens.errors import DataError, NothingToDrawError
 from tiltlens.figures.theme import ChartPart, config, vl_convert
 from tiltlens.formats import label

@@ -4,9 +4,7 @@ from __future__ import annotations
 
 from dataclasses import replace
 
-from tiltlens.documents.display_names import group_name
-from tiltlens.documents.labels import GROUP, labels
-from tiltlens.documents.measures import measure_of
+from tiltlens.documents.labels import GROUP, group_name, labels, measure_of
 from tiltlens.documents.quantities import written
 from tiltlens.estimators.estimate import Estimate
 from tiltlens.figures.figure import Figure, Record, figure, joined, nothing

@@ -2,10 +2,9 @@
 
 from __future__ import annotations
 
-from tiltlens.documents.labels import labels, versus
-from tiltlens.documents.measures import measure_of
+from tiltlens.documents.headline import gap_name
+from tiltlens.documents.labels import labels, measure_of, versus
 from tiltlens.documents.quantities import written
-from tiltlens.documents.unobserved_groups import gap_name
 from tiltlens.figures.figure import Figure, Record, figure, in_unit, noted, nothing
 from tiltlens.figures.marks import directed_axis, dots, interval, lines_at, reach, scaled, tooltip
 from tiltlens.figures.theme import QUIET, WIDTH, ChartPart, altair

@@ -2,8 +2,7 @@
 
 from __future__ import annotations
 
-from tiltlens.documents.labels import groups, versus
-from tiltlens.documents.measures import BOTH, measure_of
+from tiltlens.documents.labels import BOTH, groups, measure_of, versus
 from tiltlens.documents.prices import STATES
 from tiltlens.documents.quantities import written
 from tiltlens.figures.figure import Figure, Record, data, figure, in_unit, joined, noted, nothing

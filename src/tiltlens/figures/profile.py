@@ -3,8 +3,7 @@
 from __future__ import annotations
 
 from tiltlens.analysis.bins import ValueProfile
-from tiltlens.documents.labels import versus
-from tiltlens.documents.measures import measure_of
+from tiltlens.documents.labels import measure_of, versus
 from tiltlens.figures.distributions import HIDDEN
 from tiltlens.figures.figure import Figure, Record, figure, in_unit, noted, nothing
 from tiltlens.figures.marks import axis, dots, lines_at, name_axis, tooltip

@@ -5,8 +5,7 @@ from __future__ import annotations
 import math
 from typing import NamedTuple
 
-from tiltlens.documents.labels import disadvantage_sign, versus
-from tiltlens.documents.measures import measure_of
+from tiltlens.documents.labels import disadvantage_sign, measure_of, versus
 from tiltlens.documents.quantities import written
 from tiltlens.estimators.estimate import Estimate
 from tiltlens.figures.figure import Figure, Record, data, figure, in_unit, joined, noted, nothing

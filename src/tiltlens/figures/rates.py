@@ -2,11 +2,9 @@
 
 from __future__ import annotations
 
-from tiltlens.documents.labels import GROUP, labels
-from tiltlens.documents.measures import level_of, measure_of
+from tiltlens.documents.headline import WEIGHTED, is_of_decisions
+from tiltlens.documents.labels import GROUP, labels, level_of, measure_of
 from tiltlens.documents.quantities import quantity, written
-from tiltlens.documents.ratios import is_of_decisions
-from tiltlens.documents.unobserved_groups import WEIGHTED
 from tiltlens.estimators.estimate import Estimate
 from tiltlens.figures.figure import Figure, Record, figure, joined, nothing, source_of
 from tiltlens.figures.marks import ENDS, axis, dots, interval, lines_at, name_axis, scaled, tooltip

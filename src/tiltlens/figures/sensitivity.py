@@ -3,9 +3,8 @@
 from __future__ import annotations
 
 from tiltlens.analysis.sensitivity import Sensitivity
-from tiltlens.documents.labels import labels, versus
-from tiltlens.documents.measures import measure_of
-from tiltlens.documents.sensitivity import sensitivity_words
+from tiltlens.documents.labels import labels, measure_of, versus
+from tiltlens.documents.sentences import sensitivity_words
 from tiltlens.figures.figure import Figure, Record, data, figure, in_unit, noted, nothing
 from tiltlens.figures.marks import axis, tooltip
 from tiltlens.figures.placement import spread

@@ -2,10 +2,9 @@
 
 from __future__ import annotations
 
-from tiltlens.documents.labels import groups, versus
-from tiltlens.documents.measures import BOTH
+from tiltlens.documents.labels import BOTH, groups, versus
 from tiltlens.documents.quantities import written
-from tiltlens.documents.splitting import COLUMNS, STATES
+from tiltlens.documents.sentences import GAIN_COLUMNS, GAIN_STATES
 from tiltlens.figures.figure import Figure, figure, in_unit, noted, nothing
 from tiltlens.figures.marks import axis, dots, interval, lines_at, name_axis, reach, scaled, tooltip
 from tiltlens.figures.theme import WIDTH, altair
@@ -22,12 +21,12 @@ def splitting(c: Comparison) -> Figure:
         raise nothing(TITLE, "the audit has no outcome, or too few people with one")
     whole, names = gains.blind_brier, dict(zip(BOTH, groups(c), strict=True))
     records = []
-    for key, text in COLUMNS.items():
+    for key, text in GAIN_COLUMNS.items():
         gain = gains.relative(gains.brier.of(key))
         texts = {"label": names.get(key, text), "text": written(gain, percent)}
         records.append(texts | scaled({"gain": gain}, 1.0))
     limit = gains.materiality / whole
-    state = STATES[gains.status["both"]]
+    state = GAIN_STATES[gains.status["both"]]
     description = f"{versus(c)}. At equal weights: {state}. One dot per row, with its interval."
     what = "reduction of the Brier score, in % of that of one model →"
     reading = {"label": "group", "text": "gain"}

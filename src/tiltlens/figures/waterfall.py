@@ -4,10 +4,9 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from tiltlens.documents.labels import disadvantage_sign, group_words, labels, versus
-from tiltlens.documents.measures import means, measure_of
+from tiltlens.documents.headline import gap_name
+from tiltlens.documents.labels import disadvantage_sign, group_words, labels, means, measure_of, versus
 from tiltlens.documents.quantities import brief, brief_of, quantity
-from tiltlens.documents.unobserved_groups import gap_name
 from tiltlens.estimators.estimate import Estimate
 from tiltlens.figures.figure import Figure, Record, figure, in_unit, joined, noted, nothing
 from tiltlens.figures.marks import interval, name_axis, tooltip

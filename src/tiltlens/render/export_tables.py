@@ -9,9 +9,8 @@ from typing import Any
 from tiltlens.analysis.error_rates import ErrorRate
 from tiltlens.analysis.evidence import interval_columns, interval_schema
 from tiltlens.documents.audit_tables import contribution_table, group_table, has_bands
-from tiltlens.documents.display_names import named
 from tiltlens.documents.document import TEXT, Cell, Column, Table
-from tiltlens.documents.measures import group_of, level_of, measure_of
+from tiltlens.documents.labels import group_of, level_of, measure_of, named
 from tiltlens.documents.quantities import ERROR_RATE_KEYS, HEADLINE_KEYS
 from tiltlens.documents.sentences import IS_NO_FINDING, simultaneous_words
 from tiltlens.formats import label, minus

@@ -20,7 +20,7 @@ from tiltlens.documents.document import (
     Paragraph,
     Table,
 )
-from tiltlens.documents.verdict_texts import NOTHING
+from tiltlens.documents.labels import NOTHING
 from tiltlens.render.unsplit import unsplit
 
 CLASSES = {HEADLINE: "answer"}

@@ -14,7 +14,7 @@ from typing import Any
 from tiltlens import formats
 from tiltlens.documents import glossary
 from tiltlens.documents import sentences as words
-from tiltlens.documents.audit_document import audit_title
+from tiltlens.documents.audit_document import audit_title, overall_blocks
 from tiltlens.documents.audit_tables import (
     MATRIX_NOTE,
     check_table,
@@ -23,13 +23,10 @@ from tiltlens.documents.audit_tables import (
     group_table,
     shapley_words,
 )
-from tiltlens.documents.display_names import named
 from tiltlens.documents.document import Block, Cell, FigureRef
 from tiltlens.documents.first_screen import first_screen
-from tiltlens.documents.measures import by_gap, is_favourable_mean, measure_of
-from tiltlens.documents.overall import overall_blocks
-from tiltlens.documents.ratios import decision_table_words, ratio_words
-from tiltlens.documents.unobserved_groups import expected
+from tiltlens.documents.headline import decision_table_words, expected, ratio_words
+from tiltlens.documents.labels import by_gap, is_favourable_mean, measure_of, named
 from tiltlens.errors import DataError, MissingExtraError
 from tiltlens.figures.distributions import HIDDEN
 from tiltlens.figures.parts import dial_place

@@ -12,15 +12,11 @@ from tiltlens import figures
 from tiltlens.documents import audit_tables
 from tiltlens.documents import sentences as words
 from tiltlens.documents.document import Cell, Table
-from tiltlens.documents.error_rates import error_rate_blocks
 from tiltlens.documents.first_screen import Doubt, reliability
 from tiltlens.documents.headline import named_list, of_kind
-from tiltlens.documents.labels import labels
-from tiltlens.documents.measures import measure_of
+from tiltlens.documents.labels import NOTHING, labels, measure_of
 from tiltlens.documents.prices import price_blocks
-from tiltlens.documents.sensitivity import sensitivity_blocks
-from tiltlens.documents.splitting import splitting_blocks
-from tiltlens.documents.verdict_texts import NOTHING
+from tiltlens.documents.sentences import error_rate_blocks, sensitivity_blocks, splitting_blocks
 from tiltlens.errors import NothingToDrawError
 from tiltlens.figures import Figure
 from tiltlens.figures.figure import joined

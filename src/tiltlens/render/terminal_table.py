@@ -11,7 +11,7 @@ from rich.table import Table as RichTable
 from rich.text import Text
 
 from tiltlens.documents.document import NAME, NUMBER, Cell, Table
-from tiltlens.documents.verdict_texts import EVIDENCE
+from tiltlens.documents.labels import EVIDENCE
 from tiltlens.formats import NOTHING
 from tiltlens.render.unsplit import Unsplit
 
