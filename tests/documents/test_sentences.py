@@ -29,7 +29,7 @@ from tiltlens.documents.glossary import glossary
 from tiltlens.documents.labels import OPEN, VERDICTS
 from tiltlens.errors import DataError
 from tiltlens.estimators.verdicts import Verdict
-from tiltlens.figures.parts import dial_place
+from tiltlens.figures.marks import dial_place
 from tiltlens.render.page import page
 
 

@@ -33,7 +33,7 @@ from tiltlens import figures as typed_figures
 from tiltlens import formats
 from tiltlens.documents.labels import labels
 from tiltlens.errors import NothingToDrawError
-from tiltlens.figures.placement import placed, spread
+from tiltlens.figures.marks import placed, spread
 from tiltlens.paper.figure1 import simplex_paths
 
 figures = SimpleNamespace(**{name: of_summaries(getattr(typed_figures, name)) for name in typed_figures.__all__[2:]})

@@ -9,7 +9,7 @@ from tests.people import audited, people
 from tests.render.summaries import cross_fitted_audit, typed
 
 from tiltlens.documents.labels import group_name, labels, named
-from tiltlens.figures import theme
+from tiltlens.figures import figure
 from tiltlens.formats import label
 from tiltlens.render.page import write_report
 
@@ -89,15 +89,19 @@ def test_every_text_stands_out_from_a_dark_ground(dark):
 
 
 def test_every_colour_of_the_figures_has_a_light_and_a_dark_one_on_the_page():
-    for colour, variable in theme.VARIABLES.items():
+    for colour, variable in figure.VARIABLES.items():
         light, dark = re.findall(rf"{variable[4:-1]}: ([^;]+);", STYLE)
         assert light == colour.lower()
         assert dark != light
 
 
 def test_colours_follow_the_page_but_data_do_not():
-    spec = {"mark": {"color": theme.INK}, "data": {"values": [{"feature": theme.INK}]}, "range": [theme.RED, "other"]}
-    found = theme.on_page(spec)
+    spec = {
+        "mark": {"color": figure.INK},
+        "data": {"values": [{"feature": figure.INK}]},
+        "range": [figure.RED, "other"],
+    }
+    found = figure.on_page(spec)
     assert found == {"mark": {"color": "var(--ink)"}, "data": spec["data"], "range": ["var(--red)", "other"]}
 
 

@@ -1,16 +1,56 @@
-"""Both groups' distributions back to back: of the score, and of the log-ratio; decisions as shares."""
+"""Figures of distributions: scores, propensities and their checks, and profiles of features."""
 
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 
-from tiltlens.analysis.bins import GroupBin
-from tiltlens.documents.labels import disadvantage_sign, group_words, groups, mean_estimates, means, measure_of, versus
+from tiltlens.analysis.bins import GroupBin, ValueProfile
+from tiltlens.documents.labels import (
+    disadvantage_sign,
+    group_words,
+    groups,
+    labels,
+    mean_estimates,
+    means,
+    measure_of,
+    versus,
+)
 from tiltlens.documents.quantities import written
-from tiltlens.figures.figure import Figure, Record, data, figure, in_unit, noted, nothing
-from tiltlens.figures.marks import axis, interval, name_axis, scaled, tooltip
-from tiltlens.figures.theme import AUDITED, BAND, INK, PAPER, QUIET, REFERENCE, WIDTH, ChartPart, altair
-from tiltlens.formats import number, percent
+from tiltlens.figures.figure import (
+    AUDITED,
+    BAND,
+    FAINT,
+    INK,
+    PAPER,
+    QUIET,
+    REFERENCE,
+    WIDTH,
+    ChartPart,
+    Figure,
+    Record,
+    altair,
+    data,
+    figure,
+    in_unit,
+    noted,
+    nothing,
+)
+from tiltlens.figures.marks import (
+    FULL,
+    axis,
+    dial_place,
+    dial_words,
+    dots,
+    interval,
+    lines_at,
+    name_axis,
+    profile_of,
+    scaled,
+    span,
+    tooltip,
+    values_shown,
+)
+from tiltlens.formats import count, label, number, percent, short_number
 from tiltlens.results.comparison import Comparison
 from tiltlens.rows.wording import Measure
 
@@ -172,3 +212,201 @@ def _means(marked: list[Record], tallest: float, domain: list[float]) -> list[Ch
     at = {name: alt.expr(f"datum.{name}") for name in ("align", "dx")}
     texts = base.mark_text(fontWeight=600, **at).encode(y=alt.Y("end:Q"), text=alt.Text("text:N"))
     return [rules.encode(y=alt.Y("zero:Q"), y2=alt.Y2(field="end")), texts]
+
+
+ENDS = ("q05", "q25", "q50", "q75", "q95")
+STEP = 30
+
+
+def profile(c: Comparison, feature: str, position_index: int | None = None) -> Figure:
+    """Return a feature's values in order: shares of both groups, the mean score, and the spread of f~.
+
+    `position_index` is the place on the dial, by default that of the audit.
+    """
+    values, m = profile_of(c, feature), measure_of(c)
+    title = f"Profile of {label(feature, 40)} by value"
+    if not values:
+        raise nothing(title, "the feature has no values")
+    position = dial_place(c, position_index)
+    records = [_record(text, value, position, m) for text, value in values]
+    where = dial_words(c, position)
+    description = (
+        f"{versus(c)}. For each value of the feature, three aligned panels: the share of each group that has "
+        f"it, the audited people's {m.mean}, and the spread of the correction function among them"
+        f"{where and f', {where}'}. "
+        + "; ".join(f"{record['label']}: {record['people']}" for record in records[:8])
+        + "."
+    )
+    hidden = "" if all(value.n is not None for _, value in values) else f"– {HIDDEN}"
+    note = noted(c, where, values_shown(c, feature), hidden, intervals="")
+    reading = {
+        "full": "value",
+        "audited_text": "share of the audited group",
+        "reference_text": "share of the reference group",
+        "score_text": m.mean,
+        "median_text": "median correction f̃",
+    }
+    chart = _panels(records, [value for _, value in values], m, tooltip(reading))
+    return figure(chart, records, title, description, reading, in_unit(c), note)
+
+
+def _record(text: str, value: ValueProfile, position: int, m: Measure) -> Record:
+    places = value.quantiles
+    quantiles = places[min(position, len(places) - 1)] if places else [None] * len(ENDS)
+    audited, reference = percent(value.share_audited), percent(value.share_reference)
+    return (
+        {"value": value.value, "label": text, "full": label(value.value, FULL)}
+        | {"share_audited": value.share_audited, "share_reference": value.share_reference}
+        | {"score": value.score, "n": value.n, "n_reference": value.n_reference}
+        | dict(zip(ENDS, quantiles, strict=True))
+        | {"people": f"{audited} of the audited, {reference} of the reference group"}
+        | {"audited_text": audited, "reference_text": reference}
+        | {"score_text": m.level(value.score), "median_text": number(quantiles[2], 2)}
+    )
+
+
+def _panels(records: list[Record], values: list[ValueProfile], m: Measure, tips: list[ChartPart]) -> ChartPart:
+    alt = altair()
+    panels = [(_people(records, tips), 240), (_scores(records, m, tips), 130), (_corrections(values, tips), 300)]
+    # Marks nobody sees keep a row for each value, whether or not it has a number.
+    drawn = [
+        alt.layer(alt.Chart().mark_point(opacity=0).encode(y=name_axis(index == 0, 170)), *layers)
+        for index, (layers, _) in enumerate(panels)
+    ]
+    widths = [width for _, width in panels]
+    sized = [panel.properties(width=width, height=alt.Step(STEP)) for panel, width in zip(drawn, widths, strict=True)]
+    return alt.hconcat(*sized, spacing=18)
+
+
+def _people(records: list[Record], tips: list[ChartPart]) -> list[ChartPart]:
+    alt = altair()
+    shares = [record[f"share_{who}"] or 0.0 for record in records for who in ("audited", "reference")]
+    title = ["share of each group", "● audited   ◻ reference"]
+    domain = [0.0, min(1.0, 1.08 * max(shares)) or 1.0]
+    x, y = axis("x", "share_audited", title, domain, format=".0%", tickCount=4), name_axis(True, 170)
+    joins = alt.Chart().transform_filter("datum.share_audited != null && datum.share_reference != null")
+    joins = joins.mark_rule(color=FAINT, strokeWidth=2).encode(x=x, x2=alt.X2(field="share_reference"), y=y)
+    reference = dots("share_reference", shape="square", filled=False, color=REFERENCE, strokeWidth=2, fill=PAPER)
+    return [
+        joins,
+        reference.encode(x=axis("x", "share_reference", title), y=y, tooltip=tips),
+        dots("share_audited", size=90, color=AUDITED).encode(x=x, y=y, tooltip=tips),
+    ]
+
+
+def _scores(records: list[Record], m: Measure, tips: list[ChartPart]) -> list[ChartPart]:
+    scores = [record["score"] for record in records if record["score"] is not None]
+    domain = span(scores, 0.1) if m.is_amount else [0.0, 1.0]
+    x = axis("x", "score", [m.mean, "of the audited group"], domain, tickCount=3, format=m.axis)
+    return [dots("score", size=90, color=AUDITED).encode(x=x, y=name_axis(False), tooltip=tips)]
+
+
+def _corrections(values: list[ValueProfile], tips: list[ChartPart]) -> list[ChartPart]:
+    """Return the boxes; their axis holds every position of the dial, and stays where it is when the dial turns."""
+    alt = altair()
+    every = [end for value in values for position in value.quantiles or [] for end in position]
+    finite = [end for end in every if end is not None]
+    legend = "box 25 to 75%, line 5 to 95%, tick median" if finite else "too few people for its spread"
+    title = ["correction f̃:  ← over-represented | under-represented →", legend]
+    most = 1.1 * max([abs(end) for end in finite], default=1.0) or 1.0
+    y = name_axis(False)
+
+    def base(*ends: str) -> ChartPart:
+        return alt.Chart().transform_filter(" && ".join(f"datum.{end} != null" for end in ends))
+
+    def from_to(low: str, high: str) -> Record:
+        return {"x": axis("x", low, title, [-most, most]), "x2": alt.X2(field=high), "y": y}
+
+    return [
+        lines_at("x", [0.0], title, "zero"),
+        base("q05", "q95").mark_rule(color=QUIET, strokeWidth=1.5).encode(**from_to("q05", "q95")),
+        base("q25", "q75")
+        .mark_bar(color=AUDITED, opacity=0.55, height=13)
+        .encode(**from_to("q25", "q75"), tooltip=tips),
+        base("q50").mark_tick(color=INK, thickness=3, size=19).encode(x=axis("x", "q50", title), y=y, tooltip=tips),
+    ]
+
+
+WITHIN = 0.1  # standard deviations
+
+
+def calibration(c: Comparison) -> Figure:
+    """Return the expected against the observed log-ratio, by tenths of the people, with the diagonal."""
+    title = "Calibration of the group-membership model"
+    bins = c.bins().calibration
+    if not bins:
+        raise nothing(title, "a group has fewer than ten people")
+    records = [
+        {"expected": part.expected, "observed": part.observed, "n": part.n}
+        | {"expected_text": short_number(part.expected), "observed_text": short_number(part.observed)}
+        | {"people": count(part.n)}
+        for part in bins
+    ]
+    description = (
+        f"{versus(c)}. Each dot is a tenth of the people, or more where a tenth has few of a group: across, "
+        "how much commoner the model expects them to be in the audited group; up, how much commoner they are. On the "
+        "diagonal the two are equal."
+    )
+    reading = {"expected_text": "expected log-ratio", "observed_text": "observed log-ratio", "people": "people"}
+    subtitle = in_unit(c, "log-ratios (0: as common in both groups)")
+    note = noted(c, "dots: tenths of the people", "dashed: observed equals expected", intervals="")
+    return figure(_diagonal(records, tooltip(reading)), records, title, description, reading, subtitle, note)
+
+
+def _diagonal(records: list[Record], tips: list[ChartPart]) -> ChartPart:
+    alt = altair()
+    ends = span([record[name] for record in records for name in ("expected", "observed")], 0.12, 0.2)
+    x, y = axis("x", "expected", "expected log-ratio", ends), axis("y", "observed", "observed log-ratio", ends)
+    line = alt.Chart(data([{"expected": end, "observed": end} for end in ends], "diagonal"))
+    line = line.mark_line(color=QUIET, strokeDash=[5, 3]).encode(x=x, y=y)
+    marks = dots("observed", size=100, stroke=PAPER, strokeWidth=1).encode(x=x, y=y, tooltip=tips)
+    return alt.layer(line, marks).properties(width=380, height=340)
+
+
+def balance(c: Comparison) -> Figure:
+    """Return how well the reference group, reweighted, reproduces the audited group's means."""
+    title = "Balance after reweighting the reference group"
+    if c.checks.balance is None:
+        raise nothing(title, "plug-in values have no balance")
+    checks = c.checks.balance.disclosed()
+    if not checks.mismatches:
+        raise nothing(title, "the audit has no features to balance")
+    names = labels(mismatch.name for mismatch in checks.mismatches)
+    records = [
+        _mismatch(mismatch.name, name, mismatch.difference, mismatch.se)
+        for mismatch, name in zip(checks.mismatches, names, strict=True)
+    ]
+    worst = records[0]
+    description = (
+        f"{versus(c)}. Differences that remain between the audited group and the reweighted reference group, "
+        f"in standard deviations, with two standard errors on either side. Largest: {worst['label']}, {worst['text']}."
+    )
+    verdict = f"model judged {'adequate' if checks.is_adequate else 'inadequate'}"
+    note = noted(c, "lines: ±2 standard errors", f"grey: ±{WITHIN}", verdict, intervals="")
+    reading = {"label": "feature or product", "text": "difference (standard deviations)"}
+    subtitle = in_unit(c, "standard deviations")
+    return figure(_mismatches(records, tooltip(reading)), records, title, description, reading, subtitle, note)
+
+
+def _mismatch(name: str, label: str, value: float, se: float) -> Record:
+    text = f"{short_number(value)} ± {short_number(2 * se)}"
+    record = {"name": name, "label": label, "difference": value, "se": se, "text": text}
+    return record | {"difference_low": value - 2 * se, "difference_high": value + 2 * se}
+
+
+def _mismatches(records: list[Record], tips: list[ChartPart]) -> ChartPart:
+    alt = altair()
+    y, title = name_axis(), "difference, in SD"
+    ends = [record[f"difference{end}"] or 0.0 for record in records for end in ("_low", "_high")]
+    most = 1.05 * max([abs(end) for end in ends] + [1.5 * WITHIN])
+    x = axis("x", "difference", title, [-most, most])
+    beyond = f"abs(datum.difference) > {WITHIN}"
+    shape = alt.condition(beyond, alt.value("diamond"), alt.value("circle"))
+    band = alt.Chart(data([{"low": -WITHIN, "high": WITHIN}], "band")).mark_rect(color=BAND)
+    layers = [
+        band.encode(x=axis("x", "low", title), x2=alt.X2(field="high")),
+        lines_at("x", [0.0], title, "zero"),
+        interval("x", "difference", title, y, color=QUIET, strokeWidth=1.6),
+        dots("difference").encode(x=x, y=y, shape=shape, tooltip=tips),
+    ]
+    return alt.layer(*layers).properties(width=WIDTH - 140, height=24 * len(records))

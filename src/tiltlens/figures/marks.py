@@ -1,14 +1,87 @@
-"""Axes, intervals, reference lines and tooltips, which all figures share."""
+"""Marks of figures, axes, and the room they need; labels that do not lie on each other."""
 
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
+from itertools import pairwise
 
-from tiltlens.documents.labels import Compared, disadvantage_words
+from tiltlens.analysis.bins import ValueProfile
+from tiltlens.documents.labels import DRAWN, Compared, disadvantage_words, labels
+from tiltlens.errors import DataError
 from tiltlens.estimators.estimate import Estimate
-from tiltlens.figures.figure import Record, data
-from tiltlens.figures.parts import span
-from tiltlens.figures.theme import FAINT, INK, ChartPart, altair
+from tiltlens.figures.figure import FAINT, INK, ChartPart, Record, altair, data
+from tiltlens.formats import label, number
+from tiltlens.results.comparison import Comparison
+from tiltlens.results.outputs import Contribution
+
+SHOWN = 20  # features of a chart with one row each
+VALUES = 24  # values of a feature
+FULL = 200  # letters of a name where a reader points at it
+
+
+def drawn_features(c: Comparison, limit: int | None = SHOWN, longest: int = DRAWN) -> list[tuple[str, Contribution]]:
+    """Return the contributions of features, strongest first, each with a label that can be drawn."""
+    rows = c.by_feature[:limit]
+    return [*zip(labels((row.feature for row in rows), longest), rows, strict=True)]
+
+
+def profile_of(c: Comparison, feature: str) -> list[tuple[str, ValueProfile]]:
+    """Return the values of a feature in their order, each with a label that can be drawn."""
+    profiles = c.bins().profiles
+    if feature not in profiles:
+        names = [label(name) for name in list(profiles)[:SHOWN]]
+        raise DataError(f"`feature` must be one of the audit's features, got {label(feature)!r}.", f"they are {names}.")
+    values = profiles[feature].values[:VALUES]
+    return [*zip(labels(value.value for value in values), values, strict=True)]
+
+
+def values_shown(c: Comparison, feature: str) -> str:
+    """Return how many values of a feature are shown, where not all are."""
+    count = len(c.bins().profiles[feature].values)
+    return f"the first {VALUES} of {count} values" if count > VALUES else ""
+
+
+def dial_place(c: Comparison, position_index: int | None = None) -> int:
+    """Return a place on the dial, by default the nearest to the audit's own λ4/(λ2 + λ4).
+
+    Only the first exists where outputs cannot be aligned.
+    """
+    last = max(len(c.bins().tradeoff) - 1, 0)
+    if position_index is not None:
+        if not isinstance(position_index, int) or position_index < 0:
+            raise DataError(
+                f"`position_index` must be a position of the weighting slider, got {position_index!r}.",
+                "10 is its middle.",
+            )
+        return min(position_index, last)
+    numbers = c.correction.numbers or {}
+    inputs, outputs = (
+        1.0 if (part := numbers.get(name)) is None else part for name in ("input_weight", "output_weight")
+    )
+    largest = max(inputs, outputs)  # weights may be as large as floats go
+    share = outputs / largest / (inputs / largest + outputs / largest) if largest else 0.5
+    positions = [point.position for point in c.bins().tradeoff]
+    return min(range(len(positions)), key=lambda place: abs(positions[place] - share), default=0)
+
+
+def dial_words(c: Comparison, place: int) -> str:
+    """Return where the dial stands; nothing where there is no dial."""
+    dial = c.bins().tradeoff
+    return f"weighting slider at {number(dial[place].position, 2)} (0 aligns inputs, 1 aligns outputs)" if dial else ""
+
+
+def span(values: list[float], room: float = 0.06, least: float = 1e-6) -> list[float]:
+    """Return a domain that holds the values with room to spare; one around 0 where there are none."""
+    low, high = (min(values), max(values)) if values else (0.0, 1.0)
+    reach = max(high - low, least)
+    return [low - room * reach, high + room * reach]
+
+
+def steps(low: float, high: float, count: int) -> list[tuple[float, float]]:
+    """Return the edges of equal bins, free of the noise of repeated sums."""
+    edges = [round(low + (high - low) * place / count, 10) for place in range(count + 1)]
+    return list(pairwise(edges))
+
 
 ENDS = ("", "_low", "_high")
 
@@ -88,3 +161,93 @@ def reach(records: Iterable[Record], names: Iterable[str], *more: float, room: f
     keys = [f"{name}{end}" for name in names for end in ENDS]
     ends = [record[key] for record in records for key in keys if record.get(key) is not None]
     return span([*ends, *more], room)
+
+
+Box = tuple[float, float, float, float]
+LETTER, LINE = 6.8, 14.0  # pixels of a letter and of a line of text
+OFFSETS = ((11, 0, "left"), (-11, 0, "right"), (0, -15, "center"), (0, 16, "center"))
+FURTHER = ((11, -13, "left"), (11, 13, "left"), (-11, -13, "right"), (-11, 13, "right"), (0, -28, "center"))
+LONGEST = 215.0
+MOST_SHARED = 60.0  # square pixels of a name that may lie on a thin line
+
+
+def placed(
+    marks: list[Record], across: float, along: float, width: float, height: float, taken: list[Box]
+) -> list[Record]:
+    """Return, for each mark, its name and where it stands: free of other names, marks, whiskers and what is taken.
+
+    A name without such a place, other than the first, is left out: a reader points at the mark instead.
+    """
+    taken = list(taken)
+    first = marks[0] if marks else None
+    for mark in marks:
+        taken += _mark_boxes(mark, across, along, height)
+    positions = []
+    for mark in marks:
+        x, y = mark["reveals"] * across, height - mark["height"] * along
+        wide = min(LETTER * len(mark["label"]), LONGEST)
+        costs = []
+        for order, (dx, dy, align) in enumerate(OFFSETS + FURTHER):
+            box = _box(x + dx, y + dy, wide, align)
+            costs.append((sum(_shared(box, other) for other in taken) + _outside(box, width, height), order, box))
+        cost, best, box = min(costs)
+        if cost > MOST_SHARED and mark is not first:
+            positions.append({"name": None, "dx": 0, "dy": 0, "align": "left"})
+            continue
+        taken.append(box)
+        dx, dy, align = (OFFSETS + FURTHER)[best]
+        positions.append({"name": mark["label"], "dx": dx, "dy": dy, "align": align})
+    return positions
+
+
+def _mark_boxes(mark: Record, across: float, along: float, height: float) -> list[Box]:
+    """Return the boxes of a mark and its whiskers."""
+    x, y = mark["reveals"] * across, height - mark["height"] * along
+    boxes = [(x - 7, y - 7, x + 7, y + 7)]
+    if mark["reveals_low"] is not None and mark["reveals_high"] is not None:
+        boxes.append((mark["reveals_low"] * across, y - 1, mark["reveals_high"] * across, y + 1))
+    if mark["height_low"] is not None and mark["height_high"] is not None:
+        boxes.append((x - 1, height - mark["height_high"] * along, x + 1, height - mark["height_low"] * along))
+    return boxes
+
+
+def _box(x: float, y: float, wide: float, align: str) -> Box:
+    left = {"left": x, "right": x - wide, "center": x - wide / 2}[align]
+    return (left, y - LINE / 2, left + wide, y + LINE / 2)
+
+
+def _shared(a: Box, b: Box) -> float:
+    """Return the area two boxes share."""
+    wide = min(a[2], b[2]) - max(a[0], b[0])
+    high = min(a[3], b[3]) - max(a[1], b[1])
+    return wide * high if wide > 0 and high > 0 else 0.0
+
+
+def _outside(box: Box, width: float, height: float) -> float:
+    beyond = max(0.0, -box[0]) + max(0.0, box[2] - width) + max(0.0, -box[1]) + max(0.0, box[3] - height)
+    return 20.0 * beyond
+
+
+def spread(values: list[float], least: float) -> list[float]:
+    """Return the places moved apart to be at least `least` from each other, in the same order, and no further."""
+    order = sorted(range(len(values)), key=lambda index: values[index])
+    blocks: list[list[float]] = []  # sum of the wished starts, members
+    for rank in range(len(order)):
+        blocks.append([values[order[rank]], 1.0])
+        while len(blocks) > 1 and blocks[-2][0] / blocks[-2][1] + least * _half(blocks[-2], blocks[-1]) > (
+            blocks[-1][0] / blocks[-1][1]
+        ):
+            wished, members = blocks.pop()
+            blocks[-1][0] += wished
+            blocks[-1][1] += members
+    moved, rank = [0.0] * len(values), 0
+    for total, members in blocks:
+        for step in range(int(members)):
+            moved[order[rank]] = total / members + least * (step - (members - 1) / 2)
+            rank += 1
+    return moved
+
+
+def _half(first: list[float], second: list[float]) -> float:
+    """Return how far the centres of two blocks must be apart, in steps."""
+    return (first[1] + second[1]) / 2

@@ -45,7 +45,7 @@ def _picture(reference: FigureRef) -> str:
     """Return a figure as a picture that needs no network; nothing where the packages that draw are missing."""
     if any(find_spec(package) is None for package in ("altair", "vl_convert")):
         return ""
-    from tiltlens.figures.registry import draw
+    from tiltlens.figures import draw
 
     if (figure := draw(reference)) is None:
         return ""

@@ -28,10 +28,10 @@ from tiltlens.documents.first_screen import first_screen
 from tiltlens.documents.headline import decision_table_words, expected, ratio_words
 from tiltlens.documents.labels import by_gap, is_favourable_mean, measure_of, named
 from tiltlens.errors import DataError, MissingExtraError
+from tiltlens.figures import draw
 from tiltlens.figures.distributions import HIDDEN
-from tiltlens.figures.parts import dial_place
-from tiltlens.figures.registry import draw
-from tiltlens.figures.theme import altair, vl_convert
+from tiltlens.figures.figure import altair, vl_convert
+from tiltlens.figures.marks import dial_place
 from tiltlens.render import sections
 from tiltlens.render.html import blocks_html, table_html
 from tiltlens.render.pdf import check_pdf, write_pdf

@@ -19,9 +19,8 @@ from tiltlens.documents.prices import price_blocks
 from tiltlens.documents.sentences import error_rate_blocks, sensitivity_blocks, splitting_blocks
 from tiltlens.errors import NothingToDrawError
 from tiltlens.figures import Figure
-from tiltlens.figures.figure import joined
-from tiltlens.figures.parts import FULL, dial_place, features
-from tiltlens.figures.theme import on_page
+from tiltlens.figures.figure import joined, on_page
+from tiltlens.figures.marks import FULL, dial_place, drawn_features
 from tiltlens.formats import label
 from tiltlens.render.html import blocks_html, table_html
 from tiltlens.results.audit import Audit
@@ -181,7 +180,7 @@ def moving(c: Comparison, has_dial: bool = True) -> Plain:
         "correction": bins.correction if has_dial else [],
         "features": [
             _feature(c, text, row, has_dial) | {"shares": shares.get(row.feature)}
-            for text, row in features(c, None, SHORT)
+            for text, row in drawn_features(c, None, SHORT)
         ],
     }
 
