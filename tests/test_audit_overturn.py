@@ -12,7 +12,7 @@ from tiltlens.documents.audit_document import audit_document
 from tiltlens.documents.document import Heading
 from tiltlens.documents.sentences import sensitivity_words
 from tiltlens.errors import DataError
-from tiltlens.render.notebook import comparison_html
+from tiltlens.render.html import comparison_html
 
 
 @cache

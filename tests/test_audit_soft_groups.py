@@ -20,8 +20,7 @@ from tiltlens.documents import repair_sentences as words_of_repairs
 from tiltlens.errors import DataError
 from tiltlens.formats import interval, points
 from tiltlens.gates import gate
-from tiltlens.render.export_tables import export_tables
-from tiltlens.render.table_files import texts
+from tiltlens.render.table_files import export_tables, texts
 from tiltlens.repair.alternatives import AlternativesByGroup
 from tiltlens.results.codec import to_plain
 

@@ -11,8 +11,7 @@ from rich.console import Console
 from tests.command import invoked
 
 from tiltlens.datasets import load_compas
-from tiltlens.demo import paper_experiment
-from tiltlens.render.demo_text import print_demo
+from tiltlens.demo import paper_experiment, print_demo
 
 README = (Path(__file__).parent.parent / "README.md").read_text()
 

@@ -11,7 +11,7 @@ from tiltlens.documents.audit_document import audit_document
 from tiltlens.documents.labels import named
 from tiltlens.errors import NothingToDrawError
 from tiltlens.figures import COMPARISON_FIGURES
-from tiltlens.render.notebook import document_html
+from tiltlens.render.html import document_html
 
 PLACES = {
     "catalogues": catalogue,

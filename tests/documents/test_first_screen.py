@@ -12,7 +12,7 @@ from tiltlens.documents.document import HEADLINE, Details, Paragraph, Table
 from tiltlens.documents.first_screen import first_screen, reliability
 from tiltlens.documents.labels import EVIDENCE
 from tiltlens.figures import waterfall
-from tiltlens.render.notebook import audit_html
+from tiltlens.render.html import audit_html
 from tiltlens.render.page import page
 
 audit_document = of_summaries(audit_document)

@@ -25,9 +25,9 @@ from tiltlens.documents.quantities import (
 from tiltlens.documents.repair_document import CURVE, ORDER, RATES
 from tiltlens.estimators.estimate import Estimate
 from tiltlens.formats import signed, size
-from tiltlens.render.export_tables import AGAINST_REFERENCE, export_tables
-from tiltlens.render.notebook import audit_html
+from tiltlens.render.html import audit_html
 from tiltlens.render.page import page
+from tiltlens.render.table_files import AGAINST_REFERENCE, export_tables
 from tiltlens.results.change import QUANTITIES as CHANGED
 from tiltlens.results.comparison import ESTIMATES
 from tiltlens.rows.wording import MEASURES, POINTS, ScoreType

@@ -13,7 +13,7 @@ from tests.render.summaries import cross_fitted_audit, many, typed
 
 from tiltlens.cli import main
 from tiltlens.errors import DataError, MissingExtraError
-from tiltlens.render import pdf
+from tiltlens.render import page as pages
 from tiltlens.render.page import check_name, css_text, page, write_report
 
 needs_browser = pytest.mark.browser
@@ -62,8 +62,8 @@ def test_every_page_has_model_data_date_and_number(tmp_path):
 
 
 def test_without_a_browser_it_says_how_to_print(tmp_path, monkeypatch):
-    monkeypatch.setattr(pdf, "which", lambda name: None)
-    monkeypatch.setattr(pdf, "APPLICATIONS", ())
+    monkeypatch.setattr(pages, "which", lambda name: None)
+    monkeypatch.setattr(pages, "APPLICATIONS", ())
     with pytest.raises(
         MissingExtraError, match=r"(?s)needs Chromium.*write audit\.html, open it in a browser and print"
     ):
@@ -79,7 +79,7 @@ def test_without_a_browser_it_says_how_to_print(tmp_path, monkeypatch):
 def test_a_browser_that_fails_leaves_the_old_file(tmp_path, monkeypatch):
     target = tmp_path / "audit.pdf"
     target.write_text("the old one")
-    monkeypatch.setattr(pdf, "find_browser", lambda: shutil.which("false"))
+    monkeypatch.setattr(pages, "find_browser", lambda: shutil.which("false"))
     with pytest.raises(DataError, match=r"(?s)did not print the report: it ended with code 1.*print it to PDF"):
         write_report(typed(cross_fitted_audit()), target)
     assert target.read_text() == "the old one"
@@ -88,7 +88,7 @@ def test_a_browser_that_fails_leaves_the_old_file(tmp_path, monkeypatch):
 def test_the_sandbox_is_left_only_as_root(monkeypatch):
     for user, flags in ((0, ["--no-sandbox"]), (1000, [])):
         monkeypatch.setattr("os.geteuid", lambda user=user: user)
-        assert pdf._sandbox() == flags
+        assert pages._sandbox() == flags
 
 
 @pytest.mark.parametrize("name", ["report.txt", "report.docx", "report"])

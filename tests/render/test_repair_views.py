@@ -21,7 +21,7 @@ from tiltlens.errors import NothingToDrawError
 from tiltlens.estimators.estimate import Estimate
 from tiltlens.figures import attainable, repair_curve
 from tiltlens.formats import interval, points
-from tiltlens.render.document_page import alternatives_page, evaluations_page
+from tiltlens.render.page import alternatives_page, evaluations_page
 from tiltlens.render.terminal import print_alternatives
 from tiltlens.repair.alternatives import AlternativesByGroup
 

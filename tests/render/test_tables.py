@@ -16,8 +16,7 @@ import tiltlens as tl
 from tiltlens.documents.sentences import IS_NO_FINDING
 from tiltlens.errors import DataError, MissingExtraError
 from tiltlens.render import table_files
-from tiltlens.render.export_tables import export_tables
-from tiltlens.render.table_files import latex, markdown, texts, write_tables
+from tiltlens.render.table_files import export_tables, latex, markdown, texts, write_tables
 
 HOSTILE = [
     '=HYPERLINK("http://x","y")',

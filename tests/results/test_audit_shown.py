@@ -104,7 +104,7 @@ def test_a_notebook_shows_rates_notes_and_one_picture():
 
 def test_a_notebook_without_altair_shows_the_tables_alone(monkeypatch):
     found = importlib.util.find_spec
-    monkeypatch.setattr("tiltlens.render.notebook.find_spec", lambda name: None if name == "altair" else found(name))
+    monkeypatch.setattr("tiltlens.render.html.find_spec", lambda name: None if name == "altair" else found(name))
     html = shown_audit()._repr_html_()
     assert "<img" not in html
     assert "income" in html

@@ -45,7 +45,7 @@ def alternatives_command(data: tuple[str, ...], tolerance: float, threshold: flo
     fits rules of the same features on some rows and compares them with the audited decisions on other rows. With
     --model, it also neutralises or coarsens each feature in turn.
     """
-    from tiltlens.render.document_page import write_alternatives
+    from tiltlens.render.page import write_alternatives
     from tiltlens.render.terminal import print_alternatives
     from tiltlens.repair.alternatives import AlternativesByGroup
 

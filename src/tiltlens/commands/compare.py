@@ -55,7 +55,7 @@ def compare_command(data: tuple[str, ...], fail_if: tuple[str, ...], **options: 
     rows, such as two periods, the old one first: intervals are those of independent samples.
     """
     from tiltlens.gates import OF_CHANGES, gate
-    from tiltlens.render.document_page import write_change
+    from tiltlens.render.page import write_change
     from tiltlens.render.terminal import print_change
 
     gates = [gate(condition, OF_CHANGES) for condition in fail_if]

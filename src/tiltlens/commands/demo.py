@@ -10,8 +10,7 @@ from tiltlens.commands.targets import check_targets, deliver
 @with_options(only(WRITING, "json", "report"))
 def demo_command(json: str | None, report: str | None) -> None:
     """Run the paper's experiment on bundled COMPAS data."""
-    from tiltlens.demo import paper_experiment
-    from tiltlens.render.demo_text import print_demo
+    from tiltlens.demo import paper_experiment, print_demo
     from tiltlens.render.page import write_report
 
     check_targets({"json": json, "report": report})

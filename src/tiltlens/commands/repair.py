@@ -78,7 +78,7 @@ def repair_command(
     same columns), it evaluates the adjustment, without the group and with it. If there are several classes, it
     evaluates the one that --favourable names.
     """
-    from tiltlens.render.document_page import write_evaluations
+    from tiltlens.render.page import write_evaluations
     from tiltlens.render.terminal import print_evaluations, print_repair
 
     json, report, save = (options.pop(name) for name in ("json", "report", "save"))

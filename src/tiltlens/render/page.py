@@ -1,15 +1,21 @@
-"""The page: figures and tables of an audit, put together into one file that needs no network."""
+"""The report: one HTML page that needs nothing else; pages of other documents; and PDF."""
 
 from __future__ import annotations
 
 import base64
 import hashlib
 import json
-from collections.abc import Callable, Iterable
+import os
+import subprocess
+import sys
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from dataclasses import dataclass
 from html import escape
 from importlib.resources import files
 from pathlib import Path
-from typing import Any
+from shutil import which
+from tempfile import TemporaryDirectory
+from typing import Any, TypeVar
 
 from tiltlens import formats
 from tiltlens.documents import glossary
@@ -23,22 +29,99 @@ from tiltlens.documents.audit_tables import (
     group_table,
     shapley_words,
 )
-from tiltlens.documents.document import Block, Cell, FigureRef
+from tiltlens.documents.change_document import change_document, provenance_blocks
+from tiltlens.documents.document import Block, Cell, Document, FigureRef, Heading
 from tiltlens.documents.first_screen import first_screen
 from tiltlens.documents.headline import decision_table_words, expected, ratio_words
 from tiltlens.documents.labels import by_gap, is_favourable_mean, measure_of, named
+from tiltlens.documents.repair_document import alternatives_document, evaluation_document
 from tiltlens.errors import DataError, MissingExtraError
 from tiltlens.figures import draw
 from tiltlens.figures.distributions import HIDDEN
 from tiltlens.figures.figure import altair, vl_convert
 from tiltlens.figures.marks import dial_place
+from tiltlens.formats import label
 from tiltlens.render import sections
 from tiltlens.render.html import blocks_html, table_html
-from tiltlens.render.pdf import check_pdf, write_pdf
-from tiltlens.render.unsplit import unsplit
+from tiltlens.render.sections import Drawing
+from tiltlens.render.terminal import unsplit
+from tiltlens.repair.alternatives import AlternativesByGroup
+from tiltlens.repair.evaluation import Evaluation
 from tiltlens.results.audit import Audit
-from tiltlens.results.codec import Target, check_target, to_plain, write_text
+from tiltlens.results.change import Change
+from tiltlens.results.codec import Target, check_target, to_plain, write_bytes, write_text
 from tiltlens.rows.wording import reason_words
+
+COMMANDS = (
+    *("chromium", "chromium-browser", "google-chrome", "google-chrome-stable", "chrome"),
+    *("microsoft-edge", "msedge", "brave-browser"),
+)
+APPLICATIONS = (  # where other systems install one
+    "/Applications/Google Chrome.app/Contents/MacOS/Google Chrome",
+    "/Applications/Chromium.app/Contents/MacOS/Chromium",
+    "/Applications/Microsoft Edge.app/Contents/MacOS/Microsoft Edge",
+    r"C:\Program Files\Google\Chrome\Application\chrome.exe",
+    r"C:\Program Files (x86)\Microsoft\Edge\Application\msedge.exe",
+)
+WIDTH = 695  # pixels of an A4 page between its margins
+FLAGS = (
+    *("--headless", "--disable-gpu", "--no-first-run", "--disable-extensions", "--disable-sync"),
+    *("--disable-background-networking", "--disable-component-update", "--host-resolver-rules=MAP * ~NOTFOUND"),
+    *(
+        f"--window-size={WIDTH},1000",
+        "--no-pdf-header-footer",
+        "--virtual-time-budget=20000",
+    ),  # time enough to draw all figures
+)
+SECONDS = 180
+BY_HAND = "write audit.html, open it in a browser and print it to PDF."
+
+
+def write_pdf(html: str, path: Path) -> None:
+    """Print a page to a PDF file, whole or not at all."""
+    browser = find_browser()
+    with TemporaryDirectory(prefix="tiltlens-") as folder:
+        page, printed = Path(folder, "page.html"), Path(folder, "page.pdf")
+        page.write_text(html, encoding="utf-8")
+        own = [f"--user-data-dir={Path(folder, 'profile')}", f"--print-to-pdf={printed}", f"{page.as_uri()}#paper"]
+        _run([browser, *FLAGS, *_sandbox(), *own], printed)
+        write_bytes(path, printed.read_bytes())
+
+
+def check_pdf() -> None:
+    """Raise where no PDF could be printed: better before an audit than after it."""
+    find_browser()
+
+
+def find_browser() -> str:
+    """Return the first Chromium that is installed."""
+    for browser in _installed():
+        return browser
+    raise MissingExtraError(
+        "A PDF report needs Chromium, Chrome or Edge, and none was found.", f"Install one, or {BY_HAND}"
+    )
+
+
+def _installed() -> Iterator[str]:
+    yield from filter(None, map(which, COMMANDS))
+    yield from (path for path in APPLICATIONS if Path(path).is_file())
+
+
+def _sandbox() -> list[str]:
+    """Return the option without which Chromium does not start as root."""
+    is_root = sys.platform != "win32" and os.geteuid() == 0
+    return ["--no-sandbox"] if is_root else []
+
+
+def _run(command: list[str], printed: Path) -> None:
+    try:
+        done = subprocess.run(command, capture_output=True, timeout=SECONDS, check=False)
+        problem = f"it ended with code {done.returncode}"
+    except (OSError, subprocess.TimeoutExpired) as error:
+        problem = "it took too long" if isinstance(error, subprocess.TimeoutExpired) else str(error.strerror)
+    if not printed.is_file() or not printed.stat().st_size:
+        raise DataError(f"{command[0]} did not print the report: {problem}.", f"Or {BY_HAND}")
+
 
 DATA_LIMIT = 300_000  # characters of numbers; with the drawing library a page of nine groups stays below 1.5 MB
 DIGITS = 10
@@ -257,3 +340,69 @@ def _rounded(value: Any) -> Any:
     if isinstance(value, (list, tuple)):
         return [_rounded(entry) for entry in value]
     return value
+
+
+T = TypeVar("T")
+
+
+@dataclass(frozen=True, slots=True)
+class _Section:
+    """The blocks from one heading of level 2 to the next."""
+
+    element: str
+    title: str
+    body: Any
+
+
+def change_page(change: Change) -> str:
+    """Return the page of a change."""
+    return _page(change_document(change), "Two audits compared", provenance_blocks(change))
+
+
+def evaluations_page(evaluations: Sequence[Evaluation]) -> str:
+    """Return the page of an evaluation."""
+    return _page(evaluation_document(evaluations), "Mitigation, separate from the audit that it acts on")
+
+
+def alternatives_page(search: AlternativesByGroup) -> str:
+    """Return the page of alternatives."""
+    return _page(alternatives_document(search), "Other rules of the same features, compared on the same people")
+
+
+def _writer(build: Callable[[T], str]) -> Callable[[T, Target], None]:
+    """Return a function that writes a page, whole or not at all; to an open file, as it is."""
+
+    def write(result: T, target: Target) -> None:
+        check_name(target)
+        write_page(build(result), target)
+
+    return write
+
+
+write_change, write_evaluations = _writer(change_page), _writer(evaluations_page)
+write_alternatives = _writer(alternatives_page)
+
+
+def _page(document: Document, lead: str, more: Iterable[Block] = ()) -> str:
+    drawings: list[Drawing] = []
+    sections = []
+    for index, (first, *others) in enumerate(_parts([*document.blocks, *more])):
+        body, drawn = draw_blocks(others, len(drawings))
+        drawings += drawn
+        title = first.text if isinstance(first, Heading) else ""
+        sections.append(_Section("words" if index == 0 else f"c{index}", title, body))
+    data = drawn_data(drawings)
+    return rendered("document.html", data, title=label(document.title, 200), lead=lead, sections=sections)
+
+
+def _parts(blocks: Iterable[Block]) -> list[list[Block]]:
+    """Return blocks by section; those before the first heading come with it."""
+    parts: list[list[Block]] = []
+    before: list[Block] = []
+    for block in blocks:
+        if isinstance(block, Heading) and block.level == 2:
+            parts.append([block, *before])
+            before = []
+        else:
+            (parts[-1] if parts else before).append(block)
+    return parts

@@ -146,7 +146,7 @@ class Adjustment(ABC):
         write_json(self.to_dict(), str(path))
 
     def _repr_html_(self) -> str:
-        from tiltlens.render.notebook import repair_html
+        from tiltlens.render.html import repair_html
 
         return repair_html(self)
 

@@ -114,7 +114,7 @@ class Alternatives:
     confidence: float
 
     def _repr_html_(self) -> str:
-        from tiltlens.render.notebook import alternatives_html
+        from tiltlens.render.html import alternatives_html
 
         return alternatives_html(AlternativesByGroup({self.audited: self}))
 
@@ -143,7 +143,7 @@ class Alternatives:
 
     def report(self, path: str | Path | TextIO) -> None:
         """Write the alternatives as HTML that needs no network, or as PDF if the name ends in .pdf."""
-        from tiltlens.render.document_page import write_alternatives
+        from tiltlens.render.page import write_alternatives
 
         write_alternatives(AlternativesByGroup({self.audited: self}), path)
 

@@ -76,12 +76,12 @@ class Evaluation(ABC):
 
     def report(self, path: str | Path | TextIO) -> None:
         """Write the evaluation as one HTML page that needs no network."""
-        from tiltlens.render.document_page import write_evaluations
+        from tiltlens.render.page import write_evaluations
 
         write_evaluations([self], path)
 
     def _repr_html_(self) -> str:
-        from tiltlens.render.notebook import evaluations_html
+        from tiltlens.render.html import evaluations_html
 
         return evaluations_html([self])
 

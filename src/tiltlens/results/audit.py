@@ -215,7 +215,7 @@ class Audit:
         write_tables(self, target)
 
     def _repr_html_(self) -> str:
-        from tiltlens.render.notebook import audit_html
+        from tiltlens.render.html import audit_html
 
         return audit_html(self)
 

@@ -197,12 +197,12 @@ class Change:
 
     def report(self, path: str | Path | TextIO) -> None:
         """Write the report of the change as HTML that needs no network, or as PDF if the name ends in .pdf."""
-        from tiltlens.render.document_page import write_change
+        from tiltlens.render.page import write_change
 
         write_change(self, path)
 
     def _repr_html_(self) -> str:
-        from tiltlens.render.notebook import change_html
+        from tiltlens.render.html import change_html
 
         return change_html(self)
 

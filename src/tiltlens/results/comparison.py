@@ -333,7 +333,7 @@ class Comparison:
         return comparison_figure(self, name, feature)
 
     def _repr_html_(self) -> str:
-        from tiltlens.render.notebook import comparison_html
+        from tiltlens.render.html import comparison_html
 
         return comparison_html(self)
 

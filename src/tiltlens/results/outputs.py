@@ -57,7 +57,7 @@ class Checks:
         return None if self.balance is None else self.balance.is_adequate
 
     def _repr_html_(self) -> str:
-        from tiltlens.render.notebook import checks_html
+        from tiltlens.render.html import checks_html
 
         return checks_html(self)
 

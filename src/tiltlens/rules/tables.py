@@ -133,7 +133,7 @@ class RuleTables:
         write_json(self.to_dict(), path)
 
     def _repr_html_(self) -> str:
-        from tiltlens.render.notebook import rule_tables_html
+        from tiltlens.render.html import rule_tables_html
 
         return rule_tables_html(self)
 
