@@ -5,9 +5,8 @@ import polars as pl
 import pytest
 from tests.command import invoked
 
-from tiltlens.commands import init
-from tiltlens.commands.audit_draft import guess_roles
-from tiltlens.commands.audit_file import read_audit_file
+from tiltlens.commands import audit
+from tiltlens.commands.audit_file import guess_roles, read_audit_file
 
 
 def people(rows=300):
@@ -77,8 +76,10 @@ def test_without_a_guess_nothing_is_written_and_the_option_is_named(folder):
 def test_on_a_terminal_it_asks(folder, monkeypatch):
     people().rename({"sex": "who"}).write_csv(folder / "who.csv")
     asked = []
-    monkeypatch.setattr(init.click, "prompt", lambda question, **_: asked.append(question) or "who")
-    monkeypatch.setattr(init, "sys", type("Sys", (), {"stdin": type("In", (), {"isatty": staticmethod(lambda: True)})}))
+    monkeypatch.setattr(audit.click, "prompt", lambda question, **_: asked.append(question) or "who")
+    monkeypatch.setattr(
+        audit, "sys", type("Sys", (), {"stdin": type("In", (), {"isatty": staticmethod(lambda: True)})})
+    )
     assert invoked("init", "who.csv", cwd=folder).returncode == 0
     assert asked == ["Which column is the group?"]
     assert read_audit_file(folder / "audit.yaml").options["group"] == ("who",)

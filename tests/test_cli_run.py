@@ -13,10 +13,9 @@ from tests.command import invoked
 import tiltlens as tl
 from tiltlens.commands.audit import OUTPUTS, audit_command
 from tiltlens.commands.audit_file import read_audit_file
-from tiltlens.commands.junit import junit
 from tiltlens.errors import DataError, MissingExtraError, TiltlensError
 from tiltlens.estimators.verdicts import Verdict
-from tiltlens.gates import gate
+from tiltlens.gates import gate, junit
 
 YAML = """
 data: people.csv

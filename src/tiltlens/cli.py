@@ -17,8 +17,9 @@ import click
 from tiltlens import __version__
 from tiltlens.errors import TiltlensError
 
-# Modules of commands/, loaded when they are needed.
+# Their modules are loaded when they are needed.
 COMMANDS = ["alternatives", "audit", "compare", "demo", "init", "repair", "rule", "run"]
+ACTIONS = ("alternatives", "compare", "repair", "rule")
 
 INVALID = 2
 CRASHED = 70  # as in sysexits.h: 1 is for gates alone
@@ -39,7 +40,8 @@ class Commands(click.Group):
         if cmd_name not in COMMANDS:
             nearest = get_close_matches(cmd_name, COMMANDS, n=1)
             return ctx.fail(f"No such command {cmd_name!r}. Did you mean {nearest[0]!r}?") if nearest else None
-        command: click.Command = getattr(import_module(f"tiltlens.commands.{cmd_name}"), f"{cmd_name}_command")
+        module = import_module(f"tiltlens.commands.{'actions' if cmd_name in ACTIONS else 'audit'}")
+        command: click.Command = getattr(module, f"{cmd_name}_command")
         return command
 
     def invoke(self, ctx: click.Context) -> Any:

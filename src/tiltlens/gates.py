@@ -1,4 +1,4 @@
-"""Gates for pipelines: conditions on the numbers of an audit, or of a change, that make a run fail."""
+"""Gates for pipelines: conditions on the numbers of an audit, or of a change, that make a run fail; and JUnit XML."""
 
 from __future__ import annotations
 
@@ -8,6 +8,7 @@ import re
 import warnings
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
+from xml.etree import ElementTree as ET
 
 from tiltlens.documents.quantities import SEQUENCE_KEYS, fill, quantity
 from tiltlens.errors import TiltlensError, nearest_name, shown
@@ -53,6 +54,10 @@ OF_DECISIONS = ("ppv_difference", "npv_difference", "fdr_difference", "for_diffe
 PASSED, FIRED = "passed", "fired"
 NOT_WEIGHTED = ("gap", f"{LINEAR}_change", *OF_UNOBSERVED, PROXIES, *COUNTED)  # also of unobserved groups
 UNDEFINED, OPEN, UNJUDGED = "not defined", "undecided", "not evaluated"  # of which only the first fails a run
+# A gate that could not be evaluated is no pass: it has an element of its own.
+ELEMENTS = {FIRED: "failure", UNDEFINED: "error", OPEN: "skipped", UNJUDGED: "skipped"}
+SUITE_COUNTS = {"failure": "failures", "error": "errors", "skipped": "skipped"}
+NOT_XML = re.compile("[^\\t\\n\\r\\x20-\\ud7ff\\ue000-\\ufffd\\U00010000-\\U0010ffff]")
 
 
 @dataclass(frozen=True, slots=True)
@@ -262,3 +267,27 @@ def assert_gate(audit: Audit | Change, *conditions: str) -> None:
     if fired:
         who = f"{audit.group} against {audit.reference}"
         raise AssertionError("\n".join([f"{len(fired)} gates fired ({who}):", *fired]))
+
+
+def junit(result: Audit | Change, judgements: Sequence[Judgement]) -> str:
+    """Return the XML of the judgements of gates on an audit, or on a change."""
+    suite = ET.Element("testsuite", name=_text(f"tiltlens, {result.group}"), tests=str(len(judgements)))
+    for element, count in SUITE_COUNTS.items():
+        suite.set(count, str(sum(ELEMENTS.get(part.status) == element for part in judgements)))
+    for part in judgements:
+        who = "all groups" if part.group is None else f"{part.group} against {result.reference}"
+        case = ET.SubElement(suite, "testcase", classname=_text(who), name=_text(part.gate))
+        if part.status in ELEMENTS:
+            said = ET.SubElement(case, ELEMENTS[part.status], message=_text(part.sentence))
+            said.set("type", part.status)
+        else:
+            ET.SubElement(case, "system-out").text = _text(part.sentence)
+    every = ET.Element("testsuites")
+    every.append(suite)
+    ET.indent(every)
+    return f'<?xml version="1.0" encoding="UTF-8"?>\n{ET.tostring(every, encoding="unicode")}\n'
+
+
+def _text(value: str) -> str:
+    """Return a text without what XML has no way to write: names come from data."""
+    return NOT_XML.sub("\N{REPLACEMENT CHARACTER}", value)

@@ -1,1 +1,1 @@
-"""The commands: arguments in, text and files out. One module each, whose `command` click runs."""
+"""The commands: arguments in, text and files out. Click runs the functions whose names end in `_command`."""

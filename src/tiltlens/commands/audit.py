@@ -1,4 +1,4 @@
-"""`tiltlens audit`, and the audits of other commands."""
+"""`tiltlens audit`, the audits of other commands, `tiltlens run`, `init` and `demo`."""
 
 from __future__ import annotations
 
@@ -12,15 +12,26 @@ from typing import TYPE_CHECKING
 
 import click
 
-from tiltlens.commands.options import AUDIT, DATA, GATED, READING, WRITING, Options, Value, command, with_options
-from tiltlens.commands.targets import (
+from tiltlens.commands.options import (
+    AUDIT,
+    DATA,
     GATE_FAILED,
+    GATED,
+    READING,
+    WRITING,
+    Options,
+    Spec,
+    Value,
     check_gated,
+    check_targets,
     check_writable,
+    command,
     deliver,
+    only,
     places_of,
     progress_shown,
     report_gates,
+    with_options,
     write_junit,
 )
 from tiltlens.errors import TiltlensError
@@ -28,10 +39,12 @@ from tiltlens.errors import TiltlensError
 if TYPE_CHECKING:
     import polars as pl
 
+    from tiltlens.commands.audit_file import Draft
     from tiltlens.gates import Gate
     from tiltlens.progress import Listener
     from tiltlens.results.audit import Audit
     from tiltlens.sources.text_columns import Source
+
 
 OUTPUTS = ("json", "report", "tables", "junit")
 
@@ -243,3 +256,88 @@ def _describe_file(path: str) -> str:
     from hashlib import sha256
 
     return f"{Path(path).name}, SHA-256 {sha256(Path(path).read_bytes()).hexdigest()}"
+
+
+@command("run", "audit.yaml", "--check audits/*.yaml", exit_codes=GATED)
+@click.argument("files", nargs=-1, required=True)
+@with_options({"check": Spec("Other", None, "Check the files and stop; no data are read.", is_flag=True)})
+def run_command(files: tuple[str, ...], check: bool) -> None:
+    """Run the audits that audit files describe.
+
+    FILES: audit.yaml or audit.toml. Keys are the options of `tiltlens audit`, with _ for -: data, group, scores and so
+    on, and gates, provenance, outputs. File names are relative to the audit file. The same file and data give the same
+    output byte for byte, so it contains no date; SOURCE_DATE_EPOCH sets one.
+    """
+    from tiltlens.commands.audit_file import read_audit_file
+    from tiltlens.render.page import check_report
+
+    requests = [read_audit_file(name) for name in dict.fromkeys(files)]  # all are checked before the first starts
+    check_apart(*requests)
+    if check:
+        click.echo(f"Checked {len(requests)} files: keys, values, gates and outputs are valid.", err=True)
+        return
+    for request in requests:
+        check_report(request.outputs["report"])
+    have_failed = [run_audit(request) for request in requests]
+    if any(have_failed):
+        sys.exit(GATE_FAILED)
+
+
+TO_DRAFT = {
+    "group": Spec("Groups", "COLUMN", "Column of the sensitive attribute, if it cannot be guessed."),
+    "scores": Spec("Outcome", "COLUMN", "Column of scores, decisions or amounts, if it cannot be guessed."),
+    "out": Spec("Output", "FILE", "Audit file to write; an existing file is kept.", default="audit.yaml"),
+    "yes": Spec("Other", None, "Do not ask; fail if the group or the scores cannot be guessed.", is_flag=True),
+}
+
+
+@command("init", "people.csv", "loans.parquet --group race --scores pd --yes")
+@click.argument("data", nargs=1)
+@with_options(TO_DRAFT)
+def init_command(data: str, group: str | None, scores: str | None, out: str, yes: bool) -> None:
+    """Write an audit file with guessed roles of columns.
+
+    `tiltlens run` then runs it. From names and values in the first rows, the command guesses which column is the group,
+    the score, the observed outcome, a weight and an identifier, but never a person's group. A comment explains each
+    guess.
+    """
+    from tiltlens.commands.audit_file import audit_file_lines, first_rows, guess_roles
+    from tiltlens.errors import DataError
+    from tiltlens.results.codec import write_text
+
+    target = Path(out)
+    if target.exists():
+        raise DataError(f"{out} exists and is kept (--out).", "remove it, or name another file.")
+    draft = guess_roles(first_rows(data), {"group": group, "scores": scores})
+    for key, question in (("group", "Which column is the group?"), ("scores", "Which column is the score?")):
+        if key not in draft.guesses:
+            draft = _ask(draft, key, question, yes)
+    write_text(target, "\n".join(audit_file_lines(data, target, draft)) + "\n")
+    click.echo(f"Wrote {out}. Check the guesses in it, then run: tiltlens run {out}", err=True)
+
+
+def _ask(draft: Draft, key: str, question: str, yes: bool) -> Draft:
+    """Return the draft with a column that the user names; raise where nobody is asked."""
+    from tiltlens.errors import DataError, listed
+
+    if yes or not sys.stdin.isatty():
+        raise DataError(f"The column of --{key} could not be guessed.", f"name it; columns: {listed(draft.free)}.")
+    column = click.prompt(question, type=click.Choice(draft.free), err=True)
+    return draft.with_column(key, column)
+
+
+@command("demo", "--report demo.html", "--json -")
+@with_options(only(WRITING, "json", "report"))
+def demo_command(json: str | None, report: str | None) -> None:
+    """Run the paper's experiment on bundled COMPAS data."""
+    from tiltlens.demo import paper_experiment, print_demo
+    from tiltlens.render.page import write_report
+
+    check_targets({"json": json, "report": report})
+    experiment = paper_experiment()
+    deliver(
+        {"json": json, "report": report},
+        experiment,
+        lambda result, console: print_demo(result.plug_in, result.cross_fitted, result.least_change["cost"], console),
+        report=lambda result, target: write_report(result.cross_fitted, target),
+    )

@@ -1,4 +1,4 @@
-"""audit.yaml or audit.toml → an audit.
+"""Audit files: audit.yaml or audit.toml → an audit; and a draft of such a file with guessed roles of columns.
 
 A key is an option of `tiltlens audit`, and its value what that option would say: texts stay as they are written, so
 that a column named `no` or a group named `010` is one. YAML's own guesses are not taken.
@@ -6,18 +6,198 @@ that a column named `no` or a group named `010` is one. YAML's own guesses are n
 
 from __future__ import annotations
 
+import json
 import re
 import tomllib
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import closing
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any, TypeAlias
 
 import click
+import polars as pl
 
 from tiltlens.commands.audit import OUTPUTS, AuditRequest, audit_command, usual_options
 from tiltlens.commands.options import Value
-from tiltlens.errors import DataError, MissingExtraError, TiltlensError, first_line, nearest_name, shown
+from tiltlens.errors import DataError, MissingExtraError, TiltlensError, check_columns, first_line, nearest_name, shown
 from tiltlens.formats import text_of
+from tiltlens.rows.features import IDENTIFIER
+from tiltlens.sources.batches import clean_batch
+from tiltlens.sources.files import FileBatches, files_of
+from tiltlens.sources.text_columns import ReadOptions
+
+LOOKED_AT = 50_000  # rows at the top of the file: enough to tell a category from a number
+MOST_GROUPS = 20  # values of a sensitive attribute that people still compare one by one
+# Words in the names of columns, those that settle a role most surely first.
+GROUP_WORDS = ("sex", "gender", "race", "ethnicity", "ethnic", "nationality", "religion", "disability", "veteran")
+SCORE_WORDS = ("score", "probability", "prob", "pd", "prediction", "predicted", "risk")
+DECISION_WORDS = ("decision", "approved", "accepted", "hired", "invited", "selected", "granted", "denied", "rejected")
+AMOUNT_WORDS = ("premium", "price", "salary", "wage", "quote", "limit")
+OUTCOME_WORDS = ("outcome", "repaid", "default", "defaulted", "label", "target", "recid", "rearrest", "claim")
+WEIGHT_WORDS = ("weight", "weights", "exposure")
+GOOD_WORDS = ("yes", "approved", "accepted", "hired", "invited", "selected", "granted", "true")
+LOW_WORDS = ("risk", "pd", "default", "premium", "price", "quote", "denied", "rejected", "recid", "rearrest")
+
+
+@dataclass(frozen=True)
+class Guess:
+    """The column that a key of the audit file names, and why."""
+
+    key: str
+    column: str
+    reason: str
+
+
+@dataclass(frozen=True)
+class Draft:
+    """What is known of the columns so far."""
+
+    table: pl.DataFrame
+    guesses: dict[str, Guess] = field(default_factory=dict)
+    excluded: tuple[str, ...] = ()
+
+    @property
+    def free(self) -> list[str]:
+        """The columns that have no role yet."""
+        taken = {guess.column for guess in self.guesses.values()} | set(self.excluded)
+        return [name for name in self.table.columns if name not in taken]
+
+    def with_column(self, key: str, column: str) -> Draft:
+        """Return the draft with a column that the user named."""
+        return replace(self, guesses=self.guesses | {key: Guess(key, column, "as you said")})
+
+
+def first_rows(data: str) -> pl.DataFrame:
+    """Return the first rows of the files, with clean columns."""
+    files = files_of(data)
+    if files is None:
+        raise DataError(
+            f"tiltlens init reads files, got {shown(data)}.", "for a database, write the audit file by hand."
+        )
+    batches = FileBatches(files, ReadOptions())
+    rows: list[pl.DataFrame] = []
+    with closing(batches.frames(batches.names())) as frames:
+        for frame in frames:
+            rows.append(clean_batch(frame))
+            if sum(part.height for part in rows) >= LOOKED_AT:
+                break
+    table = pl.concat(rows).head(LOOKED_AT) if rows else pl.DataFrame()
+    if not table.height:
+        raise DataError(f"{data} has no rows.", "name a file with data.")
+    return table
+
+
+def guess_roles(table: pl.DataFrame, given: dict[str, str | None]) -> Draft:
+    """Return the roles of columns that their names and values suggest; those that are given are not guessed."""
+    named = {key: name for key, name in given.items() if name is not None}
+    for key, name in named.items():
+        check_columns(key, [name], table.columns)
+    draft = Draft(table, {key: Guess(key, name, "as you said") for key, name in named.items()})
+    for key, words, fits, reason in _RULES:
+        if key not in draft.guesses and (column := _first_match(draft, words, fits)) is not None:
+            draft = Draft(table, draft.guesses | {key: Guess(key, column, reason)}, draft.excluded)
+    return _with_identifiers(draft)
+
+
+def _first_match(draft: Draft, words: Sequence[str], fits: Callable[[pl.Series], bool]) -> str | None:
+    """Return the first free column whose name contains one of the words, in their order, and whose values fit."""
+    for word in words:
+        for name in draft.free:
+            if word in _words(name) and fits(draft.table[name]):
+                return name
+    return None
+
+
+def _words(name: str) -> list[str]:
+    """Return the words of a column's name: "approvedByBank", "approved_by_bank" → approved, by, bank."""
+    return re.sub(r"(?<=[a-z])(?=[A-Z])", "_", name).lower().replace("-", "_").replace(" ", "_").split("_")
+
+
+def _is_category(column: pl.Series) -> bool:
+    return 2 <= column.drop_nulls().n_unique() <= MOST_GROUPS
+
+
+def _is_binary(column: pl.Series) -> bool:
+    return column.drop_nulls().n_unique() == 2
+
+
+def _is_probability(column: pl.Series) -> bool:
+    values = column.drop_nulls()
+    if not values.dtype.is_numeric() or not values.len():
+        return False
+    return bool(values.is_between(0, 1).all())
+
+
+def _is_number(column: pl.Series) -> bool:
+    return column.dtype.is_numeric() and column.drop_nulls().n_unique() > 2
+
+
+_RULES: tuple[tuple[str, Sequence[str], Callable[[pl.Series], bool], str], ...] = (
+    ("group", GROUP_WORDS, _is_category, "its name is that of a sensitive attribute and it has few values"),
+    ("scores", SCORE_WORDS, _is_probability, "its name is that of a score and its values lie between 0 and 1"),
+    ("scores", DECISION_WORDS, _is_binary, "its name is that of a decision and it has two values"),
+    ("scores", AMOUNT_WORDS, _is_number, "its name is that of an amount of money"),
+    ("outcome", OUTCOME_WORDS, _is_binary, "its name is that of an observed outcome and it has two values"),
+    ("sample_weight", WEIGHT_WORDS, _is_number, "its name is that of a weight"),
+)
+
+
+def _with_identifiers(draft: Draft) -> Draft:
+    """Return the draft with identifiers excluded; the first one whose values repeat names clusters."""
+    identifiers = [name for name in draft.free if IDENTIFIER.search(name)]
+    repeated = [name for name in identifiers if draft.table[name].n_unique() < draft.table.height]
+    guesses = dict(draft.guesses)
+    if repeated:
+        reason = "its name is that of an identifier and its values repeat: rows of one person belong together"
+        guesses["clusters"] = Guess("clusters", repeated[0], reason)
+    return Draft(draft.table, guesses, tuple(name for name in identifiers if name not in repeated[:1]))
+
+
+def audit_file_lines(data: str, target: Path, draft: Draft) -> Iterator[str]:
+    """Yield the lines of the audit file, each guess after a comment that explains it."""
+    scores = draft.guesses["scores"].column
+    yield f"# Written by `tiltlens init` from the first {draft.table.height:,} rows. Check every line."
+    yield f"data: {_yaml(_relative(data, target))}"
+    for key, guess in draft.guesses.items():
+        yield f"\n# {guess.reason[0].upper()}{guess.reason[1:]}."
+        yield f"{key}: {_yaml(guess.column)}"
+        if key == "scores":
+            yield from _favourable(draft.table[scores])
+    if draft.excluded:
+        yield "\n# Named like identifiers, which describe no one's circumstances."
+        yield f"exclude: [{', '.join(map(_yaml, draft.excluded))}]"
+    yield "\n# Everything else. Remove columns that were not known when the score was made."
+    yield f"features: [{', '.join(map(_yaml, draft.free))}]"
+    yield '\n# gates: ["adverse_impact_ratio<0.8"]   # makes `tiltlens run` fail if the condition holds'
+    yield "outputs: {report: audit.html, json: audit.json}"
+
+
+def _favourable(scores: pl.Series) -> Iterator[str]:
+    """Yield which value people want, and the type of the score where it is not a probability."""
+    if not scores.dtype.is_numeric() and scores.dtype != pl.Boolean:
+        words = sorted(map(str, scores.drop_nulls().unique()))
+        wanted = next((word for word in words if {*GOOD_WORDS} & {*_words(word)}), words[0])
+        yield f"# Which of the values {' and '.join(map(_yaml, words))} people want."
+        yield f"favourable: {_yaml(wanted)}"
+        return
+    direction = "low" if {*LOW_WORDS} & {*_words(scores.name)} else "high"
+    yield "# Which value people want, judging by the name of the column."
+    yield f"favourable: {direction}"
+    if not _is_probability(scores) and scores.dtype != pl.Boolean:
+        yield "# The values are not probabilities; gaps are reported in their unit."
+        yield "score_type: amount"
+
+
+def _relative(data: str, target: Path) -> str:
+    """Return the path of the data as the audit file names it: relative to itself where both are in one folder."""
+    return Path(data).name if Path(data).parent.resolve() == target.parent.resolve() else str(Path(data).resolve())
+
+
+def _yaml(value: str) -> str:
+    """Return a text as YAML reads it, whatever it contains."""
+    return json.dumps(value, ensure_ascii=False)
+
 
 Node: TypeAlias = Any  # PyYAML need not be installed
 AUDIT_FILE_BYTES = 1_000_000  # of a file of keys and values: a larger one is data by mistake

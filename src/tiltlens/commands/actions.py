@@ -1,8 +1,10 @@
-"""`tiltlens repair`."""
+"""Commands that act on models and audits: `tiltlens repair`, `alternatives`, `compare` and `rule`."""
 
 from __future__ import annotations
 
+import sys
 import warnings
+from functools import partial
 from typing import TYPE_CHECKING
 
 import click
@@ -11,24 +13,67 @@ from tiltlens.commands.audit import audit_files, rows_of
 from tiltlens.commands.options import (
     AUDIT,
     DATA,
+    GATE_FAILED,
+    GATED,
     NOT_OF_ACTIONS,
     READING,
+    WRITING,
     Options,
     Spec,
     Value,
+    announce,
+    check_gated,
+    check_targets,
     command,
+    deliver,
+    only,
+    progress_shown,
     refuse_options,
+    report_gates,
+    screen,
     with_options,
     without,
+    write_junit,
 )
-from tiltlens.commands.targets import announce, check_targets, deliver, progress_shown, screen
 from tiltlens.errors import TiltlensError
 
 if TYPE_CHECKING:
     from tiltlens.repair.evaluation import Evaluation
     from tiltlens.repair.free_price import DiscriminationFreePrice
     from tiltlens.repair.score_tilt import ScoreTilt
+    from tiltlens.results.change import Change
     from tiltlens.sources.text_columns import Source
+
+
+OF_AUDITS = without(AUDIT, ("model", "trusted", "periods", "monitor"))
+TO_COMPARE = {
+    "scores": Spec("Outcome", "COLUMN", "Scores in DATA: first the old model's, then the new one's.", multiple=True),
+    "outcome": Spec("Outcome", "COLUMN", "Observed outcome, 0 or 1; adds error rates."),
+    "fail_if": Spec(
+        "Output",
+        "GATE",
+        'Exit with code 1 if the condition holds, e.g. "gap_change.low>0.01". Repeat for more.',
+        multiple=True,
+    ),
+}
+OF_RULE = {
+    "rule": Spec("Inference", "RULE", "Rule: four-fifths or nyc-local-law-144.", required=True),
+    "group": Spec(
+        "Groups", "COLUMN", "Group column, e.g. sex. Repeat for intersections.", multiple=True, required=True
+    ),
+    "selected": Spec("Outcome", "COLUMN", "Decisions: 0 and 1, or two words."),
+    "scores": Spec("Outcome", "COLUMN", "Scores on any scale; the rate is the share above their median."),
+    "strata": Spec(
+        "Groups", "COLUMN", "Column of strata, e.g. job; adds tests within strata. Repeat for more.", multiple=True
+    ),
+    "ratio_threshold": Spec(
+        "Inference", "RATIO", "Impact ratio below which a group is flagged (default the rule's).", type=float
+    ),
+    "smallest_share": Spec(
+        "Inference", "SHARE", "Share of the data below which a group has no ratio (default the rule's).", type=float
+    ),
+}
+
 
 FITTED_WITH = {  # the keywords of `Audit.repair`
     "metric": Spec(
@@ -221,3 +266,128 @@ def _group(options: Options) -> list[str]:
     if not options["group"]:
         raise TiltlensError("`tiltlens repair` needs --group here.", "for example --group sex.")
     return list(options["group"])
+
+
+SEARCH = {
+    "outcome": Spec("Outcome", "COLUMN", "Observed outcome, 0 or 1. Required."),
+    "threshold": Spec(
+        "Outcome",
+        "SCORE",
+        "Score from which the audited decision is 1. It also sets the cost of errors: at 0.2, a missed outcome costs "
+        "four times a false alarm.",
+        default=0.5,
+    ),
+    "tolerance": Spec("Inference", "LOSS", "Accuracy loss treated as negligible.", default=0.005),
+}
+
+
+@command(
+    "alternatives",
+    "loans.csv --group sex --scores score --outcome repaid",
+    "loans.csv --group sex --model credit.skops --outcome repaid --report lda.html",
+)
+@DATA
+@with_options(without(AUDIT, NOT_OF_ACTIONS) | SEARCH | only(WRITING, "json", "report"))
+def alternatives_command(data: tuple[str, ...], tolerance: float, threshold: float, **options: Value) -> None:
+    """Search for less discriminatory alternatives.
+
+    DATA, --group, --scores, --outcome and other options as in `tiltlens audit`; the outcome is required. The search
+    fits rules of the same features on some rows and compares them with the audited decisions on other rows. With
+    --model, it also neutralises or coarsens each feature in turn.
+    """
+    from tiltlens.render.page import write_alternatives
+    from tiltlens.render.terminal import print_alternatives
+    from tiltlens.repair.alternatives import AlternativesByGroup
+
+    outputs = {name: options.pop(name) for name in ("json", "report")}
+    check_targets(outputs, data, options["model"])
+    for names in (("scores", "model"), ("outcome",)):
+        if not any(options[name] for name in names):
+            missing = " or ".join(f"--{name}" for name in names)
+            raise TiltlensError(f"`tiltlens alternatives` needs {missing}.", f"add --{names[0]} COLUMN.")
+    with progress_shown(outputs["json"]) as progress:
+        audit = audit_files(data, progress, folds=0, **options)
+    by_group = {name: c.alternatives(tolerance, threshold) for name, c in audit.comparisons.items()}
+    alternatives = AlternativesByGroup(by_group, audit.group)
+    deliver(outputs, alternatives, print_alternatives, report=write_alternatives)
+
+
+@command(
+    "compare",
+    "loans.csv --group sex --scores old_score --scores new_score",
+    'march.json april.json --fail-if "gap_change.low>0.01"',
+    exit_codes=GATED,
+)
+@DATA
+@with_options(OF_AUDITS | only(WRITING, "json", "report", "junit") | TO_COMPARE)
+def compare_command(data: tuple[str, ...], fail_if: tuple[str, ...], **options: Value) -> None:
+    """Compare two models on the same rows, or two saved audits.
+
+    DATA with --scores OLD --scores NEW, --group and other options of `tiltlens audit`: the command audits both models
+    on the same rows, so intervals are paired. Or DATA are two files that `tiltlens audit --json` wrote from different
+    rows, such as two periods, the old one first: intervals are those of independent samples.
+    """
+    from tiltlens.gates import OF_CHANGES, gate
+    from tiltlens.render.page import write_change
+    from tiltlens.render.terminal import print_change
+
+    gates = [gate(condition, OF_CHANGES) for condition in fail_if]
+    outputs = {name: options.pop(name) for name in ("json", "report", "junit")}
+    check_targets(outputs, data)
+    check_gated(outputs["junit"], gates)
+    change = _compare(data, **options)
+    judgements = [judgement for condition in gates for judgement in condition.judge(change)]
+    deliver(outputs, change, print_change, report=write_change, junit=partial(write_junit, judgements))
+    if report_gates(gates, judgements, change):
+        sys.exit(GATE_FAILED)
+
+
+def _compare(data: tuple[str, ...], scores: tuple[str, ...], **options: Value) -> Change:
+    """Return the change between two models on the same rows, or between two saved audits."""
+    from tiltlens.results.audit_comparison import compare as compare_audits
+    from tiltlens.results.saved_audits import saved_change
+
+    if scores:
+        if len(scores) != 2 or scores[0] == scores[1]:
+            raise TiltlensError(
+                f"`tiltlens compare` needs two different --scores, got {' and '.join(map(repr, scores))}.",
+                "for example --scores old_score --scores new_score.",
+            )
+        excluded = options.pop("exclude") or ()
+        old, new = (
+            audit_files(data, scores=(score,), exclude=(*excluded, other), **options)
+            for score, other in (scores, scores[::-1])
+        )
+        return compare_audits(old, new)
+    if len(data) != 2:
+        raise TiltlensError(
+            f"`tiltlens compare` needs two saved audits, or data with two --scores, got {len(data)} files.",
+            "for example old.json new.json.",
+        )
+    refuse_options(options, "with two saved audits", "drop it, or audit the data again with it.")
+    return saved_change(*data)
+
+
+@command(
+    "rule",
+    "hiring.csv --rule four-fifths --group sex --selected hired",
+    "hiring.csv --rule nyc-local-law-144 --group sex --group race --scores score",
+)
+@DATA
+@with_options(OF_RULE | READING | only(AUDIT, "favourable", "confidence", "provenance") | only(WRITING, "json"))
+def rule_command(data: tuple[str, ...], rule: str, json: str | None, **options: Value) -> None:
+    """Make the tables that a published rule describes.
+
+    DATA: files (.csv, .tsv, .parquet, .arrow, .jsonl, .xlsx; CSV may be compressed: .csv.gz), a quoted pattern, a
+    folder, or the URL of a database with --query. One of --selected and --scores is needed. The exit code does not
+    depend on the numbers in the tables.
+    """
+    from tiltlens.render.terminal import print_rule_tables
+    from tiltlens.rules.tables import rule_tables
+    from tiltlens.sources.text_columns import read
+
+    check_targets({"json": json}, data)
+    lists = {"group": list(options["group"]), "strata": list(options["strata"]) or None}
+    source = read(list(data), **{name: options.pop(name) for name in READING})
+    tables = rule_tables(source, rule, **options | lists)
+    deliver({"json": json}, tables, print_rule_tables)
