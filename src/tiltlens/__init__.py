@@ -18,8 +18,8 @@ if TYPE_CHECKING:
     from tiltlens.paper.world import World as World
     from tiltlens.repair.classifier import TiltedClassifier as TiltedClassifier
     from tiltlens.repair.free_price import DiscriminationFreePrice as DiscriminationFreePrice
-    from tiltlens.repair.saved_adjustment import read_repair as read_repair
     from tiltlens.repair.score_tilt import ScoreTilt as ScoreTilt
+    from tiltlens.repair.solve import read_repair as read_repair
     from tiltlens.results.audit import Audit as Audit
     from tiltlens.results.audit_comparison import compare as compare
     from tiltlens.results.change import Change as Change
@@ -56,7 +56,7 @@ HOMES = {
     "logistic_case": "paper.logistic",
     "read": "sources.text_columns",
     "read_audit": "results.saved_audits",
-    "read_repair": "repair.saved_adjustment",
+    "read_repair": "repair.solve",
     "rule_tables": "rules.tables",
 }
 __all__ = sorted(HOMES)

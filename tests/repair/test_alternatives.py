@@ -8,7 +8,7 @@ from sklearn.metrics import roc_auc_score
 
 import tiltlens as tl
 from tiltlens.errors import DataError
-from tiltlens.repair.notes import nearly_constant
+from tiltlens.repair.quantities import nearly_constant
 from tiltlens.repair.rows import audited_rows
 
 

@@ -9,7 +9,7 @@ from scipy.special import expit
 
 import tiltlens as tl
 from tiltlens.repair.alternatives import AlternativesByGroup
-from tiltlens.repair.rule_choice import EXISTS, INCONCLUSIVE, TOLERANCES
+from tiltlens.repair.what_ifs import EXISTS, INCONCLUSIVE, TOLERANCES
 
 
 @cache

@@ -170,8 +170,8 @@ def _check_options(
 
 def _read_saved(path: str, options: Options, has_rows: bool) -> ScoreTilt | DiscriminationFreePrice:
     """Return a saved repair; options of the fit are refused."""
-    from tiltlens.repair.saved_adjustment import read_repair
     from tiltlens.repair.score_tilt import ScoreTilt
+    from tiltlens.repair.solve import read_repair
 
     refuse_options(NOT_WITH_SAVED, "with a saved adjustment", "drop it, or fit a new one.")
     tilt, given = read_repair(path, options["trusted"]), len(options["scores"])
@@ -211,7 +211,7 @@ def _evaluate(
 ) -> list[Evaluation]:
     """Return the evaluations of the audited groups on held-out rows."""
     from tiltlens.errors import check_columns
-    from tiltlens.repair.new_rows import meets
+    from tiltlens.repair.quantities import meets
     from tiltlens.repair.score_tilt import ScoreTilt
 
     table = rows_of(_read(held_out, options))
@@ -244,7 +244,7 @@ def _class_of(scores: tuple[str, ...], favourable: str) -> int | None:
 
 def _apply(tilt: ScoreTilt | DiscriminationFreePrice, new: tuple[str, ...], out: str, options: Options) -> None:
     """Write new rows, which may be larger than memory, with a column of adjusted scores, decisions or prices."""
-    from tiltlens.repair.apply import apply_repair
+    from tiltlens.repair.new_rows import apply_repair
     from tiltlens.repair.score_tilt import ScoreTilt
 
     group = _group(options) if isinstance(tilt, ScoreTilt) and tilt.use_group else None

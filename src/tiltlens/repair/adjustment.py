@@ -1,25 +1,64 @@
-"""What a tilt of scores and a discrimination-free price share: new outputs of rows from features and old outputs."""
+"""What adjustments of scores share: outputs of new rows, and cross-fitted models of the group.
+
+The additive logistic model, log-odds(x) = intercept + Σ_j f_j(x_j) with f_j a spline of a number or an effect of each
+level of a category, can be inspected and saved as numbers. Any scikit-learn classifier may take its place; it is saved
+as a skops file within the JSON, which holds data and names of types, and no code.
+"""
 
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
+from base64 import b64decode, b64encode
 from collections import Counter
 from collections.abc import Mapping, Sequence
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import Any, ClassVar, Self, cast
+from typing import Any, ClassVar, NamedTuple, Self, cast
 
 import numpy as np
 import polars as pl
 from numpy.typing import NDArray
+from scipy.special import expit
 
+from tiltlens.errors import DataError, MissingExtraError, first_line
+from tiltlens.estimators.error_rates import UNKNOWN
+from tiltlens.estimators.influence import Booleans, Integers, cluster_codes
+from tiltlens.learners.design import Encoding, Table, encoding
+from tiltlens.learners.logit import ridge_logit
+from tiltlens.learners.propensity import estimator_log_odds, fit_clone, group_folds
+from tiltlens.limits import FOLDS, RIDGE, WEAK_RIDGE
+from tiltlens.model_files.load import open_skops
 from tiltlens.paper.checks import Floats
-from tiltlens.repair.coded_features import CodedFeatures
-from tiltlens.repair.rows import AuditedRowIndex, NewRowSums, Range, beyond_notes, unseen_notes, values_beyond
+from tiltlens.repair.constraints import (
+    ALL,
+    EQUAL,
+    GIVEN_EXEMPT,
+    AdditiveModel,
+    CategoryLevels,
+    Cell,
+    CodedFeatures,
+    Constraint,
+    category_levels,
+    encoded_features,
+    feature_table,
+    modelled_cells,
+)
+from tiltlens.repair.rows import (
+    AuditedRowIndex,
+    AuditedRows,
+    NewRowSums,
+    Range,
+    beyond_notes,
+    unseen_notes,
+    values_beyond,
+)
 from tiltlens.results.codec import to_plain, write_json
-from tiltlens.rows.features import DesignColumn
+from tiltlens.rows.features import DesignColumn, Feature
+from tiltlens.rows.predictions import UserModel
 from tiltlens.rows.scores import RowName
+from tiltlens.rows.sums import ONE_AT_A_TIME
 from tiltlens.rows.value_counts import Declared
+from tiltlens.sources.arrays import Hashes, row_hashes
 
 Labels = NDArray[np.str_]
 
@@ -154,3 +193,219 @@ class Adjustment(ABC):
         from tiltlens.render.terminal import repair_text
 
         return repair_text(self)
+
+
+MIN_IDENTICAL_PEOPLE = 10  # with equal features: a membership model of so many hardly depends on one of them
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class AdditiveLogit(AdditiveModel):
+    """The fitted additive logistic model."""
+
+    def log_odds(self, table: Table, index: Integers | slice = slice(None)) -> Floats:
+        """Return the log-odds of rows of numbers and codes."""
+        return self.additive(table, index)
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class EstimatorLogit(CodedFeatures):
+    """A fitted classifier of a Polars frame: numbers, NaN where missing, and texts of the audited levels.
+
+    It sees a level that no audited row had as missing.
+    """
+
+    estimator: object
+
+    def disclosed(self) -> EstimatorLogit:
+        """Return the same with the classifier as text, as files have it."""
+        return replace(self, estimator=dump_estimator(self.estimator))
+
+    def log_odds(self, table: Table, index: Integers | slice = slice(None)) -> Floats:
+        """Return the log-odds of rows of numbers and codes."""
+        inputs = _inputs(self.levels, {name: table[name][index] for name in self.features})
+        try:
+            with ONE_AT_A_TIME:
+                return estimator_log_odds(self.estimator, inputs)
+        except Exception as error:  # the user's code
+            raise _refused(self.estimator, "predict", error) from error
+
+
+Fitted = EstimatorLogit | AdditiveLogit
+
+
+def dump_estimator(estimator: object) -> str:
+    """Return a classifier as the text of a skops file."""
+    try:
+        import skops.io as sio
+    except ImportError:
+        raise MissingExtraError("Saving a classifier requires skops.", extra="models") from None
+    return b64encode(sio.dumps(estimator)).decode()
+
+
+def load_estimator(content: str, trusted: Sequence[str]) -> UserModel:
+    """Return the classifier of `dump_estimator`, if skops knows all of its types or they are trusted."""
+    return open_skops("the group-membership model", b64decode(content), trusted)
+
+
+def _inputs(levels: Mapping[str, CategoryLevels], table: Table) -> pl.DataFrame:
+    return pl.DataFrame(
+        {name: levels[name].texts(column) if name in levels else pl.Series(column) for name, column in table.items()}
+    )
+
+
+def _refused(estimator: object, method: str, error: Exception) -> DataError:
+    return DataError(
+        f"`propensity_model` {type(estimator).__name__} cannot {method} the features: {first_line(error)}",
+        "pass a pipeline that encodes texts (handle_unknown='ignore') and fills missing numbers.",
+    )
+
+
+class Design(NamedTuple):
+    """The encoding of the features without products, the levels of categories, and the table of the rows.
+
+    `estimator` is a classifier to fit in place of the additive model.
+    """
+
+    encoding: Encoding
+    levels: Mapping[str, CategoryLevels]
+    table: dict[str, DesignColumn]
+    estimator: object = None
+
+
+def additive_design(features: Sequence[Feature], estimator: object = None) -> Design:
+    """Return the design of the features that a membership model may use."""
+    used = [feature for feature in features if feature.in_membership]
+    table = feature_table(used)
+    whole = encoding(table, np.arange(len(next(iter(table.values())))), multiplied=frozenset(), spike_share=1.0)
+    kinds = whole.kinds[whole.kinds != "bent"]
+    return Design(Encoding(whole.numeric, whole.levels, (), kinds), category_levels(used), table, estimator)
+
+
+def fit_membership(design: Design, rows: Integers, labels: Booleans, weights: Floats) -> Fitted:
+    """Return the membership model fitted on some rows: the additive one, or the classifier of the design."""
+    if design.estimator is None:
+        encoded = design.encoding
+        # Splines and rare levels are shrunk towards no effect, so that they do not follow single people.
+        penalty = np.where(encoded.kinds == "spline", RIDGE, WEAK_RIDGE)
+        fit = ridge_logit(encoded.matrix(design.table, rows), labels[rows], weights[rows], penalty)
+        return AdditiveLogit(*encoded_features(encoded, design.levels), encoded, fit.intercept, fit.slopes)
+    inputs = _inputs(design.levels, {name: column[rows] for name, column in design.table.items()})
+    try:
+        estimator = fit_clone(design.estimator, inputs, labels[rows], weights[rows])
+    except Exception as error:  # the user's code
+        raise _refused(design.estimator, "fit", error) from error
+    numbers = [name for name in design.table if name not in design.levels]
+    missing = tuple(name for name in numbers if np.isnan(design.table[name]).any())
+    return EstimatorLogit(tuple(design.table), design.levels, missing, estimator)
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class CellModel:
+    """A model of P(group and event|x); with the group, of P(event|x) within it."""
+
+    group: str
+    event: str
+    model: Fitted
+
+    @property
+    def cell(self) -> Cell:
+        """The group and event that it predicts."""
+        return self.group, self.event
+
+    def probability(self, table: Table) -> Floats:
+        """Return the probabilities of rows of numbers and codes."""
+        return np.asarray(expit(self.model.log_odds(table)))
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class MembershipFit:
+    """Models of the cells of some constraints."""
+
+    design: Design | None  # the design of the models; None where no model is needed
+    models: tuple[CellModel, ...]  # fitted on all rows: these are saved, and applied to new rows
+    cross_fitted: Mapping[Cell, Floats]  # the probabilities of each row by models that were fitted on the other folds
+
+    def fitted(self) -> Mapping[Cell, Floats]:
+        """Return the probabilities of each row by the models of all rows."""
+        table = {} if self.design is None else self.design.table
+        return {model.cell: model.probability(table) for model in self.models}
+
+    def for_decisions(self, clusters: Integers | None) -> Mapping[Cell, Floats]:
+        """Return probabilities with which people with equal features get equal decisions, as new rows do.
+
+        The models of the five folds differ, and would decide some of them differently. Where many people share all
+        features, the models of all rows serve: no single person matters to them.
+        """
+        if self.design is None:
+            return self.cross_fitted
+        alike, fitted = many_alike(row_hashes(self.design.table), clusters), self.fitted()
+        return {cell: np.where(alike, fitted[cell], own) for cell, own in self.cross_fitted.items()}
+
+
+def exempt_model(models: Sequence[CellModel]) -> AdditiveModel | None:
+    """Return the model of the group given the exempt factors, where there are any; it is always additive."""
+    fits = (model.model for model in models if model.event == GIVEN_EXEMPT)
+    return next((fit for fit in fits if isinstance(fit, AdditiveModel)), None)
+
+
+def fit_cells(
+    rows: AuditedRows, constraints: Sequence[Constraint], use_group: bool, estimator: object
+) -> MembershipFit:
+    """Return the models of the cells whose probabilities the constraints need."""
+    cells = modelled_cells([cell for each in constraints for cell in each.cells], rows.reference, use_group)
+    if not cells and estimator is not None:
+        raise DataError(
+            f"An adjustment with use_group=True needs no `propensity_model` here, got {type(estimator).__name__}.",
+            "omit it.",
+        )
+    if cells and not rows.model_features:
+        raise DataError(
+            "No feature can separate the groups, so scores cannot be adjusted without the group.",
+            "repair with use_group=True, or audit with features that vary and are neither the group nor identifiers.",
+        )
+    design = additive_design(rows.features, estimator) if cells else None
+    designs = {} if design is None else dict.fromkeys(cells, design)
+    if any(constraint.event == EQUAL for constraint in constraints):
+        exempt = additive_design([feature for feature in rows.features if feature.name in rows.exempt])
+        design = exempt if design is None else design
+        designs |= {(group, GIVEN_EXEMPT): exempt for group in rows.groups[1:]}
+    fold = group_folds(rows.codes, rows.clusters, FOLDS, 0, _strata(rows, constraints))
+    models, cross_fitted, everyone = [], {}, np.ones(rows.codes.size, dtype=np.bool_)
+    for cell, own in designs.items():
+        group, event = cell
+        is_exempt = event == GIVEN_EXEMPT
+        among = rows.members((group, ALL)) if use_group and not is_exempt else everyone
+        labels = rows.members((group, ALL) if is_exempt else cell)
+        model, cross_fitted[cell] = cross_fit(own, rows.weights, fold, labels, among)
+        models.append(CellModel(group, event, model))
+    return MembershipFit(design, tuple(models), cross_fitted)
+
+
+def cross_fit(
+    design: Design, weights: Floats, fold: Integers, labels: Booleans, among: Booleans
+) -> tuple[Fitted, Floats]:
+    """Return a model of `labels` fitted on the rows `among`, and each row's probability by models of other folds."""
+    probability = np.empty(labels.size)
+    for k in range(FOLDS):
+        held_out = np.flatnonzero(fold == k)
+        part = fit_membership(design, np.flatnonzero(among & (fold != k)), labels, weights)
+        probability[held_out] = expit(part.log_odds(design.table, held_out))
+    return fit_membership(design, np.flatnonzero(among), labels, weights), probability
+
+
+def _strata(rows: AuditedRows, constraints: Sequence[Constraint]) -> Integers | None:
+    """Return group and outcome as strata of the folds, where the outcome counts.
+
+    If one fold had more people with the outcome than the others, models of the others would find it too rare there.
+    """
+    if rows.outcome is None or all(constraint.event == ALL for constraint in constraints):
+        return None
+    return np.asarray(rows.codes * (UNKNOWN + 1) + rows.outcome)
+
+
+def many_alike(hashes: Hashes, clusters: Integers | None) -> Booleans:
+    """Return which rows have the features, by their `hashes`, of at least nine other people."""
+    _, cells = np.unique(hashes, return_inverse=True)
+    codes = cluster_codes(clusters)
+    people = cells if codes is None else np.unique(np.stack([cells, codes]), axis=1)[0]
+    return np.asarray(np.bincount(people)[cells] >= MIN_IDENTICAL_PEOPLE)

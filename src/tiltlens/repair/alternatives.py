@@ -26,22 +26,24 @@ from tiltlens.learners.candidates import Sample, fit_trees
 from tiltlens.learners.design import code_columns
 from tiltlens.limits import FEWEST_KNOWN, FOLDS, SMALLEST_SHARE
 from tiltlens.paper.checks import Floats, check_share, check_threshold
+from tiltlens.repair.adjustment import Design, additive_design, cross_fit
 from tiltlens.repair.least_change import gradient, tilted_score
-from tiltlens.repair.membership import Design, additive_design, cross_fit
-from tiltlens.repair.notes import nearly_constant
-from tiltlens.repair.quantities import EvaluationRows, decision_gap
+from tiltlens.repair.quantities import EvaluationRows, decision_gap, nearly_constant
 from tiltlens.repair.rows import AuditedRows, audited_rows
-from tiltlens.repair.rule_choice import (
+from tiltlens.repair.what_ifs import (
     EXISTS,
+    NEEDS_MODEL,
     NOT_FOUND,
+    SCHEMA,
     PairedRows,
     choose_rules,
     measure_folds,
     outcome_of,
+    strongest_what_if,
     tolerance_table,
     verdict_of,
+    what_ifs,
 )
-from tiltlens.repair.what_ifs import NEEDS_MODEL, SCHEMA, strongest_what_if, what_ifs
 from tiltlens.results.codec import to_plain, write_json
 from tiltlens.results.comparison import Comparison
 
@@ -199,7 +201,6 @@ def find_alternatives(comparison: Comparison, tolerance: float, threshold: float
     chosen, is_sure = choose_rules(data, rules.decided, folds, tolerance, sure)
     changes = [change.normal() for change in data.changes(chosen)]
     one_sided = [change.estimate(2.0 * confidence - 1.0) for change in changes]
-    own_gap, own_accuracy = decision_gap(data.rows, data.decided), data.accuracy(data.decided)
     table, what_if_notes = _what_ifs(data, confidence)
     is_scored = not np.isin(audited.scores, (0.0, 1.0)).all()
     notes = notes + ([] if is_scored else [AT_HALF]) + ([WHOLE] if audited.exempt else [])
@@ -207,8 +208,8 @@ def find_alternatives(comparison: Comparison, tolerance: float, threshold: float
     return Alternatives(
         tolerances=tolerance_table(data, rules.decided, folds, tolerance, (sure, confidence)),
         curve=_curve(data, rules, confidence),
-        accuracy=own_accuracy.normal(0.0, 1.0).estimate(confidence),
-        gap=own_gap.normal(-1.0, 1.0).estimate(confidence),
+        accuracy=data.accuracy(data.decided).normal(0.0, 1.0).estimate(confidence),
+        gap=decision_gap(data.rows, data.decided).normal(-1.0, 1.0).estimate(confidence),
         auc=data.auc(audited.scores).estimate(confidence) if is_scored else None,
         score_gap=data.score_gap(audited.scores).estimate(confidence),
         accuracy_change=changes[0].estimate(confidence),

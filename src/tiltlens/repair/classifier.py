@@ -23,6 +23,7 @@ from tiltlens.errors import DataError, first_line, listed, shown
 from tiltlens.estimators.influence import Integers, Rows
 from tiltlens.learners.propensity import group_folds
 from tiltlens.paper.checks import Floats, check_threshold
+from tiltlens.repair.adjustment import many_alike
 from tiltlens.repair.constraints import (
     ALL,
     DECISIONS,
@@ -39,9 +40,7 @@ from tiltlens.repair.constraints import (
 )
 from tiltlens.repair.evaluation import RepairEvaluation, evaluate_parts
 from tiltlens.repair.least_change import repaired
-from tiltlens.repair.membership import many_alike
-from tiltlens.repair.notes import fit_notes
-from tiltlens.repair.quantities import EvaluationRows
+from tiltlens.repair.quantities import EvaluationRows, fit_notes
 from tiltlens.repair.rows import AuditedRows, duplicate_clusters
 from tiltlens.repair.solve import RepairProblem, check_separations, constraints_for
 from tiltlens.rows.predictions import UserModel
@@ -148,13 +147,7 @@ class TiltedClassifier(ClassifierMixin, MetaEstimatorMixin, BaseEstimator):  # t
             return self
         group = self._group(sensitive_features, X, labels.size)
         cells = group if EVENTS[self.metric] == (ALL,) else 2 * group + codes
-        try:
-            self.propensity_ = self._fit(self._membership_model(), X, cells, weights)
-        except (TypeError, ValueError) as error:
-            name = "The default `propensity`" if self.propensity is None else type(self.propensity).__name__
-            raise DataError(
-                f"{name} cannot fit X: {first_line(error)}", "pass propensity=, such as a pipeline that encodes texts."
-            ) from error
+        self.propensity_ = self._fit_membership(X, cells, weights)
         rows = AuditedRows(
             groups=(str(self.groups_[-1]), *map(str, self.groups_[:-1])),
             codes=(group + 1) % len(self.groups_),  # the reference first
@@ -195,6 +188,16 @@ class TiltedClassifier(ClassifierMixin, MetaEstimatorMixin, BaseEstimator):  # t
         if self.propensity is not None or not isinstance(self.estimator, Pipeline):
             return self.propensity
         return Pipeline([*self.estimator.steps[:-1], ("propensity", LogisticRegression())])
+
+    def _fit_membership(self, X: object, cells: Integers, weights: Floats | None) -> UserModel:
+        """Return the fitted model of the group, or of the group and the class."""
+        try:
+            return self._fit(self._membership_model(), X, cells, weights)
+        except (TypeError, ValueError) as error:
+            name = "The default `propensity`" if self.propensity is None else type(self.propensity).__name__
+            raise DataError(
+                f"{name} cannot fit X: {first_line(error)}", "pass propensity=, such as a pipeline that encodes texts."
+            ) from error
 
     def _solve(
         self,

@@ -20,8 +20,16 @@ from tiltlens.estimators.influence import Booleans, Integers, Rows
 from tiltlens.learners.design import Table
 from tiltlens.limits import FEW_REPAIRED, SUPPRESSED_BELOW, SURELY_BEYOND
 from tiltlens.paper.checks import Floats
-from tiltlens.repair.coded_features import CategoryLevels, category_levels, feature_table
-from tiltlens.repair.constraints import ALL, OUTCOMES, Cell, Constraint, SoftChange
+from tiltlens.repair.constraints import (
+    ALL,
+    OUTCOMES,
+    CategoryLevels,
+    Cell,
+    Constraint,
+    SoftChange,
+    category_levels,
+    feature_table,
+)
 from tiltlens.results.audit import Audit
 from tiltlens.results.comparison import Comparison
 from tiltlens.results.profiles import NoRows, SoftScores, needs_rows

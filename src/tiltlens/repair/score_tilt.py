@@ -13,11 +13,10 @@ import polars as pl
 from tiltlens.errors import DataError, listed, shown
 from tiltlens.estimators.influence import Integers
 from tiltlens.paper.checks import Floats, check_number, check_probability, check_threshold
-from tiltlens.repair.adjustment import Adjustment, Labels
-from tiltlens.repair.apply import apply_repair
-from tiltlens.repair.coded_features import CodedFeatures
+from tiltlens.repair.adjustment import Adjustment, CellModel, Labels, exempt_model
 from tiltlens.repair.constraints import (
     GIVEN_EXEMPT,
+    CodedFeatures,
     Constraint,
     SoftChange,
     TiltSummary,
@@ -28,8 +27,7 @@ from tiltlens.repair.constraints import (
 )
 from tiltlens.repair.evaluation import RepairEvaluation, check_counterpart, evaluate_repair, score_column
 from tiltlens.repair.least_change import repaired
-from tiltlens.repair.membership import CellModel, exempt_model
-from tiltlens.repair.new_rows import audited_group, class_scores, probabilities_of, read_held_out
+from tiltlens.repair.new_rows import apply_repair, audited_group, class_scores, probabilities_of, read_held_out
 from tiltlens.repair.rows import MEMBERSHIP, AuditedRowIndex, NewRowSums, Range, gap_notes, moments
 from tiltlens.rows.features import DesignColumn
 from tiltlens.rows.groups import PLAIN, check_outcome, outcome_codes

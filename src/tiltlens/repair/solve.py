@@ -1,19 +1,23 @@
-"""Audited rows → the least change of their scores: constraints, the rows they compare, and the multipliers."""
+"""Score adjustments: the least change that a comparison asks for, or read from the JSON files they were saved in."""
 
 from __future__ import annotations
 
+import json
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
+from pathlib import Path
 
 import numpy as np
 
-from tiltlens.errors import DataError, SupportError, shown
+from tiltlens.errors import DataError, SupportError, shown, texts_of
 from tiltlens.estimators.error_rates import WITH, WITHOUT
 from tiltlens.estimators.estimate import Normal
 from tiltlens.estimators.influence import Booleans, Rows, cluster_codes
+from tiltlens.inputs import Input, remember
 from tiltlens.learners.propensity import check_overlap
 from tiltlens.limits import MINIMUM_ROWS, SURELY_BEYOND
 from tiltlens.paper.checks import Floats, check_threshold
+from tiltlens.repair.adjustment import MembershipFit, exempt_model, fit_cells, load_estimator
 from tiltlens.repair.constraints import (
     ALL,
     DECISIONS,
@@ -29,7 +33,7 @@ from tiltlens.repair.constraints import (
     overlap_weights,
     shift_of,
 )
-from tiltlens.repair.free_price import DiscriminationFreePrice
+from tiltlens.repair.free_price import DiscriminationFreePrice, fit_free_price
 from tiltlens.repair.least_change import (
     GapProblem,
     decision_multipliers,
@@ -40,10 +44,7 @@ from tiltlens.repair.least_change import (
     score_multipliers,
     shifts,
 )
-from tiltlens.repair.membership import MembershipFit, exempt_model, fit_cells
-from tiltlens.repair.notes import audit_notes, fit_notes, nearly_constant
-from tiltlens.repair.price_fit import fit_free_price
-from tiltlens.repair.quantities import area, equal_gap
+from tiltlens.repair.quantities import area, audit_notes, equal_gap, fit_notes, nearly_constant
 from tiltlens.repair.rows import (
     AuditedRowIndex,
     AuditedRows,
@@ -55,6 +56,7 @@ from tiltlens.repair.rows import (
 )
 from tiltlens.repair.score_tilt import ScoreTilt
 from tiltlens.results.audit import Audit
+from tiltlens.results.codec import from_plain
 from tiltlens.results.comparison import Comparison
 
 METRICS = tuple(metric for metric in EVENTS if metric != DECISIONS)
@@ -301,3 +303,79 @@ def check_separations(constraints: Sequence[Constraint], areas: Sequence[Normal]
                 "would move scores by chance.",
                 hint,
             )
+
+
+KINDS: dict[str, type[ScoreTilt] | type[DiscriminationFreePrice]] = {
+    kind.SCHEMA: kind for kind in (ScoreTilt, DiscriminationFreePrice)
+}
+
+
+def read_repair(path: str | Path, trusted: str | Sequence[str] = ()) -> ScoreTilt | DiscriminationFreePrice:
+    """Read an adjustment that `to_json` wrote.
+
+    Parameters
+    ----------
+    path
+        The file.
+    trusted
+        Names of types of your own group-membership model that may be loaded although skops does not recognise them.
+        Loading them runs their code.
+
+    Returns
+    -------
+    ScoreTilt or DiscriminationFreePrice
+        The adjustment, ready to apply and to evaluate.
+
+    Raises
+    ------
+    TiltlensError
+        If the file has another version, missing parts or types that are not trusted.
+
+    See Also
+    --------
+    ScoreTilt.to_json : Write the file.
+
+    Examples
+    --------
+    >>> import tempfile
+    >>> from pathlib import Path
+    >>> import tiltlens as tl
+    >>> people = {"sex": ["women", "men"] * 50, "score": [0.4, 0.5, 0.6, 0.8] * 25}
+    >>> tilt = tl.audit(people, "sex", reference="men", scores="score")["women"].repair(use_group=True)
+    >>> with tempfile.TemporaryDirectory() as folder:
+    ...     tilt.to_json(Path(folder, "repair.json"))
+    ...     again = tl.read_repair(Path(folder, "repair.json"))
+    >>> again.multiplier == tilt.multiplier
+    True
+    """
+    try:
+        saved = json.loads(Path(path).read_text(encoding="utf-8"))
+    except (OSError, TypeError, ValueError) as error:
+        raise DataError(
+            f"Cannot read an adjustment from {shown(str(path))}: {error}.", "write one with `to_json`."
+        ) from None
+    schema = saved.pop("schema", None) if isinstance(saved, dict) else None
+    if schema not in KINDS:
+        raise DataError(
+            f"{shown(str(path))} is not an adjustment of the schema {' or '.join(KINDS)}.",
+            "fit it again, and save it.",
+        )
+    remember(Input.file(path, schema))
+    for model in _saved_classifiers(saved):
+        model["estimator"] = load_estimator(str(model["estimator"]), texts_of("trusted", trusted))
+    try:
+        adjustment = from_plain(KINDS[schema], saved)
+        adjustment.check_whole()
+        return adjustment
+    except (IndexError, KeyError, TypeError, ValueError) as error:
+        raise DataError(
+            f"{shown(str(path))} is not a whole adjustment: a part is missing or altered ({error}).",
+            "write it again with `to_json`.",
+        ) from None
+
+
+def _saved_classifiers(saved: dict[str, object]) -> list[dict[str, object]]:
+    """Return the models that are classifiers, in a file that may be damaged."""
+    models = saved.get("models")
+    parts = [entry.get("model") for entry in models if isinstance(entry, dict)] if isinstance(models, list) else []
+    return [part for part in parts if isinstance(part, dict) and "estimator" in part]
