@@ -18,7 +18,7 @@ NOTHING = "–"
 LONGEST = 60
 MOST_ENTRIES = 12  # of a list in one cell
 MINUS = "\u2212"
-HYPHEN = re.compile(r"(?<![\w.)-])-(?=\.?\d)")
+HYPHEN = re.compile(r"(?<![\w.)-])-(?=[$¢-¥₠-⃏]?\.?\d)")  # a sign such as € stands behind the minus
 COMPARISONS = ("<", ">", "≤", "≥")  # with which labels of bins begin
 ISOLATE, END = "\u2068", "\u2069"  # what stands between them does not turn the text around it
 JOINERS = "\u200c\u200d"  # not printable by themselves, but letters and emoji are made with them

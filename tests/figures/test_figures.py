@@ -470,12 +470,14 @@ def test_figures_say_whom_a_difference_disadvantages():
     assert not figures.features(favourable).table["is_disadvantage"][0]
 
 
-@pytest.mark.parametrize("sign", [1, -1])
-def test_higher_prices_disadvantage_the_group_that_pays_them_and_lower_salaries_the_one_that_earns_them(sign):
-    c = amounts() | {"gap": plain_estimate(9.0), "shortfall": plain_estimate(sign * 90.0)}
+@pytest.mark.parametrize("wants_less", [True, False])
+def test_higher_prices_disadvantage_the_group_that_pays_them_and_lower_salaries_the_one_that_earns_them(wants_less):
+    """Of unobserved groups, which have no shortfall, too."""
+    c = amounts() | {"gap": plain_estimate(9.0), "shortfall": None}
+    c["scale"] |= {"wants_less": wants_less}
     for row in c["contributions"]:
         row |= {"alone": 3.0, "alone_low": 2.0, "alone_high": 4.0}
-    assert set(figures.features(c).table["is_disadvantage"]) == {sign > 0}
+    assert set(figures.features(c).table["is_disadvantage"]) == {wants_less}
 
 
 @pytest.mark.parametrize("name", ["cross_fitted", "many"])

@@ -59,7 +59,7 @@ def part_of_group(share: float, people: int, of_all: int) -> str:
     """Return a share of a group in words that reveal a count below ten neither of these people nor of the others."""
     if people < SUPPRESSED_BELOW:
         return "fewer than ten people"
-    return "all but fewer than ten people" if of_all - people < SUPPRESSED_BELOW else f"{100 * share:.1f} %"
+    return "all but fewer than ten people" if of_all - people < SUPPRESSED_BELOW else f"{100 * share:.1f}%"
 
 
 def may_show(below: Counts, here: Counts, above: Counts) -> Any:

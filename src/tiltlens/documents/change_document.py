@@ -77,16 +77,23 @@ def _source(side: Origin) -> str:
     return f"{label(name, 40)}, {made}" if name else made
 
 
+def _written(created: str | None) -> str:
+    """Return a date and time as the report of an audit has it."""
+    return f"{created[:16].replace('T', ' ')} UTC" if created else "no date"
+
+
 def provenance_blocks(change: Change) -> list[Block]:
     """Return where both audits come from, for a page."""
     rows: dict[str, list[str]] = {}
     for index, side in enumerate((change.old.provenance, change.new.provenance)):
         question = {name: str(text) for name, text in side.question.items() if text and name != "where"}
-        entries = side.stated | question | {"SHA-256 of the rows": side.data_sha256, "made": side.created or "no date"}
+        entries = side.stated | question | {"SHA-256 of the rows": side.data_sha256, "created": _written(side.created)}
         for name, text in entries.items():
             rows.setdefault(name, ["", ""])[index] = text
     columns = (Column("provenance", NAME), *(Column(which, TEXT) for which in SIDES))
-    cells = ((Cell(label(name)), *(Cell(label(text, 400)) for text in both)) for name, both in rows.items())
+    cells = (
+        (Cell(label(name.replace("_", " "))), *(Cell(label(text, 400)) for text in both)) for name, both in rows.items()
+    )
     return [Heading("Provenance", 2), Table("provenance", columns, tuple(cells))]
 
 

@@ -14,6 +14,7 @@ from tiltlens.documents.labels import (
     SHORT,
     THE_GROUP,
     Result,
+    disadvantage_sign,
     group_words,
     has_noun,
     is_favourable_mean,
@@ -193,7 +194,18 @@ def headline(audit: Audit | None, c: Comparison) -> list[str]:
     if (soft := c.unobserved_group) is None:
         return [gap_sentence(audit, c), *adjusted_gap(c), *_largest(c)]
     both = f"{group_words(c, 'audited')} and {group_words(c, 'reference')}"
-    return [*bracket_words(soft, measure_of(c), both), _weighted_sentence(c, soft), *_largest(c)]
+    first, *others = bracket_words(soft, measure_of(c), both)
+    first = f"{first.removesuffix('.')}{_disadvantage_of_all(c, soft)}."
+    return [first, *others, _weighted_sentence(c, soft), *_largest(c)]
+
+
+def _disadvantage_of_all(c: Comparison, soft: UnobservedGroup) -> str:
+    """Return whom each gap in the range disadvantages, if it is one group."""
+    ends = soft.bracket
+    if soft.status is Status.NOT_JUDGED or ends is None or ends.low is None or (ends.high or 0.0) * ends.low <= 0:
+        return ""
+    role = "audited" if ends.low * disadvantage_sign(c) > 0 else "reference"
+    return f", to the disadvantage of {group_words(c, role)}"
 
 
 def gap_status(c: Comparison) -> Materiality | None:

@@ -174,9 +174,7 @@ def strongest(count: int, shown: int, what: str = "features") -> str:
 def disadvantage_sign(c: Compared) -> int:
     """Return 1 where a positive gap puts the audited group at a disadvantage, −1 where a negative one does."""
     if isinstance(c, Comparison):
-        if c.shortfall and measure_of(c).is_amount:  # low amounts may be favourable, such as prices
-            return 1 if c.shortfall.value * c.gap.value > 0 else -1
-        return -1 if is_favourable_mean(c) else 1
+        return -1 if is_favourable_mean(c) and not c.scale.wants_less else 1
     gap, audited, reference = (c.old[key] for key in ("gap", "audited_rate", "reference_rate"))
     if gap is None or audited is None or reference is None:
         return -1
@@ -185,7 +183,8 @@ def disadvantage_sign(c: Compared) -> int:
 
 def disadvantage_words(c: Compared) -> tuple[str, str]:
     """Return what an axis of differences says of its direction, and at which end."""
-    words = f"disadvantage of {group_words(c, 'audited')}"
+    who = group_words(c, "audited")
+    words = f"disadvantage of {who if len(who) <= SHORT else 'the audited group'}"
     return (f"{words} →", "end") if disadvantage_sign(c) > 0 else (f"← {words}", "start")
 
 

@@ -381,7 +381,8 @@ def brief_of(values: Iterable[float | None], measure: Measure) -> Shown:
 
 
 def _amount_beside(measure: Measure, values: Sequence[float | None], value: float | None) -> str:
-    return measure.difference(value, *values)
+    text = measure.difference(value, *values)
+    return text if value is None or any(digit in text for digit in "123456789") else measure.difference(0.0)
 
 
 def quantity_cell(item: Quantity, estimate: Estimate | None, measure: Measure) -> Cell:

@@ -169,7 +169,7 @@ def headline(evaluation: RepairEvaluation) -> list[str]:
             level = interval_name(evaluation.confidence)
             before, after = points(row["before"]), _estimate(row, "after", points, "points", level)
             lines.append(f"Gap in {what}: {before} points before, {after} after. {_goal_met(repair, row)}")
-            lines.append(f"Change: {change}, on {_people(evaluation)} held-out people.{_fit_error(repair, what)}")
+            lines.append(f"Change: {change}, on held-out data of {_people(evaluation)}.{_fit_error(repair, what)}")
     return [*lines, _cost(table)]
 
 

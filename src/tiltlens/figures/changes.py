@@ -164,7 +164,7 @@ def repair_curve(evaluation: RepairEvaluation) -> Figure:
     cost = "between the lines: the cost of not using the group" if len(both) > 1 else ""
     people = f"n = {evaluation.rows['audited']:,} / {evaluation.rows['reference']:,}"
     note = joined(people, "◆ before", "one dot per tenth of the adjustment", cost)
-    chart = _traded(records, what, axis_title, tooltip(reading))
+    chart = _traded(records, what, [f"gap in {rates}, in points", "audited minus reference"], tooltip(reading))
     return figure(chart, records, title, description, reading, in_unit(pair, "points"), note)
 
 
@@ -241,7 +241,7 @@ def _steps(evaluation: RepairEvaluation, name: str, key: str) -> list[Record]:
     ]
 
 
-def _traded(records: list[Record], what: str, title: str, tips: list[ChartPart]) -> ChartPart:
+def _traded(records: list[Record], what: str, title: list[str], tips: list[ChartPart]) -> ChartPart:
     alt = altair()
     is_leftwards = records[0]["gap"] > 0.0
     low, high = span([*(record["gap"] for record in records), 0.0], 0.1)
@@ -270,7 +270,7 @@ def _rule(gap: Estimate | None, accuracy: Estimate | None, kind: str) -> Record:
 
 def _attained(records: list[Record], accuracy: str, tips: list[ChartPart]) -> ChartPart:
     alt = altair()
-    titles = "gap of decision rates, audited minus reference, in points", f"{accuracy}, in %"
+    titles = ["gap of decision rates, in points", "audited minus reference"], f"{accuracy}, in %"
     x = axis("x", "gap", titles[0], reach(records, ("gap",), 0.0, room=0.05))
     y = axis("y", "accuracy", titles[1], reach(records, ("accuracy",), room=0.08))
     rules, model = f"datum.rule == '{RULE}'", f"datum.rule == '{MODEL}'"

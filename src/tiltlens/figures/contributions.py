@@ -7,9 +7,11 @@ from typing import NamedTuple
 
 import polars as pl
 
+from tiltlens.documents.headline import gap_name
 from tiltlens.documents.labels import disadvantage_sign, labels, measure_of, strongest, versus
-from tiltlens.documents.quantities import brief, written
+from tiltlens.documents.quantities import FEATURES, brief, format_of, written
 from tiltlens.estimators.estimate import Estimate
+from tiltlens.estimators.verdicts import Verdict
 from tiltlens.figures.figure import (
     DASHES,
     DISADVANTAGE,
@@ -56,18 +58,19 @@ from tiltlens.results.outputs import Contribution
 from tiltlens.rows.wording import Measure
 
 FEATURE_ROW = 38
+LEAST = 8  # features that are drawn, however weak
 ABOVE, BELOW = -8, 9  # pixels from the middle of a row: the bar, and the mark below it
 NAMES = ("alone", "beyond_others")
 
 
 def features(c: Comparison, materiality: float | None = None, shown: int = SHOWN) -> Figure:
     """Return one bar per feature, its contribution alone; the mark below it is its contribution beyond the others."""
-    rows = drawn_features(c, shown)
+    rows = _without_weak(drawn_features(c, shown))
     if not rows:
         raise nothing("Contribution of each feature", "the audit has no features")
     m, threshold = measure_of(c), c.scale.materiality if materiality is None else materiality
     gap = c.gap
-    title = f"Contribution of each feature to the gap of {m.with_unit(brief(gap, m)(gap.value))}"
+    title = f"Contribution of each feature to the {gap_name(c)} of {m.with_unit(brief(gap, m)(gap.value))}"
     records = [_contribution(text, row, m, disadvantage_sign(c)) for text, row in rows]
     parts = ", ".join(f"{text} {m.difference(row.alone)} ({row.verdict})" for text, row in rows[:5])
     description = (
@@ -92,6 +95,12 @@ def features(c: Comparison, materiality: float | None = None, shown: int = SHOWN
     }
     chart = _bars(c, records, m.factor * threshold, tooltip(reading), m)
     return figure(chart, records, title, description, reading, subtitle, note)
+
+
+def _without_weak(rows: list[tuple[str, Contribution]]) -> list[tuple[str, Contribution]]:
+    """Return rows up to the last that may contribute materially: weaker ones are all alike."""
+    places = (place for place, (_, row) in enumerate(rows, 1) if row.verdict != Verdict.NO_MATERIAL_CONTRIBUTION)
+    return rows[: max([LEAST, *places])]
 
 
 def _contribution(text: str, row: Contribution, m: Measure, sign: int) -> Record:
@@ -151,13 +160,13 @@ class Upwards(NamedTuple):
 
 DRIVES = Upwards(
     "drives",
-    "association with the {output} within groups →",
+    "association with the {output} within groups, in {unit} →",
     "is associated more with the {output} within groups. Curves join equal {unit} of the gap",
     ("reveals the group, associated with the {output}", "reveals the group only"),
 )
 USE = Upwards(
     "use",
-    "use: change of the {output} with the feature, all else equal →",
+    "use: change of the {output}, all else equal, in {unit} →",
     "is used more by the {output}",
     ("contributes and is used", "stand-in: contributes, not used"),
 )
@@ -224,7 +233,7 @@ def _record(text: str, row: Contribution, m: Measure, up: Upwards, sign: int) ->
         "alone_text": written(row.alone, m.difference),
         "alignment_text": number(row.alignment, 2),
         "reveals_text": number(row.reveals, 2),
-        "height_text": m.level(value) if m.is_amount else number(value, 3),
+        "height_text": format_of(FEATURES[up.name].scale, m).value(value),
         **{"name": None, "dx": 0, "dy": 0, "align": "left"},
     }
 
@@ -281,9 +290,8 @@ def _map(
 ) -> ChartPart:
     right, top = ends
     x = axis("x", "reveals", "reveals the group (0: not at all, 1: completely) →", [0, right])
-    y = axis("y", "height", up.title.format(output=m.output), [0, top])
-    if m.is_amount:
-        y.axis = altair().Axis(format=m.axis)
+    y = axis("y", "height", up.title.format(output=m.output, unit=m.unit or m.long_unit), [0, top])
+    y.axis = altair().Axis(labelExpr=f"format(datum.value * {m.factor}, '{m.difference_axis}')")
     lines = _curves(levels, right, top, materiality, m) if levels else []
     lines += [lines_at("y", [materiality], y["title"], "threshold")] if up is USE else []
     whiskers = [

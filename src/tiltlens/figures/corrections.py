@@ -32,7 +32,7 @@ from tiltlens.formats import count, label, number, percent, short_number, whole_
 from tiltlens.results.comparison import Comparison
 from tiltlens.rows.wording import Measure
 
-MEANING = "correction f̃:  ← over-represented | under-represented →"
+MEANING = ["correction f̃", "← over-represented | under-represented →"]
 LOW, HIGH = -4.0, 4.0  # the ends of the bins are open
 ROW = 78
 SHORT = 22  # letters of a value's name, to leave room for its people

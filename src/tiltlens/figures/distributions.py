@@ -136,7 +136,7 @@ def overlap(c: Comparison) -> Figure:
     )
     ends = [end for record in records if record["share"] != 0 for end in (record["from"], record["to"])]
     reading = {"group": "group", "bin": "log-ratio", "shown": "share of the group"}
-    meaning = "log-ratio ℓ:  ← commoner in the reference group | commoner in the audited group →"
+    meaning = ["log-ratio ℓ: such people are commoner", "← in the reference group | in the audited group →"]
     chart = _mirrored(c, records, axis("x", "from", meaning, [min(ends), max(ends)]), [], tooltip(reading))
     counterparts = "where both sides have bars, people have counterparts"
     note = noted(c, counterparts, _hidden_note(records), intervals="")
@@ -360,7 +360,7 @@ def _diagonal(records: list[Record], tips: list[ChartPart]) -> ChartPart:
     line = alt.Chart(data([{"expected": end, "observed": end} for end in ends], "diagonal"))
     line = line.mark_line(color=QUIET, strokeDash=[5, 3]).encode(x=x, y=y)
     marks = dots("observed", size=100, stroke=PAPER, strokeWidth=1).encode(x=x, y=y, tooltip=tips)
-    return alt.layer(line, marks).properties(width=380, height=340)
+    return alt.layer(line, marks).properties(width=380, height=260)
 
 
 def balance(c: Comparison) -> Figure:
@@ -409,4 +409,4 @@ def _mismatches(records: list[Record], tips: list[ChartPart]) -> ChartPart:
         interval("x", "difference", title, y, color=QUIET, strokeWidth=1.6),
         dots("difference").encode(x=x, y=y, shape=shape, tooltip=tips),
     ]
-    return alt.layer(*layers).properties(width=WIDTH - 140, height=24 * len(records))
+    return alt.layer(*layers).properties(width=WIDTH - 140, height=20 * len(records))

@@ -104,6 +104,7 @@ Record = dict[str, Any]  # a row of the data that a chart draws
 ENDINGS = (".png", ".svg", ".html")
 BETWEEN = " · "
 LINE = 110  # letters of a line below the title
+SOURCE = 90  # letters of the source of the data
 # Under other names than +json a notebook file takes texts only, so not under the ".v6.json" that Altair 6 itself has.
 NOTEBOOK = "application/vnd.vegalite.v6+json"
 PAGE = """<!DOCTYPE html>
@@ -254,7 +255,7 @@ def noted(c: Compared, *parts: str, intervals: str = "CI") -> str:
 
 def source_of(c: Compared) -> str:
     """Return the source of the data, where it is stated."""
-    source = label(c.scale.source)
+    source = label(c.scale.source, SOURCE)
     return source and f"Source: {source}"
 
 

@@ -51,6 +51,7 @@ from tiltlens.figures.marks import (
     reach,
     scaled,
     span,
+    tick_format,
     tooltip,
 )
 from tiltlens.formats import count, interval_name, label, p_value, ratio
@@ -77,7 +78,7 @@ def rates(audit: Audit) -> Figure:
     first = comparisons[0]
     rows = [_row(first.reference, "reference", first.rates.reference, None, m)]
     rows += [_row(c.audited, "audited", c.rates.audited, c.impact_ratio, m) for c in comparisons]
-    texts = labels((row["group"] for row in rows[:GROUPS]), GROUP)
+    texts = labels((row["group"] for row in rows[:GROUPS]), SHORT)
     records = [row | {"label": text} for row, text in zip(rows, texts, strict=False)]
     parts = ", ".join(f"{record['label']} {m.level(record['rate'])}" for record in records[:6])
     description = f"One row per group: its {m.rate}{m.among}{'' if is_soft else ', and its ratio'}. {parts}."
@@ -283,7 +284,7 @@ def _steps(records: list[Record], m: Measure, tips: list[ChartPart]) -> ChartPar
         "start:Q",
         title=title,
         scale=alt.Scale(domain=domain, range=[0, {"expr": f"width - {ROOM}"}], zero=False, nice=False),
-        axis=alt.Axis(labelExpr=f"format(datum.value * {m.factor}, '{m.difference_axis}')"),
+        axis=alt.Axis(labelExpr=f"format(datum.value * {m.factor}, '{tick_format(m, reach)}')"),
     )
     scale = alt.Scale(domain=list(KINDS), range=list(KINDS.values()))
     colour, stroke = alt.Color("kind:N", scale=scale, legend=None), alt.Stroke("kind:N", scale=scale, legend=None)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Iterable, Mapping
 from itertools import pairwise
 
@@ -13,6 +14,7 @@ from tiltlens.figures.figure import FAINT, INK, ChartPart, Record, altair, data
 from tiltlens.formats import label, number
 from tiltlens.results.comparison import Comparison
 from tiltlens.results.outputs import Contribution
+from tiltlens.rows.wording import Measure
 
 SHOWN = 20  # features of a chart with one row each
 VALUES = 24  # values of a feature
@@ -84,6 +86,7 @@ def steps(low: float, high: float, count: int) -> list[tuple[float, float]]:
 
 
 ENDS = ("", "_low", "_high")
+TICKS = 10  # of an axis at most, about
 
 
 def tooltip(reading: Mapping[str, str]) -> list[ChartPart]:
@@ -103,6 +106,12 @@ def axis(
     if options:
         drawn.axis = alt.Axis(**options)
     return drawn
+
+
+def tick_format(m: Measure, reach: float) -> str:
+    """Return a format of differences in which neighbouring ticks of an axis differ."""
+    step = m.factor * reach / TICKS
+    return m.difference_axis if m.is_amount or step >= 0.1 else f".{math.ceil(-math.log10(step))}~f"
 
 
 def directed_axis(

@@ -122,10 +122,11 @@ def prices(c: Comparison) -> Figure:
         "across, the mean discrimination-free price, up, the mean price. On the diagonal the two agree."
     )
     hidden = costs.by_decile["n"].has_nulls()
-    note = "deciles with fewer than ten people of a group are left out" if hidden else ""
+    left_out = "deciles with fewer than ten people of a group are left out" if hidden else ""
+    note = noted(c, "dashed: the two agree", left_out, intervals="")
     chart = _price_chart(records, names, m.unit)
-    subtitle = in_unit(c, "dots on the diagonal: the two agree")
-    return figure(chart, records, PRICE_TITLE, description, PRICE_READING, subtitle, noted(c, note))
+    subtitle = in_unit(c, m.long_unit)
+    return figure(chart, records, PRICE_TITLE, description, PRICE_READING, subtitle, note)
 
 
 def price_effect(evaluation: PriceEvaluation) -> Figure:
@@ -227,7 +228,7 @@ def splitting(c: Comparison) -> Figure:
     limit = gains.materiality / whole
     state = GAIN_STATES[gains.status["both"]]
     description = f"{versus(c)}. At equal weights: {state}. One dot per row, with its interval."
-    what = "reduction of the Brier score, in % of that of one model →"
+    what = ["reduction of the Brier score,", "in % of that of one model →"]
     reading = {"label": "group", "text": "gain"}
     x = axis("x", "gain", what, reach(records, ("gain",), 0.0, limit, room=0.04), format=".1%")
     y = name_axis()
@@ -298,7 +299,9 @@ def _sensitivity_chart(
 ) -> ChartPart:
     alt = altair()
     percents: Record = {"format": ".0%", "tickCount": 6}
-    x = axis("x", "r2_group", "share of the variance of group membership that it explains →", [0, right], **percents)
+    x = axis(
+        "x", "r2_group", ["share of the variance of group", "membership that it explains →"], [0, right], **percents
+    )
     y = axis("y", "r2_score", f"share of the {m.each}s' variance that it explains →", [0, top], **percents)
     base = alt.Chart(data(lines, "curves")).encode(x=x, y=y)
     curves = base.mark_line(clip=True).encode(

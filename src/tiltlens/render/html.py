@@ -83,7 +83,8 @@ def _head(table: Table, index: int, column: Column) -> str:
     has_intervals = table.interval and any(row[index].interval for row in table.rows)
     level = f" <small>{escape(table.interval)}</small>" if has_intervals else ""
     kind = ' class="number"' if column.kind == NUMBER else ""
-    return f'<th scope="col"{kind}>{escape(column.label)}{level}</th>'
+    label = escape(column.label).replace("_", "_<wbr>")  # long names of columns end a line here
+    return f'<th scope="col"{kind}>{label}{level}</th>'
 
 
 def _row(table: Table, index: int, row: tuple[Cell, ...], name: Name | None) -> str:

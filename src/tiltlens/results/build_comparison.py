@@ -127,6 +127,7 @@ def _scale(evidence: Evidence, settings: Settings) -> Scale:
         settings.confidence,
         evidence.question.wording,
         evidence.question.source,
+        evidence.rows.wants_less,
     )
 
 

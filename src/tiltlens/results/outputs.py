@@ -105,6 +105,8 @@ class Scale(FieldTable):
         The user's words for people, the favourable outcome and the unit of amounts.
     source
         The data, as stated in the provenance; "" if not stated.
+    wants_less
+        Whether low amounts are favourable, such as prices.
     """
 
     score_type: ScoreType
@@ -113,6 +115,7 @@ class Scale(FieldTable):
     confidence: float
     wording: Wording
     source: str = ""
+    wants_less: bool = False
 
 
 @dataclass(frozen=True, slots=True, eq=False)
