@@ -4,5 +4,5 @@ document.addEventListener("DOMContentLoaded", () => {
     const page = toggle.closest("li")?.querySelector("a")?.textContent.trim();
     toggle.setAttribute("aria-label", `Pages of ${page}`);
   }
-  for (const button of document.querySelectorAll(".search-button-field")) button.removeAttribute("aria-label");
+  for (const button of document.querySelectorAll(".search-button-field")) button.setAttribute("aria-label", button.innerText.trim() || "Search");
 });
