@@ -9,7 +9,7 @@ from rich.console import Console
 from sklearn.linear_model import LogisticRegression
 from tests.people import audited, people
 
-from tiltlens.formats import sentence
+from tiltlens.formats import minus, sentence
 from tiltlens.render.terminal import print_audit
 
 NUMBERS = people().select("group", "income", "weight").fill_null(40.0).with_columns(is_rich=pl.col("income") > 48)
@@ -54,3 +54,11 @@ def test_a_key_and_a_constant_say_so_in_the_terminal():
     assert "key: it looks like an identifier" in text
     assert re.search(r"same .* no material contribution", text)
     assert "Has one value only." in text
+
+
+@pytest.mark.parametrize(
+    ("plain", "written"),
+    [("-€1,305 (-£2 to -3)", "−€1,305 (−£2 to −3)"), ("2024-05-01 and x-1", "2024-05-01 and x-1")],
+)
+def test_a_minus_stands_before_a_currency_too(plain, written):
+    assert minus(plain) == written

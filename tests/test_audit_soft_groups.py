@@ -183,7 +183,20 @@ def test_amounts_of_several_groups_are_scores_in_another_unit():
     for name in ("weighted", "linear", "limits", "bracket"):
         one, other = (getattr(of, name).to_dict() for of in (found["a"].unobserved_group, score))
         assert one == pytest.approx({end: 400 * value for end, value in other.items()}, rel=1e-9)
-    assert re.search(r"estimated at [−\d., to]+ units\. This range is right if the", " ".join(str(found).split()))
+    text = " ".join(str(found).split())
+    assert re.search(
+        r"estimated at [−\d., to]+ units, to the disadvantage of group = \w\. This range is right if", text
+    )
+
+
+def test_low_prices_of_an_unobserved_group_are_no_disadvantage():
+    """D3: the orientation was read from the shortfall, which unobserved groups do not have."""
+    table = names().with_columns(premium=600 - 400 * pl.col("score"))
+    for favourable, whom in (("low", "b"), ("high", "a")):
+        options = {"score_type": "amount", "favourable": favourable, "known_groups": "race", "features": []}
+        found = audited(table, scores="premium", audited="a", **options)
+        assert found["a"].unobserved_group.bracket.high < 0
+        assert f"to the disadvantage of group = {whom}." in " ".join(str(found).split())
 
 
 def with_copies():

@@ -33,8 +33,9 @@ from tiltlens import figures as typed_figures
 from tiltlens import formats
 from tiltlens.documents.labels import labels
 from tiltlens.errors import NothingToDrawError
-from tiltlens.figures.marks import placed, spread
+from tiltlens.figures.marks import placed, spread, tick_format
 from tiltlens.paper.figure1 import simplex_paths
+from tiltlens.rows.wording import measure_for
 
 figures = SimpleNamespace(**{name: of_summaries(getattr(typed_figures, name)) for name in typed_figures.__all__[2:]})
 WORLD = tl.World([0.5, 0.3, 0.2], [0.2, 0.3, 0.5], channel=[0.8, 0.5, 0.1])
@@ -531,6 +532,23 @@ def test_figures_write_one_minus_sign():
     for figure, _ in drawn("many").values():
         texts = [text for row in figure.table.to_dicts() for text in row.values() if isinstance(text, str)]
         assert not [text for text in (*texts, figure.title, figure.description) if re.search(r"(^|[ (])-\d", text)]
+
+
+@pytest.mark.parametrize(("reach", "ticks"), [(0.002, [49.85, 49.9, 49.95]), (0.1, [50.0, 52.0])])
+def test_neighbouring_ticks_differ(reach, ticks):
+    """A gap of 0.1 points had the ticks 49.8, 49.8, 49.9, 49.9."""
+    digits = re.fullmatch(r"\.(\d)~f", tick_format(measure_for("probability"), reach))[1]
+    assert len({f"{tick:.{digits}f}" for tick in ticks}) == len(ticks)
+
+
+def test_of_many_features_weak_ones_are_not_drawn():
+    c = many(60)
+    for row in c["contributions"][3:]:
+        row |= {"verdict": "no material contribution"}
+    assert len(figures.features(c).table) == 8
+    assert "the 8 strongest of 60 features" in figures.features(c).note
+    c["contributions"][11]["verdict"] = "inconclusive"
+    assert len(figures.features(c).table) == 12
 
 
 def test_of_two_hundred_features_the_strongest_are_shown_and_it_says_so():

@@ -341,6 +341,22 @@ def test_nothing_is_wider_than_the_window_or_the_paper(browser, reports, name):
         assert tab.seen == []
 
 
+OUTSIDE = """() => [...document.querySelectorAll("svg")].flatMap((svg) => {
+    const box = svg.getBoundingClientRect();
+    const texts = [...svg.querySelectorAll("text")].map((text) => [text.textContent, text.getBoundingClientRect()]);
+    const isCut = ({left, right, width}) => width && (left < box.left - 2 || right > box.right + 2);
+    return box.width ? texts.filter(([_, own]) => isCut(own)).map(([text]) => text) : [];
+})"""  # fmt: skip
+
+
+@pytest.mark.parametrize("width", [390, 1440])
+def test_no_text_of_a_figure_is_cut_at_its_edge(browser, reports, width):
+    with opened(browser, reports / "cross_fitted.html", width=width) as tab:
+        for folder in tab.locator(".folder").all():
+            folder.click()
+        assert tab.evaluate(OUTSIDE) == []
+
+
 def test_what_is_cut_off_on_a_phone_says_that_it_scrolls(browser, reports):
     with opened(browser, reports / "cross_fitted.html", width=390) as tab:
         unfold(tab)
