@@ -357,7 +357,7 @@ def _ridge_sets(data: _FitData, influence_rows: Integers) -> tuple[RidgeSets, Ba
     def fit_basis(blocks: Sequence[Block]) -> BasisFit:
         basis = widen_basis(first, table, blocks, seed) if blocks else first
         index = _gram_rows(len(score), len(basis.owners) + 3)
-        return BasisFit(screen, basis, _fold_ridges(basis, table, sample, score, omega, fold, index))
+        return BasisFit.of(screen, basis, _fold_ridges(basis, table, sample, score, omega, fold, index))
 
     fit = widened(omega, fit_basis)
     index = _gram_rows(len(score), len(fit.basis.owners) + 3)

@@ -5,8 +5,10 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import cached_property
+from typing import Any
 
 import numpy as np
+from numpy.typing import NDArray
 from scipy.sparse import csc_matrix
 
 from tiltlens.estimators.influence import Integers
@@ -47,6 +49,31 @@ def grid_codes(codes: Sequence[Integers]) -> tuple[Integers, tuple[int, ...]]:
     return cells, shape
 
 
+def most_frequent(own: Integers, other: Integers) -> Integers:
+    """Return whether each row's `other` is the most frequent among the rows with its `own`."""
+    size = int(other.max()) + 1
+    pairs, codes, counts = np.unique(own * size + other, return_inverse=True, return_counts=True)
+    order = np.lexsort((counts, pairs // size))
+    is_last = np.append(np.diff(pairs[order] // size) > 0, True)
+    is_usual = np.zeros(pairs.size, dtype=np.intp)
+    is_usual[order[is_last]] = 1
+    return is_usual[codes]
+
+
+def nested_codes(columns: Sequence[NDArray[Any]], rows: int) -> Integers:
+    """Return cells of so many rows each: equal parts of the first feature, each in equal parts of the next, ..."""
+    size = len(columns[0])
+    parts = max(int((size / rows) ** (1 / len(columns))), 1)
+    cells = np.zeros(size, dtype=np.intp)
+    for column in columns:
+        order = np.lexsort((column, cells))
+        own, value = cells[order], column[order]
+        first = np.flatnonzero(np.r_[True, (own[1:] != own[:-1]) | (value[1:] != value[:-1])])
+        rank = np.repeat(first, np.diff(np.r_[first, size])) - np.searchsorted(own, own)  # equal values share one
+        cells[order] = own * parts + rank * parts // np.bincount(own)[own]
+    return np.asarray(np.unique(cells, return_inverse=True)[1], dtype=np.intp)
+
+
 @dataclass(frozen=True, slots=True)
 class Hidden:
     """The part of the gap that the regressions miss in the cells of some features, and its standard error."""
@@ -78,9 +105,15 @@ class Residuals:
     def sums(self, codes: Integers, size: int | None = None) -> Floats:
         """Return by cell Σω, Σω r_S, Σω r_W, Σω² r_S r_W, Σω² r_S² and Σω² r_W², (6, cells)."""
         shape = (int(codes.max(initial=0)) + 1 if size is None else size, codes.size)
+        ones, starts = self._indicators
         # A matrix of indicators sums all columns in one pass over the rows; `np.bincount` would take six.
-        indicators = csc_matrix((np.ones(codes.size), codes, np.arange(codes.size + 1)), shape)
+        indicators = csc_matrix((ones, codes.astype(np.int32, copy=False), starts), shape)
         return np.asarray((indicators @ self._products).T)
+
+    @cached_property
+    def _indicators(self) -> tuple[Floats, Integers]:
+        """What matrices of indicators share: ones, and where the columns start."""
+        return np.ones(self.omega.size), np.arange(self.omega.size + 1, dtype=np.int32)
 
 
 def hidden_part(residuals: Residuals, codes: Integers) -> tuple[float, float]:

@@ -285,10 +285,6 @@ class FoldRidges:
         """Return S̄ − e and W − m of rows z by all features, from the models of every part, (2, parts, n)."""
         return np.asarray(self._whole @ z.T)
 
-    def residuals(self, z: Floats, fold: Integers) -> Floats:
-        """Return the same, (2, n), averaged over the models that have not seen the row's fold."""
-        return np.asarray(np.einsum("tpn,np->tn", self.part_residuals(z), UNSEEN[fold]))
-
     def group_residuals(self, z: Floats, fold: Integers, vectors: Sequence[Floats]) -> Floats:
         """Return S̄ − e of rows z for each set, (n, sets), averaged over the models that have not seen the fold."""
         every = np.array([part[0] for part in vectors])

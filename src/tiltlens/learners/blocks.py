@@ -19,9 +19,18 @@ from typing import NamedTuple
 import numpy as np
 from scipy.special import ndtr
 
-from tiltlens.estimators.cells import Hidden, Residuals, grid_codes, hidden_of, joint_codes
+from tiltlens.estimators.cells import (
+    Hidden,
+    Residuals,
+    factorize_ints,
+    grid_codes,
+    hidden_of,
+    joint_codes,
+    most_frequent,
+    nested_codes,
+)
 from tiltlens.estimators.influence import Booleans, Integers
-from tiltlens.estimators.ridges import FoldRidges
+from tiltlens.estimators.ridges import PARTS, UNSEEN, FoldRidges
 from tiltlens.estimators.sets import evenly
 from tiltlens.learners.basis import Basis, strongest
 from tiltlens.learners.design import (
@@ -69,25 +78,25 @@ Days = Mapping[str, Floats]  # of features that are dates: days since 1970, with
 class Candidate:
     """Cells that may hide something, and the block of columns that would show it.
 
-    `shape` is that of a grid of cells, whose margins are coarser cells of fewer features, `parts` are other coarser
-    cells: what these hide is not laid on all. `is_learnt` says whether borders were drawn through numbers, which are
-    known no better than the rows show them.
+    `cells` makes the cell of each row, and the shape of the grid of cells if they are one: its margins are coarser
+    cells of fewer features. `parts` are other coarser cells: what coarser cells hide is not laid on all. `is_learnt`
+    says whether borders were drawn through numbers, which are known no better than the rows show them.
     """
 
     names: tuple[str, ...]
-    codes: Integers
+    cells: Callable[[], tuple[Integers, tuple[int, ...]]]
     block: Callable[[], Block]
-    shape: tuple[int, ...] = ()
     parts: tuple[Integers, ...] = ()
     is_learnt: bool = False
 
     def hidden(self, residuals: Residuals) -> Hidden:
         """Return what its cells hide beyond the coarser ones."""
-        sums = residuals.sums(self.codes, math.prod(self.shape) if self.shape else None)
+        codes, shape = self.cells()
+        sums = residuals.sums(codes, math.prod(shape) if shape else None)
         value, se = hidden_of(sums, residuals.spread)
         if abs(value) <= se:
             return Hidden(self.names, value, se)
-        margins = [sums.reshape(-1, *self.shape).sum(axis=1 + axis) for axis in range(len(self.shape))]
+        margins = [sums.reshape(-1, *shape).sum(axis=1 + axis) for axis in range(len(shape))]
         coarser = [margin.reshape(len(sums), -1) for margin in margins] + [residuals.sums(part) for part in self.parts]
         beyond = [value - hidden_of(part, residuals.spread)[0] for part in coarser]
         return Hidden(self.names, min([value, *beyond], key=abs), se)
@@ -95,12 +104,17 @@ class Candidate:
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Screen:
-    """What the searches for blocks look at; `chosen` are the features that are looked at together, `days` dates."""
+    """What the searches for blocks look at.
+
+    `days` are dates, `chosen` and `tripled` the coarse cells of features that are looked at by two and by three, and
+    `repeated` the codes of values where these repeat.
+    """
 
     table: Table
     days: Days
-    chosen: Sequence[str]
-    tripled: Sequence[str]
+    chosen: Mapping[str, Integers]
+    tripled: Mapping[str, Integers]
+    repeated: Mapping[str, Integers]
     targets: tuple[Floats, Floats]
     fold: Integers
     seed: int
@@ -111,37 +125,38 @@ class Screen:
         for name, column in columns.items():
             values = self.table[name]
             for part in _date_parts(self.days[name]) if name in self.days else ():
-                yield _of_cells((name,), part)
-            distinct, codes = np.unique(values, return_inverse=True)
-            if KNOT_VALUES < distinct.size <= values.size / ROWS_A_CELL:
-                yield _of_cells((name,), codes)
-            elif distinct.size > KNOT_VALUES and column.knots.size:
-                yield Candidate((name,), _coarse(values, FINE_CELLS), partial(_fine_spline, column, self.table))
+                yield _of_cells((name,), partial(np.asarray, part))
+            if name not in self.repeated:
+                if column.knots.size:
+                    cells, spline = partial(_coarse, values, FINE_CELLS), partial(_fine_spline, column, self.table)
+                    yield replace(_of_cells((name,), cells), block=spline)
+            elif self.repeated[name].max() >= KNOT_VALUES:
+                yield _of_cells((name,), partial(np.asarray, self.repeated[name]))
 
     def pairs(self, encoder: Encoding, residuals: Residuals) -> Iterator[Candidate]:
         """Yield the cells of each two features, whose columns would be multiplied; parts of dates have cells only."""
         columns: dict[str, NumericColumn | LevelColumns] = {column.name: column for column in encoder.numeric}
         columns |= {column.name: column for column in encoder.levels}
-        for names, codes, shape in self._joint(PAIR_CELLS, 2):
-            if names in _together(encoder) or not columns.keys() >= set(names):  # constants have no columns
+        together = _together(encoder)
+        for names in combinations(self.chosen, 2):
+            if names in together or not columns.keys() >= set(names):  # constants have no columns
                 continue
-            yield Candidate(names, codes, partial(_product, [columns[name] for name in names], self.table), shape)
+            product = partial(_product, [columns[name] for name in names], self.table)
+            yield replace(_of_grid(names, [self.chosen[name] for name in names]), block=product)
         yield from self.usual()
         for name in set(self.chosen) & set(self.days):
             for own in _date_parts(self.days[name]):
                 for other in set(self.chosen) - {name}:
-                    yield _of_cells((name, other), *grid_codes([own, _coarse(self.table[other], PAIR_CELLS)]))
+                    yield _of_grid((name, other), [own, self.chosen[other]])
 
     def usual(self) -> Iterator[Candidate]:
         """Yield whether a value is the most frequent one given another feature's value, such as the same city."""
-        codes = {name: np.unique(self.table[name], return_inverse=True)[1] for name in self.chosen}
-        levels = {name: int(code.max()) + 1 for name, code in codes.items()}
-        repeated = [name for name in self.chosen if levels[name] <= len(self.fold) / ROWS_A_CELL]
-        for names in combinations(repeated, 2):
-            other, own = sorted(names, key=lambda name: levels[name])
-            if levels[own] > PAIR_CELLS:
-                parts = tuple(_coarse(self.table[name], PAIR_CELLS) for name in names)
-                yield _of_cells(names, _most_frequent(codes[own], codes[other]), parts=parts)
+        largest = {name: int(self.repeated[name].max()) for name in self.chosen if name in self.repeated}
+        for names in combinations(largest, 2):
+            other, own = sorted(names, key=lambda name: largest[name])
+            if largest[own] >= PAIR_CELLS:
+                codes = partial(most_frequent, self.repeated[own], self.repeated[other])
+                yield _of_cells(names, codes, tuple(self.chosen[name] for name in names))
 
     def cells(self, encoder: Encoding, residuals: Residuals) -> Iterator[Candidate]:
         """Yield grids on the features of each block: of borders that trees learnt, and of equal parts."""
@@ -150,17 +165,17 @@ class Screen:
             coarse = [_coarse(column, PAIR_CELLS if len(names) == 2 else TRIPLE_CELLS) for column in columns]
             yield self._learnt(names, partial(_grid, columns, coarse, residuals, seed=self.seed))
             has_borders = any(column.dtype.kind == "f" for column in columns)
-            yield replace(_of_cells(names, grid_codes(coarse)[0]), is_learnt=has_borders)
+            yield replace(_of_cells(names, partial(np.asarray, grid_codes(coarse)[0])), is_learnt=has_borders)
 
     def finest(self, encoder: Encoding, residuals: Residuals) -> Iterator[Candidate]:
         """Yield cells of few rows each, for features that have a block: they see the borders of regions."""
         for names in _together(encoder):
-            yield _of_cells(names, _nested([self.table[name] for name in names], NEAREST_ROWS))
+            yield _of_cells(names, partial(nested_codes, [self.table[name] for name in names], NEAREST_ROWS))
 
     def triples(self, encoder: Encoding, residuals: Residuals) -> Iterator[Candidate]:
         """Yield the cells of each three features."""
-        for names, codes, shape in self._joint(TRIPLE_CELLS, 3):
-            yield _of_cells(names, codes, shape)
+        for names in combinations(self.tripled, 3):
+            yield _of_grid(names, [self.tripled[name] for name in names])
 
     def leaves(self, encoder: Encoding, residuals: Residuals) -> Iterator[Candidate]:
         """Yield the leaves of trees on the numbers of each block, which find borders that no smooth curves follow."""
@@ -169,13 +184,13 @@ class Screen:
                 yield self._leaf_candidate(names, residuals)
 
     def anything(self, encoder: Encoding, residuals: Residuals) -> Iterator[Candidate]:
-        """Yield every kind of cells: those of few features, and the leaves of trees on blocks and on all features."""
-        for search in (self.singles, self.pairs, self.triples, self.leaves, self.finest):
-            yield from search(encoder, residuals)
+        """Yield every kind of cells: the leaves of trees on all features and on blocks, and cells of few features."""
         expected = [
             target - left for target, left in zip(self.targets, (residuals.group, residuals.score), strict=True)
         ]
         yield self._leaf_candidate(tuple(self.table), residuals, expected)
+        for search in (self.singles, self.pairs, self.triples, self.leaves, self.finest):
+            yield from search(encoder, residuals)
 
     def _leaf_candidate(self, names: tuple[str, ...], residuals: Residuals, others: Sequence[Floats] = ()) -> Candidate:
         columns = _numbers([self.table[name] for name in names])
@@ -196,25 +211,8 @@ class Screen:
     def _learnt(self, names: tuple[str, ...], cells: Callable[[Booleans], Integers]) -> Candidate:
         """Return cells learnt from the rows of two folds and looked at in the others; the block has those of all."""
         learns = self.fold < 2
-        codes = np.where(learns, 0, 1 + cells(learns))
-        return Candidate(names, codes, lambda: _cell_block(names, cells(np.ones_like(learns))), is_learnt=True)
-
-    def _joint(self, cells: int, count: int) -> Iterator[tuple[tuple[str, ...], Integers, tuple[int, ...]]]:
-        """Yield each few features, the codes of the grid of their coarse cells, and its shape."""
-        coarse = {name: _coarse(self.table[name], cells) for name in (self.chosen if count == 2 else self.tripled)}
-        for names in combinations(coarse, count):
-            yield names, *grid_codes([coarse[name] for name in names])
-
-
-def _most_frequent(own: Integers, other: Integers) -> Integers:
-    """Return whether each row's `other` is the most frequent among the rows with its `own`."""
-    size = int(other.max()) + 1
-    pairs, codes, counts = np.unique(own * size + other, return_inverse=True, return_counts=True)
-    order = np.lexsort((counts, pairs // size))
-    is_last = np.append(np.diff(pairs[order] // size) > 0, True)
-    is_usual = np.zeros(pairs.size, dtype=np.intp)
-    is_usual[order[is_last]] = 1
-    return is_usual[codes]
+        of_some = _of_cells(names, lambda: np.where(learns, 0, 1 + cells(learns)))
+        return replace(of_some, block=lambda: _cell_block(names, cells(np.ones_like(learns))), is_learnt=True)
 
 
 def _date_parts(days: Floats) -> Iterator[Integers]:
@@ -231,10 +229,12 @@ def _date_parts(days: Floats) -> Iterator[Integers]:
             yield codes
 
 
-def _of_cells(
-    names: tuple[str, ...], codes: Integers, shape: tuple[int, ...] = (), parts: tuple[Integers, ...] = ()
-) -> Candidate:
-    return Candidate(names, codes, partial(_cell_block, names, codes), shape, parts)
+def _of_cells(names: tuple[str, ...], codes: Callable[[], Integers], parts: tuple[Integers, ...] = ()) -> Candidate:
+    return Candidate(names, lambda: (codes(), ()), lambda: _cell_block(names, codes()), parts)
+
+
+def _of_grid(names: tuple[str, ...], columns: Sequence[Integers]) -> Candidate:
+    return Candidate(names, lambda: grid_codes(columns), lambda: _cell_block(names, grid_codes(columns)[0]))
 
 
 def _cell_block(names: tuple[str, ...], codes: Integers) -> CellBlock:
@@ -304,20 +304,6 @@ def _grid(
     return joint_codes(np.column_stack(cells))[0]
 
 
-def _nested(columns: Sequence[DesignColumn], rows: int) -> Integers:
-    """Return cells of so many rows each: equal parts of the first feature, each in equal parts of the next, ..."""
-    size = len(columns[0])
-    parts = max(int((size / rows) ** (1 / len(columns))), 1)
-    cells = np.zeros(size, dtype=np.intp)
-    for column in columns:
-        order = np.lexsort((column, cells))
-        own, value = cells[order], column[order]
-        first = np.flatnonzero(np.r_[True, (own[1:] != own[:-1]) | (value[1:] != value[:-1])])
-        rank = np.repeat(first, np.diff(np.r_[first, size])) - np.searchsorted(own, own)  # equal values share one
-        cells[order] = own * parts + rank * parts // np.bincount(own)[own]
-    return np.asarray(np.unique(cells, return_inverse=True)[1], dtype=np.intp)
-
-
 def _leaves(raw: Floats, residuals: Residuals, learns: Booleans, seed: int) -> Integers:
     return _tree_cells(raw, _standardised_targets(residuals), residuals.omega, learns, LEAVES, seed)
 
@@ -334,15 +320,15 @@ def _tree_cells(raw: Floats, targets: Floats, omega: Floats, learns: Booleans, l
     tree = DecisionTreeRegressor(max_leaf_nodes=leaves, min_samples_leaf=LEAF_ROWS, random_state=seed)
     rows = evenly(np.flatnonzero(learns), LEAF_TREE_ROWS)
     tree.fit(raw[rows], targets[rows], sample_weight=omega[rows])
-    return np.asarray(np.unique(tree.apply(raw), return_inverse=True)[1], dtype=np.intp)
+    return factorize_ints(tree.apply(raw))[1]
 
 
 def _coarse(column: DesignColumn, cells: int) -> Integers:
     """Return few cells of a feature: equal parts of a number (in normal scores), the most frequent of its levels."""
     if column.dtype.kind == "f":
         filled = np.where(np.isnan(column), 0.0, column)
-        return np.where(np.isnan(column), cells, np.minimum(ndtr(filled) * cells, cells - 1)).astype(np.intp)
-    return np.asarray(np.minimum(_by_frequency(np.bincount(column)), cells)[column])
+        return np.where(np.isnan(column), cells, np.minimum(ndtr(filled) * cells, cells - 1)).astype(np.int32)
+    return np.asarray(np.minimum(_by_frequency(np.bincount(column)), cells).astype(np.int32)[column])
 
 
 class Missed(NamedTuple):
@@ -353,13 +339,18 @@ class Missed(NamedTuple):
     is_learnt: bool
 
 
+def _hidden_parts(candidates: Iterator[Candidate], residuals: Residuals) -> list[tuple[Hidden, Candidate]]:
+    every = list(candidates)
+    return list(zip(in_threads(lambda one: one.hidden(residuals), every, len(residuals.omega)), every, strict=True))
+
+
 def missed_blocks(candidates: Iterator[Candidate], residuals: Residuals, blocks: Sequence[Block]) -> list[Missed]:
     """Return the blocks of the cells that surely hide something, largest first, as far as there is room for more.
 
     No two of them share a feature: with copies of a feature, what one shows the other need not show again.
     """
     least = HIDDEN_SPREAD * float(np.sqrt(residuals.omega @ residuals.score**2)) / residuals.spread
-    every = [(candidate.hidden(residuals), candidate) for candidate in candidates]
+    every = _hidden_parts(candidates, residuals)
     sure = [part for part in every if part[0].is_sure and abs(part[0].value) > least]
     missed: list[Missed] = []
     for hidden, candidate in sorted(sure, key=lambda part: (-abs(part[0].value), part[0].names)):
@@ -375,35 +366,38 @@ def missed_blocks(candidates: Iterator[Candidate], residuals: Residuals, blocks:
 class BasisFit:
     """Regressions on a basis, and what may be found missing in it.
 
-    `learnt` is what was hidden by cells whose borders were then learnt: no better than these borders are known. `left`
-    is what may still be hidden.
+    `part_residuals` is what every part's models leave of group and score, (2, parts, n). `learnt` is what was hidden by
+    cells whose borders were then learnt: no better than these borders are known. `left` is what may still be hidden.
     """
 
     screen: Screen
     basis: Basis
     ridges: FoldRidges
+    part_residuals: Floats
     learnt: tuple[Hidden, ...] = ()
     left: tuple[Hidden, ...] = ()
 
+    @classmethod
+    def of(cls, screen: Screen, basis: Basis, ridges: FoldRidges) -> BasisFit:
+        """Return the regressions with what they leave, some thousand rows at a time."""
+        size = len(screen.fold)
+        residuals = np.empty((2, len(PARTS), size))
+
+        def leave(rows: slice) -> None:
+            residuals[..., rows] = ridges.part_residuals(basis.rows(screen.table, rows, *screen.targets))
+
+        in_threads(leave, list(chunks(size, MODEL_CHUNK)), size)
+        return cls(screen, basis, ridges, residuals)
+
     def residuals(self, omega: Floats) -> Residuals:
-        """Return what they leave of the group and of the score, averaged over the models that have not seen a row."""
-        group, score = self._by_chunk(lambda z, rows: self.ridges.residuals(z, self.screen.fold[rows]))
+        """Return what they leave, averaged over the models that have not seen a row."""
+        group, score = np.einsum("tpn,np->tn", self.part_residuals, UNSEEN[self.screen.fold])
         return Residuals(group, score, omega, float(omega @ group**2))
-
-    def part_residuals(self) -> Floats:
-        """Return the same by the models of every part, (2, parts, n)."""
-        return self._by_chunk(lambda z, _: self.ridges.part_residuals(z))
-
-    def _by_chunk(self, work: Callable[[Floats, slice], Floats]) -> Floats:
-        table, targets = self.screen.table, self.screen.targets
-        rows = list(chunks(len(targets[0]), MODEL_CHUNK))
-        parts = in_threads(lambda some: work(self.basis.rows(table, some, *targets), some), rows, len(targets[0]))
-        return np.concatenate(parts, axis=-1)
 
     def hidden(self, residuals: Residuals) -> tuple[Hidden, ...]:
         """Return what may be hidden of the gap in some regressions' residuals, by each kind of cells."""
-        candidates = self.screen.anything(self.basis.encoder, residuals)
-        return (*self.learnt, *(candidate.hidden(residuals) for candidate in candidates))
+        leaves, *others = _hidden_parts(self.screen.anything(self.basis.encoder, residuals), residuals)
+        return (*self.learnt, *(hidden for hidden, _ in (*others, leaves)))
 
 
 def widened(omega: Floats, fitted: Callable[[Sequence[Block]], BasisFit]) -> BasisFit:
@@ -436,5 +430,15 @@ def screen_of(
 ) -> Screen:
     """Return what is looked at: of many features, those that go most with the group or with the score together."""
     everyone = np.arange(len(omega))
-    chosen, tripled = (sorted(strongest(table, targets, omega, everyone, most)) for most in (MULTIPLIED, TRIPLED))
-    return Screen(table, days, chosen, tripled, targets, fold, seed)
+    chosen, tripled = (
+        {name: _coarse(table[name], cells) for name in sorted(strongest(table, targets, omega, everyone, most))}
+        for most, cells in ((MULTIPLIED, PAIR_CELLS), (TRIPLED, TRIPLE_CELLS))
+    )
+    codes = zip(table, in_threads(_repeated, list(table.values()), len(omega)), strict=True)
+    repeated = {name: code for name, code in codes if code is not None}
+    return Screen(table, days, chosen, tripled, repeated, targets, fold, seed)
+
+
+def _repeated(column: DesignColumn) -> Integers | None:
+    values, codes = np.unique(column, return_inverse=True) if column.dtype.kind == "f" else factorize_ints(column)
+    return codes if values.size <= max(KNOT_VALUES, column.size / ROWS_A_CELL) else None

@@ -286,7 +286,7 @@ def best_expectations(
     # Parts of the propensity and of the ridges are the same pairs of folds, in another order.
     part_of = np.array([PARTS.index(part.folds) for part in membership.parts])
     omega = rows.balanced_weights
-    every, at, fold = fit.part_residuals(), np.arange(outcome.size), membership.fold
+    every, at, fold = fit.part_residuals, np.arange(outcome.size), membership.fold
     best, is_basis = [], []
     for number, target, others in ((0, rows.audited * 1.0, expected.groups), (1, outcome, expected.pairs)):
         # E[(W − m_a)(W − m_b)] = Var(W|X) + bias²: products of independent fits leave out their variance.
