@@ -47,8 +47,13 @@ class Basis:
 
     def rows(self, table: Table, index: Integers | slice, audited: Floats, outcome: Floats) -> Floats:
         """Return z = (1, Φ, S̄, W) of some rows."""
-        phi = (self.encoder.matrix(table, index) - self.centre) / self.scale
-        return np.column_stack([np.ones(len(phi)), phi, audited[index], outcome[index]])
+        level = outcome[index]
+        z = np.empty((len(level), len(self.owners) + 3))  # filled in place: copies of many rows take longer than sums
+        phi = self.encoder.matrix(table, index, out=z[:, 1:-2])
+        phi -= self.centre
+        phi /= self.scale
+        z[:, 0], z[:, -2], z[:, -1] = 1.0, audited[index], level
+        return z
 
 
 def basis_of(table: Table, audited: Floats, outcome: Floats, omega: Floats, seed: int) -> Basis:
@@ -136,7 +141,8 @@ def basis_grams(
         for chunk in chunks(len(rows), MODEL_CHUNK):
             part = rows[chunk]
             # √ω on either side: the Gram matrix is one product of a matrix with itself.
-            z = basis.rows(table, part, audited, outcome) * np.sqrt(omega[part])[:, None]
+            z = basis.rows(table, part, audited, outcome)
+            z *= np.sqrt(omega[part])[:, None]
             total += z.T @ z
         return total
 

@@ -195,13 +195,14 @@ class Encoding:
         kinds = np.append(self.kinds, np.repeat("block", sum(block.width for block in blocks)))
         return replace(self, blocks=(*self.blocks, *blocks), kinds=kinds)
 
-    def matrix(self, table: Table, index: Integers | slice) -> Floats:
-        """Return all columns of the given rows: linear, then bent, then splines, then blocks."""
+    def matrix(self, table: Table, index: Integers | slice, out: Floats | None = None) -> Floats:
+        """Return all columns of the given rows, in `out` if given: linear, then bent, then splines, then blocks."""
         values, linear, bent = self._columns(table, index)
         indicators = [column.indicators(table[column.name][index]) for column in self.levels]
         splines = [column.splines(v) for column, v in zip(self.numeric, values, strict=True) if column.knots.size]
         blocks = [block.columns(table, index) for block in self.blocks]
-        return np.hstack([*(c[:, None] for c in linear), *indicators, *(c[:, None] for c in bent), *splines, *blocks])
+        columns = [*(c[:, None] for c in linear), *indicators, *(c[:, None] for c in bent), *splines, *blocks]
+        return np.concatenate(columns, axis=1, out=out)
 
     def applied(self, table: Table, index: Integers | slice, slopes: Floats) -> Floats:
         """Return `matrix(table, index) @ slopes`, (n, models), without the matrix: levels and splines are looked up."""
