@@ -222,7 +222,10 @@ def test_an_executor_that_is_killed_changes_no_number(tmp_path):
     killing = """
 import threading, time, subprocess as sp, signal
 def kill():
-    time.sleep(4)
+    tracker, seen = spark.sparkContext.statusTracker(), set()
+    while len(seen) < 2:  # the results of the first stage are lost with the executor
+        time.sleep(0.05)
+        seen.update(tracker.getActiveStageIds())
     everyone = sp.run(["ps", "-ewwo", "pid,args"], capture_output=True, text=True).stdout.splitlines()
     app = spark.sparkContext.applicationId
     executors = [l for l in everyone if "CoarseGrainedExecutorBackend" in l and app in l and "java" in l]
