@@ -5,6 +5,7 @@ import os
 import shutil
 import sqlite3
 import subprocess
+import tempfile
 from datetime import date
 from pathlib import Path
 
@@ -430,33 +431,23 @@ def test_the_command_line_reads_them_too(tmp_path):
 
 
 @pytest.fixture(scope="module")
-def postgres(tmp_path_factory):
-    """A PostgreSQL server of its own, which must not be run by root."""
-    folder = tmp_path_factory.mktemp("postgres")
-    for path in (folder, *list(folder.parents)[:2]):
-        path.chmod(0o755)
+def postgres():
+    """A PostgreSQL server of its own, which refuses to run as root; other users cannot see pytest's folders."""
     user = {"user": "nobody"} if os.geteuid() == 0 else {}
-    if user:
-        shutil.chown(folder, "nobody")
-    place = folder / "data"
     programs = Path(shutil.which("initdb")).resolve().parent
-    create = [programs / "initdb", "-D", place, "-U", "people", "--auth=trust", "-E", "UTF8"]
-    subprocess.run(create, check=True, capture_output=True, cwd="/", **user)
-    serve = [
-        programs / "pg_ctl",
-        "-D",
-        place,
-        "-w",
-        "-l",
-        folder / "log",
-        "-o",
-        f"-F -k {folder} -c listen_addresses=''",
-    ]
-    subprocess.run([*serve, "start"], check=True, capture_output=True, cwd="/", **user)
-    yield f"postgresql://people:secret@/postgres?host={folder}"
-    subprocess.run(
-        [programs / "pg_ctl", "-D", place, "-m", "fast", "stop"], check=True, capture_output=True, cwd="/", **user
-    )
+
+    def server(program, *options):
+        command = [programs / program, "-D", f"{folder}/data", *options]
+        subprocess.run(command, check=True, capture_output=True, cwd="/", **user)
+
+    with tempfile.TemporaryDirectory(prefix="postgres-") as folder:
+        if user:
+            shutil.chown(folder, **user)
+        server("initdb", "-U", "people", "--auth=trust", "-E", "UTF8", "--locale=C")
+        settings = f"-F -k {folder} -c listen_addresses=''"
+        server("pg_ctl", "start", "-w", "-l", f"{folder}/log", "-o", settings)
+        yield f"postgresql://people:secret@/postgres?host={folder}"
+        server("pg_ctl", "stop", "-m", "fast")
 
 
 @pytest.mark.slow
