@@ -26,7 +26,7 @@ tests: $(VENV)/installed-dev  # three workers on two cores, for the same reason;
 	POLARS_MAX_THREADS=1 OMP_NUM_THREADS=1 OPENBLAS_NUM_THREADS=1 $(BIN)/python -m pytest --numprocesses 3 --no-loadscope-reorder --durations 25
 
 test-slow: $(VENV)/installed-dev
-	$(BIN)/python -m pytest -m slow
+	POLARS_MAX_THREADS=1 OMP_NUM_THREADS=1 OPENBLAS_NUM_THREADS=1 $(BIN)/python -m pytest -m slow --numprocesses 2 --durations 15
 
 test-models: $(VENV)/installed-boosters  # model files of XGBoost, LightGBM and CatBoost
 	$(BIN)/python -m pytest -m boosters tests/model_files
