@@ -192,12 +192,14 @@ class _Parts:
 
     def means(self, column: Floats, weights: Floats, seed: int) -> SplineMeans:
         """Return E0[(ℓ, T, W)|X_j] for a numeric feature, fitted for each model on that model's training rows."""
-        every, at = np.empty((len(self.parts), self.fold.size, 3)), np.arange(self.fold.size)
+        every, size = np.empty((len(self.parts), self.fold.size, 3)), self.fold.size
         # m_a is learnt from model a's own rows, m_b from b's: neither has seen the row it is used on.
         means = spline_means(column, self.parts, weights, seed)
         for number, (part, part_means) in enumerate(zip(self.parts, means, strict=True)):
             every[number, part.wanted] = part_means
-        return [(every[half[self.fold, 0], at], every[half[self.fold, 1], at]) for half in self.plan]
+        places = [(half * size).take(self.fold, axis=0) + np.arange(size)[:, None] for half in self.plan]
+        lines = every.reshape(-1, 3)
+        return [(lines.take(both[:, 0], axis=0), lines.take(both[:, 1], axis=0)) for both in places]
 
 
 def _parts(evidence: Evidence, propensity: Propensity, settings: Settings) -> _Parts:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import math
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
+from functools import partial
 
 import numpy as np
 import polars as pl
@@ -46,6 +47,7 @@ from tiltlens.rows.sums import GroupSums
 from tiltlens.rows.survey import group_quota
 from tiltlens.sources.arrays import chunked_moments
 from tiltlens.sources.columns import NativeTable
+from tiltlens.threads import in_threads
 
 REPEATED_ROWS = 10.0  # effective rows per distinct number below which a spline estimates better than a cell mean
 INFLUENCE_ROWS = 20_000  # most rows with influences: a standard error is then accurate to one per cent
@@ -396,7 +398,8 @@ def _fold_ridges(
     grams = basis_grams(basis, table, sample.audited.astype(np.float64), target, omega, fold=fold, index=index)
     shares = omega[index] / omega[index].sum()
     shares = shares if sample.clusters is None else sums_by(sample.clusters[index], shares)
-    return FoldRidges(grams, basis.owners, basis.blocks, 1.0 / float(shares @ shares))
+    apply = partial(in_threads, rows=len(basis.owners) ** 2)  # what takes time are products of columns
+    return FoldRidges(grams, basis.owners, basis.blocks, 1.0 / float(shares @ shares), apply)
 
 
 def _sets_of(

@@ -8,13 +8,15 @@ docs/methods.md, section 5.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
 from functools import cached_property
 from itertools import combinations
+from typing import Any
 
 import numpy as np
-from scipy.linalg import cho_factor, cho_solve, solve_triangular
+from scipy.linalg import cho_factor, cho_solve
+from scipy.linalg.lapack import dtrtri
 
 from tiltlens.estimators.influence import Booleans, Integers
 from tiltlens.limits import FOLDS, START_PENALTY
@@ -128,6 +130,10 @@ def _ratio(top: Floats, bottom: Floats) -> Floats:
     return np.divide(top, bottom, out=np.zeros_like(top), where=bottom > 1e-9)
 
 
+Apply = Callable[..., Iterable[Any]]
+_Moments = tuple[Floats, Floats, Floats, Floats, Floats]
+
+
 @dataclass(frozen=True, eq=False)
 class FoldRidges:
     """The regressions on the columns of a basis."""
@@ -136,6 +142,7 @@ class FoldRidges:
     owners: Integers  # the indices of the one to three features that each column belongs to, (p, 3)
     blocks: Integers  # the number of the block of columns, with one penalty, that each belongs to
     effective: float  # effective number of rows
+    apply: Apply = map  # a function to each part, in threads perhaps
 
     @property
     def columns(self) -> int:
@@ -149,7 +156,7 @@ class FoldRidges:
         return np.asarray(inside[self.owners].all(axis=1))
 
     @cached_property
-    def _moments(self) -> list[tuple[Floats, Floats, Floats, Floats, Floats]]:
+    def _moments(self) -> list[_Moments]:
         """Centred covariance, covariances with (S̄, W), the means of Φ and of (S̄, W), and their variances, by part."""
         moments = []
         p = self.columns
@@ -176,23 +183,29 @@ class FoldRidges:
     @cached_property
     def penalties(self) -> list[tuple[Floats, Floats]]:
         """The ridge penalties of every column in each part, for e and for m."""
-        penalties = []
-        for covariance, cross, _, _, variance in self._moments:
-            both = [
-                block_penalties(covariance, cross[:, target], float(variance[target]), self._blocks, self._rows)
+        blocks, rows = self._blocks, self._rows
+
+        def choose(moments: _Moments) -> tuple[Floats, Floats]:
+            covariance, cross, _, _, variance = moments
+            e, m = (
+                block_penalties(covariance, cross[:, target], float(variance[target]), blocks, rows)
                 for target in (0, 1)
-            ]
-            penalties.append((both[0], both[1]))
-        return penalties
+            )
+            return e, m
+
+        return list(self.apply(choose, self._moments))
 
     @cached_property
     def _inverses(self) -> list[tuple[Floats, Floats]]:
         """(C + penalty)⁻¹ of each part, for e and for m."""
         eye = np.eye(self.columns)
-        return [
-            tuple(cho_solve(cho_factor(c + np.diag(penalty), lower=True), eye) for penalty in both)  # type: ignore[misc]
-            for (c, *_), both in zip(self._moments, self.penalties, strict=True)
-        ]
+
+        def invert(part: tuple[_Moments, tuple[Floats, Floats]]) -> tuple[Floats, Floats]:
+            (covariance, *_), both = part
+            e, m = (cho_solve(cho_factor(covariance + np.diag(penalty), lower=True), eye) for penalty in both)
+            return e, m
+
+        return list(self.apply(invert, list(zip(self._moments, self.penalties, strict=True))))
 
     def single_sets(self, sets: Sequence[Sequence[int]]) -> list[Floats]:
         """Return the residual vectors of small sets, each solved by itself: (parts) × (2, p + 3, sets)."""
@@ -253,7 +266,7 @@ class FoldRidges:
             for target, penalties in enumerate(both):
                 # One factorisation for a whole order: a Shapley value of many features needs hundreds of sets.
                 factor = np.linalg.cholesky(sorted_covariance + np.diag(penalties[by_entry]))
-                inverse = solve_triangular(factor, np.eye(self.columns), lower=True, check_finite=False)
+                inverse = dtrtri(factor, lower=True)[0]
                 # With A = LLᵀ and h = L⁻¹b, a leading block's solution is Σ_k L⁻¹[k,:]·h[k] over its rows k.
                 steps = np.cumsum(inverse * (inverse @ cross[by_entry, target])[:, None], axis=0)
                 slopes = np.zeros((len(sizes), self.columns))
@@ -267,13 +280,14 @@ class FoldRidges:
         count = vectors[0].shape[2]
         product, residual, left = (np.zeros((3, count)) for _ in range(3))
         for fold, pairings in enumerate(PAIRINGS):
-            moved = {part: self.grams[fold] @ vectors[part] for pair in pairings for part in pair}
+            gram = self.grams[fold]
             for number, (a, b) in enumerate(pairings):
                 ea, ma, eb = vectors[a][0], vectors[a][1], vectors[b][0]
+                moved = gram @ vectors[b]
                 # (17): e from one half of a pairing and m from the other, in both roles.
-                product[number] += 0.5 * ((ea * moved[b][1]).sum(axis=0) + (eb * moved[a][1]).sum(axis=0))
-                residual[number] += (ea * moved[b][0]).sum(axis=0)
-                left[number] += (ma * moved[b][1]).sum(axis=0)
+                product[number] += 0.5 * ((ea * moved[1]).sum(axis=0) + (eb * (gram @ ma)).sum(axis=0))
+                residual[number] += (ea * moved[0]).sum(axis=0)
+                left[number] += (ma * moved[1]).sum(axis=0)
         return SetMeans(product, residual, left)
 
     @cached_property
@@ -302,9 +316,8 @@ class FoldRidges:
             here = np.flatnonzero(fold == number)
             if not here.size:
                 continue
-            parts = {part for pair in pairings for part in pair}
-            e = {part: z[here] @ vectors[part][0] for part in parts}
-            m = {part: z[here] @ vectors[part][1] for part in parts}
+            own, parts = z[here], {part for pair in pairings for part in pair}
+            e, m = ({part: own @ vectors[part][target] for part in parts} for target in (0, 1))
             product[here] = np.mean([0.5 * (e[a] * m[b] + e[b] * m[a]) for a, b in pairings], axis=0)
             residual[here] = np.mean([e[a] * e[b] for a, b in pairings], axis=0)
             left[here] = np.mean([m[a] * m[b] for a, b in pairings], axis=0)

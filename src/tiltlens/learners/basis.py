@@ -59,10 +59,10 @@ class Basis:
 def basis_of(table: Table, audited: Floats, outcome: Floats, omega: Floats, seed: int) -> Basis:
     """Return the basis of a table; ω are the rows' weights, half of them in each group."""
     index = encoded_rows(len(outcome), seed)
-    multiplied = strongest(table, (audited, outcome), omega, index, MULTIPLIED)
     # Products first: a pair that acts only together is seen in no column of a single feature.
     room = MOST_COLUMNS - 2 * len(table) - MULTIPLIED * (MULTIPLIED - 1) // 2
     smooth = strongest(table, (audited, outcome), omega, index, max(room // (BASIS_KNOTS + 2), MULTIPLIED))
+    multiplied = strongest({name: table[name] for name in smooth}, (audited, outcome), omega, index, MULTIPLIED)
     encoder = encoding(table, index, BASIS_KNOTS, _affordable_levels(table), multiplied, smooth)
     return _make_basis(table, encoder, index)
 
@@ -72,7 +72,8 @@ def strongest(table: Table, targets: Sequence[Floats], omega: Floats, index: Int
     if len(table) <= count:
         return set(table)
     observed, weights = [target[index] for target in targets], omega[index]
-    strength = {name: max(_explained(column[index], observed, weights)) for name, column in table.items()}
+    largest = in_threads(lambda name: max(_explained(table[name][index], observed, weights)), list(table), len(index))
+    strength = dict(zip(table, largest, strict=True))
     return set(sorted(strength, key=lambda name: (-round(strength[name], 9), name))[:count])
 
 

@@ -430,10 +430,10 @@ def screen_of(
 ) -> Screen:
     """Return what is looked at: of many features, those that go most with the group or with the score together."""
     everyone = np.arange(len(omega))
-    chosen, tripled = (
-        {name: _coarse(table[name], cells) for name in sorted(strongest(table, targets, omega, everyone, most))}
-        for most, cells in ((MULTIPLIED, PAIR_CELLS), (TRIPLED, TRIPLE_CELLS))
-    )
+    pairs = {name: table[name] for name in sorted(strongest(table, targets, omega, everyone, MULTIPLIED))}
+    triples = sorted(strongest(pairs, targets, omega, everyone, TRIPLED))
+    chosen = {name: _coarse(column, PAIR_CELLS) for name, column in pairs.items()}
+    tripled = {name: _coarse(table[name], TRIPLE_CELLS) for name in triples}
     codes = zip(table, in_threads(_repeated, list(table.values()), len(omega)), strict=True)
     repeated = {name: code for name, code in codes if code is not None}
     return Screen(table, days, chosen, tripled, repeated, targets, fold, seed)

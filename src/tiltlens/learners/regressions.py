@@ -324,7 +324,7 @@ def spline_means(column: Floats, parts: Sequence[SmoothPart], weights: Floats, s
     matrix = encoder.matrix(table, slice(None))
     means = []
     for part in parts:
-        x, w = matrix[part.train], weights[part.train] / weights[part.train].sum()
+        x, w = matrix.take(part.train, axis=0), weights[part.train] / weights[part.train].sum()
         centre, level = w @ x, w @ part.target
         x = x - centre
         scale = np.sqrt(np.maximum(w @ x**2, 1e-12))
@@ -332,5 +332,5 @@ def spline_means(column: Floats, parts: Sequence[SmoothPart], weights: Floats, s
         # Several targets share the factorisation: ℓ, T and W of one part.
         slopes = cho_solve(cho_factor(gram, lower=True), ((x / scale).T * w) @ (part.target - level))
         slopes = slopes / scale[:, None]
-        means.append(np.asarray(matrix[part.wanted] @ slopes + (level - centre @ slopes)))
+        means.append(np.dot(matrix.take(part.wanted, axis=0), slopes) + (level - centre @ slopes))
     return means

@@ -11,7 +11,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass, field
-from functools import cached_property
+from functools import cached_property, partial
 
 import numpy as np
 from scipy.special import expit, logit
@@ -341,7 +341,8 @@ class ScoreUse:
         for group, share in ((self.at.audited, self.at.audited_share), (~self.at.audited, self.at.reference_share)):
             weighted = self._rows * np.sqrt(share)[:, None]
             grams = [weighted[rows].T @ weighted[rows] for rows in (group & (self.fold == f) for f in range(FOLDS))]
-            ridges = FoldRidges(np.array(grams), self.owners, self.blocks, 1.0 / float(share @ share))
+            effective, apply = 1.0 / float(share @ share), partial(in_threads, rows=len(self.owners) ** 2)
+            ridges = FoldRidges(np.array(grams), self.owners, self.blocks, effective, apply)
             regressions.append((group, ridges))
         return regressions
 
@@ -352,7 +353,10 @@ class ScoreUse:
         kept = np.concatenate([[0], 1 + own, [-2, -1]]) % self._rows.shape[1]
         blocks = np.unique(self.blocks[own], return_inverse=True)[1]
         return kept, [
-            (group, FoldRidges(ridges.grams[:, kept][:, :, kept], self.owners[own], blocks, ridges.effective))
+            (
+                group,
+                FoldRidges(ridges.grams[:, kept][:, :, kept], self.owners[own], blocks, ridges.effective, ridges.apply),
+            )
             for group, ridges in self._ridges
         ]
 

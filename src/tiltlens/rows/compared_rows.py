@@ -233,7 +233,7 @@ def _value_counts(roles: ColumnRoles, survey: Survey, frame: pl.DataFrame) -> Ma
         if not survey.sample.is_complete and survey.values[name].frame is not None:
             return survey.values[name]
         counts = exact_counts(frame[name], codes, labels, weights)
-        return counts if survey.sample.is_complete else ValueCounts(counts.parts, survey.values[name].ranges)
+        return counts if survey.sample.is_complete else replace(counts, only_ranges=survey.values[name].ranges)
 
     return dict(zip(roles.features, in_threads(count, list(roles.features), frame.height), strict=True))
 
@@ -260,7 +260,10 @@ def _canonical_order(frame: pl.DataFrame, telling: list[str], is_amount: bool) -
         scores = {name: (column.rank("dense") - 1).cast(pl.Float64) for name, column in scores.items()}
     content, hashes = nested_hashes([{name: frame[name] for name in (*telling, GROUP, WEIGHT)}, scores])
     nameless, signs = nameless_hashes([frame[name] for name in (*telling, GROUP, WEIGHT)])
-    return _Order(np.lexsort((hashes, content, nameless)), content, hashes, dict(zip(telling, signs, strict=False)))
+    index = np.argsort(nameless)
+    if not np.diff(nameless[index]).all():
+        index = np.lexsort((hashes, content, nameless))
+    return _Order(index, content, hashes, dict(zip(telling, signs, strict=False)))
 
 
 def account_rows(survey: Survey, groups: ComparedGroups, is_soft: bool) -> dict[str, int]:

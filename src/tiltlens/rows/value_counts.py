@@ -155,11 +155,12 @@ class ValueCounts:
 
     parts: pl.DataFrame | None  # the counts of some rows after those of others: a value may have several lines
     only_ranges: pl.DataFrame | None = None  # where the values are too many
+    is_summed: bool = False  # whether each value has one line in a group
 
     @cached_property
     def frame(self) -> pl.DataFrame | None:
         """One row for each value and group: people and their weight."""
-        return None if self.parts is None else _summed(self.parts)
+        return self.parts if self.parts is None or self.is_summed else _summed(self.parts)
 
     @property
     def ranges(self) -> pl.DataFrame:
@@ -250,7 +251,7 @@ def _counted(column: pl.Series, codes: Integers, weights: Floats | None) -> pl.D
 
 def exact_counts(column: pl.Series, codes: Integers, labels: pl.Series, weights: Floats | None) -> ValueCounts:
     """Return the counts of all values, however many there are."""
-    return ValueCounts(_named(_counted(column, codes, weights), labels))
+    return ValueCounts(_named(_counted(column, codes, weights), labels), is_summed=True)
 
 
 def _ranges(frame: pl.DataFrame) -> pl.DataFrame:
