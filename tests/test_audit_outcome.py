@@ -375,6 +375,14 @@ def test_terminal_and_report_show_error_rates_of_scores_and_of_decisions():
         assert RATES_DO_NOT_SHOW in html
 
 
+@pytest.mark.parametrize(("favourable", "wrongly"), [("high", "approved"), ("low", "not approved")])
+def test_error_rates_of_decisions_are_defined_in_the_words_of_the_user(favourable, wrongly):
+    options = {"wording": {"people": "borrowers", "favourable": "approved"}, "favourable": favourable}
+    text = joined(str(audited(borrowers(), features=[], outcome="repaid", threshold=0.5, **options)))
+    assert f"False positive rate: share {wrongly} among borrowers without the outcome." in text
+    assert "decision 1" not in text
+
+
 def test_what_was_not_measured_is_said_so():
     summary = audited(borrowers(), features=[], outcome="repaid").to_dict()
     summary["comparisons"]["A"]["error_rates"] |= {"auc": None, "reasons": {"auc": "too few people"}}

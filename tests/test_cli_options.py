@@ -4,6 +4,7 @@ import inspect
 
 import click
 import pytest
+from click.testing import CliRunner
 
 import tiltlens as tl
 from tiltlens.cli import main
@@ -82,6 +83,13 @@ def test_every_parameter_has_an_entry_in_the_docstring(function):
     assert [name for head in heads for name in head.split(", ")] == [
         one.name for one in inspect.signature(function).parameters.values() if one.name not in ("self", "positional")
     ]
+
+
+@pytest.mark.parametrize("name", main.list_commands(None))
+def test_help_fits_a_terminal_of_80_columns(name):
+    shown = CliRunner(env={"COLUMNS": "80"}).invoke(main, [name, "--help"]).output
+    assert [line for line in shown.splitlines() if len(line) > 80] == []
+    assert shown.count(f"tiltlens {name} ") >= 2
 
 
 def test_an_option_is_of_one_type_in_every_command():

@@ -92,6 +92,7 @@ def test_equations_are_drawn_by_a_script_of_the_site(site):
 
 
 def test_the_reference_names_everything_public(site):
+    """D16: entries had no types, Returns or source."""
     names = set(re.findall(r"^   ([\w.]+)$", (DOCS / "api.md").read_text(), re.MULTILINE))
     assert {name for name in names if "." not in name} == set(tiltlens.__all__), "api.md and tiltlens.__all__ differ"
     drawn = {name for name in tiltlens.figures.__all__ if not name.isupper() and name != "comparison_figure"}

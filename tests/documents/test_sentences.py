@@ -98,6 +98,7 @@ def test_the_unexplained_part_in_words_is_read_from_its_interval(summary, left, 
 
 
 def test_an_adjusted_gap_names_no_cause_where_the_checks_failed(summary):
+    """D6: a residual was worded as a fact about the model."""
     balance = summary["comparisons"]["A"]["checks"]["balance"] | {"is_adequate": False, "reasons": ["no overlap"]}
     left = estimate(0.03, 0.02, 0.04)
     said = " ".join(headline.adjusted_gap(changed(summary, adjusted_gap=left, balance=balance)))
@@ -267,6 +268,7 @@ def test_the_answer_names_both_numbers_and_the_largest_contributions():
 
 
 def test_a_contribution_is_told_with_the_number_its_verdict_was_read_from():
+    """D2: one contribution of the headline was alone, the other beyond the others, and neither was marked."""
     audit, c = cross_fitted_audit(), cross_fitted()
     c["contributions"][1] |= {"alone": -0.03, "beyond_others": -0.03}
     c["contributions"][2] |= {"verdict": "potential proxy in combination", "beyond_others": 0.02}

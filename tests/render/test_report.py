@@ -292,6 +292,16 @@ def test_landmarks_of_the_page_have_names_of_their_own(groups):
     assert [tag for tag, _ in landmarks.found].count("main") == 1
 
 
+def test_screen_readers_meet_one_picture_per_figure(read):
+    """D17: figures had 345 to 765 nodes of marks, each read aloud."""
+    drawings = read.locator(".drawing")
+    for drawing in drawings.all():
+        assert drawing.get_attribute("role") == "img"
+        assert len(drawing.get_attribute("aria-label")) > 40
+    assert drawings.count() == read.locator(".drawing svg[aria-hidden=true]").count()
+    assert read.locator("svg:not([aria-hidden=true])").count() == 0
+
+
 def test_hostile_names_stay_text(browser, reports):
     with opened(browser, reports / "hostile.html") as tab:
         tab.click("#c0 > h2 > .folder")

@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+import re
 import sys
 from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from pathlib import Path
+from textwrap import wrap
 from typing import TYPE_CHECKING, Any, Literal, NamedTuple, TypeAlias, TypeVar, get_args
 
 import click
@@ -30,6 +32,8 @@ Section = Literal["Data", "Groups", "Outcome", "Features", "Inference", "Output"
 INVALID = "Exit codes: 0 success, 2 invalid arguments or data."
 GATED = "Exit codes: 0 success, 1 gate failed, 2 invalid arguments or data."
 DATA = click.argument("data", nargs=-1, required=True)
+EXAMPLE_WIDTH = 72  # letters of a line
+GLUE = "\ue000"  # a letter of private use that stands for a space at which no line ends
 
 
 class SectionOption(click.Option):
@@ -56,8 +60,14 @@ class SectionCommand(click.Command):
 
 def command(name: str, *examples: str, exit_codes: str = INVALID) -> Callable[[Work], click.Command]:
     """Return the decorator of a command, whose `--help` ends with examples and exit codes."""
-    lines = "\n".join(f"  tiltlens {name} {example}" for example in examples)
+    lines = "\n".join(f"  {_in_lines(f'tiltlens {name} {example}')}" for example in examples)
     return click.command(name, cls=SectionCommand, epilog=f"\b\nExamples:\n{lines}\n\n{exit_codes}")
+
+
+def _in_lines(example: str) -> str:
+    """Return a command in lines that a narrow terminal shows whole; no option is parted from its value."""
+    words = re.sub(r"(--\S+) (?!--)", rf"\1{GLUE}", example)
+    return " \\\n      ".join(wrap(words, EXAMPLE_WIDTH, break_on_hyphens=False)).replace(GLUE, " ")
 
 
 class Spec(NamedTuple):

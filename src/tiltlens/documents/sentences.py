@@ -18,7 +18,7 @@ from tiltlens.documents.headline import (
     soft_words,
     unfavourable_words,
 )
-from tiltlens.documents.labels import BOTH, VERDICTS, level_of, measure_of, metric_of
+from tiltlens.documents.labels import BOTH, VERDICTS, is_favourable_mean, level_of, measure_of, metric_of
 from tiltlens.documents.quantities import (
     ERROR_RATE_KEYS,
     estimate_cell,
@@ -43,6 +43,7 @@ OF_DECISIONS = {
     "fdr": "share without the outcome",
     "for": "share with the outcome",
 }
+OF_RATES = "Differences of percentages are in points."
 RATES_DO_NOT_SHOW = (
     "Error rates also differ where the outcome is more frequent in one group, even for scores that are calibrated in "
     "both. Outcomes observed only for people with the favourable decision say nothing about the others."
@@ -53,7 +54,7 @@ def error_rate_blocks(c: Comparison, rates: ErrorRates) -> list[Block]:
     """Return the error rates of both groups and their gaps, with how to read them."""
     m = measure_of(c)
     columns = (Column("quantity", NAME), *(Column(who) for who in BOTH), Column("audited minus reference"))
-    rows, notes = [], [f"People: {_people(c, rates)}."]
+    rows, notes = [], [f"{m.people[:1].upper()}{m.people[1:]}: {_people(c, rates)}.", OF_RATES]
     # Decisions have no calibration or AUC, and scores no predictive values.
     keys = ERROR_RATE_KEYS if m.each != "decision" else OF_DECISIONS
     for key in keys:
@@ -61,7 +62,7 @@ def error_rate_blocks(c: Comparison, rates: ErrorRates) -> list[Block]:
         if rate is None and key not in rates.reasons:
             continue
         notes.append(
-            f"{item.label[:1].upper()}{item.label[1:]}: {definition(key, m.each)}."
+            f"{item.label[:1].upper()}{item.label[1:]}: {_in_words(definition(key, m.each), c)}."
             if rate is not None
             else f"{item.label[:1].upper()}{item.label[1:]} is not measured: {rates.reasons[key]}."
         )
@@ -99,6 +100,16 @@ def definition(key: str, each: str) -> str:
     if key not in WHOSE:
         return quantity(key).definition.replace("{each}", each)
     return f"{(OF_DECISIONS if each == 'decision' else OF_SCORES)[key]} among {WHOSE[key]}"
+
+
+def _in_words(text: str, c: Comparison) -> str:
+    """Return a definition in the user's words: "share invited among applicants without the outcome"."""
+    m = measure_of(c)
+    text = text.replace("people", m.people)
+    if not m.favoured:
+        return text
+    decided = (m.favoured, f"not {m.favoured}") if is_favourable_mean(c) else (f"not {m.favoured}", m.favoured)
+    return text.replace("given decision 1", decided[0]).replace("given decision 0", decided[1])
 
 
 def _people(c: Comparison, rates: ErrorRates) -> str:
