@@ -28,6 +28,8 @@
       views[element.id] = result.view;
       const svg = element.querySelector("svg");
       if (svg) svg.setAttribute("aria-hidden", "true");
+      element.setAttribute("role", "img");  // Vega made it a document, whose parts are hidden
+      element.removeAttribute("aria-roledescription");
       element.dataset.drawn = "done";
       if (element.closest(".dial")) turns[element.closest("section.comparison").dataset.place]();
     } catch (error) {
