@@ -58,6 +58,7 @@ Counts = Mapping[str, Mapping[str, int | None]]  # people by group and decision
 MOST_FACTORS = 60  # features in the table of factors
 LONGEST_REASON = 600  # characters
 MATRIX_FEATURES = 8  # columns of the matrix
+NEGLIGIBLE = 0.01  # of the materiality threshold: two estimates of one number that differ less are the same
 MARKS = {EVIDENCE: " ●", THE_GROUP: " ■", OPEN: " ?"}  # beside a contribution, by the kind of its verdict
 UNUSED = "the adjusted gap is among people with the same values of all features, used or not"
 REFITTED = "better-fitting regressions estimate the adjusted gap"
@@ -122,7 +123,8 @@ def shapley_words(c: Comparison) -> str:
         return f"{whole}."
     apart = f"{m.size(abs(adjusted - left))} {m.unit}".rstrip()
     if leaves_adjusted_gap(c):
-        is_exact = m.difference(adjusted.value) == m.difference(left)
+        is_same = m.difference(adjusted.value) == m.difference(left)
+        is_exact = is_same or abs(adjusted - left) < NEGLIGIBLE * c.scale.materiality
         return f"{whole}." if is_exact else f"{whole}, up to {apart}, because {REFITTED}."
     is_unused = any(row.verdict == Verdict.STAND_IN for row in c.by_feature)
     why = UNUSED if is_unused else REFITTED

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from typing import NamedTuple
 
+import polars as pl
+
 from tiltlens.documents.labels import labels, measure_of, strongest, versus
 from tiltlens.documents.quantities import written
 from tiltlens.documents.repair_sentences import accuracy_name, targets
@@ -24,6 +26,7 @@ from tiltlens.figures.figure import (
     joined,
     noted,
     nothing,
+    people_of,
 )
 from tiltlens.figures.marks import (
     FULL,
@@ -39,7 +42,7 @@ from tiltlens.figures.marks import (
     span,
     tooltip,
 )
-from tiltlens.formats import label, number, percent, points, whole_percent
+from tiltlens.formats import interval_name, label, number, percent, points, whole_percent
 from tiltlens.repair.alternatives import Alternatives
 from tiltlens.repair.evaluation import RepairEvaluation
 from tiltlens.results.change import GroupChange
@@ -133,7 +136,7 @@ class Groups(NamedTuple):
 
 
 WITHOUT, WITH = "without the group", "with the group"
-RULE, MODEL = "another rule", "the audited rule"
+RULE, MODEL, CHOSEN = "another rule", "the audited rule", "the alternative"
 DASHES = [[1, 0], [6, 3]]
 
 
@@ -162,8 +165,7 @@ def repair_curve(evaluation: RepairEvaluation) -> Figure:
         "worth_text": what,
     }
     cost = "between the lines: the cost of not using the group" if len(both) > 1 else ""
-    people = f"n = {evaluation.rows['audited']:,} / {evaluation.rows['reference']:,}"
-    note = joined(people, "◆ before", "one dot per tenth of the adjustment", cost)
+    note = joined(people_of(evaluation.rows), "◆ before", "one dot per tenth of the adjustment", cost)
     chart = _traded(records, what, [f"gap in {rates}, in points", "audited minus reference"], tooltip(reading))
     return figure(chart, records, title, description, reading, in_unit(pair, "points"), note)
 
@@ -175,7 +177,8 @@ def attainable(search: Alternatives) -> Figure:
         raise nothing(title, "the search has no other rules")
     own = _rule(search.gap, search.accuracy, MODEL)
     rows = search.curve.iter_rows(named=True)
-    records = [own, *(_rule(row_estimate(row, "gap"), row_estimate(row, "accuracy"), RULE) for row in rows)]
+    others = (_rule(row_estimate(row, "gap"), row_estimate(row, "accuracy"), RULE) for row in rows)
+    records = [own, *others, _alternative(search)]
     accuracy = accuracy_name(search)
     description = (
         f"{versus(search)}. One dot per rule: {accuracy} against the gap of decision rates, with intervals. "
@@ -183,7 +186,10 @@ def attainable(search: Alternatives) -> Figure:
     )
     reading = {"rule": "rule", "gap_text": "gap (points)", "accuracy_text": accuracy}
     weighted = "gaps are weighted" if search.soft else ""
-    note = joined("◆ the audited rule", "● other rules", "lines: confidence intervals", weighted)
+    level = interval_name(search.confidence)
+    note = joined(
+        people_of(search.rows), "◆ the audited rule", "● other rules", "○ the alternative", f"lines: {level}", weighted
+    )
     chart = _attained(records, accuracy, tooltip(reading))
     return figure(chart, records, title, description, reading, in_unit(search, "points"), note)
 
@@ -196,7 +202,8 @@ def tolerances(search: Alternatives) -> Figure:
     description = f"{versus(search)}. Reduction of the gap against the accepted loss of accuracy: {ends}."
     reading = {"tolerance_text": "accepted loss (points)", "text": "reduction (points)", "verdict": "verdict"}
     found = "● a less discriminatory alternative exists", "○ inconclusive, or not found"
-    note = joined("simultaneous confidence band", *found)
+    level = interval_name(search.confidence).replace("CI", "simultaneous confidence band")
+    note = joined(people_of(search.rows), level, *found)
     chart = _tolerated(records, tooltip(reading))
     return figure(chart, records, title, description, reading, in_unit(search, "points"), note)
 
@@ -268,6 +275,13 @@ def _rule(gap: Estimate | None, accuracy: Estimate | None, kind: str) -> Record:
     return {"rule": kind} | scaled({"gap": gap, "accuracy": accuracy}, 100.0) | texts
 
 
+def _alternative(search: Alternatives) -> Record:
+    """Return the rule that was chosen on other rows for the accepted loss of accuracy."""
+    (row,) = search.tolerances.filter(pl.col("tolerance") == search.tolerance).iter_rows(named=True)
+    accuracy = Estimate(search.accuracy.value + search.accuracy_change.value)
+    return _rule(Estimate(row["gap"]), accuracy, CHOSEN)
+
+
 def _attained(records: list[Record], accuracy: str, tips: list[ChartPart]) -> ChartPart:
     alt = altair()
     titles = ["gap of decision rates, in points", "audited minus reference"], f"{accuracy}, in %"
@@ -282,5 +296,7 @@ def _attained(records: list[Record], accuracy: str, tips: list[ChartPart]) -> Ch
     ]
     others = dots("gap", size=45, color=QUIET).transform_filter(rules).encode(x=x, y=y, tooltip=tips)
     own = dots("gap", shape="diamond", size=180).transform_filter(model).encode(x=x, y=y, tooltip=tips)
-    layers = [lines_at("x", [0.0], titles[0], "zero"), whiskers[0], line, others, *whiskers[1:], own]
+    ring = dots("gap", filled=False, size=200, strokeWidth=2.2).transform_filter(f"datum.rule == '{CHOSEN}'")
+    chosen = ring.encode(x=x, y=y, tooltip=tips)
+    layers = [lines_at("x", [0.0], titles[0], "zero"), whiskers[0], line, others, *whiskers[1:], own, chosen]
     return alt.layer(*layers).properties(width=WIDTH, height=HEIGHT)

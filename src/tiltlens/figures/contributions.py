@@ -119,6 +119,10 @@ def _bars(c: Comparison, records: list[Record], threshold: float, tips: list[Cha
     alt = altair()
     domain = reach(records, NAMES, 0.0, -threshold, threshold, room=0.04)
     x, title = directed_axis("x", "alone", f"contribution, in {m.long_unit}", domain, c)
+    room = LETTER * len(title[1])
+    if disadvantage_sign(c) < 0:  # on a phone, a long title ends at the right edge
+        x["axis"]["titleX"] = alt.expr(f"width < {room:.0f} ? width : 0")
+        x["axis"]["titleAlign"] = alt.expr(f"width < {room:.0f} ? 'right' : 'left'")
     y = name_axis(grid=False)
     colour = alt.condition("datum.is_disadvantage", alt.value(DISADVANTAGE), alt.value(FAINT))
     bars = alt.Chart().transform_filter("datum.alone != null").mark_bar(height=14, yOffset=ABOVE, opacity=0.75)

@@ -248,9 +248,15 @@ def noted(c: Compared, *parts: str, intervals: str = "CI") -> str:
 
     `intervals` is their name, nothing where none are drawn.
     """
-    people = f"n = {c.rows['audited']:,} / {c.rows['reference']:,}" if isinstance(c, Comparison) else ""
+    sizes = [c.rows] if isinstance(c, Comparison) else [c.rows["old"], c.rows["new"]]
+    people = " then ".join(dict.fromkeys(people_of(each) for each in sizes))
     level = level_of(c).replace("CI", intervals) if intervals else ""
     return joined(people, level, *parts, source_of(c))
+
+
+def people_of(sizes: Mapping[str, int]) -> str:
+    """Return how many people of both groups there are."""
+    return f"n = {sizes['audited']:,} / {sizes['reference']:,}"
 
 
 def source_of(c: Compared) -> str:

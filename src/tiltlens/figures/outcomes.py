@@ -26,9 +26,10 @@ from tiltlens.figures.figure import (
     joined,
     noted,
     nothing,
+    people_of,
 )
 from tiltlens.figures.marks import axis, dots, interval, lines_at, name_axis, reach, scaled, spread, tooltip
-from tiltlens.formats import count, percent, ratio
+from tiltlens.formats import count, interval_name, percent, ratio
 from tiltlens.repair.price_evaluation import PriceEvaluation
 from tiltlens.results.comparison import Comparison
 from tiltlens.results.outputs import row_estimate
@@ -141,9 +142,8 @@ def price_effect(evaluation: PriceEvaluation) -> Figure:
         "price. At 1, prices equal costs."
     )
     hidden = evaluation.by_decile["n"].has_nulls()
-    people = " / ".join(f"{evaluation.rows[who]:,}" for who in BOTH)
     left_out = "deciles with fewer than ten people of a group are left out" if hidden else ""
-    note = joined(f"n = {people}", "lines: confidence intervals", left_out)
+    note = joined(people_of(evaluation.rows), f"lines: {interval_name(evaluation.confidence)}", left_out)
     subtitle = joined(versus(evaluation), "observed cost ÷ price", "○ before, ● after")
     return figure(
         _effect_chart(records, [*names.values()]),
