@@ -632,6 +632,15 @@ def test_trust_equals_the_summary():
         assert table[name].to_list() == [one[name] for one in c["checks"]["balance"]["mismatches"]]
 
 
+def test_names_of_groups_are_whole_in_the_rates():
+    """They were cut in the middle, while a third of the width was empty."""
+    audit = decisions_audit()
+    name = "Native American or Alaska Native"
+    (c,) = audit["comparisons"].values()
+    audit["comparisons"] = {name: c | {"audited": name}}
+    assert name in figures.rates(audit).table["label"].to_list()
+
+
 def test_rates_equal_the_audit():
     audit = cross_fitted_audit()
     table = figures.rates(audit).table

@@ -145,7 +145,7 @@ LABELLED = 10
 MOST = 1.04  # of reveals, which is 1 at most
 MAP_HEIGHT = 400
 LIMIT = 215
-NARROW = 440  # pixels, in which the names of the corners would lie on each other
+NARROW = 500  # pixels, in which the names of the corners would lie on each other
 FIELDS = ("reveals", "drives", "use", "alone", "alignment")
 
 

@@ -63,6 +63,7 @@ from tiltlens.results.outputs import Contribution, row_estimate
 from tiltlens.rows.wording import Measure
 
 GROUPS = 30
+NAME_OF_GROUP = 40  # letters
 OTHER_WAY = 1 / FOUR_FIFTHS  # the audited group's rate is the higher one
 NEAR = 1.1  # ratios from which on the other way is drawn
 
@@ -78,7 +79,7 @@ def rates(audit: Audit) -> Figure:
     first = comparisons[0]
     rows = [_row(first.reference, "reference", first.rates.reference, None, m)]
     rows += [_row(c.audited, "audited", c.rates.audited, c.impact_ratio, m) for c in comparisons]
-    texts = labels((row["group"] for row in rows[:GROUPS]), SHORT)
+    texts = labels((row["group"] for row in rows[:GROUPS]), NAME_OF_GROUP)
     records = [row | {"label": text} for row, text in zip(rows, texts, strict=False)]
     parts = ", ".join(f"{record['label']} {m.level(record['rate'])}" for record in records[:6])
     description = f"One row per group: its {m.rate}{m.among}{'' if is_soft else ', and its ratio'}. {parts}."
