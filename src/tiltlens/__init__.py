@@ -13,7 +13,7 @@ if TYPE_CHECKING:
     from tiltlens.model_files.load import load_model as load_model
     from tiltlens.paper.correction import CorrectionFunction as CorrectionFunction
     from tiltlens.paper.correction import correction_function as correction_function
-    from tiltlens.paper.logistic import logistic_case as logistic_case
+    from tiltlens.paper.examples import logistic_case as logistic_case
     from tiltlens.paper.moments import GroupMoments as GroupMoments
     from tiltlens.paper.world import World as World
     from tiltlens.repair.classifier import TiltedClassifier as TiltedClassifier
@@ -53,7 +53,7 @@ HOMES = {
     "compare": "results.audit_comparison",
     "correction_function": "paper.correction",
     "load_model": "model_files.load",
-    "logistic_case": "paper.logistic",
+    "logistic_case": "paper.examples",
     "read": "sources.text_columns",
     "read_audit": "results.saved_audits",
     "read_repair": "repair.solve",

@@ -34,7 +34,7 @@ from tiltlens import formats
 from tiltlens.documents.labels import labels
 from tiltlens.errors import NothingToDrawError
 from tiltlens.figures.marks import placed, spread, tick_format
-from tiltlens.paper.figure1 import simplex_paths
+from tiltlens.paper.examples import simplex_paths
 from tiltlens.rows.wording import measure_for
 
 figures = SimpleNamespace(**{name: of_summaries(getattr(typed_figures, name)) for name in typed_figures.__all__[2:]})

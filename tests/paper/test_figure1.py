@@ -8,7 +8,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 import tiltlens as tl
-from tiltlens.paper.figure1 import WEIGHTS, level_line, simplex_paths
+from tiltlens.paper.examples import WEIGHTS, level_line, simplex_paths
 
 masses = st.lists(st.floats(0.05, 1.0), min_size=3, max_size=3)
 scores = st.lists(st.sampled_from([0.05, 0.2, 0.4, 0.6, 0.9]), min_size=3, max_size=3)

@@ -18,7 +18,7 @@ from tests.schemas import strict
 import tiltlens as tl
 from tiltlens.errors import DataError, TiltlensError
 from tiltlens.estimators.decision_table import Count, rate_ratio
-from tiltlens.rules import tally
+from tiltlens.rules import rule
 from tiltlens.rules.measures import Limits, measure_groups
 
 Z = 1.959963984540054
@@ -340,7 +340,7 @@ def test_an_array_needs_data_in_memory():
 
 
 def test_keys_are_no_groups(monkeypatch):
-    monkeypatch.setattr(tally, "MOST_TALLIED", 100)
+    monkeypatch.setattr(rule, "MOST_TALLIED", 100)
     with pytest.raises(DataError, match="more than 100 values together"):
         tl.rule_tables(HAND.with_row_index(), "four-fifths", "sex", selected="selected", strata="index")
 

@@ -15,8 +15,7 @@ from numpy.typing import NDArray
 
 from tiltlens.errors import ConvergenceError, SupportError, WeightsError
 from tiltlens.paper.checks import Floats, Weights
-from tiltlens.paper.divergence import Divergence, penalty_pair
-from tiltlens.paper.newton import minimiser
+from tiltlens.paper.divergence import Divergence, minimiser, penalty_pair
 
 OPTIMALITY = 1e-7  # largest gap to the dual bound that counts as solved, relative to the sum of the weights
 NO_MASS = 1e-7  # of an atom outside every weighted distribution, that is only its floor

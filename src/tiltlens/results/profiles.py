@@ -24,7 +24,7 @@ from tiltlens.limits import DISTRIBUTION_BINS, SUPPRESSED_BELOW
 from tiltlens.paper.checks import Floats, check_weights
 from tiltlens.paper.correction import CorrectionFunction
 from tiltlens.paper.divergence import check_divergence
-from tiltlens.paper.figure1 import Figure1Paths, figure1_paths
+from tiltlens.paper.examples import Figure1Paths, figure1_paths
 from tiltlens.paper.path import Inputs, PathPoint, path_point, projection
 from tiltlens.paper.world import Projection
 from tiltlens.rows.features import Feature

@@ -25,8 +25,7 @@ from tiltlens.estimators.decision_table import (
 from tiltlens.estimators.estimate import Estimate, quantile
 from tiltlens.limits import MINIMUM_ROWS, NOISE
 from tiltlens.rows.groups import alike_notes
-from tiltlens.rules.rule import Rule
-from tiltlens.rules.tally import Outcomes
+from tiltlens.rules.rule import Outcomes, Rule
 from tiltlens.sources.columns import Record
 
 MEASURES = {

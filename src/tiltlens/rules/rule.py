@@ -1,17 +1,30 @@
-"""A published rule as data: what it compares, its threshold, citation and date."""
+"""A published rule as data, and people counted by group, stratum and outcome, batch by batch."""
 
 from __future__ import annotations
 
 import json
+from collections.abc import Sequence
 from dataclasses import dataclass
-from functools import cache
+from functools import cache, partial
 from importlib.resources import files
 from typing import Literal
 
-from tiltlens.errors import DataError, listed, nearest_name, shown
+import numpy as np
+import polars as pl
+
+from tiltlens.errors import DataError, check_columns, listed, nearest_name, shown
+from tiltlens.estimators.influence import Booleans
 from tiltlens.formats import FieldTable
-from tiltlens.paper.checks import check_share, check_threshold
+from tiltlens.paper.checks import Floats, check_share, check_threshold
 from tiltlens.results.codec import from_plain
+from tiltlens.results.provenance import fingerprint_of
+from tiltlens.rows.roles import OUTCOME, must_be_column
+from tiltlens.rows.scores import RowName, decisions_in_words, favourable_word, is_words
+from tiltlens.rows.sums import row_name
+from tiltlens.rows.value_counts import PEOPLE
+from tiltlens.sources.batches import Batches, FrameBatches, checked_columns
+from tiltlens.sources.columns import check_index, column_of_values
+from tiltlens.sources.engines import frame_of
 
 Rate = Literal["selection", "scoring"]
 
@@ -90,3 +103,220 @@ def smallest_share_of(rule: Rule, smallest_share: object = None) -> float:
     if smallest_share is None:
         return rule.smallest_share or 0.0
     return check_share("smallest_share", smallest_share, "0.02 is 2% of the data; 0 leaves no group out.")
+
+
+MOST_TALLIED = 2_000_000  # kinds of people that are counted: more are keys, and fill the memory
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class OutcomeSpec:
+    """The outcome to count: the argument, the column (or an array beside the data), and the favourable value."""
+
+    argument: str
+    value: object
+    favourable: object
+
+    @property
+    def is_selection(self) -> bool:
+        """Whether decisions are counted, and not scores."""
+        return self.argument == "selected"
+
+    @property
+    def name(self) -> str:
+        """The name of the outcome."""
+        return self.value if isinstance(self.value, str) else self.argument
+
+    @property
+    def columns(self) -> list[str]:
+        """The column; none for an array."""
+        return [self.value] if isinstance(self.value, str) else []
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Outcomes:
+    """Which of the tallied rows count towards the rate, of those whose outcome is `known`.
+
+    `median` and `at_median`, how many people lie exactly there, are None for selections.
+    """
+
+    name: str
+    rate: Rate
+    counts: Booleans
+    known: Booleans
+    median: float | None = None
+    at_median: int | None = None
+
+
+def outcome_spec(rule: Rule, selected: object, scores: object, favourable: object, names: list[str]) -> OutcomeSpec:
+    """Return the outcome to count; exactly one of the two must be given."""
+    if (selected is None) == (scores is None):
+        got = "neither `selected` nor `scores`" if selected is None else "both `selected` and `scores`"
+        raise DataError(
+            f"The rule {shown(rule.id)} needs one outcome, got {got}.",
+            "`selected` holds decisions, 0 and 1 or two words; `scores` holds numbers, compared with their median.",
+        )
+    argument, rate = ("selected", "selection") if scores is None else ("scores", "scoring")
+    if rate not in rule.rates:
+        raise DataError(
+            f"The rule {shown(rule.id)} compares selection rates, so it needs `selected`, not `scores`.",
+            "pass the decisions made from the scores as a column of 0 and 1.",
+        )
+    spec = OutcomeSpec(argument, selected if scores is None else scores, favourable)
+    check_columns(argument, spec.columns, names)
+    return spec
+
+
+def checked_outcome(spec: OutcomeSpec, column: pl.Series, row_name: RowName) -> None:
+    """Raise where a batch holds an outcome that cannot be counted."""
+    if spec.is_selection and is_words(column):
+        decisions_in_words(spec.argument, column, spec.favourable)
+        return
+    numbers = checked_numbers(spec, column)
+    if spec.favourable not in ("high", "low"):
+        raise DataError(
+            f"`favourable` must be 'high' or 'low', got {shown(spec.favourable)}.",
+            "'high' if people want 1 or a high score, 'low' if they want 0 or a low score.",
+        )
+    bad = ~np.isnan(numbers) & ~np.isin(numbers, (0.0, 1.0)) if spec.is_selection else np.isinf(numbers)
+    if bad.any():
+        row = int(np.argmax(bad))
+        rule, hint = "finite", "any scale will do; fill or drop rows without a score."
+        if spec.is_selection:
+            rule, hint = "0 or 1", "pass scores as `scores`, or the decisions made from them."
+        raise DataError(f"`{spec.argument}` must be {rule}, got {numbers[row]:g} in {row_name(row)}.", hint)
+
+
+def checked_numbers(spec: OutcomeSpec, column: pl.Series) -> Floats:
+    """Return an outcome as numbers, NaN where it is missing."""
+    if not (column.dtype.is_numeric() or column.dtype == pl.Boolean):
+        rule = "0 and 1, or two words" if spec.is_selection else "numbers"
+        raise DataError(
+            f"`{spec.argument}` must be {rule}, got {column.dtype} in column {shown(spec.name)}.",
+            "convert it first.",
+        )
+    return column.cast(pl.Float64).fill_null(float("nan")).to_numpy()
+
+
+def outcomes_of(spec: OutcomeSpec, people: pl.DataFrame, middle: tuple[float, float] | None) -> Outcomes:
+    """Return which of the tallied rows count; `middle` are the two middle scores."""
+    column, is_high = people[OUTCOME], spec.favourable != "low"
+    if spec.is_selection and is_words(column):
+        numbers, words = decisions_in_words(spec.argument, column, spec.favourable)
+        favourable_word(spec.argument, spec.favourable, words)
+        is_high = True
+    else:
+        numbers = checked_numbers(spec, column)
+    is_observed = ~np.isnan(numbers)
+    if not is_observed.any():
+        raise DataError(f"All values of `{spec.argument}` are missing.", "check the column.")
+    if middle is None:
+        return Outcomes(spec.name, "selection", is_observed & (numbers == is_high), is_observed)
+    low, high = middle
+    at_median = int(people.filter(pl.Series(numbers == 0))[PEOPLE].sum())
+    counts = is_observed & (numbers > 0 if is_high else numbers < 0)
+    return Outcomes(spec.name, "scoring", counts, is_observed, low if low == high else low / 2 + high / 2, at_median)
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Tally:
+    """The number of equal rows, added with `+`."""
+
+    read: int
+    fingerprint: int  # the sum of the rows' hashes modulo 2^64
+    people: pl.DataFrame  # the distinct rows of groups, strata and `OUTCOME`, and how many `PEOPLE` are each
+
+    def __add__(self, other: Tally) -> Tally:
+        both = pl.concat([self.people, other.people], how="vertical_relaxed")
+        return Tally(self.read + other.read, (self.fingerprint + other.fingerprint) % 2**64, _summed(both))
+
+
+def _summed(people: pl.DataFrame) -> pl.DataFrame:
+    keys = [name for name in people.columns if name != PEOPLE]
+    counts = people.group_by(keys).agg(pl.col(PEOPLE).sum())
+    if counts.height > MOST_TALLIED:
+        raise DataError(
+            f"`group` and `strata` have more than {MOST_TALLIED:,} values together.",
+            "name columns that many people share; an identifier is neither a group nor a stratum.",
+        )
+    return counts
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Source:
+    """Any data as batches: its columns of groups and strata, and the column of the outcome."""
+
+    batches: Batches
+    columns: tuple[str, ...]
+    outcome: str
+
+    @property
+    def read(self) -> list[str]:
+        """All columns that are read."""
+        return list(dict.fromkeys([*self.columns, self.outcome]))
+
+
+def open_source(data: object, batches: Batches | None, columns: Sequence[str], spec: OutcomeSpec) -> Source:
+    """Return the data as batches; an outcome that is an array becomes a column of data in memory."""
+    value = spec.value
+    outcome = value if isinstance(value, str) else OUTCOME
+    if batches is not None:
+        if outcome == OUTCOME:
+            raise must_be_column(spec.argument, value)
+        return Source(batches, (*checked_columns(batches, columns),), outcome)
+    frame = frame_of(data, columns)
+    read = checked_columns(FrameBatches(frame), columns)
+    frame = frame.select(read)
+    if outcome == OUTCOME:
+        check_index(spec.argument, value, data)
+        frame = frame.with_columns(column_of_values(spec.argument, value, frame.height).alias(OUTCOME))
+    return Source(FrameBatches(frame), (*read,), outcome)
+
+
+def tally_source(source: Source, keys: Sequence[str], spec: OutcomeSpec) -> tuple[Tally, tuple[float, float] | None]:
+    """Return the number of equal people; for scores by side of the median, with the two middle scores."""
+    middle = None if spec.is_selection else _middle(source, spec)
+    step = partial(_count_batch, source.columns, source.outcome, tuple(keys), spec, middle)
+    return source.batches.fold(source.read, step), middle
+
+
+def _count_batch(
+    columns: tuple[str, ...],
+    name: str,
+    keys: tuple[str, ...],
+    spec: OutcomeSpec,
+    middle: tuple[float, float] | None,
+    table: pl.DataFrame,
+) -> Tally:
+    """Return the tally of one batch. The arguments travel to every worker."""
+    column = table[name]
+    checked_outcome(spec, column, row_name(table))
+    outcome = column if middle is None else _sides(checked_numbers(spec, column), *middle)
+    rows = table.select(keys).with_columns(outcome.alias(OUTCOME), pl.lit(1, pl.Int64).alias(PEOPLE))
+    return Tally(table.height, fingerprint_of(table.select(columns)), _summed(rows))
+
+
+def _sides(numbers: Floats, low: float, high: float) -> pl.Series:
+    """Return −1 below the middle, 1 above it and 0 for a tie with it; null where the score is missing.
+
+    Nobody lies between the two middle scores, so these comparisons are free of the rounding of their mean.
+    """
+    side = (numbers > low).astype(np.int8) - (numbers < high).astype(np.int8)
+    return pl.select(pl.when(pl.Series(~np.isnan(numbers))).then(pl.Series(side))).to_series()
+
+
+def _middle(source: Source, spec: OutcomeSpec) -> tuple[float, float]:
+    """Return the two middle scores, equal for an odd number of scores. The one column is held in memory."""
+    parts: list[Floats] = source.batches.fold([source.outcome], partial(_known_numbers, source.outcome, spec))
+    numbers = np.concatenate(parts)
+    if not numbers.size:
+        return np.nan, np.nan
+    ranks = ((numbers.size - 1) // 2, numbers.size // 2)
+    low, high = np.partition(numbers, ranks)[list(ranks)].tolist()
+    return low, high
+
+
+def _known_numbers(outcome: str, spec: OutcomeSpec, table: pl.DataFrame) -> list[Floats]:
+    """Return the scores of a batch that are not missing, as a list so that batches add up by `+`."""
+    checked_outcome(spec, table[outcome], row_name(table))
+    numbers = checked_numbers(spec, table[outcome])
+    return [numbers[~np.isnan(numbers)]]

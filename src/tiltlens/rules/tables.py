@@ -7,7 +7,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from itertools import combinations
 from pathlib import Path
-from typing import Any, TypeAlias
+from typing import Any, NamedTuple, TypeAlias
 
 import numpy as np
 import polars as pl
@@ -31,8 +31,18 @@ from tiltlens.rules.measures import (
     run_tests,
     test_notes,
 )
-from tiltlens.rules.rule import Rule, ratio_threshold_of, rule_named, smallest_share_of
-from tiltlens.rules.tally import Outcomes, open_source, outcome_spec, outcomes_of, tally_source
+from tiltlens.rules.rule import (
+    Outcomes,
+    Rule,
+    Tally,
+    open_source,
+    outcome_spec,
+    outcomes_of,
+    ratio_threshold_of,
+    rule_named,
+    smallest_share_of,
+    tally_source,
+)
 from tiltlens.sources.columns import Record
 from tiltlens.sources.engines import batches_of, names_of, reading_notes
 
@@ -216,22 +226,45 @@ def rule_tables(
         check_probability("confidence", confidence),
     )
     stated = check_provenance(provenance)
+    people = _people(data, chosen, group, strata, selected, scores, favourable)
+    return _tables(chosen, people, favourable, limits, stated)
+
+
+class _People(NamedTuple):
+    """People counted by group, stratum and outcome, and what readers should know of how they were read."""
+
+    attributes: list[str]
+    strata: list[str]
+    outcomes: Outcomes
+    tally: Tally
+    coded: pl.DataFrame
+    notes: tuple[str, ...]
+
+
+def _people(
+    data: object, rule: Rule, group: object, strata: object, selected: object, scores: object, favourable: str
+) -> _People:
     batches = batches_of(data)
     names = names_of(data, batches)
-    attributes = _attributes(chosen, group, names)
-    spec = outcome_spec(chosen, selected, scores, favourable, names)
+    attributes = _attributes(rule, group, names)
+    spec = outcome_spec(rule, selected, scores, favourable, names)
     within = _strata(strata, names)
     _check_apart(group=attributes, strata=within, outcome=spec.columns)
     source = open_source(data, batches, [*attributes, *within, *spec.columns], spec)
     tally, middle = tally_source(source, [*attributes, *within], spec)
     outcomes = outcomes_of(spec, tally.people, middle)
     coded = _coded(tally.people.filter(outcomes.known), attributes, within, outcomes)
+    return _People(attributes, within, outcomes, tally, coded, reading_notes(source.batches, source.read))
+
+
+def _tables(rule: Rule, people: _People, favourable: str, limits: Limits, stated: dict[str, str]) -> RuleTables:
+    attributes, within, outcomes, tally, coded, notes = people
     wanted = [[name] for name in attributes] + ([attributes] if len(attributes) > 1 else [])
     frames = {JOINT.join(columns): _frame(coded, columns, limits) for columns in wanted}
     tests = {JOINT.join(columns): _tests(coded, columns, limits) for columns in wanted}
     used = int(coded[PEOPLE].sum())
     return RuleTables(
-        rule=chosen,
+        rule=rule,
         tables=frames,
         tests=tests,
         unknown={name: used - int(frame["n"].sum()) for name, frame in frames.items()},
@@ -243,8 +276,8 @@ def rule_tables(
         strata=tuple(within),
         limits=limits,
         notes=(
-            *reading_notes(source.batches, source.read),
-            *notes_of(chosen, frames, outcomes, favourable, limits),
+            *notes,
+            *notes_of(rule, frames, outcomes, favourable, limits),
             *test_notes(tests, within, _outside(coded) if within else 0, limits),
         ),
         provenance=provenance_of(tally.read, tally.fingerprint, [], {}, stated),
