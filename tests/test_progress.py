@@ -16,8 +16,8 @@ from sklearn.linear_model import LogisticRegression
 from tests.people import assert_same_numbers, audited, people
 
 import tiltlens as tl
-from tiltlens.progress import each, report_to, stage
 from tiltlens.render.terminal import progress_bar
+from tiltlens.threads import each, report_to, stage
 
 STAGES = ["regressions on sets of features", "group-membership model", "regressions", "estimating contributions"]
 

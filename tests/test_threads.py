@@ -14,8 +14,7 @@ from threadpoolctl import threadpool_info
 
 import tiltlens as tl
 from tiltlens import threads
-from tiltlens.progress import report_to, stage
-from tiltlens.threads import in_threads, made_in_order, steps_in_threads
+from tiltlens.threads import in_threads, made_in_order, report_to, stage, steps_in_threads
 
 
 @pytest.mark.parametrize("rows", [1, threads.THREADED_ROWS])

@@ -8,7 +8,7 @@ from tests.render.summaries import amounts_audit, cross_fitted_audit, decisions_
 from tests.vocabulary import catalogue, command_help, dialect_of, docstrings, messages, planted_proxies
 
 from tiltlens.documents.audit_document import audit_document
-from tiltlens.documents.labels import named
+from tiltlens.documents.document import named
 from tiltlens.errors import NothingToDrawError
 from tiltlens.figures import COMPARISON_FIGURES
 from tiltlens.render.html import document_html

@@ -19,7 +19,6 @@ from tiltlens.analysis.intersections import FEWEST_GROUPS, find_intersections
 from tiltlens.analysis.settings import Settings, usual_materiality
 from tiltlens.errors import DataError, shown
 from tiltlens.formats import text_of
-from tiltlens.progress import Listener, report_to, stage
 from tiltlens.results.audit import Audit
 from tiltlens.results.build_comparison import compare
 from tiltlens.results.comparison import Comparison
@@ -38,7 +37,7 @@ from tiltlens.rows.wording import MEASURES, Wording, check_wording, score_type_o
 from tiltlens.sources.batches import Batches, FrameBatches, checked_columns
 from tiltlens.sources.columns import column_names, native_columns
 from tiltlens.sources.engines import batches_of, frame_of, reading_notes
-from tiltlens.threads import one_thread
+from tiltlens.threads import Listener, one_thread, report_to, stage
 
 SURVEY, SUMS = 0.1, 0.2  # of the time, about, after the first and the second pass
 FITS = 0.7  # of the time of a comparison, about

@@ -1,7 +1,9 @@
-"""Independent pieces of work on all cores, with the same results in the same order whatever their number.
+"""Independent pieces of work on all cores, with the same results in the same order; and the progress of an audit.
 
 What is to run beside others takes products of long rows with `np.dot`: where the result is small, `@` keeps the
 interpreter to itself until it is done.
+
+The listener is kept in a context variable. Every audit sets its own, and other threads have none.
 """
 
 from __future__ import annotations
@@ -13,6 +15,8 @@ from collections import deque
 from collections.abc import Callable, Generator, Iterable, Iterator, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor
 from contextlib import ExitStack, contextmanager
+from contextvars import ContextVar
+from dataclasses import dataclass
 from functools import cache
 from threading import Lock
 from typing import TypeVar
@@ -20,7 +24,6 @@ from typing import TypeVar
 from threadpoolctl import ThreadpoolController
 
 from tiltlens.errors import TiltlensError
-from tiltlens.progress import each, stage
 
 LIBRARIES = 0.05  # of the time of the fits, about
 MOST_THREADS = 8  # a hundred cores would hold a hundred batches of rows
@@ -144,3 +147,72 @@ def _libraries() -> ThreadpoolController:
 def _find_libraries(has_sklearn: bool) -> ThreadpoolController:
     """Return the libraries that are loaded; looking for them takes milliseconds, so once before scikit-learn is."""
     return ThreadpoolController()
+
+
+Listener = Callable[[str, float], object]  # called with the name of a stage and the share of all work that is done
+
+
+@dataclass(frozen=True, slots=True)
+class _Stage:
+    listener: Listener
+    name: str
+    low: float
+    high: float
+
+    def tell(self, part: float) -> None:
+        if self.name:
+            self.listener(self.name, self.low + part * (self.high - self.low))
+
+    def within(self, low: float, high: float, name: str) -> _Stage:
+        width = self.high - self.low
+        names = [part for part in (self.name, name) if part]
+        return _Stage(self.listener, ": ".join(names), self.low + low * width, self.low + high * width)
+
+
+_current: ContextVar[_Stage | None] = ContextVar("stage", default=None)
+
+
+@contextmanager
+def report_to(listener: Listener | None) -> Iterator[None]:
+    """Report every stage of the work inside to `listener`, unless it is None; the fraction never falls."""
+    highest = 0.0
+
+    def rise(name: str, fraction: float) -> None:  # work of unknown length may begin its steps anew
+        nonlocal highest
+        highest = max(highest, fraction)
+        if listener is not None:
+            listener(name, highest)
+
+    token = _current.set(None if listener is None else _Stage(rise, "", 0.0, 1.0))
+    try:
+        yield
+    finally:
+        _current.reset(token)
+    if listener is not None:
+        listener("done", 1.0)
+
+
+@contextmanager
+def stage(low: float, high: float, name: str = "") -> Iterator[None]:
+    """Mark work that takes from `low` to `high` of the stage around it."""
+    outer = _current.get()
+    if outer is None:
+        yield
+        return
+    inner = outer.within(low, high, name)
+    inner.tell(0.0)
+    token = _current.set(inner)
+    try:
+        yield
+    finally:
+        _current.reset(token)
+    inner.tell(1.0)
+
+
+def each(items: Sequence[T]) -> Iterator[T]:
+    """Yield the items, equal steps of the stage they are in."""
+    for done, item in enumerate(items, start=1):
+        yield item
+        here = _current.get()
+        if here is not None:
+            here.tell(done / len(items))

@@ -7,8 +7,7 @@ from tests.render.summaries import amounts_audit, cross_fitted_audit, decisions_
 
 from tiltlens import gates
 from tiltlens.documents.audit_document import audit_document
-from tiltlens.documents.document import Details, Table
-from tiltlens.documents.labels import measure_of
+from tiltlens.documents.document import Details, Table, measure_of
 from tiltlens.documents.quantities import (
     ALIASES,
     CONTRIBUTIONS,
@@ -22,7 +21,7 @@ from tiltlens.documents.quantities import (
     format_of,
     quantity,
 )
-from tiltlens.documents.repair_document import CURVE, ORDER, RATES
+from tiltlens.documents.result_documents import CURVE, ORDER, RATES
 from tiltlens.estimators.estimate import Estimate
 from tiltlens.formats import signed, size
 from tiltlens.render.html import audit_html

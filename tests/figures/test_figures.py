@@ -31,7 +31,7 @@ from tests.render.summaries import (
 import tiltlens as tl
 from tiltlens import figures as typed_figures
 from tiltlens import formats
-from tiltlens.documents.labels import labels
+from tiltlens.documents.document import labels
 from tiltlens.errors import NothingToDrawError
 from tiltlens.figures.marks import placed, spread, tick_format
 from tiltlens.paper.examples import simplex_paths

@@ -8,7 +8,7 @@ from tests.browser import opened
 from tests.people import audited, people
 from tests.render.summaries import cross_fitted_audit, typed
 
-from tiltlens.documents.labels import group_name, labels, named
+from tiltlens.documents.document import group_name, labels, named
 from tiltlens.figures import figure
 from tiltlens.formats import label
 from tiltlens.render.page import write_report

@@ -21,8 +21,7 @@ from tests.render.summaries import (
 from tiltlens import formats
 from tiltlens.demo import print_demo
 from tiltlens.documents.audit_document import audit_document
-from tiltlens.documents.document import HEADLINE, NAME, Cell, Column, Details, Heading, Table
-from tiltlens.documents.labels import EVIDENCE, VERDICTS
+from tiltlens.documents.document import EVIDENCE, HEADLINE, NAME, VERDICTS, Cell, Column, Details, Heading, Table
 from tiltlens.documents.quantities import CORRECTION_KEYS, HEADLINE_KEYS, quantity
 from tiltlens.render.terminal import FittedTable, print_audit
 from tiltlens.rows.wording import POINTS

@@ -15,7 +15,7 @@ from tests.people import assert_same_numbers
 from tests.schemas import published, strict
 
 import tiltlens as tl
-from tiltlens.documents.change_document import headline
+from tiltlens.documents.result_documents import headline
 from tiltlens.errors import DataError, TiltlensError
 from tiltlens.results.change import ChangeVerdict
 from tiltlens.results.saved_audits import saved_change

@@ -7,7 +7,7 @@ import pytest
 from sklearn.linear_model import LogisticRegression
 
 import tiltlens as tl
-from tiltlens.documents.labels import by_gap
+from tiltlens.documents.document import by_gap
 from tiltlens.documents.sentences import findings
 from tiltlens.estimators.estimate import Estimate, quantile
 

@@ -7,7 +7,7 @@ from tests.render.summaries import amounts, amounts_audit, typed
 
 from tiltlens.documents import first_screen as words
 from tiltlens.documents.audit_document import comparison_document
-from tiltlens.documents.labels import measure_of
+from tiltlens.documents.document import measure_of
 from tiltlens.render.html import document_html
 from tiltlens.render.page import page
 from tiltlens.render.terminal import audit_text

@@ -9,8 +9,8 @@ from tests.people import audited, people
 import tiltlens as tl
 from tiltlens.cli import main
 from tiltlens.documents.audit_document import audit_document
+from tiltlens.documents.document import group_words
 from tiltlens.documents.first_screen import first_screen
-from tiltlens.documents.labels import group_words
 from tiltlens.errors import DataError
 from tiltlens.render.page import page
 from tiltlens.rows.wording import Wording, check_wording, measure_for

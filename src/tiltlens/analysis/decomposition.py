@@ -30,8 +30,8 @@ from tiltlens.estimators.sets import CellSets, RidgeSets, SetCoefficients, covar
 from tiltlens.estimators.verdicts import EVIDENCE, Band, Judgement, Verdict, bands, simultaneous_factor, verdict
 from tiltlens.limits import HIDDEN, SMALLEST_EXPECTED, SUPPRESSED_BELOW
 from tiltlens.paper.checks import Floats
-from tiltlens.progress import stage
 from tiltlens.rows.features import Feature
+from tiltlens.threads import stage
 
 BANDS, USES, SHAPLEY = 0.2, 0.5, 0.95  # approximate shares of the running time
 WIDE_BANDS = 10.0  # multiple of the materiality threshold: wider bands are uninformative

@@ -37,7 +37,6 @@ from tiltlens.learners.regressions import Expectations, best_expectations, expec
 from tiltlens.limits import FOLDS, HIDDEN
 from tiltlens.paper.checks import Floats
 from tiltlens.paper.moments import GroupMoments
-from tiltlens.progress import stage
 from tiltlens.rows.compared_rows import EncodedSample
 from tiltlens.rows.features import DesignColumn, Feature, check_exempt, design_columns, flag_separating
 from tiltlens.rows.groups import NO_GROUP
@@ -47,7 +46,7 @@ from tiltlens.rows.sums import GroupSums
 from tiltlens.rows.survey import group_quota
 from tiltlens.sources.arrays import chunked_moments
 from tiltlens.sources.columns import NativeTable
-from tiltlens.threads import in_threads
+from tiltlens.threads import in_threads, stage
 
 REPEATED_ROWS = 10.0  # effective rows per distinct number below which a spline estimates better than a cell mean
 INFLUENCE_ROWS = 20_000  # most rows with influences: a standard error is then accurate to one per cent

@@ -41,9 +41,9 @@ if TYPE_CHECKING:
 
     from tiltlens.commands.audit_file import Draft
     from tiltlens.gates import Gate
-    from tiltlens.progress import Listener
     from tiltlens.results.audit import Audit
     from tiltlens.sources.text_columns import Source
+    from tiltlens.threads import Listener
 
 
 OUTPUTS = ("json", "report", "tables", "junit")

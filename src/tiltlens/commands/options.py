@@ -19,9 +19,9 @@ if TYPE_CHECKING:
     from rich.console import Console
 
     from tiltlens.gates import Gate, Judgement
-    from tiltlens.progress import Listener
     from tiltlens.results.audit import Audit
     from tiltlens.results.change import Change
+    from tiltlens.threads import Listener
 
 
 Value: TypeAlias = Any  # what click makes of what a person typed

@@ -20,9 +20,11 @@ from tiltlens.documents.audit_tables import (
     shapley_words,
 )
 from tiltlens.documents.document import (
+    BOTH,
     HEADLINE,
     NAME,
     QUIET,
+    SHORT,
     WARNING,
     Block,
     Bullets,
@@ -35,6 +37,13 @@ from tiltlens.documents.document import (
     Paragraph,
     Table,
     bullets,
+    by_gap,
+    group_name,
+    group_of,
+    level_of,
+    measure_of,
+    named,
+    subject,
 )
 from tiltlens.documents.first_screen import FirstScreen, first_screen, screen_of
 from tiltlens.documents.headline import (
@@ -46,7 +55,6 @@ from tiltlens.documents.headline import (
     soft_words,
     weighted,
 )
-from tiltlens.documents.labels import BOTH, SHORT, by_gap, group_name, group_of, level_of, measure_of, named, subject
 from tiltlens.documents.prices import price_blocks
 from tiltlens.documents.quantities import (
     CONTRIBUTIONS,

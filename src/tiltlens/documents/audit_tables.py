@@ -5,7 +5,23 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import replace
 
-from tiltlens.documents.document import NAME, TEXT, Cell, Column, Table
+from tiltlens.documents.document import (
+    BOTH,
+    EVIDENCE,
+    NAME,
+    OPEN,
+    TEXT,
+    THE_GROUP,
+    Cell,
+    Column,
+    Table,
+    group_of,
+    is_favourable_mean,
+    kind_of,
+    level_of,
+    mean_estimates,
+    measure_of,
+)
 from tiltlens.documents.headline import (
     expected,
     gap_name,
@@ -13,18 +29,6 @@ from tiltlens.documents.headline import (
     ratio_definition,
     shapley_parts,
     weighted,
-)
-from tiltlens.documents.labels import (
-    BOTH,
-    EVIDENCE,
-    OPEN,
-    THE_GROUP,
-    group_of,
-    is_favourable_mean,
-    kind_of,
-    level_of,
-    mean_estimates,
-    measure_of,
 )
 from tiltlens.documents.quantities import (
     CONTRIBUTIONS,

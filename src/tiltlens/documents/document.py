@@ -1,11 +1,22 @@
-"""Documents: what a result says, in blocks that every renderer turns into its own output."""
+"""Documents: what a result says, in blocks that renderers turn into their output; and names as readers see them."""
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
-from dataclasses import dataclass
+import re
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass, replace
+from typing import NamedTuple, Protocol, TypeVar
 
-from tiltlens.formats import label, minus, sentence
+import polars as pl
+
+from tiltlens.estimators.estimate import Estimate
+from tiltlens.formats import interval_name, label, minus, sentence
+from tiltlens.results.audit import Audit
+from tiltlens.results.change import Change, GroupChange
+from tiltlens.results.comparison import Comparison
+from tiltlens.results.monitor import Monitor
+from tiltlens.results.outputs import Contribution, Rates
+from tiltlens.rows.wording import WORDING, Measure, measure_for
 
 HEADLINE, QUIET, WARNING = "headline", "quiet", "warning"  # tones of a paragraph
 NAME, NUMBER, TEXT = "name", "number", "text"  # kinds of a column
@@ -104,3 +115,289 @@ def bullets(items: Sequence[str], title: str = "") -> list[Block]:
     """Return a list under its title; nothing where there are no items."""
     head: list[Block] = [Heading(title)] if title else []
     return [*head, Bullets(tuple(items))] if items else []
+
+
+Result = Audit | Change | Comparison | GroupChange
+BOTH = ("audited", "reference")
+SAME = 1e-9  # between a mean and a rate that are the same number
+
+
+def group_of(c: Comparison | GroupChange, role: str) -> str:
+    """Return the name of the group in a role, "audited" or "reference"."""
+    return c.audited if role == "audited" else c.reference
+
+
+def first_of(result: Result) -> Comparison | GroupChange | None:
+    """Return the first comparison of an audit or a change, of others themselves; None of a change without groups."""
+    if isinstance(result, Comparison | GroupChange):
+        return result
+    comparisons: list[Comparison | GroupChange] = [*result.comparisons.values()]
+    return comparisons[0] if comparisons else None
+
+
+def measure_of(result: Result) -> Measure:
+    """Return how the numbers of a result are written."""
+    if (c := first_of(result)) is None:
+        return measure_for(result.score_type if isinstance(result, Audit | Change) else result.scale.score_type)
+    measure = measure_for(c.scale.score_type, c.scale.metric, c.scale.wording)
+    is_rate = measure.each == "decision" and measure.favoured and not measure.among
+    return replace(measure, mean=measure.rate) if is_rate and is_favourable_mean(c) else measure
+
+
+def metric_of(result: Result) -> str | None:
+    """Return the error rate whose difference was audited, if one was."""
+    c = first_of(result)
+    return None if c is None else c.scale.metric
+
+
+def level_of(c: Comparison | GroupChange) -> str:
+    """Return the name of the intervals of a comparison: "95% CI"."""
+    return interval_name(c.scale.confidence)
+
+
+def subject(result: Result) -> str:
+    """Return what an audit, or a change, is of: the scores, or an error rate of theirs."""
+    measure = measure_of(result)
+    return f"{measure.each}s, their {measure.output}s," if metric_of(result) else f"{measure.each}s"
+
+
+def is_favourable_mean(c: Comparison | GroupChange) -> bool:
+    """Return whether the means whose difference is the gap are favourable rates, or amounts of which more is better."""
+    if isinstance(c, GroupChange):
+        return False
+    pairs = zip(c.outputs.means, c.outputs.rates, strict=True)  # of several classes the favourable one counts
+    return all(isinstance(mean, tuple) or abs(mean - rate.value) < SAME for mean, rate in pairs)
+
+
+def means(c: Comparison) -> tuple[float, float]:
+    """Return the two means whose difference is the gap; of more than two classes, those of the favourable one."""
+    audited, reference = (
+        rate.value if isinstance(mean, tuple) else mean
+        for mean, rate in zip(c.outputs.means, c.outputs.rates, strict=True)
+    )
+    return audited, reference
+
+
+def mean_estimates(c: Comparison) -> Rates:
+    """Return both groups' means in the direction of the gap, with their intervals; for low scores 1 minus the rates."""
+    if c.outputs.metric_rates is not None:
+        return c.outputs.metric_rates
+    return c.outputs.rates if is_favourable_mean(c) else Rates(*map(_opposite, c.outputs.rates))
+
+
+def _opposite(rate: Estimate) -> Estimate:
+    low, high = (None if end is None else 1.0 - end for end in (rate.high, rate.low))
+    return Estimate(1.0 - rate.value, low, high)
+
+
+def by_gap(audit: Audit) -> Audit:
+    """Return the audit with those first who surely fare worse than the reference; the widest gaps before others."""
+    widest = sorted(audit.items(), key=lambda pair: -abs(pair[1].gap.value))
+    return replace(audit, comparisons=dict(sorted(widest, key=lambda pair: not fares_worse(pair[1]))))
+
+
+def fares_worse(c: Comparison) -> bool:
+    """Return whether the audited group surely has less of what a person wants; unobserved groups have no shortfall."""
+    if c.shortfall is None:
+        return False
+    return (c.shortfall.value if c.shortfall.low is None else c.shortfall.low) > 0.0
+
+
+SHORT = 40  # letters of a name in a sentence
+GROUP = 26  # letters of a group, beside its role
+DRAWN = 28  # letters beside a row of a figure
+Compared = Comparison | GroupChange
+
+
+class Pair(Protocol):
+    """Anything about an audited group and a reference."""
+
+    @property
+    def audited(self) -> str | None:
+        """Its name."""
+
+    @property
+    def reference(self) -> str:
+        """Its name."""
+
+
+def labels(names: Iterable[str], longest: int = DRAWN) -> list[str]:
+    """Return names that can be drawn and told apart."""
+    texts = [label(name, longest) or "(empty)" for name in names]
+    used, taken = {_seen(text) for text in texts}, set[str]()  # a number must not make what another name is already
+    distinct = []
+    for text in texts:
+        candidate, count = text, 1
+        while _seen(candidate) in taken or (count > 1 and _seen(candidate) in used):
+            count += 1
+            candidate = f"{text} ({count})"
+        taken.add(_seen(candidate))
+        distinct.append(candidate)
+    return distinct
+
+
+def _seen(text: str) -> str:
+    """Return what a reader sees: a page joins spaces."""
+    return " ".join(text.split())
+
+
+def groups(pair: Pair) -> tuple[str, str]:
+    """Return the names of both groups with their roles."""
+    return f"{label(pair.audited, GROUP)} (audited)", f"{label(pair.reference, GROUP)} (reference)"
+
+
+def versus(pair: Pair) -> str:
+    """Return who is compared with whom."""
+    return " vs ".join(groups(pair))
+
+
+def has_noun(result: Result) -> bool:
+    """Return whether the user said what people are called."""
+    return measure_of(result).people != WORDING.people
+
+
+def group_words(c: Compared, role: str) -> str:
+    """Return a group as a sentence names it: "Black applicants", or its name alone where people have no noun."""
+    name, people = label(group_of(c, role), SHORT), measure_of(c).people
+    if not has_noun(c) or name.casefold() == people.casefold():
+        return name
+    is_adjective = name[:1].isalpha() and "=" not in name
+    return f"{name} {people}" if is_adjective else f"{people} ({name})"
+
+
+def strongest(count: int, shown: int, what: str = "features") -> str:
+    """Return how many are shown, where not all are."""
+    return f"the {shown} strongest of {count} {what}" if count > shown else ""
+
+
+def disadvantage_sign(c: Compared) -> int:
+    """Return 1 where a positive gap puts the audited group at a disadvantage, −1 where a negative one does."""
+    if isinstance(c, Comparison):
+        return -1 if is_favourable_mean(c) and not c.scale.wants_less else 1
+    gap, audited, reference = (c.old[key] for key in ("gap", "audited_rate", "reference_rate"))
+    if gap is None or audited is None or reference is None:
+        return -1
+    return 1 if gap * (audited - reference) < 0.0 else -1  # rates are favourable ones
+
+
+def disadvantage_words(c: Compared) -> tuple[str, str]:
+    """Return what an axis of differences says of its direction, and at which end."""
+    who = group_words(c, "audited")
+    words = f"disadvantage of {who if len(who) <= SHORT else 'the audited group'}"
+    return (f"{words} →", "end") if disadvantage_sign(c) > 0 else (f"← {words}", "start")
+
+
+JOINT = " & "  # between the columns and the values of an intersection
+BARE = {"yes", "no", "true", "false", "none", "null"}
+WORD = re.compile(r"[^\W\d_]{2}")
+T = TypeVar("T")
+
+
+def group_name(column: str, value: str) -> str:
+    """Return what a group is called: its value, or "column = value" where the value is a number, a letter or a yes."""
+    columns, values = column.split(JOINT), value.split(JOINT)
+    if len(columns) != len(values):
+        columns, values = [column], [value]
+    return JOINT.join(
+        f"{name} = {part}" if part.casefold() in BARE or not WORD.search(part) else part
+        for name, part in zip(columns, values, strict=True)
+    )
+
+
+def named(audit: Audit) -> Audit:
+    """Return an audit as readers see it: readable names of groups, and no sizes of those too small."""
+    audit, column = audit.disclosed(), audit.group
+    comparisons = {name: _named_comparison(c, column) for name, c in audit.items()}
+    return replace(
+        audit,
+        reference=group_name(column, audit.reference),
+        too_small=_by_name(audit.too_small, column),
+        comparisons=_by_name(comparisons, column),
+        monitor=None if audit.monitor is None else _named_monitor(audit.monitor, column),
+    )
+
+
+def _by_name(parts: Mapping[str, T], column: str) -> dict[str, T]:
+    return {group_name(column, name): part for name, part in parts.items()}
+
+
+def _named_comparison(c: Comparison, column: str) -> Comparison:
+    text, end = pl.col("direction"), f" among {c.audited}"
+    c = replace(c, audited=group_name(column, c.audited), reference=group_name(column, c.reference))
+    who = f" among {group_words(c, 'audited')}"
+    direction = pl.when(text.str.ends_with(end)).then(text.str.strip_suffix(end) + who).otherwise(text)
+    return replace(c, contributions_full=c.contributions_full.with_columns(direction))
+
+
+def _named_monitor(monitor: Monitor, column: str) -> Monitor:
+    names = pl.col("audited").replace({name: group_name(column, name) for name in monitor.looks["audited"].unique()})
+    return replace(monitor, looks=monitor.looks.with_columns(names), sequences=_by_name(monitor.sequences, column))
+
+
+def named_change(change: Change) -> Change:
+    """Return a change with readable names of groups."""
+    column = change.group
+    comparisons = {
+        name: replace(c, audited=group_name(column, c.audited), reference=group_name(column, c.reference))
+        for name, c in change.comparisons.items()
+    }
+    return replace(
+        change,
+        reference=group_name(column, change.reference),
+        too_small=_by_name(change.too_small, column),
+        comparisons=_by_name(comparisons, column),
+    )
+
+
+PROXY = "potential proxy"
+# Kinds, by which a verdict is marked.
+EVIDENCE, THE_GROUP, STAND_IN, OPEN, NOTHING, EXEMPT = "evidence", "group", "stand-in", "open", "nothing", "exempt"
+
+
+class Verdict(NamedTuple):
+    """How a verdict is marked ("open" where the data do not decide), and what it means."""
+
+    kind: str
+    meaning: str
+
+
+VERDICTS = {
+    "identifies the group": Verdict(
+        THE_GROUP, "The feature is the group, a copy or recoding of it, or its values separate the groups completely."
+    ),
+    PROXY: Verdict(
+        EVIDENCE,
+        "The contribution alone exceeds the materiality threshold anywhere within its band. A reason to look, never a "
+        "finding.",
+    ),
+    "potential proxy in combination": Verdict(
+        EVIDENCE,
+        "The contribution beyond the other features exceeds the materiality threshold anywhere within its band.",
+    ),
+    "potential proxy or stand-in": Verdict(
+        OPEN,
+        "A contribution exceeds the materiality threshold, but the data do not show whether the score uses the "
+        "feature.",
+    ),
+    "stand-in": Verdict(
+        STAND_IN,
+        "A contribution exceeds the materiality threshold, but the score does not use the feature. Removing it "
+        "would change nothing.",
+    ),
+    "detected, size unclear": Verdict(OPEN, "A band excludes 0, but includes values below the materiality threshold."),
+    "inconclusive": Verdict(
+        OPEN, "A band includes 0 and reaches beyond the materiality threshold: more rows are needed."
+    ),
+    "no material contribution": Verdict(
+        NOTHING, "Both bands, alone and beyond the others, lie within the materiality threshold."
+    ),
+    "exempt (declared)": Verdict(
+        EXEMPT, "The feature was declared an exempt factor. The gap through it is reported separately."
+    ),
+    "not assessed": Verdict(OPEN, "The feature could not be assessed, for the reason given. It may still contribute."),
+}
+
+
+def kind_of(row: Contribution) -> str:
+    """Return how the verdict of a feature is marked."""
+    return VERDICTS[row.verdict].kind

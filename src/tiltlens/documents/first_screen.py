@@ -8,6 +8,7 @@ from typing import NamedTuple
 
 from tiltlens.analysis.feature_use import BEHIND, MODEL
 from tiltlens.analysis.unobserved_groups import Status, UnobservedGroup
+from tiltlens.documents.document import EVIDENCE, OPEN, SHORT, THE_GROUP, by_gap, fares_worse, level_of, measure_of
 from tiltlens.documents.headline import (
     STATES,
     against_four_fifths,
@@ -20,7 +21,6 @@ from tiltlens.documents.headline import (
     of_kind,
     ratio_words,
 )
-from tiltlens.documents.labels import EVIDENCE, OPEN, SHORT, THE_GROUP, by_gap, fares_worse, level_of, measure_of
 from tiltlens.documents.quantities import brief, estimate_words, fill, quantity
 from tiltlens.estimators.estimate import Estimate
 from tiltlens.estimators.verdicts import Materiality, Verdict, is_significant, materiality

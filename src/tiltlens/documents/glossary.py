@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from tiltlens.documents.labels import measure_of
+from tiltlens.documents.document import measure_of
 from tiltlens.documents.quantities import FEATURES, quantity
 from tiltlens.results.audit import Audit
 from tiltlens.results.notes import MAY_ACCOUNT_FOR

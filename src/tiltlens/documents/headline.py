@@ -7,7 +7,7 @@ from dataclasses import replace
 
 from tiltlens.analysis.decision_table import DecisionTable
 from tiltlens.analysis.unobserved_groups import Status, UnobservedGroup
-from tiltlens.documents.labels import (
+from tiltlens.documents.document import (
     EVIDENCE,
     EXEMPT,
     OPEN,

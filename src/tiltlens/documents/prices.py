@@ -10,6 +10,7 @@ from tiltlens.analysis.decomposition import PARTS as CONTRIBUTION_NAMES
 from tiltlens.analysis.prices import Prices
 from tiltlens.documents import repair_sentences as sentences
 from tiltlens.documents.document import (
+    BOTH,
     HEADLINE,
     NAME,
     QUIET,
@@ -22,10 +23,12 @@ from tiltlens.documents.document import (
     Paragraph,
     Table,
     bullets,
+    group_of,
+    level_of,
+    measure_of,
     pair_heading,
     warnings,
 )
-from tiltlens.documents.labels import BOTH, group_of, level_of, measure_of
 from tiltlens.documents.quantities import (
     FEATURES,
     change_table,

@@ -9,8 +9,8 @@ from typing import Any, TypeVar
 import polars as pl
 
 from tiltlens.analysis.unobserved_groups import UnobservedGroup
+from tiltlens.documents.document import group_name
 from tiltlens.documents.headline import named_list
-from tiltlens.documents.labels import group_name
 from tiltlens.documents.quantities import format_of, quantity, written
 from tiltlens.estimators.estimate import Estimate
 from tiltlens.estimators.verdicts import Materiality, materiality

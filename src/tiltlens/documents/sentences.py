@@ -9,7 +9,22 @@ from tiltlens.analysis.error_rates import ErrorRates
 from tiltlens.analysis.selective_labels import SelectiveLabels
 from tiltlens.analysis.sensitivity import Sensitivity
 from tiltlens.analysis.splitting import Splitting
-from tiltlens.documents.document import NAME, QUIET, Block, Cell, Column, Heading, Paragraph, Table
+from tiltlens.documents.document import (
+    BOTH,
+    NAME,
+    QUIET,
+    VERDICTS,
+    Block,
+    Cell,
+    Column,
+    Heading,
+    Paragraph,
+    Table,
+    is_favourable_mean,
+    level_of,
+    measure_of,
+    metric_of,
+)
 from tiltlens.documents.headline import (
     MOST_NAMED,
     four_fifths_words,
@@ -18,7 +33,6 @@ from tiltlens.documents.headline import (
     soft_words,
     unfavourable_words,
 )
-from tiltlens.documents.labels import BOTH, VERDICTS, is_favourable_mean, level_of, measure_of, metric_of
 from tiltlens.documents.quantities import (
     ERROR_RATE_KEYS,
     estimate_cell,

@@ -6,7 +6,7 @@ from typing import NamedTuple
 
 import polars as pl
 
-from tiltlens.documents.labels import labels, measure_of, strongest, versus
+from tiltlens.documents.document import labels, measure_of, strongest, versus
 from tiltlens.documents.quantities import written
 from tiltlens.documents.repair_sentences import accuracy_name, targets
 from tiltlens.estimators.estimate import Estimate

@@ -7,8 +7,8 @@ from typing import NamedTuple
 
 import polars as pl
 
+from tiltlens.documents.document import disadvantage_sign, labels, measure_of, strongest, versus
 from tiltlens.documents.headline import gap_name
-from tiltlens.documents.labels import disadvantage_sign, labels, measure_of, strongest, versus
 from tiltlens.documents.quantities import FEATURES, brief, format_of, written
 from tiltlens.estimators.estimate import Estimate
 from tiltlens.estimators.verdicts import Verdict

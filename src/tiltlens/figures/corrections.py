@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from tiltlens.analysis.bins import LeastChange, PathStop, ValueProfile
-from tiltlens.documents.labels import GROUP, labels, measure_of, versus
+from tiltlens.documents.document import GROUP, labels, measure_of, versus
 from tiltlens.figures.distributions import HIDDEN, NO_SHAPE, WITHHELD
 from tiltlens.figures.figure import (
     AUDITED,

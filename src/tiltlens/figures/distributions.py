@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 
 from tiltlens.analysis.bins import GroupBin, ValueProfile
-from tiltlens.documents.labels import (
+from tiltlens.documents.document import (
     disadvantage_sign,
     group_words,
     groups,

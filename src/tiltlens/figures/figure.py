@@ -11,7 +11,7 @@ from typing import Any, TypeAlias
 
 import polars as pl
 
-from tiltlens.documents.labels import Compared, Pair, level_of, versus
+from tiltlens.documents.document import Compared, Pair, level_of, versus
 from tiltlens.errors import DataError, MissingExtraError, NothingToDrawError
 from tiltlens.formats import label
 from tiltlens.results.codec import write_bytes

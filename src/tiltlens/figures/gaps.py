@@ -5,8 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import replace
 
-from tiltlens.documents.headline import WEIGHTED, gap_name, is_of_decisions
-from tiltlens.documents.labels import (
+from tiltlens.documents.document import (
     GROUP,
     disadvantage_sign,
     group_name,
@@ -17,6 +16,7 @@ from tiltlens.documents.labels import (
     measure_of,
     versus,
 )
+from tiltlens.documents.headline import WEIGHTED, gap_name, is_of_decisions
 from tiltlens.documents.quantities import brief, brief_of, quantity, written
 from tiltlens.estimators.estimate import Estimate
 from tiltlens.figures.figure import (

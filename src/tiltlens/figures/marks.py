@@ -7,7 +7,7 @@ from collections.abc import Iterable, Mapping
 from itertools import pairwise
 
 from tiltlens.analysis.bins import ValueProfile
-from tiltlens.documents.labels import DRAWN, Compared, disadvantage_words, labels
+from tiltlens.documents.document import DRAWN, Compared, disadvantage_words, labels
 from tiltlens.errors import DataError
 from tiltlens.estimators.estimate import Estimate
 from tiltlens.figures.figure import FAINT, INK, ChartPart, Record, altair, data

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from tiltlens.analysis.sensitivity import Sensitivity
-from tiltlens.documents.labels import BOTH, groups, labels, measure_of, versus
+from tiltlens.documents.document import BOTH, groups, labels, measure_of, versus
 from tiltlens.documents.prices import STATES
 from tiltlens.documents.quantities import written
 from tiltlens.documents.sentences import GAIN_COLUMNS, GAIN_STATES, sensitivity_words

@@ -65,10 +65,9 @@ from tiltlens.limits import (
     TRIPLED,
 )
 from tiltlens.paper.checks import Floats
-from tiltlens.progress import each
 from tiltlens.rows.features import DesignColumn
 from tiltlens.sources.arrays import chunks
-from tiltlens.threads import in_threads
+from tiltlens.threads import each, in_threads
 
 LEAF_TREE_ROWS = 40_000  # that a tree learns its borders from, at most: it has 64 leaves
 Days = Mapping[str, Floats]  # of features that are dates: days since 1970, with the time of day as a fraction

@@ -32,11 +32,10 @@ from tiltlens.learners.candidates import (
 from tiltlens.learners.design import Block, Encoding, Table, code_columns, column_owners, encoded_rows, encoding
 from tiltlens.limits import CLIP, FEW_COLUMNS, MODEL_CHUNK, MULTIPLIED
 from tiltlens.paper.checks import Floats
-from tiltlens.progress import each, stage
 from tiltlens.rows.features import DesignColumn
 from tiltlens.rows.predictions import UserModel
 from tiltlens.sources.columns import NativeTable
-from tiltlens.threads import in_threads, steps_in_threads
+from tiltlens.threads import each, in_threads, stage, steps_in_threads
 
 SEVERAL_PAIRINGS = 20_000  # rows up to which three pairings are averaged
 FITTED_ROWS = 15_000  # of each fold, at most, that a model is fitted on

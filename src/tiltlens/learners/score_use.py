@@ -52,8 +52,7 @@ from tiltlens.limits import (
     WIDE_USE,
 )
 from tiltlens.paper.checks import Floats
-from tiltlens.progress import each
-from tiltlens.threads import in_threads
+from tiltlens.threads import each, in_threads
 
 Features = Sequence[int]
 MISSING = -9.0  # of normal scores, for trees: below all others

@@ -9,10 +9,10 @@ from importlib.util import find_spec
 from typing import TypeVar
 
 from tiltlens.documents.audit_document import audit_document, checks_document, comparison_document
-from tiltlens.documents.change_document import change_document
 from tiltlens.documents.document import (
     HEADLINE,
     NAME,
+    NOTHING,
     NUMBER,
     TEXT,
     Block,
@@ -26,8 +26,12 @@ from tiltlens.documents.document import (
     Paragraph,
     Table,
 )
-from tiltlens.documents.labels import NOTHING
-from tiltlens.documents.repair_document import alternatives_document, evaluation_document, repair_document
+from tiltlens.documents.result_documents import (
+    alternatives_document,
+    change_document,
+    evaluation_document,
+    repair_document,
+)
 from tiltlens.documents.rule_document import rule_document
 from tiltlens.formats import label
 from tiltlens.render.terminal import unsplit

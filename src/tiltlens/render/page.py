@@ -29,12 +29,25 @@ from tiltlens.documents.audit_tables import (
     group_table,
     shapley_words,
 )
-from tiltlens.documents.change_document import change_document, provenance_blocks
-from tiltlens.documents.document import Block, Cell, Document, FigureRef, Heading
+from tiltlens.documents.document import (
+    Block,
+    Cell,
+    Document,
+    FigureRef,
+    Heading,
+    by_gap,
+    is_favourable_mean,
+    measure_of,
+    named,
+)
 from tiltlens.documents.first_screen import first_screen
 from tiltlens.documents.headline import decision_table_words, expected, ratio_words
-from tiltlens.documents.labels import by_gap, is_favourable_mean, measure_of, named
-from tiltlens.documents.repair_document import alternatives_document, evaluation_document
+from tiltlens.documents.result_documents import (
+    alternatives_document,
+    change_document,
+    evaluation_document,
+    provenance_blocks,
+)
 from tiltlens.errors import DataError, MissingExtraError
 from tiltlens.figures import draw
 from tiltlens.figures.distributions import HIDDEN

@@ -11,10 +11,9 @@ import polars as pl
 from tiltlens import figures
 from tiltlens.documents import audit_tables
 from tiltlens.documents import sentences as words
-from tiltlens.documents.document import Cell, Table
+from tiltlens.documents.document import NOTHING, Cell, Table, labels, measure_of
 from tiltlens.documents.first_screen import Doubt, reliability
 from tiltlens.documents.headline import named_list, of_kind
-from tiltlens.documents.labels import NOTHING, labels, measure_of
 from tiltlens.documents.prices import price_blocks
 from tiltlens.documents.sentences import error_rate_blocks, sensitivity_blocks, splitting_blocks
 from tiltlens.errors import NothingToDrawError

@@ -18,8 +18,8 @@ from rich.table import Table as RichTable
 from rich.text import Text
 
 from tiltlens.documents.audit_document import audit_document, checks_document
-from tiltlens.documents.change_document import change_document
 from tiltlens.documents.document import (
+    EVIDENCE,
     HEADLINE,
     NAME,
     NUMBER,
@@ -34,8 +34,12 @@ from tiltlens.documents.document import (
     Paragraph,
     Table,
 )
-from tiltlens.documents.labels import EVIDENCE
-from tiltlens.documents.repair_document import alternatives_document, evaluation_document, repair_document
+from tiltlens.documents.result_documents import (
+    alternatives_document,
+    change_document,
+    evaluation_document,
+    repair_document,
+)
 from tiltlens.documents.rule_document import rule_document
 from tiltlens.formats import END, ISOLATE, JOINERS, MINUS, NOTHING, typed
 
