@@ -1,13 +1,18 @@
-"""Saved audits, read again: the same numbers, report, figures and comparisons; nothing that needs rows."""
+"""Saved audits, read again; and the schemas of JSON, which `python -m tiltlens.results.saved_audits` writes."""
 
 from __future__ import annotations
 
 import copy
+import inspect
 import json
+import re
+import typing
 from collections.abc import Iterator, Mapping
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, is_dataclass, replace
+from enum import Enum
 from pathlib import Path
-from typing import Any, NoReturn
+from types import NoneType, UnionType
+from typing import Annotated, Any, NoReturn, get_args, get_origin, get_type_hints
 
 import polars as pl
 
@@ -21,11 +26,12 @@ from tiltlens.limits import DIAL_POSITIONS
 from tiltlens.paper.correction import CorrectionFunction
 from tiltlens.results.audit import SCHEMA, Audit
 from tiltlens.results.audit_comparison import compare
+from tiltlens.results.change import SCHEMA as CHANGE_SCHEMA
 from tiltlens.results.change import Change
-from tiltlens.results.codec import from_plain
+from tiltlens.results.codec import Part, column_types, from_plain, parts_of
 from tiltlens.results.comparison import Comparison, ComparisonParts
 from tiltlens.results.notes import with_displays
-from tiltlens.results.outputs import CorrectionParts
+from tiltlens.results.outputs import Correction, CorrectionParts
 from tiltlens.results.profiles import AGAIN, NO_ROWS, NoRows, Prototype, needs_rows
 
 SAVED_SLACK = 1e-6  # of a number, up to which two that should be equal are: an edited file differs by more
@@ -265,3 +271,112 @@ class SavedCorrection(CorrectionFunction):
     a1 = property(lambda self: self._saved("a1"))
     a2 = property(lambda self: self._saved("a2"))
     b1 = property(lambda self: self._saved("b1"))
+
+
+Schema = dict[str, Any]
+WIDTH = 140  # of a line of a file
+SCALARS = {str: "string", float: "number", int: "integer", bool: "boolean", NoneType: "null"}
+BESIDE = {Comparison: ComparisonParts, Correction: CorrectionParts}  # types whose keys stand beside those of another
+VERSIONS = (
+    "Keys may be added within a version; a key that changes its meaning or goes away raises the number in `schema`."
+)
+
+
+def schema_of(kind: type, version: str) -> Schema:
+    """Return the JSON schema of what `to_dict` of a result returns."""
+    definitions: Schema = {}
+    _refer(kind, definitions)
+    whole = definitions.pop(kind.__name__)
+    whole["properties"]["schema"] = {"const": version}
+    about = {"title": f"tiltlens {kind.__name__.lower()}", "description": f"{whole.pop('description')} {VERSIONS}"}
+    head = {"$schema": "https://json-schema.org/draft/2020-12/schema", "$id": version}
+    return {**head, **about, **whole, "$defs": dict(sorted(definitions.items()))}
+
+
+def _schema(kind: Any, definitions: Schema) -> Schema:
+    origin, arms = get_origin(kind), get_args(kind)
+    if origin is Annotated:
+        if arms[0] is not pl.DataFrame:
+            return {**_schema(arms[0], definitions), "description": arms[1]}
+        return {"type": "array", "items": _object(column_types(*arms[1:]), None, definitions)}
+    if origin in (typing.Union, UnionType):
+        return _any_of([_schema(arm, definitions) for arm in arms])
+    if origin in (tuple, list):
+        return {"type": "array", "items": _schema(arms[0], definitions)}
+    if origin in (dict, Mapping):
+        return {"type": "object", "additionalProperties": _schema(arms[1], definitions)}
+    if kind in SCALARS:
+        return {"type": SCALARS[kind]}
+    if issubclass(kind, Enum):
+        return {"enum": [member.value for member in kind]}
+    return _refer(kind, definitions)
+
+
+def _any_of(schemas: list[Schema]) -> Schema:
+    """Return a schema that any of several fit; types without other rules are merged."""
+    if all(schema.keys() == {"type"} for schema in schemas):
+        return {"type": [schema["type"] for schema in schemas]}
+    return {"anyOf": schemas}
+
+
+def _refer(kind: Any, definitions: Schema) -> Schema:
+    """Return a reference to the definition of a type, which is made once."""
+    name = kind.__name__
+    if name not in definitions:
+        definitions[name] = {}  # a type may hold itself
+        parts = _parts(kind)
+        required = [part.key for part in parts if part.key in getattr(kind, "__required_keys__", {part.key})]
+        described = _object({part.key: part.type for part in parts}, required, definitions)
+        texts = _descriptions(kind)
+        for part in parts:
+            if part.name in texts:
+                described["properties"][part.key] |= {"description": texts[part.name]}
+        definitions[name] = {"description": _first_line(kind)} | described
+    return {"$ref": f"#/$defs/{name}"}
+
+
+def _object(types: Mapping[str, Any], required: list[str] | None, definitions: Schema) -> Schema:
+    properties = {key: _schema(hint, definitions) for key, hint in types.items()}
+    return {"type": "object", "required": list(types) if required is None else required, "properties": properties}
+
+
+def _parts(kind: Any) -> tuple[Part, ...]:
+    if is_dataclass(kind) or hasattr(kind, "_fields"):
+        beside = BESIDE.get(kind)
+        return parts_of(kind) + (() if beside is None else parts_of(beside))
+    return tuple(Part(name, name, hint, True) for name, hint in get_type_hints(kind).items())
+
+
+def _first_line(kind: Any) -> str:
+    return (inspect.getdoc(kind) or "").partition("\n")[0]
+
+
+def _descriptions(kind: Any) -> dict[str, str]:
+    """Return what the docstrings of a type say about its attributes and properties."""
+    texts: dict[str, str] = {}
+    for owner in (kind, *filter(None, [BESIDE.get(kind)])):
+        section = (inspect.getdoc(owner) or "").partition("Attributes\n----------\n")[2].partition("\n\nExamples")[0]
+        for names, text in re.findall(r"^(\w[\w, ]*)\n((?:    .*\n?)+)", section, flags=re.MULTILINE):
+            texts |= dict.fromkeys(re.split(r", *", names), " ".join(text.split()))
+    properties = {name: value for name, value in vars(kind).items() if isinstance(value, property)}
+    return {name: _first_line(value.fget) for name, value in properties.items()} | texts
+
+
+def published() -> dict[str, Schema]:
+    """Return the schemas of audits and of changes."""
+    return {"audit": schema_of(Audit, SCHEMA), "change": schema_of(Change, CHANGE_SCHEMA)}
+
+
+def as_text(part: Any, indent: str = "") -> str:
+    """Return JSON in which a part that fits on a line stands on one."""
+    line = json.dumps(part, ensure_ascii=False)
+    if not isinstance(part, dict) or len(indent + line) <= WIDTH:
+        return line
+    inner = f"{indent}  "
+    entries = (f"{inner}{json.dumps(key)}: {as_text(value, inner)}" for key, value in part.items())
+    return "{\n" + ",\n".join(entries) + f"\n{indent}}}"
+
+
+if __name__ == "__main__":
+    for name, schema in published().items():
+        Path(__file__).with_name(f"{name}.schema.json").write_text(as_text(schema) + "\n", encoding="utf-8")
