@@ -31,11 +31,16 @@ def minus(text: str) -> str:
     return HYPHEN.sub(MINUS, text)
 
 
+def capitalised(text: str) -> str:
+    """Return a text with a capital first letter; the others stay."""
+    return text[:1].upper() + text[1:]
+
+
 def sentence(note: str) -> str:
     """Return a note as a sentence; names of code keep their first letter."""
     first, *_ = note.split(maxsplit=1) or [""]
-    start = note[:1] if "_" in first or "=" in first else note[:1].upper()
-    return f"{start}{note[1:]}{'' if note.endswith('.') else '.'}"
+    text = note if "_" in first or "=" in first else capitalised(note)
+    return text if text.endswith(".") else f"{text}."
 
 
 def typed(text: str) -> str:

@@ -80,7 +80,7 @@ from tiltlens.documents.sentences import (
 )
 from tiltlens.estimators.estimate import Estimate
 from tiltlens.estimators.verdicts import Materiality, materiality
-from tiltlens.formats import NOTHING, count, interval, label, minus, p_value, sentence
+from tiltlens.formats import NOTHING, capitalised, count, interval, label, minus, p_value, sentence
 from tiltlens.results.audit import Audit
 from tiltlens.results.comparison import Comparison
 from tiltlens.results.outputs import Checks, row_estimate
@@ -337,7 +337,7 @@ def _reading(audit: Audit | None, c: Comparison) -> str:
     lines = [f"{FEATURES[key].head}: {fill(FEATURES[key].definition, m)}" for key in used if key != "shapley"]
     rest = shapley_words(c) if "shapley" in used else ""
     text = f"Contributions to the {whole}. " * bool(c.gap_parts.exempt) + "; ".join(lines)
-    text = f"{text[:1].upper()}{text[1:]}."
+    text = f"{capitalised(text)}."
     text += f" {rest}" if rest else ""
     if audit is not None and has_bands(c):
         level, threshold = f"{100 * c.scale.confidence:g}%", m.with_unit(m.size(c.scale.materiality))

@@ -45,7 +45,7 @@ from tiltlens.documents.quantities import (
 )
 from tiltlens.estimators.estimate import Estimate
 from tiltlens.estimators.verdicts import Verdict
-from tiltlens.formats import NOTHING, count, interval_name, label, minus, number, percent, points, sentence
+from tiltlens.formats import NOTHING, capitalised, count, interval_name, label, minus, number, percent, points, sentence
 from tiltlens.results.audit import Audit
 from tiltlens.results.comparison import ESTIMATES, Comparison
 from tiltlens.results.outputs import Contribution, Rates, row_estimate
@@ -181,7 +181,7 @@ def _factor_cell(row: Contribution, key: str, m: Measure) -> Cell:
 def factor_words(c: Comparison) -> str:
     """Return what the columns of the table of factors are."""
     words = "; ".join(f"{FEATURES[key].label}: {fill(FEATURES[key].definition, measure_of(c))}" for key in FACTORS)
-    return f"{words[:1].upper()}{words[1:]}. {PAIRS}"
+    return f"{capitalised(words)}. {PAIRS}"
 
 
 def group_table(audit: Audit) -> Table:

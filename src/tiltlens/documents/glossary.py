@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from tiltlens.documents.document import measure_of
 from tiltlens.documents.quantities import FEATURES, quantity
+from tiltlens.formats import capitalised
 from tiltlens.results.audit import Audit
 from tiltlens.results.notes import MAY_ACCOUNT_FOR
 
@@ -67,7 +68,7 @@ GLOSSARY = _labelled(
         FEATURES["shapley"].label: "The feature's part if all features share the explained gap (Shapley value). "
         "Shapley contributions and the adjusted gap, or the remainder that the report states, sum to the gap.",
         "adjusted_gap": "The gap among people with the same values of all listed features (Oaxaca–Blinder: "
-        f"unexplained part). {MAY_ACCOUNT_FOR[:1].upper()}{MAY_ACCOUNT_FOR[1:]} may account for it.",
+        f"unexplained part). {capitalised(MAY_ACCOUNT_FOR)} may account for it.",
         "robustness_value": "How strong an omitted factor must be to account for the adjusted gap: the share of the "
         "remaining variance that it explains, of both the scores and group membership.",
         "exempt (legitimate) factors": "Features that the auditor declared legitimate. The gap that they explain is "

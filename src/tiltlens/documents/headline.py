@@ -27,7 +27,7 @@ from tiltlens.documents.document import (
 from tiltlens.documents.quantities import Quantity, brief, estimate_words, fill, quantity, written
 from tiltlens.estimators.estimate import Estimate
 from tiltlens.estimators.verdicts import Materiality, Verdict, materiality, side_of
-from tiltlens.formats import interval, label, minus, number, p_value, percent, ratio, whole
+from tiltlens.formats import capitalised, interval, label, minus, number, p_value, percent, ratio, whole
 from tiltlens.limits import FOUR_FIFTHS
 from tiltlens.results.audit import Audit
 from tiltlens.results.comparison import Comparison
@@ -152,12 +152,12 @@ def against_four_fifths(estimate: Estimate) -> str:
 def four_fifths_words(estimate: Estimate, level: str, among: str) -> str:
     """Return the adverse impact ratio and its relation to four fifths, as a sentence."""
     side = against_four_fifths(estimate)
-    return f"Adverse impact ratio{among}: {written(estimate, ratio, level)}. {side[:1].upper()}{side[1:]}."
+    return f"Adverse impact ratio{among}: {written(estimate, ratio, level)}. {capitalised(side)}."
 
 
 def decision_table_words(table: DecisionTable, level: str, among: str) -> list[str]:
     """Return the tests of the 2×2 table of decisions, and how many changed decisions would change their result."""
-    note = [f"{table.note[:1].upper()}{table.note[1:]}."] if table.note else []
+    note = [f"{capitalised(table.note)}."] if table.note else []
     if table.z is None or table.z_p_value is None:
         return note
     words = (
@@ -177,7 +177,7 @@ MOST_NAMED = 6
 HEADLINED = 3  # features in the first sentences
 NO_FEATURES = "No features were listed, so contributions were not estimated."
 OVERLAP = "They overlap and do not sum to the gap"
-MAY_ACCOUNT = MAY_ACCOUNT_FOR[:1].upper() + MAY_ACCOUNT_FOR[1:]
+MAY_ACCOUNT = capitalised(MAY_ACCOUNT_FOR)
 STATES = {
     Materiality.MATERIAL: "a material gap",
     Materiality.DETECTED: "a gap that may be below the threshold",
@@ -232,7 +232,7 @@ def gap_sentence(audit: Audit | None, c: Comparison) -> str:
         return f"The data neither show nor rule out a material gap between {who} and {other}: {numbers}."
     doubt = f", possibly by less than {threshold_words(c)}" if status is Materiality.DETECTED else ""
     finding = _compare_people(audit, c) if has_noun(c) else _compare_groups(audit, c)
-    return _upper(f"{finding}{_disadvantage(c)}{doubt}: {numbers}.")
+    return capitalised(f"{finding}{_disadvantage(c)}{doubt}: {numbers}.")
 
 
 def _compare_people(audit: Audit | None, c: Comparison) -> str:
@@ -443,7 +443,3 @@ def _listed(c: Comparison, rows: Sequence[Contribution]) -> str:
         for row, (value, which) in zip(rows, judged, strict=False)
     ]
     return f"{f' {common}' if common else ''}: {listed(parts)}"
-
-
-def _upper(text: str) -> str:
-    return f"{text[:1].upper()}{text[1:]}"

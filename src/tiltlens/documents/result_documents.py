@@ -50,7 +50,18 @@ from tiltlens.documents.quantities import (
 from tiltlens.documents.sentences import IS_NO_FINDING, simultaneous_words
 from tiltlens.estimators.estimate import Estimate
 from tiltlens.estimators.verdicts import Materiality, is_beyond_zero, materiality
-from tiltlens.formats import count, interval_name, label, minus, percent, points, sentence, size, whole_percent
+from tiltlens.formats import (
+    capitalised,
+    count,
+    interval_name,
+    label,
+    minus,
+    percent,
+    points,
+    sentence,
+    size,
+    whole_percent,
+)
 from tiltlens.repair.adjustment import Adjustment
 from tiltlens.repair.alternatives import Alternatives, AlternativesByGroup
 from tiltlens.repair.evaluation import Evaluation, RepairEvaluation
@@ -85,7 +96,7 @@ def change_document(change: Change) -> Document:
         blocks += _group(c)
     for name, which in change.too_small.items():
         blocks.append(Paragraph(f"{label(name)} is in the {which} audit only and is not compared.", WARNING))
-    pairing = f"{change.pairing[:1].upper()}{change.pairing[1:]}."
+    pairing = f"{capitalised(change.pairing)}."
     notes = " ".join(filter(None, [pairing, simultaneous_words(change)]))
     title = f"Change of {subject(change)} by {label(change.group)}"
     return Document(title, (*blocks, Heading("Data"), Paragraph(notes), Paragraph(IS_NO_FINDING, QUIET)))

@@ -43,7 +43,7 @@ from tiltlens.documents.quantities import (
     written,
 )
 from tiltlens.estimators.verdicts import Materiality, Verdict, is_beyond_zero, materiality
-from tiltlens.formats import NOTHING, count, label, number, p_value, percent, value_of
+from tiltlens.formats import NOTHING, capitalised, count, label, number, p_value, percent, value_of
 from tiltlens.results.audit import Audit
 from tiltlens.results.change import Change
 from tiltlens.results.comparison import Comparison
@@ -76,9 +76,9 @@ def error_rate_blocks(c: Comparison, rates: ErrorRates) -> list[Block]:
         if rate is None and key not in rates.reasons:
             continue
         notes.append(
-            f"{item.label[:1].upper()}{item.label[1:]}: {_in_words(definition(key, m.each), c)}."
+            f"{capitalised(item.label)}: {_in_words(definition(key, m.each), c)}."
             if rate is not None
-            else f"{item.label[:1].upper()}{item.label[1:]} is not measured: {rates.reasons[key]}."
+            else f"{capitalised(item.label)} is not measured: {rates.reasons[key]}."
         )
         if rate is not None:
             written = format_of(item.scale, m)
@@ -255,7 +255,7 @@ def sure_words(c: Comparison) -> list[str]:
         lines.append("These are plug-in values, as in the paper: they have no intervals and no verdicts.")
     elif c.gap_test:
         test = quantity("gap_test")
-        name = f"{test.label[:1].upper()}{test.label[1:]}"
+        name = capitalised(test.label)
         lines.append(f"{name}: {p_value(c.gap_test.p_value, c.gap_test.permutations)} ({test.definition}).")
     if c.checks.is_adequate:
         lines.append("Overlap and calibration checks passed.")
@@ -398,7 +398,7 @@ def splitting_words(c: Comparison, gains: Splitting) -> Iterator[str]:
     for group, name, gain in parts:
         level, what = (level_of(c), "with a Brier score lower by ") if group == "both" else ("", "by ")
         size = written(gains.relative(gain), percent, level)
-        yield f"{name[:1].upper()}{name[1:]}: {GAIN_STATES[gains.status[group]]}, {what}{size}."
+        yield f"{capitalised(name)}: {GAIN_STATES[gains.status[group]]}, {what}{size}."
     threshold = percent(gains.materiality / gains.blind_brier)
     yield f"Materiality threshold: {threshold} of the Brier score of one model."
     if gains.least_gain.low is not None and gains.least_gain.low > 0.0:

@@ -23,6 +23,7 @@ from tiltlens.estimators.decision_table import (
     z_score,
 )
 from tiltlens.estimators.estimate import Estimate, quantile
+from tiltlens.formats import capitalised
 from tiltlens.limits import MINIMUM_ROWS, NOISE
 from tiltlens.rows.groups import alike_notes
 from tiltlens.rules.rule import Outcomes, Rule
@@ -191,7 +192,7 @@ def notes_of(
         yield f"The rule asks for tables by {wanted}; these are by {shown(next(iter(frames)))} only."
     for name, frame in frames.items():
         names = frame[name] if name in frame.columns else ()  # intersections repeat the notes on their parts
-        yield from (f"{note[:1].upper()}{note[1:]}." for note in alike_notes(names))
+        yield from (f"{capitalised(note)}." for note in alike_notes(names))
     yield from _on_limits(rule, limits)
     yield from _on_outcome(outcomes, favourable)
     if len(frames) > 1 and any(frame["rate"].null_count() for frame in frames.values()):
