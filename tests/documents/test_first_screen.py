@@ -7,9 +7,9 @@ import pytest
 from tests.render.summaries import amounts_audit, cross_fitted_audit, decisions_audit, of_summaries, plug_in_audit
 
 from tiltlens.documents.audit_document import audit_document, comparison_document
-from tiltlens.documents.audit_tables import estimate_table, group_matrix, group_table
 from tiltlens.documents.document import EVIDENCE, HEADLINE, Details, Paragraph, Table
 from tiltlens.documents.first_screen import first_screen, reliability
+from tiltlens.documents.tables import estimate_table, group_matrix, group_table
 from tiltlens.figures import waterfall
 from tiltlens.render.html import audit_html
 from tiltlens.render.page import page

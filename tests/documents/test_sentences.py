@@ -24,9 +24,9 @@ from tiltlens._pipeline import audit
 from tiltlens.documents import first_screen as first_screens
 from tiltlens.documents import headline as headlines
 from tiltlens.documents import sentences
-from tiltlens.documents.audit_tables import contribution_table, shapley_words
 from tiltlens.documents.document import OPEN, VERDICTS
 from tiltlens.documents.glossary import glossary
+from tiltlens.documents.tables import contribution_table, shapley_words
 from tiltlens.errors import DataError
 from tiltlens.estimators.verdicts import Verdict
 from tiltlens.figures.marks import dial_place

@@ -8,17 +8,6 @@ import polars as pl
 
 from tiltlens.analysis.intersections import Intersections
 from tiltlens.analysis.periods import PeriodTable
-from tiltlens.documents.audit_tables import (
-    MATRIX_NOTE,
-    contribution_table,
-    correction_table,
-    decile_table,
-    estimate_table,
-    group_matrix,
-    has_bands,
-    reason,
-    shapley_words,
-)
 from tiltlens.documents.document import (
     BOTH,
     HEADLINE,
@@ -77,6 +66,17 @@ from tiltlens.documents.sentences import (
     sensitivity_blocks,
     simultaneous_words,
     splitting_blocks,
+)
+from tiltlens.documents.tables import (
+    MATRIX_NOTE,
+    contribution_table,
+    correction_table,
+    decile_table,
+    estimate_table,
+    group_matrix,
+    has_bands,
+    reason,
+    shapley_words,
 )
 from tiltlens.estimators.estimate import Estimate
 from tiltlens.estimators.verdicts import Materiality, materiality

@@ -1,13 +1,18 @@
-"""Documents as HTML: blocks, and what notebooks show."""
+"""Documents as HTML: blocks, the parts of the page with the numbers that move in it, and what notebooks show."""
 
 from __future__ import annotations
 
 from base64 import b64encode
 from collections.abc import Callable, Iterable
+from dataclasses import dataclass, replace
 from html import escape
 from importlib.util import find_spec
-from typing import TypeVar
+from typing import Any, TypeVar
 
+import polars as pl
+
+from tiltlens import figures
+from tiltlens.documents import sentences as words
 from tiltlens.documents.audit_document import audit_document, checks_document, comparison_document
 from tiltlens.documents.document import (
     HEADLINE,
@@ -25,17 +30,39 @@ from tiltlens.documents.document import (
     Heading,
     Paragraph,
     Table,
+    labels,
+    measure_of,
 )
+from tiltlens.documents.first_screen import Doubt, reliability
+from tiltlens.documents.headline import named_list, of_kind
+from tiltlens.documents.prices import price_blocks
 from tiltlens.documents.result_documents import (
     alternatives_document,
     change_document,
     evaluation_document,
     repair_document,
 )
-from tiltlens.documents.rule_document import rule_document
+from tiltlens.documents.sentences import error_rate_blocks, sensitivity_blocks, splitting_blocks
+from tiltlens.documents.tables import (
+    contribution_table,
+    correction_table,
+    decile_table,
+    decision_table,
+    estimate_table,
+    factor_table,
+    rule_document,
+)
+from tiltlens.errors import NothingToDrawError
+from tiltlens.figures import Figure
+from tiltlens.figures.figure import joined, on_page
+from tiltlens.figures.marks import FULL, dial_place, drawn_features
 from tiltlens.formats import label
 from tiltlens.render.terminal import unsplit
 from tiltlens.results.audit import Audit
+from tiltlens.results.codec import to_plain
+from tiltlens.results.comparison import Comparison
+from tiltlens.results.outputs import Contribution
+from tiltlens.rows.wording import ScoreType
 
 CLASSES = {HEADLINE: "answer"}
 Draw = Callable[[FigureRef], str]
@@ -151,3 +178,206 @@ def _picture(reference: FigureRef) -> str:
         return ""
     content = b64encode(figure._repr_mimebundle_()["image/svg+xml"].encode()).decode()
     return f'<img style="max-width: 100%" alt="{escape(figure.description)}" src="data:image/svg+xml;base64,{content}">'
+
+
+Plain = dict[str, Any]  # what the page's script reads as JSON
+PICTURED = 8  # groups with pictures and profiles: the page must stay small
+DETAILED = 2  # groups with a dial, all figures and the numbers behind them
+OF_SCORES, OF_GAP = ("score_distribution", "score_calibration"), ("periods", "waterfall")
+EXPERT_IN_TABLES, EXPERT = ("proxy_map", "correction_shares"), ("paths", "overlap", "calibration")
+CHECKS = ("balance", "sensitivity", "splitting", "prices")
+DIAL_ROWS = 25  # features whose shares follow the dial
+SHORT = 40  # letters of a feature beside the dial
+SHOWN = 25  # features of the table that is open
+FOLDED = 10  # features without a material contribution from which on paper lists their names only
+MOST_IMMATERIAL = 100  # of these names
+CORRECTION = (
+    "Histogram of the correction function over the audited group, at the position of the dial. Profiles right of 0 are "
+    "under-represented among them, those left of 0 over-represented."
+)
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Drawing:
+    """A figure on the page. Title and note are the page's own text: they wrap, and are read aloud."""
+
+    element: str
+    title: str
+    note: str
+    description: str
+    spec: Comparison
+    table: pl.DataFrame | None  # nothing where a table beside the figure has its numbers
+    table_note: str = ""
+
+    @classmethod
+    def of(cls, element: str, figure: Figure) -> Drawing:
+        """Return a figure that fills its column."""
+        spec = on_page(figure.spec(width="container") | {"background": "transparent"})
+        del spec["title"]
+        table = figure.table.select(*figure.reading).rename(dict(figure.reading))
+        return cls(element, figure.title, joined(figure.subtitle, figure.note), figure.description, spec, table)
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Section:
+    """One audited group on the page: its place, its numbers, its sentences and its drawings by name."""
+
+    place: int
+    name: str
+    c: Comparison
+    findings: list[str]
+    reliability: list[Doubt]
+    tables: dict[str, Any]
+    drawings: dict[str, Drawing]
+
+
+def overview(audit: Audit) -> Drawing:
+    """Return the picture of all groups together."""
+    return replace(Drawing.of("rates", figures.rates(audit)), table=None)
+
+
+def section(audit: Audit, place: int, name: str) -> Section:
+    """Return the part of the page about one audited group; beyond the first few groups, without pictures."""
+    c = audit.comparisons[name]
+    drawings = _drawings(c, place) if place < PICTURED else {}
+    findings, doubts = words.findings(audit, c, len(audit) == 1), list(reliability(audit, c))
+    return Section(place, name, c, findings, doubts, _tables(c, bool(drawings)), drawings)
+
+
+def _tables(c: Comparison, is_drawn: bool) -> dict[str, str]:
+    """Return the tables of a comparison as HTML, empty where it has none."""
+    from markupsafe import Markup
+
+    tables: dict[str, Table | None] = {
+        "estimates": estimate_table(c),
+        "deciles": None if c.outputs.decile_shares.is_empty() else decile_table(c),
+        "decisions": None if c.decision_table is None else decision_table(c, c.decision_table.counts),
+        "factors": factor_table(c) if c.by_feature else None,
+        "correction": correction_table(c),
+    }
+    shown: dict[str, str] = {name: Markup(table_html(table) if table else "") for name, table in tables.items()}
+    blocks = {
+        "sensitivity": sensitivity_blocks(c),
+        "splitting": splitting_blocks(c),
+        "prices": price_blocks(c),
+        "error_rates": [] if c.error_rates is None else error_rate_blocks(c, c.error_rates),
+    }
+    shown |= {name: Markup(blocks_html(part, lambda reference: "")) for name, part in blocks.items()}
+    contributions = contribution_table(c, has_reasons=True)
+    shown["contributions"] = Markup(
+        table_html(contributions, lambda index, cell: _feature_button(index, cell, is_drawn), SHOWN)
+    )
+    names = [row.feature for row in of_kind(c.by_feature, NOTHING)]
+    shown["immaterial"] = named_list(names, MOST_IMMATERIAL) if len(names) > FOLDED else ""
+    return shown
+
+
+def _feature_button(index: int, cell: Cell, is_drawn: bool) -> str:
+    """Return the name of a feature, which shows its profile."""
+    text, state = escape(cell.text), "" if is_drawn else " disabled"
+    return (
+        f'<button type="button" class="feature" data-feature="{index}" aria-pressed="false"{state}>'
+        f'<bdi title="{text}">{text}</bdi></button>'
+    )
+
+
+def _drawings(c: Comparison, place: int) -> dict[str, Drawing]:
+    """Return the drawings of a comparison: of its features and outputs; for the first groups those of its inputs."""
+    is_detailed = place < DETAILED
+    # Decisions are counted in a table, not drawn; the correction is drawn for the first groups only.
+    is_drawn = is_detailed and c.scale.score_type != ScoreType.DECISION
+    names = [*(OF_SCORES if is_drawn else ()), *OF_GAP]
+    names += EXPERT if is_detailed and c.correction.numbers is not None else ()
+    names += CHECKS if is_detailed else ()
+    in_tables = ["features", *(EXPERT_IN_TABLES if is_detailed else ())]
+    drawings = {
+        name: Drawing.of(f"{name}-{place}", figure)
+        for name in (*in_tables, *names)
+        if (figure := _draw(c, name)) is not None
+    }
+    without = in_tables if is_detailed else [*drawings]
+    drawings |= {name: replace(drawings[name], table=None) for name in without if name in drawings}
+    turning = _turning(c, place) if is_detailed and c.correction.numbers is not None else None
+    return drawings | ({"correction": turning} if turning else {})
+
+
+def _draw(c: Comparison, name: str) -> Figure | None:
+    """Return a figure, nothing where the comparison has nothing to show in it."""
+    try:
+        return figures.COMPARISON_FIGURES[name](c)
+    except NothingToDrawError:
+        return None
+
+
+def _turning(c: Comparison, place: int) -> Drawing | None:
+    """Return the drawing that follows the dial, if there is one."""
+    position = dial_place(c)
+    at = c.bins().tradeoff[position].position
+    try:
+        drawing = Drawing.of(f"correction-{place}", figures.correction_distribution(c, position))
+    except NothingToDrawError:
+        return None
+    return replace(drawing, note="", table_note=f"at the slider's first position, {at:.2f}", description=CORRECTION)
+
+
+def moving(c: Comparison, has_dial: bool = True) -> Plain:
+    """Return the numbers of a comparison that follow the dial or a click, features as a list: a name is no key."""
+    shares, bins = _shares(c) if has_dial else {}, c.bins()
+    return {
+        "audited": label(c.audited, SHORT),
+        "reference": label(c.reference, SHORT),
+        "mean": measure_of(c).mean,
+        "dial": to_plain(bins.tradeoff) if has_dial else [],
+        "correction": bins.correction if has_dial else [],
+        "features": [
+            _feature(c, text, row, has_dial) | {"shares": shares.get(row.feature)}
+            for text, row in drawn_features(c, None, SHORT)
+        ],
+    }
+
+
+def _shares(c: Comparison) -> dict[str, list[list[float | None]]]:
+    """Return share, low and high at each position of the dial, of the first features that have a share."""
+    names = [row.feature for row in c.by_feature if row.share is not None][:DIAL_ROWS]
+    shares: dict[str, list[list[float | None]]] = {}
+    for row in c.correction.shares_along_tradeoff().sort("position", maintain_order=True).iter_rows(named=True):
+        if row["feature"] in names:
+            shares.setdefault(row["feature"], []).append([row["share"], row["low"], row["high"]])
+    return shares
+
+
+def _feature(c: Comparison, text: str, row: Contribution, has_dial: bool) -> Plain:
+    profile, m = c.bins().profiles[row.feature], measure_of(c)
+    unused = {"correction", "scores", "log_odds", "score"}
+    still = {} if has_dial else {"quantiles": None, "mean_correction": None}
+    values = [
+        {key: entry for key, entry in to_plain(value).items() if key not in unused}
+        | {"value": name, "score_text": m.level(value.score)}
+        | still
+        for name, value in zip(labels((value.value for value in profile.values), 100), profile.values, strict=True)
+    ]
+    return {
+        "name": label(row.feature, FULL),
+        "label": text,
+        "direction": label(row.direction, 400),
+        "notes": label(row.notes, 400),
+        "reason": label(row.reason, 400),
+        "values": values,
+    }
+
+
+def shorten(parts: dict[str, Plain]) -> bool:
+    """Take quantiles, then whole profiles, from the weaker half of the features that have them.
+
+    Return whether there were any.
+    """
+    features = [feature for part in parts.values() for feature in part["features"]]
+    moving_ones = [one for one in features if any(value["quantiles"] for value in one["values"])]
+    for feature in moving_ones[len(moving_ones) // 2 :]:
+        feature["values"] = [value | {"quantiles": None} for value in feature["values"]]
+    if moving_ones:
+        return True
+    profiled = [one for one in features if one["values"]]
+    for feature in profiled[len(profiled) // 2 :]:
+        feature["values"] = []
+    return bool(profiled)

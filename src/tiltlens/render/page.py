@@ -21,14 +21,6 @@ from tiltlens import formats
 from tiltlens.documents import glossary
 from tiltlens.documents import sentences as words
 from tiltlens.documents.audit_document import audit_title, overall_blocks
-from tiltlens.documents.audit_tables import (
-    MATRIX_NOTE,
-    check_table,
-    factor_words,
-    group_matrix,
-    group_table,
-    shapley_words,
-)
 from tiltlens.documents.document import (
     Block,
     Cell,
@@ -48,15 +40,32 @@ from tiltlens.documents.result_documents import (
     evaluation_document,
     provenance_blocks,
 )
+from tiltlens.documents.tables import (
+    MATRIX_NOTE,
+    check_table,
+    factor_words,
+    group_matrix,
+    group_table,
+    shapley_words,
+)
 from tiltlens.errors import DataError, MissingExtraError
 from tiltlens.figures import draw
 from tiltlens.figures.distributions import HIDDEN
 from tiltlens.figures.figure import altair, vl_convert
 from tiltlens.figures.marks import dial_place
 from tiltlens.formats import label
-from tiltlens.render import sections
-from tiltlens.render.html import blocks_html, table_html
-from tiltlens.render.sections import Drawing
+from tiltlens.render.html import (
+    DETAILED,
+    DIAL_ROWS,
+    PICTURED,
+    Drawing,
+    blocks_html,
+    moving,
+    overview,
+    section,
+    shorten,
+    table_html,
+)
 from tiltlens.render.terminal import unsplit
 from tiltlens.repair.alternatives import AlternativesByGroup
 from tiltlens.repair.evaluation import Evaluation
@@ -185,10 +194,10 @@ def check_name(target: Target | None) -> None:
 def page(audit: Audit) -> str:
     """Return the report as one HTML text, the widest gaps first."""
     audit = by_gap(named(audit))
-    comparisons = [sections.section(audit, index, name) for index, name in enumerate(audit.comparisons)]
-    overview = sections.overview(audit)
+    comparisons = [section(audit, index, name) for index, name in enumerate(audit.comparisons)]
+    whole = overview(audit)
     overall, drawings = draw_blocks(overall_blocks(audit))
-    drawings += [overview] if len(comparisons) > 1 else []
+    drawings += [whole] if len(comparisons) > 1 else []
     drawings += [drawing for section in comparisons for drawing in section.drawings.values()]
     return rendered(
         "page.html",
@@ -200,8 +209,8 @@ def page(audit: Audit) -> str:
         materiality=measure_of(audit).threshold(audit.settings.materiality),
         glossary=glossary.glossary(audit),
         for_statisticians=glossary.for_statisticians(audit),
-        pictured=sections.PICTURED,
-        detailed=sections.DETAILED,
+        pictured=PICTURED,
+        detailed=DETAILED,
         screen=first_screen(audit),
         title=audit_title(audit),
         running=css_text(audit_title(audit)),
@@ -212,8 +221,8 @@ def page(audit: Audit) -> str:
         matrix_note=MATRIX_NOTE,
         checks=_checks(audit),
         dial_place=dial_place,
-        dial_rows=sections.DIAL_ROWS,
-        overview=overview,
+        dial_rows=DIAL_ROWS,
+        overview=whole,
         group_table=markup(table_html(group_table(audit), _linked(audit))),
         overall=overall,
         simultaneous=words.simultaneous_words(audit),
@@ -257,16 +266,16 @@ def _linked(audit: Audit) -> Callable[[int, Cell], str]:
     return name
 
 
-def draw_blocks(blocks: Iterable[Block], before: int = 0) -> tuple[Any, list[sections.Drawing]]:
+def draw_blocks(blocks: Iterable[Block], before: int = 0) -> tuple[Any, list[Drawing]]:
     """Return the blocks of a document as HTML, and the drawings that its script draws, `before` of them above."""
-    drawings: list[sections.Drawing] = []
+    drawings: list[Drawing] = []
 
     def drawn(reference: FigureRef) -> str:
-        if (number := before + len(drawings)) >= sections.PICTURED:
+        if (number := before + len(drawings)) >= PICTURED:
             return ""
         if (figure := draw(reference)) is None:
             return ""
-        drawings.append(sections.Drawing.of(f"{reference.name}-{number}", figure))
+        drawings.append(Drawing.of(f"{reference.name}-{number}", figure))
         return str(environment().get_template("macros.html").module.figure(drawings[-1]))
 
     return markup(blocks_html(blocks, drawn)), drawings
@@ -291,7 +300,7 @@ def rendered(template: str, data: str, **values: Any) -> str:
     return text
 
 
-def drawn_data(drawings: Iterable[sections.Drawing | None]) -> str:
+def drawn_data(drawings: Iterable[Drawing | None]) -> str:
     """Return what the script of a page needs that holds drawings only."""
     specs = {one.element: one.spec for one in drawings if one is not None}
     return as_json({"specs": specs, "comparisons": {}, "withheld": None})
@@ -324,14 +333,14 @@ def sha256(text: str) -> str:
     return "sha256-" + base64.b64encode(hashlib.sha256(text.encode()).digest()).decode()
 
 
-def _data(audit: Audit, drawings: list[sections.Drawing]) -> str:
+def _data(audit: Audit, drawings: list[Drawing]) -> str:
     """Return what the page's script needs, as JSON that cannot end its element."""
     specs = {drawing.element: drawing.spec for drawing in drawings}
-    pictured = list(audit.comparisons.values())[: sections.PICTURED]
-    moving = {str(place): sections.moving(c, place < sections.DETAILED) for place, c in enumerate(pictured)}
-    data = {"specs": specs, "comparisons": moving, "withheld": HIDDEN}
+    pictured = list(audit.comparisons.values())[:PICTURED]
+    numbers = {str(place): moving(c, place < DETAILED) for place, c in enumerate(pictured)}
+    data = {"specs": specs, "comparisons": numbers, "withheld": HIDDEN}
     text = as_json(data)
-    while len(text) > DATA_LIMIT and sections.shorten(moving):
+    while len(text) > DATA_LIMIT and shorten(numbers):
         text = as_json(data)
     return text
 

@@ -14,10 +14,10 @@ from typing import Any
 
 from tiltlens.analysis.error_rates import ErrorRate
 from tiltlens.analysis.evidence import interval_columns, interval_schema
-from tiltlens.documents.audit_tables import contribution_table, group_table, has_bands
 from tiltlens.documents.document import NUMBER, TEXT, Cell, Column, Table, group_of, level_of, measure_of, named
 from tiltlens.documents.quantities import ERROR_RATE_KEYS, HEADLINE_KEYS
 from tiltlens.documents.sentences import IS_NO_FINDING, simultaneous_words
+from tiltlens.documents.tables import contribution_table, group_table, has_bands
 from tiltlens.errors import DataError, MissingExtraError
 from tiltlens.formats import JOINERS, label, minus
 from tiltlens.results.audit import Audit

@@ -40,7 +40,7 @@ from tiltlens.documents.result_documents import (
     evaluation_document,
     repair_document,
 )
-from tiltlens.documents.rule_document import rule_document
+from tiltlens.documents.tables import rule_document
 from tiltlens.formats import END, ISOLATE, JOINERS, MINUS, NOTHING, typed
 
 INTERVAL = re.compile(r"\([^()]* to [^()]*\)")

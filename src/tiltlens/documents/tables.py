@@ -1,20 +1,29 @@
-"""The tables of an audit, each built once for terminal, page, notebook and files."""
+"""The tables of an audit, each built once for terminal, page, notebook and files; and those of a published rule."""
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Mapping
-from dataclasses import replace
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from dataclasses import dataclass, replace
+from typing import Any
+
+import polars as pl
 
 from tiltlens.documents.document import (
     BOTH,
     EVIDENCE,
     NAME,
     OPEN,
+    QUIET,
     TEXT,
     THE_GROUP,
+    Block,
     Cell,
     Column,
+    Document,
+    Heading,
+    Paragraph,
     Table,
+    bullets,
     group_of,
     is_favourable_mean,
     kind_of,
@@ -45,11 +54,28 @@ from tiltlens.documents.quantities import (
 )
 from tiltlens.estimators.estimate import Estimate
 from tiltlens.estimators.verdicts import Verdict
-from tiltlens.formats import NOTHING, capitalised, count, interval_name, label, minus, number, percent, points, sentence
+from tiltlens.formats import (
+    NOTHING,
+    capitalised,
+    count,
+    interval_name,
+    label,
+    minus,
+    number,
+    p_value,
+    percent,
+    points,
+    ratio,
+    sentence,
+    whole,
+)
 from tiltlens.results.audit import Audit
 from tiltlens.results.comparison import ESTIMATES, Comparison
 from tiltlens.results.outputs import Contribution, Rates, row_estimate
+from tiltlens.rows.groups import JOINT
 from tiltlens.rows.wording import Measure
+from tiltlens.rules.measures import MEASURES, TESTS
+from tiltlens.rules.tables import RuleTables
 
 FACTORS = ("reveals", "drives", "alignment", "share")
 RANGES = {"alignment": (-1, 1), "share": (0, 1)}  # all that a factor may be
@@ -301,3 +327,107 @@ def correction_table(c: Comparison) -> Table | None:
     """Return the quantities of the correction, for statisticians; None where there are none."""
     rows = [*_present(c, CORRECTION_KEYS)]
     return quantity_table("further", rows, measure_of(c), level_of(c)) if rows else None
+
+
+RateRow = Mapping[str, Any]  # of a frame
+
+
+def rule_document(made: RuleTables) -> Document:
+    """Return the tables of a rule, their tests, and what they do not decide."""
+    rule = made.rule
+    status = f"{rule.status_dated}: {rule.status}. Source: {rule.status_source}."
+    blocks: list[Block] = [Paragraph(f"{rule.citation} ({rule.dated}). Compares {rule.compares}. {_rows(made)}", QUIET)]
+    for name in made:
+        table, tests = map(GroupRows.of, (made.tables[name], made.tests[name]))
+        blocks += [Heading(f"By {' & '.join(map(label, table.columns))}", 2), rates_table(made, table)]
+        blocks.append(Paragraph(f"People with unknown group (excluded): {made.unknown[name]:,}.", QUIET))
+        blocks += _tests(made, tests)
+        notes = [f"{table.name(row)}: {row['note']}." for row in (*table.rows, *tests.rows) if row["note"]]
+        blocks += bullets(notes)
+    last = f"Not decided by these tables: {rule.does_not_decide}"
+    blocks += bullets([*made.notes, last], "Warnings")
+    return Document(rule.title, (*blocks, Heading("Status of the rule"), Paragraph(status, QUIET)))
+
+
+def _rows(made: RuleTables) -> str:
+    rows = made.rows
+    left_out = f"; {rows['missing_outcome']:,} excluded, outcome missing" if rows["missing_outcome"] else ""
+    median = "" if made.median is None else f" Median score: {made.median:g}."
+    return f"{rows['read']:,} rows read, {rows['used']:,} used{left_out}. Outcome: {label(made.outcome)}.{median}"
+
+
+@dataclass(frozen=True, slots=True)
+class GroupRows:
+    """The rows of a table, one for each group, and the columns that name the groups."""
+
+    columns: tuple[str, ...]
+    rows: tuple[RateRow, ...]
+
+    @classmethod
+    def of(cls, frame: pl.DataFrame) -> GroupRows:
+        """Return the rows of a frame."""
+        names = (name for name in frame.columns if name not in MEASURES and name not in TESTS)
+        return cls(tuple(names), tuple(frame.iter_rows(named=True)))
+
+    def name(self, row: RateRow) -> str:
+        """Return the name of a group."""
+        return JOINT.join(label(row[column]) for column in self.columns)
+
+    def heads(self) -> Iterator[Column]:
+        """Yield the columns of names: the first is that of the row."""
+        for index, name in enumerate(self.columns):
+            yield Column(label(name), TEXT if index else NAME)
+
+    def cells(self, row: RateRow) -> Iterator[Cell]:
+        """Yield the names of a group."""
+        return (Cell(label(row[column])) for column in self.columns)
+
+
+def rates_table(made: RuleTables, table: GroupRows) -> Table:
+    """Return people, rates and impact ratios of each group; the last group of columns are names."""
+    heads = ("people", "share", f"{made.rate} rate", "impact ratio")
+    rows = (
+        (
+            *table.cells(row),
+            Cell(f"{row['n']:,}"),
+            Cell(percent(row["share"])),
+            Cell(percent(row["rate"])),
+            estimate_cell(row_estimate(row, "impact_ratio"), ratio),
+        )
+        for row in table.rows
+    )
+    return Table("rates", (*table.heads(), *map(Column, heads)), tuple(rows), interval_name(made.limits.confidence))
+
+
+def _tests(made: RuleTables, tests: GroupRows) -> Iterator[Table]:
+    """Yield the tables of tests: sizes, significance and, where strata were named, within them."""
+    if not tests.rows:
+        return
+    parts: list[tuple[str, tuple[str, ...], Callable[[RateRow], tuple[Cell, ...]]]] = [
+        ("sizes", ("shortfall", "odds ratio"), _sizes),
+        ("tests", ("z", "z test", "Fisher's test", "flips, ratio", "flips, z"), _significance),
+    ]
+    if made.strata:
+        parts.append(("strata", ("strata", "CMH z", "CMH test", "common odds ratio"), _within))
+    level = interval_name(made.limits.confidence)
+    for name, heads, cells in parts:
+        rows = ((*tests.cells(row), *cells(row)) for row in tests.rows)
+        yield Table(name, (*tests.heads(), *map(Column, heads)), tuple(rows), level)
+
+
+def _sizes(row: RateRow) -> tuple[Cell, ...]:
+    return Cell(whole(row["shortfall"])), estimate_cell(row_estimate(row, "odds_ratio"), ratio)
+
+
+def _significance(row: RateRow) -> tuple[Cell, ...]:
+    tests = (Cell(_p(row[name])) for name in ("z_p_value", "fisher_p_value"))
+    return Cell(ratio(row["z"])), *tests, Cell(whole(row["ratio_flips"])), Cell(whole(row["z_flips"]))
+
+
+def _within(row: RateRow) -> tuple[Cell, ...]:
+    tests = Cell(whole(row["strata"])), Cell(ratio(row["cmh_z"])), Cell(_p(row["cmh_p_value"]))
+    return *tests, estimate_cell(row_estimate(row, "common_odds_ratio"), ratio)
+
+
+def _p(value: float | None) -> str:
+    return NOTHING if value is None else p_value(value)
