@@ -262,7 +262,7 @@ def _traded(records: list[Record], what: str, title: list[str], tips: list[Chart
     before = dots("gap", shape="diamond", size=160).transform_filter("datum.part == 0")
     names: list[ChartPart] = []
     outwards = {"align": "right", "dx": -10} if is_leftwards else {"align": "left", "dx": 10}
-    for way in {record["way"] for record in records} if len({record["way"] for record in records}) > 1 else ():
+    for way in ways if len({record["way"] for record in records}) > 1 else ():
         end = alt.Chart().transform_filter(f"datum.part == 1 && datum.way == '{way}'").encode(x=x, y=y, text="way:N")
         names += halo(end, fontWeight=600, **outwards)
     marks = dots("gap", size=45).encode(x=x, y=y, color=colour, tooltip=tips)
