@@ -291,9 +291,8 @@ def _run_audit(
         survey: Survey = source.batches.fold(source.columns, step)
         favourable = survey.outcome(request.favourable)
         groups = select_groups(roles, survey, request.reference, request.audited)
-        origin = provenance_of(
-            survey.read, survey.fingerprint, roles.features, describe_request(request), stated, survey.rows_fingerprint
-        )
+        asked = describe_request(request)
+        origin = provenance_of(survey.read, survey.fingerprint, roles.features, asked, stated, survey.rows_fingerprint)
         look = None if file is None else file.look(Batch.of(roles, survey, origin, groups.reference), settings)
         sample = select_rows(roles, survey, groups)
     with stage(SURVEY, SUMS, "summing all rows"):

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Mapping
+from collections.abc import Collection, Iterable, Mapping
 from dataclasses import dataclass, replace
 from functools import partial
 
@@ -97,8 +97,7 @@ def decompose_gap(
     with stage(USES, SHAPLEY):
         shapley, remainder, notes, every_set = shapley_parts(evidence, settings, adjusted, every, uses.unused)
     errors = _errors("alone", gaps) | _errors("beyond_others", joint) | _errors("shapley", every_set)
-    columns: dict[str, Columns] = {}
-    judgements: dict[str, Judgement] = {}
+    columns, judgements = dict[str, Columns](), dict[str, Judgement]()
     whole = whole_gap(evidence)
     notes += _wide(joint_bands.values(), output_scale(evidence, settings)) if settings.folds is not None else []
     for feature in evidence.rows.features:
@@ -111,16 +110,24 @@ def decompose_gap(
             judgement = _unless_hidden(evidence, settings, adjusted, every, name, judgement)
         if doubt is not None and judgement.verdict not in (Verdict.EXEMPT, Verdict.IDENTIFIES_GROUP):
             judgement = Judgement(Verdict.NOT_ASSESSED, doubt)
-        has_bands = settings.folds is not None and _rarity(evidence, settings, name) is None
-        columns[name] = {}
-        for key, number in zip(PARTS, (*both, shapley.get(name)), strict=True):
-            columns[name] |= interval_columns(key, number if number is None or has_bands else Estimate(number.value))
-        for factor_name in FACTORS:
-            law = None if name not in alone.gaps else getattr(alone.gaps[name], factor_name)
-            columns[name] |= interval_columns(factor_name, None if law is None else settings.estimate(law))
-        columns[name] |= uses.columns(name)
+        parts = (*both, shapley.get(name))
+        columns[name] = _columns(evidence, settings, name, parts, alone.gaps.get(name)) | uses.columns(name)
         judgements[name] = judgement
     return GapParts(columns, judgements, remainder, None if settings.folds is None else factor, errors, tuple(notes))
+
+
+def _columns(
+    evidence: Evidence, settings: Settings, name: str, parts: Iterable[Estimate | None], gap: FeatureGap | None
+) -> Columns:
+    """Return the parts of the gap that go through a feature, and their factors; no intervals for values too rare."""
+    has_bands = settings.folds is not None and _rarity(evidence, settings, name) is None
+    columns: Columns = {}
+    for key, number in zip(PARTS, parts, strict=True):
+        columns |= interval_columns(key, number if number is None or has_bands else Estimate(number.value))
+    for key in FACTORS:
+        law = None if gap is None else getattr(gap, key)
+        columns |= interval_columns(key, None if law is None else settings.estimate(law))
+    return columns
 
 
 def _wide(joint: Collection[Band], words: OutputScale) -> list[str]:
