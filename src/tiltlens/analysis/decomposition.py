@@ -83,13 +83,10 @@ def decompose_gap(
     doubt, visible = (None, 1.0) if soft is None else (soft.doubt, soft.visible)
     at, outcome = _influence_sample(evidence)
     alone = _alone(evidence, at, outcome, settings)
-    every = None if evidence.nuisances.sets is None else evidence.nuisances.sets.left_out()
+    sets = evidence.nuisances.sets
+    every = None if sets is None else sets.left_out()
     joint = None if every is None else beyond_others(evidence, every)
-    gaps = (
-        at_equal_exempt(evidence, evidence.nuisances.sets)
-        if evidence.question.exempt and evidence.nuisances.sets is not None
-        else alone.named
-    )
+    gaps = at_equal_exempt(evidence, sets) if evidence.question.exempt and sets is not None else alone.named
     alone_bands, joint_bands, factor = simultaneous_bands(evidence, settings, gaps, joint)
     joint_bands = {name: _with_hidden(evidence, name, band) for name, band in joint_bands.items()}
     with stage(BANDS, USES):
@@ -117,7 +114,7 @@ def decompose_gap(
 
 
 def _columns(
-    evidence: Evidence, settings: Settings, name: str, parts: Iterable[Estimate | None], gap: FeatureGap | None
+    evidence: Evidence, settings: Settings, name: str, parts: Iterable[Band | Estimate | None], gap: FeatureGap | None
 ) -> Columns:
     """Return the parts of the gap that go through a feature, and their factors; no intervals for values too rare."""
     has_bands = settings.folds is not None and _rarity(evidence, settings, name) is None
