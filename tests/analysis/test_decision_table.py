@@ -11,7 +11,7 @@ from tests.people import FILES, assert_same_numbers, audited, people
 
 import tiltlens as tl
 from tiltlens.analysis.decision_table import OF_PEOPLE, _tested
-from tiltlens.estimators.decision_table import Count, z_score
+from tiltlens.estimators.verdicts import Count, z_score
 from tiltlens.limits import FOUR_FIFTHS
 from tiltlens.results.codec import to_plain
 

@@ -13,7 +13,7 @@ from tests.schemas import SCHEMA, strict
 
 import tiltlens as tl
 from tiltlens.errors import DataError
-from tiltlens.estimators.cells import joint_codes
+from tiltlens.estimators.feature_gap import joint_codes
 from tiltlens.estimators.influence import Rows
 
 CODES = ["city", "owner", "home"]

@@ -5,15 +5,15 @@ import math
 import numpy as np
 import pytest
 
-from tiltlens.estimators.feature_gap import coefficient
-from tiltlens.estimators.influence import Rows, combine
-from tiltlens.estimators.sensitivity import (
+from tiltlens.estimators.feature_gap import (
     bias_factor,
     bias_scale,
+    coefficient,
     partial_strengths,
     robustness_value,
     strength_multiple,
 )
+from tiltlens.estimators.influence import Rows, combine
 
 # Cinelli & Hazlett (2020), Table 1: estimate, standard error and degrees of freedom of the Darfur regression.
 DARFUR = {"estimate": 0.097, "t": 4.184, "dof": 783, "partial_r2": 0.022, "rv": 0.139, "rv_5_percent": 0.076}

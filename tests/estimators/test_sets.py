@@ -10,8 +10,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from tiltlens.estimators.cells import joint_codes
-from tiltlens.estimators.feature_gap import cell_sums_of, feature_gap
+from tiltlens.estimators.feature_gap import cell_sums_of, feature_gap, joint_codes
 from tiltlens.estimators.influence import Rows
 from tiltlens.estimators.outputs import Scores, gap
 from tiltlens.estimators.ridges import FOLDS, PAIRINGS, PARTS, FoldRidges

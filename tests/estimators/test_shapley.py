@@ -8,12 +8,11 @@ import numpy as np
 import pytest
 from tests.estimators.test_sets import cell_sets, least_squares, ridge_sets
 
-from tiltlens.estimators import shapley as module
-from tiltlens.estimators.cells import joint_codes
-from tiltlens.estimators.feature_gap import feature_gap
+from tiltlens.estimators import sets as module
+from tiltlens.estimators.feature_gap import feature_gap, joint_codes
 from tiltlens.estimators.influence import Rows, satterthwaite
 from tiltlens.estimators.outputs import Scores, gap
-from tiltlens.estimators.shapley import shapley_gaps, subset_weights
+from tiltlens.estimators.sets import shapley_gaps, subset_weights
 
 LEVELS = (3, 2, 4)
 

@@ -7,8 +7,7 @@ import pytest
 
 from tiltlens.estimators.influence import Rows
 from tiltlens.estimators.ridges import FoldRidges
-from tiltlens.estimators.sets import RidgeSets, covariance
-from tiltlens.estimators.shapley import shapley_gaps
+from tiltlens.estimators.sets import RidgeSets, covariance, shapley_gaps
 from tiltlens.learners.basis import basis_grams, basis_of, pooled_features
 from tiltlens.learners.propensity import row_folds
 

@@ -6,7 +6,7 @@ import pytest
 from scipy.special import expit, ndtri
 
 import tiltlens as tl
-from tiltlens.estimators.cells import Residuals, hidden_part
+from tiltlens.estimators.feature_gap import Residuals, hidden_of
 from tiltlens.estimators.verdicts import EVIDENCE, Verdict
 from tiltlens.learners.design import normal_scores
 
@@ -20,14 +20,18 @@ def residuals(random, cells, size):
     return Residuals(group, score, omega, spread), codes, float((e * m).mean()) / spread
 
 
+def _hidden(residuals, codes):
+    return hidden_of(residuals.sums(codes), residuals.spread)
+
+
 def test_hidden_part_is_unbiased_and_its_standard_error_is_right():
     """(17a), with 12 rows a cell: cell means' own noise must not count."""
     rng = np.random.default_rng(0)
-    found = [(*hidden_part(one, codes), true) for one, codes, true in (residuals(rng, 25, 300) for _ in range(400))]
+    found = [(*_hidden(one, codes), true) for one, codes, true in (residuals(rng, 25, 300) for _ in range(400))]
     value, se, true = np.array(found).T
     assert (value - true).mean() == pytest.approx(0.0, abs=4 * (value - true).std() / 20)
     nothing = [
-        hidden_part(Residuals(rng.normal(size=300), rng.normal(size=300), *_even(300)), _codes(rng)) for _ in range(400)
+        _hidden(Residuals(rng.normal(size=300), rng.normal(size=300), *_even(300)), _codes(rng)) for _ in range(400)
     ]
     t = np.array([u / e for u, e in nothing])
     assert t.mean() == pytest.approx(0.0, abs=0.2)

@@ -13,8 +13,8 @@ from tests.repair.test_evaluation import borrowers
 import tiltlens as tl
 from tiltlens.analysis.sensitivity import Yardstick
 from tiltlens.documents.first_screen import tiles
-from tiltlens.estimators.dial import ShareForm
 from tiltlens.estimators.estimate import Estimate
+from tiltlens.estimators.use import ShareForm
 
 HOSTILE = "<img src=x onerror=alert(1)>"
 

@@ -17,7 +17,7 @@ from tests.schemas import strict
 
 import tiltlens as tl
 from tiltlens.errors import DataError, TiltlensError
-from tiltlens.estimators.decision_table import Count, rate_ratio
+from tiltlens.estimators.verdicts import Count, rate_ratio
 from tiltlens.rules import rule
 from tiltlens.rules.measures import Limits, measure_groups
 

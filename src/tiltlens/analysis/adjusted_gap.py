@@ -16,12 +16,10 @@ from tiltlens.analysis.influence_matching import RowErrors
 from tiltlens.analysis.settings import Settings
 from tiltlens.errors import DataError, shown
 from tiltlens.estimators.estimate import Estimate, Normal, quantile, student_factor, without_noise
-from tiltlens.estimators.feature_gap import Coefficient, hidden_share, mean_coefficient
+from tiltlens.estimators.feature_gap import Coefficient, bias_scale, hidden_share, mean_coefficient
 from tiltlens.estimators.influence import InfluenceEstimate, average_estimates
 from tiltlens.estimators.outputs import Scores, gap, unseen_se
-from tiltlens.estimators.sensitivity import bias_scale
-from tiltlens.estimators.sets import CellSets, RidgeSets, SetCoefficients, covariance
-from tiltlens.estimators.shapley import shapley_gaps
+from tiltlens.estimators.sets import CellSets, RidgeSets, SetCoefficients, covariance, shapley_gaps
 from tiltlens.limits import HIDDEN, OF_PAIRINGS
 from tiltlens.paper.checks import Floats
 from tiltlens.threads import steps_in_threads

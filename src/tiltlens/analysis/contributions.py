@@ -17,10 +17,10 @@ from tiltlens.analysis.settings import Settings
 from tiltlens.analysis.unobserved_groups import UnobservedGroup
 from tiltlens.errors import SupportError
 from tiltlens.estimators import crossfit
-from tiltlens.estimators.dial import CORNERS, ShareForm, plug_in_form, share_form
 from tiltlens.estimators.estimate import Estimate, Ratio
 from tiltlens.estimators.influence import InfluenceEstimate, Integers, Rows, average_estimates, combine, sums_by
 from tiltlens.estimators.outputs import Scores, output_term
+from tiltlens.estimators.use import CORNERS, ShareForm, plug_in_form, share_form
 from tiltlens.formats import label, value_of
 from tiltlens.learners.propensity import Propensity, fold_pairings, prior_log_odds, row_folds, served_folds
 from tiltlens.learners.regressions import SmoothPart, spline_means

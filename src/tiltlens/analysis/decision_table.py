@@ -10,7 +10,8 @@ import numpy as np
 from tiltlens.analysis.evidence import Evidence
 from tiltlens.analysis.settings import Settings
 from tiltlens.analysis.suppression import withheld
-from tiltlens.estimators.decision_table import (
+from tiltlens.estimators.estimate import Estimate, quantile
+from tiltlens.estimators.verdicts import (
     Count,
     fisher_p_value,
     is_sparse,
@@ -20,7 +21,6 @@ from tiltlens.estimators.decision_table import (
     z_flips,
     z_score,
 )
-from tiltlens.estimators.estimate import Estimate, quantile
 from tiltlens.formats import FieldTable
 from tiltlens.limits import FOUR_FIFTHS, SMALLEST_EXPECTED
 

@@ -13,7 +13,7 @@ import numpy as np
 from tiltlens.analysis.evidence import Evidence, OutputScale, output_scale
 from tiltlens.analysis.settings import Settings
 from tiltlens.estimators import crossfit
-from tiltlens.estimators.cells import joint_codes
+from tiltlens.estimators.feature_gap import joint_codes
 from tiltlens.estimators.influence import Integers, Rows
 from tiltlens.estimators.sets import CellSets, RidgeSets
 from tiltlens.estimators.use import UNUSED, Use, cell_products, estimate_uses, squared_uses

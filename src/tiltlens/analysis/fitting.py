@@ -11,8 +11,7 @@ import numpy as np
 import polars as pl
 
 from tiltlens.analysis.evidence import NO_MODEL, Evidence, FeatureCells, Nuisances, Question, TiltedMeans
-from tiltlens.estimators.cells import joint_codes
-from tiltlens.estimators.feature_gap import cell_sums_of, hidden_share
+from tiltlens.estimators.feature_gap import cell_sums_of, hidden_share, joint_codes
 from tiltlens.estimators.influence import Integers, Population, Rows, sums_by
 from tiltlens.estimators.outputs import Scores
 from tiltlens.estimators.ridges import FoldRidges

@@ -12,7 +12,8 @@ import polars as pl
 
 from tiltlens.analysis.settings import Settings
 from tiltlens.analysis.suppression import withheld
-from tiltlens.estimators.dispersion import (
+from tiltlens.estimators.estimate import Estimate
+from tiltlens.estimators.group_means import (
     PEOPLE,
     WEIGHT,
     GroupMeans,
@@ -22,7 +23,6 @@ from tiltlens.estimators.dispersion import (
     shrink_means,
     total_form,
 )
-from tiltlens.estimators.estimate import Estimate
 from tiltlens.estimators.influence import Integers
 from tiltlens.formats import FieldTable
 from tiltlens.limits import SUPPRESSED_BELOW

@@ -12,9 +12,9 @@ import polars as pl
 from tiltlens.analysis.evidence import Evidence, interval_columns, interval_schema
 from tiltlens.analysis.settings import Settings
 from tiltlens.analysis.suppression import withheld
-from tiltlens.estimators.dispersion import PEOPLE, GroupMeans
 from tiltlens.estimators.error_rates import WITH, WITHOUT, GroupPair, mean_pair, unseen_errors
 from tiltlens.estimators.estimate import HasInterval, LogNormal, student_factor
+from tiltlens.estimators.group_means import PEOPLE, GroupMeans
 from tiltlens.estimators.influence import Booleans, InfluenceEstimate, Integers
 from tiltlens.estimators.outputs import EqualGapsTest, equal_gaps_test, unseen_mean_se
 from tiltlens.formats import FieldTable

@@ -20,8 +20,7 @@ from tiltlens.estimators import prices as estimators
 from tiltlens.estimators.estimate import Estimate, LogNormal, Normal
 from tiltlens.estimators.influence import Booleans, InfluenceEstimate, Integers, combine
 from tiltlens.estimators.prices import AUDITED, REFERENCE, CostRows, PricedRows, ProxyDiscrimination, local_target
-from tiltlens.estimators.sets import CellSets, RidgeSets, covariance
-from tiltlens.estimators.shapley import shapley_gaps
+from tiltlens.estimators.sets import CellSets, RidgeSets, covariance, shapley_gaps
 from tiltlens.estimators.verdicts import Materiality, materiality
 from tiltlens.formats import FieldTable
 from tiltlens.learners.propensity import Propensity, fold_pairings, row_folds

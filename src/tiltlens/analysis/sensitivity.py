@@ -11,9 +11,9 @@ from tiltlens.analysis.adjusted_gap import AdjustedGap, ExemptParts
 from tiltlens.analysis.evidence import Evidence
 from tiltlens.analysis.settings import Settings
 from tiltlens.estimators.estimate import Estimate, quantile
+from tiltlens.estimators.feature_gap import bias_factor, partial_strengths, robustness_value, strength_multiple
 from tiltlens.estimators.influence import InfluenceEstimate
 from tiltlens.estimators.outputs import unseen_se
-from tiltlens.estimators.sensitivity import bias_factor, partial_strengths, robustness_value, strength_multiple
 from tiltlens.estimators.sets import CellSets, RidgeSets
 from tiltlens.estimators.verdicts import is_beyond_zero
 from tiltlens.formats import FieldTable, field_table

@@ -7,11 +7,10 @@ from dataclasses import dataclass
 import numpy as np
 from scipy.special import logit
 
-from tiltlens.estimators.error_rates import UNKNOWN, WITH
+from tiltlens.estimators.error_rates import EVEN, LOSSES, UNKNOWN, WITH, SplitPredictions
 from tiltlens.estimators.estimate import Estimate
 from tiltlens.estimators.feature_gap import mean_coefficient
 from tiltlens.estimators.influence import InfluenceEstimate, Integers, Rows
-from tiltlens.estimators.splitting import EVEN, LOSSES, SplitPredictions
 from tiltlens.estimators.verdicts import Materiality, materiality
 from tiltlens.formats import FieldTable
 from tiltlens.learners.design import Table, normal_scores

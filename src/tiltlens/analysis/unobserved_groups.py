@@ -10,9 +10,7 @@ import numpy as np
 from tiltlens.analysis.evidence import Evidence
 from tiltlens.analysis.settings import Settings
 from tiltlens.estimators.estimate import Estimate
-from tiltlens.estimators.influence import Integers, Rows, cluster_codes
-from tiltlens.estimators.outputs import Scores, gap_law
-from tiltlens.estimators.soft_groups import (
+from tiltlens.estimators.group_means import (
     Calibration,
     ChanceRows,
     Signs,
@@ -22,6 +20,8 @@ from tiltlens.estimators.soft_groups import (
     slope_on_chance,
     visible_part,
 )
+from tiltlens.estimators.influence import Integers, Rows, cluster_codes
+from tiltlens.estimators.outputs import Scores, gap_law
 from tiltlens.formats import FieldTable
 from tiltlens.limits import CALIBRATED, SUPPRESSED_BELOW
 from tiltlens.paper.checks import Floats

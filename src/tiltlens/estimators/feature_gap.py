@@ -1,4 +1,4 @@
-"""The part of the gap that a set A of features accounts for: gap(A) = gap − c_A.
+"""The part of the gap that features A account for, gap(A) = gap − c_A; joint cells; strength of an omitted factor.
 
 c_A is the coefficient of the group in the partially linear model W = f(X_A) + c·S̄ (Robinson 1988), each group having
 half of the weight: the difference between people who are equal in A. With e = E[S̄|X_A] and m = E[W|X_A],
@@ -6,14 +6,26 @@ half of the weight: the difference between people who are equal in A. With e = E
     c_A = E[(S̄ − e)(W − m)] / E[(S̄ − e)²].
 
 See docs/methods.md, section 5.
+
+An omitted factor may explain the share R²_W of the score's variance that features and group leave unexplained, and the
+share R²_S of the group's variance that features leave unexplained. It then moves c_A by at most
+
+    B = 𝒮·√(R²_W·R²_S/(1 − R²_S)),      𝒮² = E[(W − m − c(S̄ − e))²]/E[(S̄ − e)²]
+
+(Cinelli & Hazlett 2020; Chernozhukov et al. 2022). See docs/methods.md, section 18.
 """
 
 from __future__ import annotations
 
 import math
+from collections.abc import Sequence
 from dataclasses import dataclass
+from functools import cached_property
+from typing import Any
 
 import numpy as np
+from numpy.typing import NDArray
+from scipy.sparse import csc_matrix
 
 from tiltlens.estimators.estimate import Normal, SquareRoot
 from tiltlens.estimators.influence import InfluenceEstimate, Integers, Rows, combine
@@ -254,3 +266,183 @@ def _alignment(through: InfluenceEstimate, reveals2: InfluenceEstimate, drives2:
     is_determined = all(square.value >= 2.0 * square.se for square in (reveals2, drives2))
     se = combine(value, parts).se if is_determined else math.inf
     return Normal(value, se, -1.0, 1.0)
+
+
+CODES_A_ROW = 8  # per row: smaller codes are counted, larger ones sorted
+COUNTED_CODES = 1 << 16  # smaller codes are counted however few the rows
+BLOCK_SURE = 4.0  # standard errors beyond which a hidden part adds columns: high, because hundreds are tested
+
+
+def joint_codes(codes: Integers) -> tuple[Integers, Integers]:
+    """Return a cell number for each row of codes, and the codes of each cell."""
+    key: Integers = np.zeros(len(codes), dtype=np.int64)
+    for column in codes.T:
+        # Numbered anew after each column, codes stay below rows × values, whatever the number of columns.
+        _, key = factorize_ints(key * (int(column.max()) + 1) + column)
+    first = np.zeros(int(key.max()) + 1, dtype=np.intp)
+    # The last write wins: in reverse order that is the first row of each cell.
+    first[key[::-1]] = np.arange(len(codes))[::-1]
+    return key, codes[first]
+
+
+def factorize_ints(values: Integers) -> tuple[Integers, Integers]:
+    """Return the distinct values in order, and the index of each among them; small values are counted, not sorted."""
+    most = int(values.max(initial=0)) + 1
+    if most > max(CODES_A_ROW * len(values), COUNTED_CODES):
+        return np.unique(values, return_inverse=True)
+    occurs = np.bincount(values, minlength=most) > 0
+    return np.flatnonzero(occurs), (np.cumsum(occurs) - 1).take(values)
+
+
+def grid_codes(codes: Sequence[Integers]) -> tuple[Integers, tuple[int, ...]]:
+    """Return the cell of each row in the grid of several features' codes, and the shape of the grid."""
+    shape = tuple(int(column.max(initial=0)) + 1 for column in codes)
+    cells = codes[0]
+    for column, size in zip(codes[1:], shape[1:], strict=True):
+        cells = cells * size + column
+    return cells, shape
+
+
+def most_frequent(own: Integers, other: Integers) -> Integers:
+    """Return whether each row's `other` is the most frequent among the rows with its `own`."""
+    size = int(other.max()) + 1
+    pairs, codes, counts = np.unique(own * size + other, return_inverse=True, return_counts=True)
+    order = np.lexsort((counts, pairs // size))
+    is_last = np.append(np.diff(pairs[order] // size) > 0, True)
+    is_usual = np.zeros(pairs.size, dtype=np.intp)
+    is_usual[order[is_last]] = 1
+    return is_usual[codes]
+
+
+def nested_codes(columns: Sequence[NDArray[Any]], rows: int) -> Integers:
+    """Return cells of so many rows each: equal parts of the first feature, each in equal parts of the next, ..."""
+    size = len(columns[0])
+    parts = max(int((size / rows) ** (1 / len(columns))), 1)
+    cells = np.zeros(size, dtype=np.intp)
+    for column in columns:
+        order = np.lexsort((column, cells))
+        own, value = cells[order], column[order]
+        first = np.flatnonzero(np.r_[True, (own[1:] != own[:-1]) | (value[1:] != value[:-1])])
+        rank = np.repeat(first, np.diff(np.r_[first, size])) - np.searchsorted(own, own)  # equal values share one
+        cells[order] = own * parts + rank * parts // np.bincount(own)[own]
+    return np.asarray(np.unique(cells, return_inverse=True)[1], dtype=np.intp)
+
+
+@dataclass(frozen=True, slots=True)
+class Hidden:
+    """The part of the gap that the regressions miss in the cells of some features, and its standard error."""
+
+    names: tuple[str, ...]
+    value: float
+    se: float
+
+    @property
+    def is_sure(self) -> bool:
+        """Whether the part is significant at a level that allows for hundreds of tests."""
+        return abs(self.value) > BLOCK_SURE * self.se
+
+
+@dataclass(frozen=True, eq=False)
+class Residuals:
+    """Cross-fitted residuals S̄ − e and W − m of rows, their weights, which sum to 1, and E[(S̄ − e)²]."""
+
+    group: Floats
+    score: Floats
+    omega: Floats
+    spread: float
+
+    @cached_property
+    def _products(self) -> Floats:
+        s, w = self.omega * self.group, self.omega * self.score
+        return np.column_stack([self.omega, s, w, s * w, s**2, w**2])
+
+    def sums(self, codes: Integers, size: int | None = None) -> Floats:
+        """Return by cell Σω, Σω r_S, Σω r_W, Σω² r_S r_W, Σω² r_S² and Σω² r_W², (6, cells)."""
+        shape = (int(codes.max(initial=0)) + 1 if size is None else size, codes.size)
+        ones, starts = self._indicators
+        # A matrix of indicators sums all columns in one pass over the rows; `np.bincount` would take six.
+        indicators = csc_matrix((ones, codes.astype(np.int32, copy=False), starts), shape)
+        return np.asarray((indicators @ self._products).T)
+
+    @cached_property
+    def _indicators(self) -> tuple[Floats, Integers]:
+        """What matrices of indicators share: ones, and where the columns start."""
+        return np.ones(self.omega.size), np.arange(self.omega.size + 1, dtype=np.int32)
+
+
+def hidden_of(sums: Floats, spread: float) -> tuple[float, float]:
+    """Return u/D of some cells (17a), u = Σ_c [(Σω r_S)(Σω r_W) − Σω² r_S r_W]/T_c, and its error, from sums by cell.
+
+    Products of a row with itself are left out, so u has mean 0 if residuals are independent within the cells.
+    """
+    total, sum_s, sum_w, own, square_s, square_w = sums
+    safe = np.where(total > 0.0, total, 1.0)
+    value = float(((sum_s * sum_w - own) / safe).sum())
+    variance = float(((square_s * square_w + own**2) / safe**2).sum())
+    return value / spread, float(np.sqrt(variance)) / spread
+
+
+def bias_scale(rows: Rows, c: Coefficient) -> InfluenceEstimate:
+    """Return 𝒮; as 𝒮² is a ratio of means, IF = (ε² − 𝒮²·q)/(2𝒮·D), ε = W − m − c(S̄ − e).
+
+    It is 0 where the features and the group determine the score: no omitted factor can then account for a gap.
+    """
+    spread = c.mean_residual
+    square = c.mean_left / spread - c.value**2
+    if square <= 0.0:
+        zero = rows.constant(0.0)
+        return InfluenceEstimate.of(rows, 0.0, zero, zero)
+    scale = math.sqrt(square)
+    error = c.left - 2.0 * c.value * c.product + c.value**2 * c.residual
+    # (ε² − 𝒮²q)/D is the influence of the square; 2𝒮 makes it that of the root, ½ that of each group.
+    half = 0.5 * (error - square * c.residual) / (2.0 * scale * spread)
+    return InfluenceEstimate.of(rows, scale, half, half)
+
+
+def bias_factor(r2_score: float, r2_group: float) -> float:
+    """Return √(R²_W·R²_S/(1 − R²_S)), the largest bias in units of 𝒮."""
+    return math.sqrt(r2_score * r2_group / (1.0 - r2_group))
+
+
+def robustness_value(gap: float, scale: float) -> float:
+    """Return the R² that an omitted factor needs with both the score and the group to bring a gap to 0.
+
+    It is ½(√(f⁴ + 4f²) − f²) with f = |c|/𝒮, written so that f may be 0 or infinite.
+    """
+    if gap == 0.0:
+        return 0.0
+    return 2.0 / (math.sqrt(1.0 + 4.0 * (scale / gap) ** 2) + 1.0)
+
+
+def strength_multiple(gap: float, scale: float, r2_score: float, r2_group: float) -> float | None:
+    """Return k for which a factor with the shares min(k·R²_W, 1) and k·R²_S brings a gap to 0.
+
+    None if no multiple does: the yardstick is unrelated to the group or the score, or the score has no residual.
+    """
+    if gap == 0.0:
+        return 0.0
+    if r2_group <= 0.0 or scale <= 0.0:
+        return None
+    # (43) solved for k: k²R²_W·R²_S = f²(1 − kR²_S).
+    f2 = (gap / scale) ** 2
+    both = r2_score * r2_group
+    if both > 0.0:  # both·k² = f²(1 − R²_S·k)
+        multiple = 2.0 * f2 / (math.sqrt((r2_group * f2) ** 2 + 4.0 * both * f2) + r2_group * f2)
+        if multiple * r2_score <= 1.0:
+            return multiple
+    return f2 / ((1.0 + f2) * r2_group) if r2_score > 0.0 else None
+
+
+def partial_strengths(product: Floats, residual: Floats, left: Floats) -> tuple[Floats, Floats]:
+    """Return R²_W(j) and R²_S(j) of each feature j, as if it were the one that is omitted.
+
+    The means r̄, D and E[(W − m)²] are those of all features, then of all but each. V = E[(W − m)²] − c²·D is the
+    residual variance of the score given a set and the group: R²_W(j) = 1 − V/V_{−j} and R²_S(j) = 1 − D/D_{−j}.
+    """
+    unexplained = left - product**2 / residual
+    shares = [
+        1.0 - np.divide(part[0], part[1:], out=np.ones(len(part) - 1), where=part[1:] > 0.0)
+        for part in (unexplained, residual)
+    ]
+    # Estimates of D and D_{−j} are noisy: negative shares count as 0, and R²_S = 1 would divide by 0.
+    return np.clip(shares[0], 0.0, 1.0), np.clip(shares[1], 0.0, 1.0 - 1e-12)

@@ -12,8 +12,8 @@ from scipy.special import chdtrc
 
 from tiltlens.errors import DataError, DistributionError, SupportError
 from tiltlens.estimators.estimate import Difference, Estimate, HasInterval, LogNormal, MeanLaw, Normal, Square, quantile
+from tiltlens.estimators.group_means import mean_difference, mean_law
 from tiltlens.estimators.influence import Booleans, InfluenceEstimate, Rows, covariances
-from tiltlens.estimators.mean_laws import mean_difference, mean_law
 from tiltlens.limits import SMALLEST_SHARE, SUM_ROUNDING
 from tiltlens.paper.checks import Floats
 

@@ -1,4 +1,6 @@
-"""Verdicts on features from simultaneous bands of their contributions, in points of the score.
+"""Simultaneous bands and verdicts of estimates, and tests of the 2×2 table of decisions.
+
+Verdicts on features from simultaneous bands of their contributions, in points of the score.
 
 gap(j) and joint(j) of all features have the bands value ± κ·se, κ being the quantile of the largest |t| among them.
 The verdicts use the same bands that are printed.
@@ -7,16 +9,19 @@ The verdicts use the same bands that are printed.
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Sequence
+from bisect import bisect_left
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass
 from enum import StrEnum
 from typing import NamedTuple
 
 import numpy as np
 from scipy.special import ndtr, stdtrit
 
-from tiltlens.estimators.estimate import quantile, without_noise
+from tiltlens.estimators.estimate import Estimate, LogNormal, quantile, without_noise
+from tiltlens.estimators.outputs import NoneOf, unseen_mean_se
 from tiltlens.formats import size as size_in_points
-from tiltlens.limits import SMALLEST_SE
+from tiltlens.limits import NOISE, SMALLEST_EXPECTED, SMALLEST_SE
 from tiltlens.paper.checks import Floats
 
 DRAWS = 40_000  # of the largest |t|: its quantile is then known to about 0.01
@@ -205,3 +210,196 @@ def _within(band: Band, m: float) -> bool:
 
 def _nearest(band: Band) -> float:
     return min(abs(band.low), abs(band.high))
+
+
+@dataclass(frozen=True, slots=True)
+class Count:
+    """The size of a group, and the number of its people with the counted decision."""
+
+    size: int
+    counted: int
+
+    @property
+    def rate(self) -> float:
+        """The share with the counted decision."""
+        return self.counted / self.size
+
+
+def rate_ratio(group: Count, highest: Count, confidence: float) -> Estimate:
+    """Return p/p1 from counts, as `outputs.impact_ratio` does; se² of its logarithm is (1 − p)/(np) + (1 − p1)/(n1p1).
+
+    The second rate must not be 0.
+    """
+    if group.counted == 0:
+        return NoneOf(group.size, highest.rate).estimate(confidence)
+    # Var(log p̂) = (1 − p)/(np).
+    seen = [math.sqrt((1 - count.rate) / count.counted) for count in (group, highest)]
+    unseen = [unseen_mean_se(count.rate, count.size) / count.rate for count in (group, highest)]
+    return LogNormal(math.log(group.rate / highest.rate), math.hypot(*seen, *unseen)).estimate(confidence)
+
+
+def z_score(group: Count, highest: Count) -> float | None:
+    """Return (p − p1)/√(p̄(1 − p̄)(1/n + 1/n1)), p̄ of both groups together; None where all have one outcome."""
+    pooled = (group.counted + highest.counted) / (group.size + highest.size)
+    variance = pooled * (1 - pooled) * (1 / group.size + 1 / highest.size)
+    return (group.rate - highest.rate) / math.sqrt(variance) if variance > 0 else None
+
+
+def two_sided(z: float | None) -> float | None:
+    """Return P(|N(0, 1)| ≥ |z|)."""
+    return None if z is None else math.erfc(abs(z) / math.sqrt(2))
+
+
+def is_sparse(group: Count, highest: Count) -> bool:
+    """Return whether a cell has too few expected people for z to be reliable (Cochran's rule)."""
+    counted, total = group.counted + highest.counted, group.size + highest.size
+    return min(group.size, highest.size) * min(counted, total - counted) < SMALLEST_EXPECTED * total
+
+
+def fisher_p_value(group: Count, highest: Count) -> float:
+    """Return the two-sided p-value of Fisher's exact test: of all tables that are no more likely, given the margins."""
+    from scipy.stats import fisher_exact  # half a second to import
+
+    table = np.array([[count.counted, count.size - count.counted] for count in (group, highest)])
+    return float(fisher_exact(table).pvalue)
+
+
+def odds_ratio(group: Count, highest: Count, confidence: float) -> Estimate | None:
+    """Return the sample's odds ratio ad/(bc) with its score interval; None where it is not defined.
+
+    Cornfield (1956), without continuity correction: each ψ with |a − A|/√V ≤ z; A, B, C and D have the odds ratio ψ and
+    the same margins, and 1/V = 1/A + 1/B + 1/C + 1/D. At ψ = 1 that is `z_score`: the interval excludes 1 if and
+    only if z is significant. A cell of zero needs no correction.
+    """
+    a, b = group.counted, group.size - group.counted
+    c, d = highest.counted, highest.size - highest.counted
+    if b * c == 0:
+        return None
+    low, high = (_odds_at(_score_end(group, highest, side, confidence), group, highest) for side in (-1, 1))
+    return Estimate(a * d / (b * c), low, high)
+
+
+def _cells(at: float, group: Count, highest: Count) -> tuple[float, float, float, float]:
+    """Return the table whose first cell is `at`, with the margins of the two groups."""
+    counted = group.counted + highest.counted
+    return at, group.size - at, counted - at, highest.size - counted + at
+
+
+def _odds_at(at: float, group: Count, highest: Count) -> float:
+    a, b, c, d = _cells(at, group, highest)
+    return a * d / (b * c) if b * c > 0 else math.inf
+
+
+def _score_end(group: Count, highest: Count, side: int, confidence: float) -> float:
+    """Return the first cell at one end of the score interval; the angle is finite where V is 0."""
+    from scipy.optimize import brentq
+
+    counted = group.counted + highest.counted
+    end = max(0, counted - highest.size) if side < 0 else min(group.size, counted)
+    if group.counted == end:
+        return end
+
+    def beyond(at: float) -> float:
+        cells = _cells(at, group, highest)
+        # V is 0 at the ends of the margins; the angle of (|a − A|, √V) goes on to π/2 there.
+        variance = 1 / sum(1 / cell for cell in cells) if min(cells) > 0 else 0.0
+        return math.atan2(abs(at - group.counted), math.sqrt(variance)) - math.atan(quantile(confidence))
+
+    return float(brentq(beyond, group.counted, end, xtol=1e-14))
+
+
+@dataclass(frozen=True, slots=True)
+class Stratified:
+    """The Cochran–Mantel–Haenszel test of two groups in the same strata, and their common odds ratio.
+
+    `used` strata have both groups and both outcomes; `idle` ones add nothing. Without used strata, estimates are None.
+    """
+
+    z: float | None
+    odds_ratio: Estimate | None
+    used: int
+    idle: int
+
+
+def stratified(strata: Sequence[tuple[Count, Count]], confidence: float) -> Stratified:
+    """Return z = Σ(a − E)/√ΣV, E = n·s/N and V = n·n1·s·(N − s)/(N²(N − 1)) with s of N counted; z² is the CMH χ²."""
+    counts = np.array([(count.counted, count.size, top.counted, top.size) for count, top in strata], float).reshape(
+        -1, 4
+    )
+    counted, total = counts[:, 0] + counts[:, 2], counts[:, 1] + counts[:, 3]
+    # Given its margins, any other stratum has only one possible table.
+    is_used = (counts[:, 1] > 0) & (counts[:, 3] > 0) & (counted > 0) & (counted < total)
+    used = int(is_used.sum())
+    if not used:
+        return Stratified(None, None, 0, len(strata))
+    a, n, c, n1 = counts[is_used].T
+    s, N = counted[is_used], total[is_used]
+    variance = n * n1 * s * (N - s) / (N**2 * (N - 1))
+    z = float((a - n * s / N).sum() / np.sqrt(variance.sum()))
+    return Stratified(z, _common_odds_ratio(a, n - a, c, n1 - c, confidence), used, len(strata) - used)
+
+
+def _common_odds_ratio(a: Floats, b: Floats, c: Floats, d: Floats, confidence: float) -> Estimate | None:
+    """Return ΣR/ΣS, R = ad/N and S = bc/N (Mantel & Haenszel 1959); no interval where it is 0, None where ΣS is 0.
+
+    The variance of its logarithm is that of Robins, Breslow & Greenland (1986): right for few large strata and for many
+    small ones.
+    """
+    N = a + b + c + d
+    R, S, P, Q = a * d / N, b * c / N, (a + d) / N, (b + c) / N
+    r, s = R.sum(), S.sum()
+    if s == 0:
+        return None
+    if r == 0:
+        return Estimate(0.0)
+    # Robins, Breslow & Greenland: consistent for few large strata and for many small ones.
+    variance = (P * R).sum() / r**2 + (P * S + Q * R).sum() / (r * s) + (Q * S).sum() / s**2
+    return LogNormal(math.log(r / s), math.sqrt(variance / 2)).estimate(confidence)
+
+
+Finding = Callable[[Count, Count], bool]
+
+
+def ratio_flips(group: Count, highest: Count, threshold: float) -> int:
+    """Return the fewest changed decisions after which the ratio lies on the other side of the threshold."""
+    return _fewest(group, highest, lambda flipped, top: flipped.rate < (threshold - NOISE) * top.rate)
+
+
+def z_flips(group: Count, highest: Count, confidence: float) -> int:
+    """Return the fewest changed decisions after which z lies on the other side of −z(confidence), such as −1.96."""
+    critical = quantile(confidence)
+    return _fewest(group, highest, lambda flipped, top: (z_score(flipped, top) or 0.0) <= -critical)
+
+
+def _fewest(group: Count, highest: Count, is_found: Finding) -> int:
+    """Return the fewest changed decisions that reverse a finding about the first rate being lower than the second.
+
+    One more change never restores the finding, so the number is found by bisection.
+    """
+    was_found = is_found(group, highest)
+    up = 1 if was_found else -1
+    rooms = (
+        (group.size - group.counted, highest.counted) if was_found else (group.counted, highest.size - highest.counted)
+    )
+
+    def is_enough(flips: int) -> bool:
+        return any(is_found(*changed) != was_found for changed in _changed(group, highest, up, flips, rooms))
+
+    return bisect_left(range(sum(rooms)), True, key=is_enough)
+
+
+def _changed(
+    group: Count, highest: Count, up: int, flips: int, rooms: tuple[int, int]
+) -> Iterator[tuple[Count, Count]]:
+    """Yield the splits of the changes between the groups that may be best: all in one group, or where |z| is least.
+
+    With x of n and y = x + d of n1 counted, |z| ∝ |x/n − y/n1|/√((x + y)(N − x − y)) is quasi-convex in x; where its
+    slope is 0 solves a linear equation.
+    """
+    least, most = max(0, flips - rooms[1]), min(flips, rooms[0])
+    n, n1 = group.size, highest.size
+    d, N = highest.counted - group.counted - up * flips, n + n1
+    slope = (1 / n - 1 / n1) * (N - 2 * d) - 4 * d / n1
+    best = up * (d * (d / n1 - (N - d) / n) / slope - group.counted) if slope else least
+    for share in {least, most, *(min(max(whole(best), least), most) for whole in (math.floor, math.ceil))}:
+        yield Count(n, group.counted + up * share), Count(n1, highest.counted - up * (flips - share))

@@ -19,7 +19,7 @@ from typing import NamedTuple
 import numpy as np
 from scipy.special import ndtr
 
-from tiltlens.estimators.cells import (
+from tiltlens.estimators.feature_gap import (
     Hidden,
     Residuals,
     factorize_ints,

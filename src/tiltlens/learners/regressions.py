@@ -9,7 +9,7 @@ import numpy as np
 from scipy.linalg import cho_factor, cho_solve
 from scipy.special import expit
 
-from tiltlens.estimators.cells import Hidden, Residuals, joint_codes
+from tiltlens.estimators.feature_gap import Hidden, Residuals, joint_codes
 from tiltlens.estimators.influence import Booleans, Integers, Rows
 from tiltlens.estimators.ridges import PARTS
 from tiltlens.learners.basis import strongest

@@ -11,8 +11,8 @@ import polars as pl
 from tiltlens.analysis.evidence import interval_schema
 from tiltlens.analysis.sensitivity import Sensitivity
 from tiltlens.errors import DataError
-from tiltlens.estimators.dial import ShareForm
 from tiltlens.estimators.estimate import Estimate
+from tiltlens.estimators.use import ShareForm
 from tiltlens.estimators.verdicts import Verdict
 from tiltlens.formats import Display, FieldTable, percent, short_number
 from tiltlens.learners.balance import Balance

@@ -18,8 +18,8 @@ from tiltlens.analysis.splitting import Splitting, splitting
 from tiltlens.analysis.suppression import may_show, withheld
 from tiltlens.analysis.unobserved_groups import UnobservedGroup
 from tiltlens.errors import DataError, NeedsRowsError, SupportError, WeightsError
-from tiltlens.estimators.dial import ShareForm, shares_along_dial
 from tiltlens.estimators.influence import Integers, Rows
+from tiltlens.estimators.use import ShareForm, shares_along_dial
 from tiltlens.limits import DISTRIBUTION_BINS, SUPPRESSED_BELOW
 from tiltlens.paper.checks import Floats, check_weights
 from tiltlens.paper.correction import CorrectionFunction

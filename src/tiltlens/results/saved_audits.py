@@ -20,7 +20,7 @@ from tiltlens.analysis.bins import Bins
 from tiltlens.analysis.prices import Prices
 from tiltlens.analysis.splitting import Splitting
 from tiltlens.errors import DataError, TiltlensError, shown
-from tiltlens.estimators.dial import ShareForm
+from tiltlens.estimators.use import ShareForm
 from tiltlens.inputs import Input, remember
 from tiltlens.limits import DIAL_POSITIONS
 from tiltlens.paper.correction import CorrectionFunction

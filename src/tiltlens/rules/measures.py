@@ -10,7 +10,8 @@ import polars as pl
 from tiltlens.analysis.decision_table import untold
 from tiltlens.analysis.evidence import interval_columns
 from tiltlens.errors import listed, shown
-from tiltlens.estimators.decision_table import (
+from tiltlens.estimators.estimate import Estimate, quantile
+from tiltlens.estimators.verdicts import (
     Count,
     Stratified,
     fisher_p_value,
@@ -22,7 +23,6 @@ from tiltlens.estimators.decision_table import (
     z_flips,
     z_score,
 )
-from tiltlens.estimators.estimate import Estimate, quantile
 from tiltlens.formats import capitalised
 from tiltlens.limits import MINIMUM_ROWS, NOISE
 from tiltlens.rows.groups import alike_notes

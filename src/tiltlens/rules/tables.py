@@ -13,8 +13,8 @@ import numpy as np
 import polars as pl
 
 from tiltlens.errors import DataError, check_columns, listed, names_in, shown
-from tiltlens.estimators.decision_table import Count
 from tiltlens.estimators.estimate import quantile
+from tiltlens.estimators.verdicts import Count
 from tiltlens.paper.checks import check_probability
 from tiltlens.results.codec import to_plain, write_json
 from tiltlens.results.provenance import Provenance, check_provenance, provenance_of
