@@ -16,7 +16,7 @@ from tests.people import FEATURES, WAYS, assert_same_numbers, audited, people
 
 import tiltlens as tl
 from tiltlens.datasets import COMPAS_FEATURES, COMPAS_LABELS, load_compas
-from tiltlens.learners.logit import outcome_scores
+from tiltlens.learners.candidates import outcome_scores
 from tiltlens.results.comparison import ESTIMATES
 from tiltlens.rows.roles import Request
 

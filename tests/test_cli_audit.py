@@ -8,7 +8,7 @@ import pytest
 from tests.command import invoked, tiltlens
 
 from tiltlens.datasets import COMPAS_FEATURES, load_compas
-from tiltlens.learners.logit import outcome_scores
+from tiltlens.learners.candidates import outcome_scores
 
 FEATURES = ",".join(COMPAS_FEATURES)
 

@@ -13,10 +13,9 @@ import polars as pl
 if TYPE_CHECKING:
     from tiltlens.repair.alternatives import Alternatives
 
-from tiltlens.analysis.evidence import Question
+from tiltlens.analysis.evidence import Question, Settings, usual_materiality
 from tiltlens.analysis.fitting import FitSettings, gather_evidence
 from tiltlens.analysis.intersections import FEWEST_GROUPS, find_intersections
-from tiltlens.analysis.settings import Settings, usual_materiality
 from tiltlens.errors import DataError, shown
 from tiltlens.formats import text_of
 from tiltlens.results.audit import Audit

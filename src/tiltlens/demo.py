@@ -24,7 +24,7 @@ from tiltlens.documents.document import (
 )
 from tiltlens.documents.quantities import FEATURES, estimate_cell, format_of, quantity
 from tiltlens.formats import number, percent
-from tiltlens.learners.logit import outcome_scores
+from tiltlens.learners.candidates import outcome_scores
 from tiltlens.render.terminal import print_audit, print_document
 from tiltlens.results.audit import Audit
 from tiltlens.results.comparison import Comparison

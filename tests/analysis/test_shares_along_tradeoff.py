@@ -4,7 +4,7 @@ import pytest
 
 import tiltlens as tl
 from tiltlens.datasets import COMPAS_FEATURES, load_compas
-from tiltlens.learners.logit import outcome_scores
+from tiltlens.learners.candidates import outcome_scores
 
 
 @pytest.fixture(scope="module")

@@ -15,7 +15,7 @@ from tests.people import audited, people
 from tests.schemas import SCHEMA
 
 from tiltlens.analysis.bins import quantiles_of
-from tiltlens.analysis.suppression import disclosed_rows, part_of_group, withheld
+from tiltlens.analysis.evidence import disclosed_rows, part_of_group, withheld
 from tiltlens.limits import SUPPRESSED_BELOW
 from tiltlens.render.terminal import print_audit
 from tiltlens.results.profiles import _spread

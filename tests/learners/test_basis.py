@@ -8,7 +8,7 @@ import pytest
 from tiltlens.estimators.influence import Rows
 from tiltlens.estimators.ridges import FoldRidges
 from tiltlens.estimators.sets import RidgeSets, covariance, shapley_gaps
-from tiltlens.learners.basis import basis_grams, basis_of, pooled_features
+from tiltlens.learners.linear_models import basis_grams, basis_of, pooled_features
 from tiltlens.learners.propensity import row_folds
 
 
@@ -57,7 +57,7 @@ def test_rows_hold_one_the_columns_the_group_and_the_score():
 
 
 def test_grams_are_sums_over_the_rows_of_each_fold(monkeypatch):
-    from tiltlens.learners import basis as module
+    from tiltlens.learners import linear_models as module
 
     table, audited, score = mixed()
     omega, fold = omega_of(audited), row_folds(Rows.of(audited == 1))

@@ -17,9 +17,8 @@ from tiltlens.estimators.influence import Rows, average_estimates
 from tiltlens.estimators.outputs import Scores
 from tiltlens.learners import propensity as module
 from tiltlens.learners.balance import balance
-from tiltlens.learners.candidates import CANDIDATES
+from tiltlens.learners.candidates import CANDIDATES, ridge_logit
 from tiltlens.learners.design import encoding
-from tiltlens.learners.logit import ridge_logit
 from tiltlens.learners.propensity import (
     area_under_curve,
     choose_membership,

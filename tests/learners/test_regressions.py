@@ -9,8 +9,7 @@ import pytest
 from scipy.special import expit, logit
 
 from tiltlens.analysis.adjusted_gap import adjusted_gap
-from tiltlens.analysis.evidence import Question
-from tiltlens.analysis.settings import Settings
+from tiltlens.analysis.evidence import Question, Settings
 from tiltlens.estimators.influence import Rows
 from tiltlens.estimators.outputs import Scores
 from tiltlens.learners.candidates import CANDIDATES

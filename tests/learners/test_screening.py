@@ -5,8 +5,8 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from tiltlens.learners.basis import strongest
 from tiltlens.learners.candidates import surviving_columns
+from tiltlens.learners.linear_models import strongest
 from tiltlens.learners.regressions import SmoothPart, spline_means
 
 

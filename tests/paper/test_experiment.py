@@ -13,7 +13,7 @@ from sklearn.linear_model import LogisticRegression
 import tiltlens as tl
 from tiltlens.datasets import COMPAS_FEATURES, load_compas
 from tiltlens.demo import paper_experiment
-from tiltlens.learners.logit import logistic_log_odds, outcome_scores
+from tiltlens.learners.candidates import logistic_log_odds, outcome_scores
 from tiltlens.rows.features import encode_features
 
 PRINTED = {"PriorCounts": (0.4135, 0.629), "Age": (0.297, 0.103), "ChargeDegree": (0.105, 0.054)}

@@ -6,7 +6,7 @@ import pytest
 from tests.people import assert_same_numbers, audited, in_files, lending, people
 
 import tiltlens as tl
-from tiltlens.analysis.settings import Settings
+from tiltlens.analysis.evidence import Settings
 from tiltlens.results.build_comparison import compare
 
 

@@ -16,7 +16,7 @@ from polars.testing import assert_frame_equal
 from tests.results.test_saved_audits import KINDS, audited
 
 import tiltlens as tl
-from tiltlens.analysis.settings import Settings
+from tiltlens.analysis.evidence import Settings
 from tiltlens.errors import DataError
 from tiltlens.estimators.estimate import Estimate
 from tiltlens.paper.checks import Floats

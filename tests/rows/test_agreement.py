@@ -24,7 +24,7 @@ from tests.people import (
 
 import tiltlens as tl
 from tiltlens.datasets import COMPAS_FEATURES, load_compas
-from tiltlens.learners.logit import outcome_scores
+from tiltlens.learners.candidates import outcome_scores
 from tiltlens.sources import batches
 
 WAYS = {

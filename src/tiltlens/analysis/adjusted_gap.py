@@ -11,9 +11,8 @@ from typing import NamedTuple
 import numpy as np
 from scipy.special import expit
 
-from tiltlens.analysis.evidence import Evidence, OutputScale, output_scale
+from tiltlens.analysis.evidence import Evidence, OutputScale, Settings, output_scale
 from tiltlens.analysis.influence_matching import RowErrors
-from tiltlens.analysis.settings import Settings
 from tiltlens.errors import DataError, shown
 from tiltlens.estimators.estimate import Estimate, Normal, quantile, student_factor, without_noise
 from tiltlens.estimators.feature_gap import Coefficient, bias_scale, hidden_share, mean_coefficient

@@ -1,24 +1,161 @@
-"""Bins and cell sums of a comparison, from which figures and the report are drawn; they contain no rows.
+"""Bins of a comparison, and means by feature value, from which figures and the report are drawn.
 
 Cells with fewer than ten people are suppressed so that their counts cannot be worked out by subtraction.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+import math
+from collections.abc import Sequence
 from dataclasses import dataclass, field
-from functools import partial
+from typing import NamedTuple, TypeVar
 
 import numpy as np
+from numpy.typing import NDArray
 
-from tiltlens.analysis.histograms import Binned, Tallies, Tally, ValueTally, coarse, score_span, score_tally, tally_rows
-from tiltlens.analysis.suppression import may_show, withheld
+from tiltlens.analysis.evidence import may_show, withheld
 from tiltlens.errors import SupportError
 from tiltlens.estimators.influence import Booleans, Integers, Rows
 from tiltlens.limits import DIAL_POSITIONS, EDGE_ROUNDING, FINE, FINE_REACH, SUPPRESSED_BELOW
 from tiltlens.paper.checks import Floats
 from tiltlens.paper.correction import CorrectionFunction, correction_function
 from tiltlens.rows.features import Feature
+from tiltlens.sources.arrays import below
+
+SCORE_BINS = 20  # from 0 to 1; for amounts about as many between the 1% and 99% quantiles
+CORRECTION_BINS = 40  # of f~ from −4 to 4, the ends open
+RATIO_BINS = 32  # of log-ratios from −4 to 4
+MOVING_VALUES = 600  # most feature values whose distribution follows the dial: keeps the page small
+
+
+Number = TypeVar("Number", np.intp, np.float64)
+
+
+class Span(NamedTuple):
+    """Equal bins, the ends open."""
+
+    low: float
+    high: float
+    bins: int
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Binned:
+    """Rows of a comparison, ready to be binned."""
+
+    # Who is audited, row weights, the score whose gap is measured and its bins, and all scores, (n,) or (n, K)
+    audited: Booleans
+    weights: Floats
+    outcome: Floats
+    span: Span
+    scores: Floats
+    log_odds: Floats  # of being audited, from one fit on all rows; with the prior
+    log_ratio: Floats  # cross-fitted where there is a cross-fit, without the prior
+    features: tuple[Feature, ...]  # in the order of the table of contributions
+    # Each row's share of the audited group after the least change that removes the gap, up to a factor; None where
+    # there is none
+    moved: Floats | None
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Tally:
+    """People and their weights in each bin, in both groups."""
+
+    counts: tuple[Integers, Integers]
+    weights: tuple[Floats, Floats]
+
+    def shares(self, group: int) -> list[float | None]:
+        """Return each bin's share of a group (0 the audited, 1 the reference), None where it is withheld."""
+        share = self.weights[group] / self.weights[group].sum()
+        hidden = withheld(self.counts[group])
+        return [None if is_hidden else min(float(part), 1.0) for part, is_hidden in zip(share, hidden, strict=True)]
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class ValueTally:
+    """Counts, means and the distribution of f~ by value of a feature."""
+
+    people: Tally  # both groups' people
+    means: Floats  # E0[(ℓ, W_1, …)|value]
+    # Σ w·W of the audited people, and their weight after the least change (None where there is none)
+    score: Floats
+    moved: Floats | None
+    # Their weight, and how many they are, by value and fine bin of f~, for each dial position and then the correction;
+    # None where values are too many
+    fine: Floats | None
+    crowd: Floats | None
+
+
+def score_span(outcome: Floats, is_amount: bool) -> Span:
+    """Return the bins of scores; for amounts, round bins that span the 1% to 99% quantiles, with open ends."""
+    if not is_amount:
+        return Span(0.0, 1.0, SCORE_BINS)
+    low, high = np.quantile(outcome, [0.01, 0.99]).tolist()
+    least = (high - low) / SCORE_BINS or abs(low) / SCORE_BINS or 1.0
+    unit = 10.0 ** math.floor(math.log10(least))
+    step = next(unit * digit for digit in (1.0, 2.0, 5.0, 10.0) if unit * digit >= least * (1.0 - EDGE_ROUNDING))
+    first, last = math.floor(low / step + EDGE_ROUNDING), math.ceil(high / step - EDGE_ROUNDING)
+    last = max(last, first + 1)
+    return Span(first * step, last * step, last - first)
+
+
+def _bins(values: Floats, low: float, high: float, bins: int) -> Integers:
+    """Return the bin of each value among bins of equal width with open ends."""
+    x = (values - low) * (bins / (high - low)) + EDGE_ROUNDING
+    return np.asarray(np.clip(x, 0, bins - 1).astype(np.intp))
+
+
+def _fine_bins(f: CorrectionFunction, log_odds: Floats, scores: Floats) -> Integers:
+    return _bins(np.asarray(f(log_odds, scores)), -FINE_REACH, FINE_REACH, FINE)
+
+
+def _tally(rows: Binned | Rows, codes: Integers, bins: int) -> Tally:
+    counts, weights = [], []
+    for group in (rows.audited, ~rows.audited):
+        counts.append(np.bincount(codes[group], minlength=bins))
+        weights.append(np.bincount(codes[group], rows.weights[group], bins).astype(np.float64))
+    return Tally((counts[0], counts[1]), (weights[0], weights[1]))
+
+
+def _correction_tally(fine_bins: Integers, weights: Floats) -> Tally:
+    """Return the tally of f~ over the audited group in wider bins; the reference's counts are 0."""
+    counts = coarse(np.bincount(fine_bins, minlength=FINE), CORRECTION_BINS)
+    weighed = coarse(np.bincount(fine_bins, weights, FINE).astype(np.float64), CORRECTION_BINS)
+    return Tally((counts, np.zeros_like(counts)), (weighed, np.zeros_like(weighed)))
+
+
+def _value_tally(binned: Binned, feature: Feature, fine_bins: Sequence[Integers]) -> ValueTally:
+    """Return the tally of each value; `fine_bins` are the fine bins of f~, empty if its distribution is not drawn."""
+    mine, values = np.flatnonzero(binned.audited), len(feature.labels)
+    codes, w, scores = feature.codes[mine], binned.weights[mine], binned.scores[mine]
+
+    def total(column: Floats | None) -> Floats:
+        return np.bincount(codes, column, values).astype(np.float64)
+
+    weight = total(w)
+    columns = [binned.log_odds[mine], *(scores[:, 1:].T if scores.ndim == 2 else [scores])]
+    safe = np.where(weight > 0, weight, 1.0)
+    cells, size, shape = [codes * FINE + own_bins for own_bins in fine_bins], values * FINE, (values, FINE)
+    crowd = [np.bincount(cell, minlength=size).reshape(shape) for cell in cells]
+    fine = [np.bincount(cell, w, size).reshape(shape) for cell in cells]
+    return ValueTally(
+        people=_tally(binned, feature.codes, values),
+        means=np.column_stack([total(w * column) / safe for column in columns]),
+        score=total(w * binned.outcome[mine]),
+        moved=None if binned.moved is None else total(binned.moved[mine]),
+        fine=np.array(fine) if fine_bins else None,
+        crowd=np.array(crowd) if fine_bins else None,
+    )
+
+
+def coarse(fine: NDArray[Number], bins: int) -> NDArray[Number]:
+    """Return counts or weights in equal bins from −4 to 4, the ends open, each a union of fine bins."""
+    wide = round(FINE * 8.0 / (2 * FINE_REACH) / bins)
+    starts = round(FINE * (FINE_REACH - 4.0) / (2 * FINE_REACH)) + wide * np.arange(bins)
+    starts[0] = 0
+    sums: NDArray[Number] = np.add.reduceat(fine, starts, axis=-1)
+    return sums
+
 
 CALIBRATION_BINS = 10  # quantile bins of the log-ratio
 VALUE_BINS = 80  # of f~ from −4 to 4 for one value of a feature
@@ -146,28 +283,26 @@ class Bins:
     least_change: LeastChange | None
 
 
-def calibration_edges(quantiles: Callable[[Floats], Floats]) -> Floats:
-    """Return the inner edges of the tenths of the log-ratio, given its quantile function."""
-    return np.unique(quantiles(np.linspace(0, 1, CALIBRATION_BINS + 1)[1:-1]))
-
-
 def bin_rows(rows: Binned, correction: CorrectionFunction, path: Paths, least_change: LeastChange | None) -> Bins:
     """Return every bin and cell sum of a comparison whose rows are in memory."""
     dialled = dial_corrections(correction)
-    edges = calibration_edges(partial(np.quantile, rows.log_ratio))
-    tallies = tally_rows(rows, [*(f for _, f in dialled), correction], edges)
+    positions = [f for _, f in dialled]
+    mine = np.flatnonzero(rows.audited)
+    fine_bins = [_fine_bins(f, rows.log_odds[mine], rows.scores[mine]) for f in (*positions, correction)]
+    room = int((np.cumsum([len(feature.labels) for feature in rows.features]) <= MOVING_VALUES).sum())
+    drawn = [fine_bins if place < room else [] for place in range(len(rows.features))]
     return Bins(
-        score=_both_groups(tallies.score, tallies.span.low, tallies.span.high),
-        overlap=_both_groups(tallies.overlap, -4.0, 4.0),
-        calibration=_calibration_bins(tallies),
+        score=_both_groups(rows, rows.outcome, rows.span),
+        overlap=_both_groups(rows, rows.log_ratio, Span(-4.0, 4.0, RATIO_BINS)),
+        calibration=_calibration_bins(rows),
         tradeoff=[
             DialPoint(position, f.intercept, f.on_log_odds, list(f.on_scores), f.descent_rate)
             for position, f in dialled
         ],
-        correction=[tally.shares(0) for tally in tallies.correction[: len(dialled)]],
+        correction=[_correction_tally(own_bins, rows.weights[mine]).shares(0) for own_bins in fine_bins[:-1]],
         profiles={
-            feature.name: _profile(tallies.profiles[feature.name], feature, [f for _, f in dialled])
-            for feature in rows.features
+            feature.name: _profile(_value_tally(rows, feature, own_bins), feature, positions)
+            for feature, own_bins in zip(rows.features, drawn, strict=True)
         },
         path=path,
         least_change=least_change,
@@ -176,29 +311,33 @@ def bin_rows(rows: Binned, correction: CorrectionFunction, path: Paths, least_ch
 
 def bin_scores(rows: Rows, outcome: Floats, is_amount: bool) -> Bins:
     """Return the bins of a comparison without features: the distribution of the score alone."""
-    span = score_span(outcome, is_amount)
-    score = _both_groups(score_tally(rows, outcome, span), span.low, span.high)
+    score = _both_groups(rows, outcome, score_span(outcome, is_amount))
     return Bins(score, [], [], [], [], {}, Paths([], []), None)
 
 
-def _both_groups(tally: Tally, low: float, high: float) -> list[GroupBin]:
-    """Return each group's shares in equal bins from `low` to `high`; log-ratios overlap where both are positive."""
-    edges = np.linspace(low, high, len(tally.counts[0]) + 1).tolist()
+def _both_groups(rows: Binned | Rows, values: Floats, span: Span) -> list[GroupBin]:
+    """Return each group's shares in equal bins; log-ratios overlap where both are positive."""
+    tally = _tally(rows, _bins(values, *span), span.bins)
+    edges = np.linspace(span.low, span.high, span.bins + 1).tolist()
     shares = zip(tally.shares(0), tally.shares(1), strict=True)
     return [GroupBin(start, stop, *both) for start, stop, both in zip(edges, edges[1:], shares, strict=False)]
 
 
-def _calibration_bins(tallies: Tallies) -> list[CalibrationBin]:
+def _calibration_bins(rows: Binned) -> list[CalibrationBin]:
     """Return the expected and the observed log of P0/P1 by tenths of the log-ratio; small bins are merged.
 
     Expected is the log of the mean e^ℓ over the bin's reference rows; ℓ is calibrated where the two agree. Small bins
     are merged, not left out, because the counts of a bin left out would follow by subtraction.
     """
-    (audited, reference), (weight, weight1) = tallies.calibration.counts, tallies.calibration.weights
+    edges = np.unique(np.quantile(rows.log_ratio, np.linspace(0, 1, CALIBRATION_BINS + 1)[1:-1]))
+    codes, others = below(edges, rows.log_ratio + EDGE_ROUNDING, or_equal=True), np.flatnonzero(~rows.audited)
+    tally = _tally(rows, codes, len(edges) + 1)
+    (audited, reference), (weight, weight1) = tally.counts, tally.weights
+    ratios = np.bincount(codes[others], rows.weights[others] * np.exp(rows.log_ratio[others]), len(edges) + 1)
     whole, whole1 = weight.sum(), weight1.sum()
     bins = []
     for part in _joined(audited, reference):
-        expected = float(tallies.expected[part].sum() / weight1[part].sum())
+        expected = float(ratios[part].sum() / weight1[part].sum())
         observed = float((weight[part].sum() / whole) / (weight1[part].sum() / whole1))
         people = int(audited[part].sum() + reference[part].sum())
         bins.append(CalibrationBin(float(np.log(expected)), float(np.log(observed)), people))

@@ -10,10 +10,9 @@ import polars as pl
 
 from tiltlens.analysis.adjusted_gap import AdjustedGap
 from tiltlens.analysis.decomposition import decompose_gap
-from tiltlens.analysis.evidence import Columns, Evidence, interval_columns, interval_schema, output_measure
+from tiltlens.analysis.evidence import Columns, Evidence, Settings, interval_columns, interval_schema, output_measure
 from tiltlens.analysis.feature_use import Partners, partners
 from tiltlens.analysis.influence_matching import RowErrors
-from tiltlens.analysis.settings import Settings
 from tiltlens.analysis.unobserved_groups import UnobservedGroup
 from tiltlens.errors import SupportError
 from tiltlens.estimators import crossfit

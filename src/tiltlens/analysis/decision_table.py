@@ -7,9 +7,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from tiltlens.analysis.evidence import Evidence
-from tiltlens.analysis.settings import Settings
-from tiltlens.analysis.suppression import withheld
+from tiltlens.analysis.evidence import Evidence, Settings, withheld
 from tiltlens.estimators.estimate import Estimate, quantile
 from tiltlens.estimators.verdicts import (
     Count,

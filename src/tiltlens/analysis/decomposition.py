@@ -17,10 +17,9 @@ from tiltlens.analysis.adjusted_gap import (
     shapley_parts,
     whole_gap,
 )
-from tiltlens.analysis.evidence import Columns, Evidence, OutputScale, interval_columns, output_scale
+from tiltlens.analysis.evidence import Columns, Evidence, OutputScale, Settings, interval_columns, output_scale
 from tiltlens.analysis.feature_use import FeatureUses, Partners, feature_uses, judged_use
 from tiltlens.analysis.influence_matching import RowErrors, set_errors
-from tiltlens.analysis.settings import Settings
 from tiltlens.analysis.unobserved_groups import UnobservedGroup
 from tiltlens.estimators.estimate import Estimate, quantile
 from tiltlens.estimators.feature_gap import FeatureGap, cell_coefficient, feature_gap, hidden_share, rare_part

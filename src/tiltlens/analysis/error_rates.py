@@ -10,10 +10,8 @@ from typing import Annotated
 import numpy as np
 import polars as pl
 
-from tiltlens.analysis.evidence import Evidence, interval_columns, interval_schema
+from tiltlens.analysis.evidence import Evidence, Settings, interval_columns, interval_schema, withheld
 from tiltlens.analysis.selective_labels import SelectiveLabels, selective_labels
-from tiltlens.analysis.settings import Settings
-from tiltlens.analysis.suppression import withheld
 from tiltlens.estimators import error_rates as rates
 from tiltlens.estimators.estimate import Estimate
 from tiltlens.estimators.feature_gap import CellSums

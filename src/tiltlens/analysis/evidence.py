@@ -1,4 +1,4 @@
-"""The evidence on two groups: sums over all rows, the sample, the fitted models, and the scale of the outputs.
+"""The evidence on two groups: sums over all rows, the sample, fitted models, settings; suppression of small cells.
 
 Every number of a comparison is a pure function of it.
 """
@@ -6,29 +6,202 @@ Every number of a comparison is a pure function of it.
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping
-from dataclasses import dataclass, field
+import numbers
+from collections.abc import Collection, Mapping
+from dataclasses import dataclass, field, replace
+from typing import Any, TypeGuard
 
 import numpy as np
 import polars as pl
+from numpy.typing import NDArray
 
-from tiltlens.analysis.settings import Settings
-from tiltlens.estimators.estimate import Estimate, without_noise
+from tiltlens.errors import TiltlensError
+from tiltlens.estimators.estimate import Estimate, HasInterval, without_noise
 from tiltlens.estimators.feature_gap import CellSums
-from tiltlens.estimators.influence import Integers, Rows
+from tiltlens.estimators.influence import Booleans, Integers, Rows
 from tiltlens.estimators.outputs import Scores
 from tiltlens.estimators.sets import CellSets, RidgeSets
 from tiltlens.estimators.verdicts import Band
 from tiltlens.formats import typed
-from tiltlens.learners.basis import Basis
 from tiltlens.learners.design import Table
+from tiltlens.learners.linear_models import Basis
 from tiltlens.learners.propensity import Propensity
 from tiltlens.learners.regressions import Expectations
-from tiltlens.paper.checks import Floats
+from tiltlens.limits import FOLDS, MATERIALITY, SUPPRESSED_BELOW
+from tiltlens.paper.checks import Floats, check_number, check_probability, check_weight
 from tiltlens.paper.moments import GroupMoments
 from tiltlens.rows.predictions import AskedModel
 from tiltlens.rows.sampled_rows import SampledRows
 from tiltlens.rows.wording import WORDING, Measure, Unit, Wording, measure_for, score_type_of
+
+AMOUNT_MATERIALITY = 0.02  # standard deviations of amounts: a tenth of a small effect (Cohen's d of 0.2)
+LARGEST_SEED = 2**32 - 1  # the largest that scikit-learn accepts
+FEWEST_SAMPLED = 1_000  # rows: models are fitted on two fifths of them
+
+
+@dataclass(frozen=True, slots=True)
+class Settings:
+    """The numbers of an audit's arguments, checked.
+
+    Attributes
+    ----------
+    input_weight, output_weight
+        λ2 and λ4.
+    confidence
+        The confidence level of every interval.
+    materiality
+        The materiality threshold, in points of the score; for amounts in standard deviations.
+    folds
+        The number of folds; None gives the paper's plug-in values without intervals.
+    random_state
+        The seed of everything random.
+    sample_rows
+        Rows that are kept of the data, at most: models are fitted on them, and standard errors come from them.
+    """
+
+    input_weight: float = 1.0
+    output_weight: float = 1.0
+    confidence: float = 0.95
+    materiality: float = MATERIALITY
+    folds: int | None = 5
+    random_state: int = 0
+    sample_rows: int = 500_000
+
+    def __post_init__(self) -> None:
+        checked = {
+            "input_weight": check_weight("input_weight", self.input_weight),
+            "output_weight": check_weight("output_weight", self.output_weight),
+            "confidence": check_probability("confidence", self.confidence),
+            "materiality": _check_materiality(self.materiality),
+            "folds": None if self.folds is None else _check_folds(self.folds),
+            "random_state": _check_random_state(self.random_state),
+            "sample_rows": _check_sample_rows(self.sample_rows),
+        }
+        for name, value in checked.items():
+            object.__setattr__(self, name, value)
+        if self.input_weight + self.output_weight == 0:
+            raise TiltlensError(
+                "`input_weight` and `output_weight` must not both be 0, got 0 and 0.", "leave both at 1."
+            )
+
+    def for_all(self, comparisons: int) -> Settings:
+        """Return settings whose intervals are simultaneous over this many comparisons (Šidák 1967)."""
+        return replace(self, confidence=self.confidence ** (1.0 / comparisons))
+
+    def estimate(self, measured: HasInterval) -> Estimate:
+        """Return an estimate at the confidence level, without an interval for plug-in values."""
+        estimate = measured.estimate(self.confidence)
+        ends = (None, None) if self.folds is None else (estimate.low, estimate.high)
+        # Rounding noise differs between machines, and would print as a gap of −0.0.
+        return Estimate(without_noise(estimate.value), *(None if end is None else without_noise(end) for end in ends))
+
+
+def usual_materiality(score_type: str) -> float:
+    """Return the default materiality threshold: in points of a probability, or in standard deviations of an amount."""
+    return AMOUNT_MATERIALITY if score_type == "amount" else MATERIALITY
+
+
+def _check_materiality(value: object) -> float:
+    number = check_number("materiality", value)
+    if not 0 <= number < 1:
+        raise TiltlensError(
+            f"`materiality` must be at least 0 and below 1, got {value!r}.",
+            "it is in points of a score between 0 and 1 (0.005 is the default), of amounts in standard deviations "
+            "(0.02).",
+        )
+    return number
+
+
+def _check_folds(value: object) -> int:
+    if not _is_whole(value) or value != FOLDS:
+        raise TiltlensError(
+            f"`folds` must be {FOLDS} or None (on the command line 0), got {value!r}.",
+            "the variance between pairings is derived for five folds; None gives the paper's plug-in "
+            "values without intervals.",
+        )
+    return int(value)
+
+
+def _check_sample_rows(value: object) -> int:
+    if not _is_whole(value) or value < FEWEST_SAMPLED:
+        raise TiltlensError(
+            f"`sample_rows` must be a whole number of at least {FEWEST_SAMPLED}, got {value!r}.",
+            "500,000 is the default.",
+        )
+    return int(value)
+
+
+def _check_random_state(value: object) -> int:
+    if not _is_whole(value) or not 0 <= value <= LARGEST_SEED:
+        raise TiltlensError(
+            f"`random_state` must be a whole number from 0 to {LARGEST_SEED}, got {value!r}.",
+            "0 is the default; the same number gives the same numbers.",
+        )
+    return int(value)
+
+
+def _is_whole(value: object) -> TypeGuard[int]:
+    return isinstance(value, numbers.Integral) and not isinstance(value, bool)
+
+
+Counts = int | NDArray[np.integer]
+
+
+def withheld(counts: Integers) -> Booleans:
+    """Return which counts are suppressed: those from 1 to 9, and neighbours that prevent working these out.
+
+    The total is public, so the sum of the suppressed counts is known. If m small counts sum to between m + 8 and
+    9m − 8, each could be any number from 1 to 9. Otherwise the nearest larger counts are suppressed too, one or two,
+    until the sum is at least m + 18. They are chosen by position, because a choice by size would reveal their size.
+    A reader who knows this rule and all that is shown can rule out at most one of the values from 1 to 9 of a small
+    count; if nothing is shown, only the values that the total rules out.
+    """
+    counts = np.asarray(counts)
+    hidden = (counts > 0) & (counts < SUPPRESSED_BELOW)
+    small = int(hidden.sum())
+    if not small or leaves_free(counts[hidden]):
+        return hidden
+    # By position, never by size: a choice by size would bound the counts that it hides.
+    others = np.flatnonzero(counts >= SUPPRESSED_BELOW)
+    distance = np.abs(others - np.flatnonzero(hidden)[0])
+    for other in others[np.lexsort((-others, distance))].tolist():
+        hidden[other] = True
+        if int(counts[hidden].sum()) >= small + 2 * SUPPRESSED_BELOW - 2:
+            break
+    return hidden
+
+
+def leaves_free(small: Integers) -> bool:
+    """Return whether the sum of these counts, each from 1 to 9, leaves each of them any value from 1 to 9."""
+    number, largest = len(small), SUPPRESSED_BELOW - 1
+    return number + largest - 1 <= int(np.sum(small)) <= largest * number - largest + 1
+
+
+def disclosed_rows(rows: dict[str, int], too_small: Collection[int]) -> dict[str, int | None]:
+    """Return the row counts that the summary shows; rows used and left out add up to the rows read.
+
+    Rows of groups too small to compare are shown if their sum leaves the size of each group open. Otherwise they are
+    None and subtracted from `read`, from which they could be worked out.
+    """
+    if not too_small or leaves_free(np.array(list(too_small))):
+        return dict(rows)
+    return rows | {"read": rows["read"] - rows["too_small_group"], "too_small_group": None}
+
+
+def part_of_group(share: float, people: int, of_all: int) -> str:
+    """Return a share of a group in words that reveal a count below ten neither of these people nor of the others."""
+    if people < SUPPRESSED_BELOW:
+        return "fewer than ten people"
+    return "all but fewer than ten people" if of_all - people < SUPPRESSED_BELOW else f"{100 * share:.1f}%"
+
+
+def may_show(below: Counts, here: Counts, above: Counts) -> Any:
+    """Return whether a quantile identifies nobody: ten people have it, or ten lie strictly below and ten above.
+
+    People are counted, not weights: one person with a very large weight could be the quantile.
+    """
+    return (here >= SUPPRESSED_BELOW) | ((below >= SUPPRESSED_BELOW) & (above >= SUPPRESSED_BELOW))
+
 
 NO_MODEL = "none"  # name of the propensity model without features or given log-odds
 

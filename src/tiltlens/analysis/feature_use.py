@@ -10,8 +10,7 @@ from typing import NamedTuple
 
 import numpy as np
 
-from tiltlens.analysis.evidence import Evidence, OutputScale, output_scale
-from tiltlens.analysis.settings import Settings
+from tiltlens.analysis.evidence import Evidence, OutputScale, Settings, output_scale
 from tiltlens.estimators import crossfit
 from tiltlens.estimators.feature_gap import joint_codes
 from tiltlens.estimators.influence import Integers, Rows

@@ -16,10 +16,10 @@ from tiltlens.estimators.influence import Integers, Population, Rows, sums_by
 from tiltlens.estimators.outputs import Scores
 from tiltlens.estimators.ridges import FoldRidges
 from tiltlens.estimators.sets import CellSets, RidgeSets, TargetErrors, evenly
-from tiltlens.learners.basis import Basis, basis_grams, basis_of, pooled_features, widen_basis
 from tiltlens.learners.blocks import BasisFit, screen_of, widened
+from tiltlens.learners.candidates import logistic_log_odds
 from tiltlens.learners.design import Block, Table, normal_scores
-from tiltlens.learners.logit import logistic_log_odds
+from tiltlens.learners.linear_models import Basis, basis_grams, basis_of, pooled_features, widen_basis
 from tiltlens.learners.propensity import (
     Propensity,
     area_under_curve,

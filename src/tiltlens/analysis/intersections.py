@@ -10,8 +10,7 @@ from typing import Annotated
 import numpy as np
 import polars as pl
 
-from tiltlens.analysis.settings import Settings
-from tiltlens.analysis.suppression import withheld
+from tiltlens.analysis.evidence import Settings, withheld
 from tiltlens.estimators.estimate import Estimate
 from tiltlens.estimators.group_means import (
     PEOPLE,

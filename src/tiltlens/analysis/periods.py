@@ -9,9 +9,7 @@ from typing import Annotated, NamedTuple
 import numpy as np
 import polars as pl
 
-from tiltlens.analysis.evidence import Evidence, interval_columns, interval_schema
-from tiltlens.analysis.settings import Settings
-from tiltlens.analysis.suppression import withheld
+from tiltlens.analysis.evidence import Evidence, Settings, interval_columns, interval_schema, withheld
 from tiltlens.estimators.error_rates import WITH, WITHOUT, GroupPair, mean_pair, unseen_errors
 from tiltlens.estimators.estimate import HasInterval, LogNormal, student_factor
 from tiltlens.estimators.group_means import PEOPLE, GroupMeans

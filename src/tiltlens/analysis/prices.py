@@ -12,10 +12,8 @@ import polars as pl
 from scipy.special import expit, logit
 
 from tiltlens.analysis.decomposition import PARTS, at_equal_exempt, beyond_others, simultaneous_bands
-from tiltlens.analysis.evidence import Evidence, interval_columns, interval_schema
+from tiltlens.analysis.evidence import Evidence, Settings, interval_columns, interval_schema, withheld
 from tiltlens.analysis.fitting import sets_of_target
-from tiltlens.analysis.settings import Settings
-from tiltlens.analysis.suppression import withheld
 from tiltlens.estimators import prices as estimators
 from tiltlens.estimators.estimate import Estimate, LogNormal, Normal
 from tiltlens.estimators.influence import Booleans, InfluenceEstimate, Integers, combine

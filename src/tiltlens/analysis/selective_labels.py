@@ -9,8 +9,7 @@ from typing import Annotated
 import numpy as np
 import polars as pl
 
-from tiltlens.analysis.evidence import Evidence
-from tiltlens.analysis.settings import Settings
+from tiltlens.analysis.evidence import Evidence, Settings
 from tiltlens.estimators.error_rates import UNKNOWN, WITH, WITHOUT, bound_gap, partly_seen_rate
 from tiltlens.estimators.estimate import Estimate
 from tiltlens.formats import FieldTable

@@ -8,8 +8,7 @@ from dataclasses import dataclass, replace
 from typing import NamedTuple
 
 from tiltlens.analysis.adjusted_gap import AdjustedGap, ExemptParts
-from tiltlens.analysis.evidence import Evidence
-from tiltlens.analysis.settings import Settings
+from tiltlens.analysis.evidence import Evidence, Settings
 from tiltlens.estimators.estimate import Estimate, quantile
 from tiltlens.estimators.feature_gap import bias_factor, partial_strengths, robustness_value, strength_multiple
 from tiltlens.estimators.influence import InfluenceEstimate

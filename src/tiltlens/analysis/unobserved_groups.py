@@ -7,8 +7,7 @@ from enum import StrEnum
 
 import numpy as np
 
-from tiltlens.analysis.evidence import Evidence
-from tiltlens.analysis.settings import Settings
+from tiltlens.analysis.evidence import Evidence, Settings
 from tiltlens.estimators.estimate import Estimate
 from tiltlens.estimators.group_means import (
     Calibration,

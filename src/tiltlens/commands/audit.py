@@ -195,7 +195,7 @@ def _audit_trained_model(source: Source, outcome: str, groups: list[str], argume
     """Return the audit of a logistic model of the outcome, trained on the same rows."""
     from tiltlens._pipeline import audit
     from tiltlens.errors import check_columns
-    from tiltlens.learners.logit import with_outcome_scores
+    from tiltlens.learners.candidates import with_outcome_scores
     from tiltlens.rows.roles import FeatureChoice, check_some, declared_features
 
     table = rows_of(source)
@@ -227,7 +227,7 @@ def rows_of(source: Source) -> pl.DataFrame:
 
 def _check_options(options: Mapping[str, Value]) -> None:
     """Raise where options contradict each other, or a number cannot be used by any audit."""
-    from tiltlens.analysis.settings import Settings
+    from tiltlens.analysis.evidence import Settings
     from tiltlens.rows.scores import check_score_type
 
     outcome, scores, model, trusted = (options[name] for name in ("outcome", "scores", "model", "trusted"))

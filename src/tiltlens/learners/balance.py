@@ -13,9 +13,8 @@ import numpy as np
 
 from tiltlens.estimators.influence import Booleans, InfluenceEstimate, Rows, shifted_exp
 from tiltlens.formats import FieldTable, value_of
-from tiltlens.learners.candidates import Trial
+from tiltlens.learners.candidates import Trial, ridge_logit
 from tiltlens.learners.design import Table
-from tiltlens.learners.logit import ridge_logit
 from tiltlens.learners.propensity import PartFit, Propensity
 from tiltlens.limits import MOST_PRODUCTS, REACH
 from tiltlens.paper.checks import Floats

@@ -32,7 +32,6 @@ from tiltlens.estimators.feature_gap import (
 from tiltlens.estimators.influence import Booleans, Integers
 from tiltlens.estimators.ridges import PARTS, UNSEEN, FoldRidges
 from tiltlens.estimators.sets import evenly
-from tiltlens.learners.basis import Basis, strongest
 from tiltlens.learners.design import (
     Block,
     CellBlock,
@@ -42,6 +41,7 @@ from tiltlens.learners.design import (
     Table,
     product_block,
 )
+from tiltlens.learners.linear_models import Basis, strongest
 from tiltlens.limits import (
     BASIS_KNOTS,
     BASIS_LEVELS,

@@ -12,10 +12,10 @@ from scipy.special import expit
 from tiltlens.estimators.feature_gap import Hidden, Residuals, joint_codes
 from tiltlens.estimators.influence import Booleans, Integers, Rows
 from tiltlens.estimators.ridges import PARTS
-from tiltlens.learners.basis import strongest
 from tiltlens.learners.blocks import BasisFit
+from tiltlens.learners.candidates import weighted_gram
 from tiltlens.learners.design import Block, Encoding, Table, code_columns, encoded_rows, encoding
-from tiltlens.learners.logit import weighted_gram
+from tiltlens.learners.linear_models import strongest
 from tiltlens.learners.propensity import Propensity, row_folds, served_folds
 from tiltlens.limits import BASIS_KNOTS, MODEL_CHUNK, RIDGE
 from tiltlens.paper.checks import Floats

@@ -32,7 +32,7 @@ from tiltlens.estimators.use import (
     widen_use,
 )
 from tiltlens.learners.design import Table, code_columns
-from tiltlens.learners.partialling import Partialling
+from tiltlens.learners.linear_models import Partialling
 from tiltlens.limits import (
     CLEAR_USE,
     FOLDS,

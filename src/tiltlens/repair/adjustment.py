@@ -23,8 +23,8 @@ from scipy.special import expit
 from tiltlens.errors import DataError, MissingExtraError, first_line
 from tiltlens.estimators.error_rates import UNKNOWN
 from tiltlens.estimators.influence import Booleans, Integers, cluster_codes
+from tiltlens.learners.candidates import ridge_logit
 from tiltlens.learners.design import Encoding, Table, encoding
-from tiltlens.learners.logit import ridge_logit
 from tiltlens.learners.propensity import estimator_log_odds, fit_clone, group_folds
 from tiltlens.limits import FOLDS, RIDGE, WEAK_RIDGE
 from tiltlens.model_files.load import open_skops

@@ -17,8 +17,8 @@ import polars as pl
 from tiltlens.errors import DataError, shown
 from tiltlens.estimators.influence import Integers
 from tiltlens.estimators.prices import CostRows, balance_factor, group_gap
-from tiltlens.learners.cost_regression import CostSample, Link, cost_encoding
 from tiltlens.learners.design import Table
+from tiltlens.learners.linear_models import CostSample, Link, cost_encoding
 from tiltlens.learners.propensity import group_folds
 from tiltlens.limits import FEWEST_KNOWN, FOLDS, LARGEST
 from tiltlens.paper.checks import Floats, check_number, check_probability

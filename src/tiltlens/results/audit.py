@@ -13,9 +13,8 @@ if TYPE_CHECKING:
     from tiltlens.repair.free_price import DiscriminationFreePrice
     from tiltlens.repair.score_tilt import ScoreTilt
 
+from tiltlens.analysis.evidence import Settings, disclosed_rows
 from tiltlens.analysis.intersections import Intersections
-from tiltlens.analysis.settings import Settings
-from tiltlens.analysis.suppression import disclosed_rows
 from tiltlens.errors import DataError, listed, shown
 from tiltlens.formats import text_of
 from tiltlens.results.codec import to_plain

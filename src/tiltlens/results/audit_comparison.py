@@ -15,9 +15,8 @@ from typing import Any
 import numpy as np
 import polars as pl
 
-from tiltlens.analysis.evidence import interval_columns
+from tiltlens.analysis.evidence import Settings, interval_columns
 from tiltlens.analysis.influence_matching import ComparisonErrors, Pairs, RowErrors, paired, standard_error
-from tiltlens.analysis.settings import Settings
 from tiltlens.errors import DataError, shown
 from tiltlens.estimators.estimate import Estimate, Normal, difference, quantile, without_noise
 from tiltlens.estimators.verdicts import EVIDENCE, Band, Verdict, bands, simultaneous_factor, verdict

@@ -13,7 +13,7 @@ from tiltlens.analysis.adjusted_gap import AdjustedGap, ExemptParts, adjusted_ga
 from tiltlens.analysis.contributions import ContributionTable, contribution_table
 from tiltlens.analysis.decision_table import decision_table
 from tiltlens.analysis.error_rates import error_rates, rate_pairs
-from tiltlens.analysis.evidence import NO_MODEL, Evidence, TiltedMeans, levels, output_measure, output_scale
+from tiltlens.analysis.evidence import NO_MODEL, Evidence, Settings, TiltedMeans, levels, output_measure, output_scale
 from tiltlens.analysis.influence_matching import (
     ComparisonErrors,
     RowErrors,
@@ -25,7 +25,6 @@ from tiltlens.analysis.influence_matching import (
 from tiltlens.analysis.periods import period_table
 from tiltlens.analysis.prices import prices
 from tiltlens.analysis.sensitivity import sensitivities
-from tiltlens.analysis.settings import Settings
 from tiltlens.analysis.unobserved_groups import unobserved_group, unobserved_group_of
 from tiltlens.errors import SupportError, TiltlensError
 from tiltlens.estimators import crossfit, outputs

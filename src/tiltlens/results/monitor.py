@@ -11,8 +11,8 @@ from typing import Annotated, NamedTuple
 import numpy as np
 import polars as pl
 
+from tiltlens.analysis.evidence import Settings
 from tiltlens.analysis.periods import Measured, track
-from tiltlens.analysis.settings import Settings
 from tiltlens.errors import DataError, TiltlensError, shown
 from tiltlens.estimators.estimate import Estimate, Normal, Sequence
 from tiltlens.formats import FieldTable

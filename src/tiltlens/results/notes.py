@@ -11,9 +11,15 @@ from typing import Any
 import numpy as np
 import polars as pl
 
-from tiltlens.analysis.evidence import Columns, Evidence, interval_columns, interval_schema
-from tiltlens.analysis.settings import Settings
-from tiltlens.analysis.suppression import may_show, part_of_group
+from tiltlens.analysis.evidence import (
+    Columns,
+    Evidence,
+    Settings,
+    interval_columns,
+    interval_schema,
+    may_show,
+    part_of_group,
+)
 from tiltlens.estimators.error_rates import UNKNOWN
 from tiltlens.estimators.estimate import Estimate
 from tiltlens.estimators.influence import Integers

@@ -11,11 +11,20 @@ import numpy as np
 import polars as pl
 from numpy.typing import NDArray
 
-from tiltlens.analysis.bins import QUANTILES, Bins, LeastChange, Paths, PathStop, bin_rows, bin_scores
-from tiltlens.analysis.histograms import Binned, score_span
+from tiltlens.analysis.bins import (
+    QUANTILES,
+    Binned,
+    Bins,
+    LeastChange,
+    Paths,
+    PathStop,
+    bin_rows,
+    bin_scores,
+    score_span,
+)
+from tiltlens.analysis.evidence import may_show, withheld
 from tiltlens.analysis.prices import Prices
 from tiltlens.analysis.splitting import Splitting, splitting
-from tiltlens.analysis.suppression import may_show, withheld
 from tiltlens.analysis.unobserved_groups import UnobservedGroup
 from tiltlens.errors import DataError, NeedsRowsError, SupportError, WeightsError
 from tiltlens.estimators.influence import Integers, Rows
