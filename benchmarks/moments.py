@@ -11,7 +11,7 @@ from typing import Any
 import numpy as np
 
 from benchmarks.timing import Row, best_of, printed
-from tiltlens.paper.moments import GroupMoments
+from tiltlens.paper.correction import GroupMoments
 from tiltlens.sources.arrays import chunked_moments, chunks
 from tiltlens.threads import in_threads, threads
 

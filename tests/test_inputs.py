@@ -86,7 +86,7 @@ def inputs():
 
 @pytest.fixture
 def folder(tmp_path, monkeypatch):
-    monkeypatch.setattr("tiltlens.inputs.READ", {})  # as in a new process
+    monkeypatch.setattr("tiltlens.errors.READ", {})  # as in a new process
     shutil.copytree(inputs(), tmp_path / "work")
     return tmp_path / "work"
 

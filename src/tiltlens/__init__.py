@@ -12,9 +12,9 @@ if TYPE_CHECKING:
     from tiltlens.estimators.estimate import Estimate as Estimate
     from tiltlens.model_files.load import load_model as load_model
     from tiltlens.paper.correction import CorrectionFunction as CorrectionFunction
+    from tiltlens.paper.correction import GroupMoments as GroupMoments
     from tiltlens.paper.correction import correction_function as correction_function
     from tiltlens.paper.examples import logistic_case as logistic_case
-    from tiltlens.paper.moments import GroupMoments as GroupMoments
     from tiltlens.paper.world import World as World
     from tiltlens.repair.classifier import TiltedClassifier as TiltedClassifier
     from tiltlens.repair.free_price import DiscriminationFreePrice as DiscriminationFreePrice
@@ -42,7 +42,7 @@ HOMES = {
     "CorrectionFunction": "paper.correction",
     "DiscriminationFreePrice": "repair.free_price",
     "Estimate": "estimators.estimate",
-    "GroupMoments": "paper.moments",
+    "GroupMoments": "paper.correction",
     "RuleTables": "rules.tables",
     "ScoreTilt": "repair.score_tilt",
     "TiltedClassifier": "repair.classifier",

@@ -9,7 +9,7 @@ import pytest
 from tests.people import FEATURES, SOURCES, classed
 
 from tiltlens import _pipeline
-from tiltlens.paper.moments import GroupMoments
+from tiltlens.paper.correction import GroupMoments
 from tiltlens.rows.compared_rows import select_groups, select_rows
 from tiltlens.rows.roles import FeatureChoice, Request
 from tiltlens.rows.survey import HashThreshold, survey_batch

@@ -3,7 +3,7 @@
 import numpy as np
 import pytest
 
-from tiltlens.paper.moments import GroupMoments
+from tiltlens.paper.correction import GroupMoments
 from tiltlens.sources import arrays
 from tiltlens.sources.arrays import below, chunked_moments
 

@@ -29,7 +29,7 @@ from tiltlens.learners.propensity import Propensity
 from tiltlens.learners.regressions import Expectations
 from tiltlens.limits import FOLDS, MATERIALITY, SUPPRESSED_BELOW
 from tiltlens.paper.checks import Floats, check_number, check_probability, check_weight
-from tiltlens.paper.moments import GroupMoments
+from tiltlens.paper.correction import GroupMoments
 from tiltlens.rows.predictions import AskedModel
 from tiltlens.rows.sampled_rows import SampledRows
 from tiltlens.rows.wording import WORDING, Measure, Unit, Wording, measure_for, score_type_of

@@ -35,7 +35,7 @@ from tiltlens.learners.propensity import (
 from tiltlens.learners.regressions import Expectations, best_expectations, expectations
 from tiltlens.limits import FOLDS, HIDDEN
 from tiltlens.paper.checks import Floats
-from tiltlens.paper.moments import GroupMoments
+from tiltlens.paper.correction import GroupMoments
 from tiltlens.rows.compared_rows import EncodedSample
 from tiltlens.rows.features import DesignColumn, Feature, check_exempt, design_columns, flag_separating
 from tiltlens.rows.groups import NO_GROUP

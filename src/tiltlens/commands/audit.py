@@ -116,7 +116,7 @@ class AuditRequest:
 
 def check_apart(*requests: AuditRequest) -> None:
     """Raise where an audit's output would replace what it or another reads or writes."""
-    from tiltlens.inputs import check_outputs
+    from tiltlens.errors import check_outputs
     from tiltlens.sources.files import inputs_of
 
     inputs = inputs_of(*(str(request.file) for request in requests if request.file is not None))

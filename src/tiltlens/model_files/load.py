@@ -13,8 +13,19 @@ import numpy as np
 import polars as pl
 from numpy.typing import NDArray
 
-from tiltlens.errors import DataError, Errors, MissingExtraError, import_extra, listed, shown, texts_of, wrap_errors
-from tiltlens.inputs import Input, existing_file, remember
+from tiltlens.errors import (
+    DataError,
+    Errors,
+    Input,
+    MissingExtraError,
+    existing_file,
+    import_extra,
+    listed,
+    remember,
+    shown,
+    texts_of,
+    wrap_errors,
+)
 from tiltlens.model_files.file_model import Answer, Kind, ModelColumn, OpenModel, file_model, number_matrix_of
 from tiltlens.rows.predictions import UserModel
 

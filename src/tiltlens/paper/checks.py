@@ -190,3 +190,19 @@ def check_number(name: str, value: object) -> float:
 
 def _position(index: NDArray[np.intp]) -> int | tuple[int, ...]:
     return int(index[0]) if len(index) == 1 else tuple(int(i) for i in index)
+
+
+def check_row_weights(weights: ArrayLike, rows: int) -> Floats:
+    """Return row weights as a float array: finite, not negative, one for each row."""
+    w = check_array("weights", weights)
+    if len(w) != rows:
+        raise DistributionError(
+            f"`weights` must have one entry for each row, got {len(w)} for {rows} rows.", "one weight a row."
+        )
+    if (w < 0).any():
+        index = int(np.argmin(w))
+        raise DistributionError(
+            f"`weights` must not be negative, got {w[index]} in row {index}.",
+            "drop rows with a weight of 0 instead.",
+        )
+    return w

@@ -325,3 +325,13 @@ def _js(pair: PenaltyPair, s: Floats) -> Floats:
 
 
 INVERSES = {"chi2": _chi2, "reverse_kl": _reverse_kl, "hellinger": _hellinger, "js": _js}
+
+
+def output_log_ratios(y0: Floats, y1: Floats, needed: bool) -> Floats:
+    """Return log Y0(y)/Y1(y) where Y0(y) > 0, else 0; an infinite one raises where it is `needed`."""
+    ratios = np.zeros_like(y0)
+    both, extra = (y0 > 0) & (y1 > 0), (y0 > 0) & (y1 == 0)
+    if needed and extra.any():
+        raise infinite(DIVERGENCES["kl"], "outcome", int(np.flatnonzero(extra)[0]))
+    ratios[both] = log_ratio(y0[both], y1[both])
+    return ratios

@@ -23,10 +23,9 @@ from tiltlens.paper.checks import (
     check_weights,
     direction_weights,
 )
-from tiltlens.paper.correction import CorrectionFunction, correction_function
+from tiltlens.paper.correction import CorrectionFunction, GroupMoments, correction_function
 from tiltlens.paper.divergence import Divergence, check_divergence, log_ratio
 from tiltlens.paper.exponents import Exponents, TestPair
-from tiltlens.paper.moments import GroupMoments
 from tiltlens.paper.path import Inputs, PathPoint, divergences, path_point, projection, weighted
 
 MEAN_TOLERANCE = 1e-9  # by which the mean of a perturbation may miss 0

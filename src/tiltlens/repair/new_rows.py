@@ -16,10 +16,9 @@ import numpy as np
 import polars as pl
 from numpy.typing import NDArray
 
-from tiltlens.errors import DataError, check_columns, first_line, listed, names_in, shown
+from tiltlens.errors import TABLE, TABLES, DataError, check_columns, check_outputs, first_line, listed, names_in, shown
 from tiltlens.estimators.influence import Integers, Rows
 from tiltlens.formats import text_of
-from tiltlens.inputs import TABLE, TABLES, check_outputs
 from tiltlens.limits import MINIMUM_ROWS, SCORE_ROUNDING
 from tiltlens.paper.checks import Floats
 from tiltlens.repair.adjustment import Adjustment

@@ -9,11 +9,10 @@ from pathlib import Path
 
 import numpy as np
 
-from tiltlens.errors import DataError, SupportError, shown, texts_of
+from tiltlens.errors import DataError, Input, SupportError, remember, shown, texts_of
 from tiltlens.estimators.error_rates import WITH, WITHOUT
 from tiltlens.estimators.estimate import Normal
 from tiltlens.estimators.influence import Booleans, Rows, cluster_codes
-from tiltlens.inputs import Input, remember
 from tiltlens.learners.propensity import check_overlap
 from tiltlens.limits import MINIMUM_ROWS, SURELY_BEYOND
 from tiltlens.paper.checks import Floats, check_threshold

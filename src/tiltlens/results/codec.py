@@ -28,8 +28,7 @@ import numpy as np
 import polars as pl
 from numpy.typing import NDArray
 
-from tiltlens.errors import DataError
-from tiltlens.inputs import check_unread
+from tiltlens.errors import DataError, check_unread
 
 Target = str | Path | TextIO  # a file, or one that is open for text
 

@@ -13,10 +13,9 @@ import polars as pl
 
 from tiltlens.analysis.evidence import Settings
 from tiltlens.analysis.periods import Measured, track
-from tiltlens.errors import DataError, TiltlensError, shown
+from tiltlens.errors import DataError, Input, TiltlensError, remember, shown
 from tiltlens.estimators.estimate import Estimate, Normal, Sequence
 from tiltlens.formats import FieldTable
-from tiltlens.inputs import Input, remember
 from tiltlens.paper.checks import Floats
 from tiltlens.results.codec import check_target, from_plain, to_plain, write_json
 from tiltlens.results.provenance import Provenance

@@ -19,9 +19,8 @@ import polars as pl
 from tiltlens.analysis.bins import Bins
 from tiltlens.analysis.prices import Prices
 from tiltlens.analysis.splitting import Splitting
-from tiltlens.errors import DataError, TiltlensError, shown
+from tiltlens.errors import DataError, Input, TiltlensError, remember, shown
 from tiltlens.estimators.use import ShareForm
-from tiltlens.inputs import Input, remember
 from tiltlens.limits import DIAL_POSITIONS
 from tiltlens.paper.correction import CorrectionFunction
 from tiltlens.results.audit import SCHEMA, Audit

@@ -20,7 +20,7 @@ from tiltlens.estimators.error_rates import UNKNOWN as OUTCOME_MISSING
 from tiltlens.estimators.feature_gap import CellSums
 from tiltlens.estimators.influence import Integers
 from tiltlens.paper.checks import Floats
-from tiltlens.paper.moments import GroupMoments
+from tiltlens.paper.correction import GroupMoments
 from tiltlens.rows.groups import (
     CRITERIA,
     DECIDED,

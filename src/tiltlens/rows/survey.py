@@ -19,7 +19,7 @@ from numpy.typing import NDArray
 from tiltlens.estimators.error_rates import UNKNOWN
 from tiltlens.limits import LISTED_VALUES
 from tiltlens.paper.checks import Floats
-from tiltlens.paper.moments import GroupMoments
+from tiltlens.paper.correction import GroupMoments
 from tiltlens.rows.groups import Meant
 from tiltlens.rows.roles import CONTENT, HASH, LOG_ODDS, OUTCOME, SCORE, ColumnRoles
 from tiltlens.rows.sampled_rows import (

@@ -20,7 +20,7 @@ import numpy as np
 from tiltlens.errors import DataError, nearest_name, shown
 from tiltlens.formats import MINUS, NOTHING, FieldTable, Shown, label, minus, percent, points, size, whole
 from tiltlens.paper.checks import Floats
-from tiltlens.paper.moments import GroupMoments
+from tiltlens.paper.correction import GroupMoments
 from tiltlens.rows.levels import quantile_edges
 from tiltlens.sources.arrays import below
 

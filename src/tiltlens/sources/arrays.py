@@ -19,7 +19,7 @@ import polars as pl
 from numpy.typing import NDArray
 
 from tiltlens.limits import EXACT_WHOLE, MOMENTS_CHUNK, MOST_COUNTED
-from tiltlens.paper.moments import GroupMoments
+from tiltlens.paper.correction import GroupMoments
 from tiltlens.threads import in_threads
 
 MOST_COUNTED_EDGES = 64  # that are counted one by one, faster than any search

@@ -20,8 +20,15 @@ from typing import Any, Generic, TypeAlias
 
 import polars as pl
 
-from tiltlens.errors import DataError, MissingExtraError, TiltlensError, checked_names, import_extra, wrap_errors
-from tiltlens.inputs import remember
+from tiltlens.errors import (
+    DataError,
+    MissingExtraError,
+    TiltlensError,
+    checked_names,
+    import_extra,
+    remember,
+    wrap_errors,
+)
 from tiltlens.limits import BATCH_ROWS
 from tiltlens.paper.checks import Floats
 from tiltlens.sources.batches import (

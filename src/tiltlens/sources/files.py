@@ -17,8 +17,16 @@ from typing import Any, TypeAlias
 
 import polars as pl
 
-from tiltlens.errors import DataError, MissingExtraError, checked_names, listed, shown, wrap_errors
-from tiltlens.inputs import Input, existing_file
+from tiltlens.errors import (
+    DataError,
+    Input,
+    MissingExtraError,
+    checked_names,
+    existing_file,
+    listed,
+    shown,
+    wrap_errors,
+)
 from tiltlens.sources.batches import S, Step, clean_batch, folded, read_in_batches, too_large
 from tiltlens.sources.columns import clean_column
 from tiltlens.sources.csv_files import GZIP, MARKS, csv_table, is_zipped, start_of
