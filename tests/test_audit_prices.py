@@ -13,7 +13,7 @@ from tiltlens.documents.audit_document import audit_document
 from tiltlens.documents.document import Heading
 from tiltlens.documents.prices import STATES
 from tiltlens.errors import DataError
-from tiltlens.estimators.verdicts import Materiality
+from tiltlens.estimators.estimate import Materiality
 from tiltlens.gates import gate
 from tiltlens.results import build_comparison, profiles
 

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import math
 import numbers
-from collections.abc import Collection, Mapping
+from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
 from typing import Any, TypeGuard
 
@@ -175,17 +175,6 @@ def leaves_free(small: Integers) -> bool:
     """Return whether the sum of these counts, each from 1 to 9, leaves each of them any value from 1 to 9."""
     number, largest = len(small), SUPPRESSED_BELOW - 1
     return number + largest - 1 <= int(np.sum(small)) <= largest * number - largest + 1
-
-
-def disclosed_rows(rows: dict[str, int], too_small: Collection[int]) -> dict[str, int | None]:
-    """Return the row counts that the summary shows; rows used and left out add up to the rows read.
-
-    Rows of groups too small to compare are shown if their sum leaves the size of each group open. Otherwise they are
-    None and subtracted from `read`, from which they could be worked out.
-    """
-    if not too_small or leaves_free(np.array(list(too_small))):
-        return dict(rows)
-    return rows | {"read": rows["read"] - rows["too_small_group"], "too_small_group": None}
 
 
 def part_of_group(share: float, people: int, of_all: int) -> str:

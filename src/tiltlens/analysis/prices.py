@@ -15,11 +15,10 @@ from tiltlens.analysis.decomposition import PARTS, at_equal_exempt, beyond_other
 from tiltlens.analysis.evidence import Evidence, Settings, interval_columns, interval_schema, withheld
 from tiltlens.analysis.fitting import sets_of_target
 from tiltlens.estimators import prices as estimators
-from tiltlens.estimators.estimate import Estimate, LogNormal, Normal
+from tiltlens.estimators.estimate import Estimate, LogNormal, Materiality, Normal, materiality
 from tiltlens.estimators.influence import Booleans, InfluenceEstimate, Integers, combine
 from tiltlens.estimators.prices import AUDITED, REFERENCE, CostRows, PricedRows, ProxyDiscrimination, local_target
 from tiltlens.estimators.sets import CellSets, RidgeSets, covariance, shapley_gaps
-from tiltlens.estimators.verdicts import Materiality, materiality
 from tiltlens.formats import FieldTable
 from tiltlens.learners.propensity import Propensity, fold_pairings, row_folds
 from tiltlens.learners.regressions import Regressor, TreeSize

@@ -9,12 +9,11 @@ from typing import NamedTuple
 
 from tiltlens.analysis.adjusted_gap import AdjustedGap, ExemptParts
 from tiltlens.analysis.evidence import Evidence, Settings
-from tiltlens.estimators.estimate import Estimate, quantile
+from tiltlens.estimators.estimate import Estimate, is_beyond_zero, quantile
 from tiltlens.estimators.feature_gap import bias_factor, partial_strengths, robustness_value, strength_multiple
 from tiltlens.estimators.influence import InfluenceEstimate
 from tiltlens.estimators.outputs import unseen_se
 from tiltlens.estimators.sets import CellSets, RidgeSets
-from tiltlens.estimators.verdicts import is_beyond_zero
 from tiltlens.formats import FieldTable, field_table
 from tiltlens.paper.checks import check_share
 from tiltlens.rows.wording import Unit

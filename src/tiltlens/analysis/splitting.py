@@ -8,10 +8,9 @@ import numpy as np
 from scipy.special import logit
 
 from tiltlens.estimators.error_rates import EVEN, LOSSES, UNKNOWN, WITH, SplitPredictions
-from tiltlens.estimators.estimate import Estimate
+from tiltlens.estimators.estimate import Estimate, Materiality, materiality
 from tiltlens.estimators.feature_gap import mean_coefficient
 from tiltlens.estimators.influence import InfluenceEstimate, Integers, Rows
-from tiltlens.estimators.verdicts import Materiality, materiality
 from tiltlens.formats import FieldTable
 from tiltlens.learners.design import Table, normal_scores
 from tiltlens.learners.propensity import row_folds

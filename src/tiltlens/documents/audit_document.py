@@ -78,8 +78,7 @@ from tiltlens.documents.tables import (
     reason,
     shapley_words,
 )
-from tiltlens.estimators.estimate import Estimate
-from tiltlens.estimators.verdicts import Materiality, materiality
+from tiltlens.estimators.estimate import Estimate, Materiality, materiality
 from tiltlens.formats import NOTHING, capitalised, count, interval, label, minus, p_value, sentence
 from tiltlens.results.audit import Audit
 from tiltlens.results.comparison import Comparison

@@ -22,8 +22,8 @@ from tiltlens.documents.headline import (
     ratio_words,
 )
 from tiltlens.documents.quantities import brief, estimate_words, fill, quantity
-from tiltlens.estimators.estimate import Estimate
-from tiltlens.estimators.verdicts import Materiality, Verdict, is_significant, materiality
+from tiltlens.estimators.estimate import Estimate, Materiality, is_significant, materiality
+from tiltlens.estimators.verdicts import Verdict
 from tiltlens.formats import Shown, count, interval, label, p_value, ratio
 from tiltlens.results.audit import Audit
 from tiltlens.results.comparison import Comparison

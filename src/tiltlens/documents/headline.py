@@ -25,8 +25,8 @@ from tiltlens.documents.document import (
     metric_of,
 )
 from tiltlens.documents.quantities import Quantity, brief, estimate_words, fill, quantity, written
-from tiltlens.estimators.estimate import Estimate
-from tiltlens.estimators.verdicts import Materiality, Verdict, materiality, side_of
+from tiltlens.estimators.estimate import Estimate, Materiality, materiality, side_of
+from tiltlens.estimators.verdicts import Verdict
 from tiltlens.formats import capitalised, interval, label, minus, number, p_value, percent, ratio, whole
 from tiltlens.limits import FOUR_FIFTHS
 from tiltlens.results.audit import Audit

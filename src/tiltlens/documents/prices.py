@@ -38,8 +38,7 @@ from tiltlens.documents.quantities import (
     quantity_table,
     written,
 )
-from tiltlens.estimators.estimate import Estimate
-from tiltlens.estimators.verdicts import Materiality
+from tiltlens.estimators.estimate import Estimate, Materiality
 from tiltlens.formats import count, interval_name, label, minus, percent, sentence
 from tiltlens.repair.evaluation import BEFORE_AFTER
 from tiltlens.repair.free_price import DiscriminationFreePrice

@@ -12,8 +12,7 @@ from tiltlens.analysis.unobserved_groups import UnobservedGroup
 from tiltlens.documents.document import group_name
 from tiltlens.documents.headline import named_list
 from tiltlens.documents.quantities import format_of, quantity, written
-from tiltlens.estimators.estimate import Estimate
-from tiltlens.estimators.verdicts import Materiality, materiality
+from tiltlens.estimators.estimate import Estimate, Materiality, materiality
 from tiltlens.formats import (
     Shown,
     count,

@@ -48,8 +48,7 @@ from tiltlens.documents.quantities import (
     quantity_cell,
 )
 from tiltlens.documents.sentences import IS_NO_FINDING, simultaneous_words
-from tiltlens.estimators.estimate import Estimate
-from tiltlens.estimators.verdicts import Materiality, is_beyond_zero, materiality
+from tiltlens.estimators.estimate import Estimate, Materiality, is_beyond_zero, materiality
 from tiltlens.formats import (
     capitalised,
     count,

@@ -42,7 +42,8 @@ from tiltlens.documents.quantities import (
     quantity,
     written,
 )
-from tiltlens.estimators.verdicts import Materiality, Verdict, is_beyond_zero, materiality
+from tiltlens.estimators.estimate import Materiality, is_beyond_zero, materiality
+from tiltlens.estimators.verdicts import Verdict
 from tiltlens.formats import NOTHING, capitalised, count, label, number, p_value, percent, value_of
 from tiltlens.results.audit import Audit
 from tiltlens.results.change import Change

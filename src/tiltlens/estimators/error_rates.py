@@ -28,7 +28,7 @@ from tiltlens.estimators.estimate import Difference, MeanLaw, Proportion
 from tiltlens.estimators.feature_gap import CellSums
 from tiltlens.estimators.group_means import mean_difference, mean_law
 from tiltlens.estimators.influence import Booleans, InfluenceEstimate, Integers, Rows, combine, sums_by
-from tiltlens.estimators.outputs import unseen_mean_se
+from tiltlens.estimators.outputs import shares_below, unseen_mean_se
 from tiltlens.paper.checks import Floats
 
 WITHOUT, WITH, UNKNOWN = 0, 1, 2  # codes of a row's outcome: Y = 0, Y = 1, not known
@@ -169,11 +169,6 @@ def area_under_curve(rank: Integers, share: Floats, outcome: Integers) -> tuple[
     area = float(with_it @ below) / part
     influence = np.where(with_it > 0, (below - area) / part, 0.0)
     return area, influence + np.where(without > 0, (above - area) / others, 0.0)
-
-
-def shares_below(shares: Floats) -> Floats:
-    """Return for each of the values in order the share below it plus half of its own share."""
-    return np.asarray(np.cumsum(shares) - 0.5 * shares)
 
 
 @dataclass(frozen=True, slots=True)

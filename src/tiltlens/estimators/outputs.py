@@ -11,7 +11,16 @@ from numpy.typing import ArrayLike
 from scipy.special import chdtrc
 
 from tiltlens.errors import DataError, DistributionError, SupportError
-from tiltlens.estimators.estimate import Difference, Estimate, HasInterval, LogNormal, MeanLaw, Normal, Square, quantile
+from tiltlens.estimators.estimate import (
+    Difference,
+    Estimate,
+    HasInterval,
+    LogNormal,
+    MeanLaw,
+    Normal,
+    Square,
+    quantile,
+)
 from tiltlens.estimators.group_means import mean_difference, mean_law
 from tiltlens.estimators.influence import Booleans, InfluenceEstimate, Rows, covariances
 from tiltlens.limits import SMALLEST_SHARE, SUM_ROUNDING
@@ -429,3 +438,8 @@ def _mean_and_covariance(sums: Floats, count: int) -> tuple[Floats, Floats]:
     outer = mean[:, :, None] * mean[:, None, :] * weight2[:, :, None]
     covariance = second2.reshape(-1, count, count) - cross - cross.transpose(0, 2, 1) + outer
     return mean, covariance / total[:, :, None] ** 2
+
+
+def shares_below(shares: Floats) -> Floats:
+    """Return for each of the values in order the share below it plus half of its own share."""
+    return np.asarray(np.cumsum(shares) - 0.5 * shares)

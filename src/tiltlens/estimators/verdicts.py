@@ -49,42 +49,6 @@ class Verdict(StrEnum):
 EVIDENCE = (Verdict.POTENTIAL_PROXY, Verdict.IN_COMBINATION)
 
 
-class Materiality(StrEnum):
-    """Position of an interval relative to a threshold: beyond it, within it, beyond 0 at least, or undecided."""
-
-    MATERIAL = "material"
-    NOT_MATERIAL = "not material"
-    DETECTED = "detected, size unclear"
-    INCONCLUSIVE = "inconclusive"
-
-
-def materiality(low: float | None, high: float | None, threshold: float) -> Materiality | None:
-    """Return whether an interval lies beyond ±`threshold`, within it, or neither; None without an interval."""
-    if low is None or high is None:
-        return None
-    if -threshold <= low and high <= threshold:
-        return Materiality.NOT_MATERIAL
-    if low > threshold or high < -threshold:
-        return Materiality.MATERIAL
-    return Materiality.DETECTED if is_beyond_zero(low, high) else Materiality.INCONCLUSIVE
-
-
-def is_beyond_zero(low: float | None, high: float | None) -> bool:
-    """Return whether an interval excludes 0."""
-    return (low is not None and low > 0.0) or (high is not None and high < 0.0)
-
-
-def side_of(value: float, low: float | None, high: float | None, line: float) -> str:
-    """Return "below", "above" or "inconclusive" for an interval; without one, the side of the value."""
-    ends = (value if low is None else low, value if high is None else high)
-    return "below" if ends[1] < line else "above" if ends[0] > line else "inconclusive"
-
-
-def is_significant(p_value: float, confidence: float, comparisons: int) -> bool:
-    """Return whether one of several tests rejects at the joint level (Šidák)."""
-    return bool(p_value < 1.0 - confidence ** (1.0 / comparisons))
-
-
 class Band(NamedTuple):
     """The band of one estimate: value ± κ·se, its half-width κ·se, and the standard error."""
 

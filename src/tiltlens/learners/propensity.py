@@ -16,8 +16,8 @@ from scipy.special import expit, logit
 
 from tiltlens.errors import DataError, SupportError, wrap_errors
 from tiltlens.estimators.crossfit import Pairing, clipped_share, given_pairing, pairing
-from tiltlens.estimators.error_rates import shares_below
 from tiltlens.estimators.influence import Booleans, Integers, Rows, sums_by
+from tiltlens.estimators.outputs import shares_below
 from tiltlens.learners.candidates import (
     Candidate,
     FittedModel,

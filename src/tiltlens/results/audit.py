@@ -13,7 +13,11 @@ if TYPE_CHECKING:
     from tiltlens.repair.free_price import DiscriminationFreePrice
     from tiltlens.repair.score_tilt import ScoreTilt
 
-from tiltlens.analysis.evidence import Settings, disclosed_rows
+from collections.abc import Collection
+
+import numpy as np
+
+from tiltlens.analysis.evidence import Settings, leaves_free
 from tiltlens.analysis.intersections import Intersections
 from tiltlens.errors import DataError, listed, shown
 from tiltlens.formats import text_of
@@ -225,3 +229,14 @@ class Audit:
 
     def __repr__(self) -> str:
         return f"Audit({self.group} against {self.reference!r}: {', '.join(map(repr, self.comparisons))})"
+
+
+def disclosed_rows(rows: dict[str, int], too_small: Collection[int]) -> dict[str, int | None]:
+    """Return the row counts that the summary shows; rows used and left out add up to the rows read.
+
+    Rows of groups too small to compare are shown if their sum leaves the size of each group open. Otherwise they are
+    None and subtracted from `read`, from which they could be worked out.
+    """
+    if not too_small or leaves_free(np.array(list(too_small))):
+        return dict(rows)
+    return rows | {"read": rows["read"] - rows["too_small_group"], "too_small_group": None}
