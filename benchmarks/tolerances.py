@@ -16,8 +16,8 @@ from scipy.special import expit
 
 from tiltlens.estimators.estimate import quantile
 from tiltlens.estimators.influence import Rows
-from tiltlens.limits import FOLDS, TOLERANCES
-from tiltlens.repair.what_ifs import PairedRows, choose_rules, measure_folds, tolerance_table
+from tiltlens.limits import FOLDS
+from tiltlens.repair.what_ifs import TOLERANCES, PairedRows, choose_rules, measure_folds, tolerance_table
 
 CELLS = 12
 ETA = expit(np.linspace(-2.5, 2.0, CELLS))  # P(Y = 1 | cell)

@@ -286,11 +286,6 @@ class Evidence:
         return None if self.question.metric is not None else self.rows.y_true
 
     @property
-    def sums_by_outcome(self) -> CellSums | None:
-        """Sums by the observed outcome: 0, 1 and missing; None where none is given."""
-        return self.sums_by.get("y_true")
-
-    @property
     def score_is_of_features(self) -> bool:
         """Whether the audited model computes the score, and an adjusted gap can condition on all its inputs.
 
