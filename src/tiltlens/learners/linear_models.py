@@ -1,14 +1,12 @@
 """Linear models of features: bases, partialling out, and additive regressions of costs.
 
-The basis on which the group and the score are regressed for every set of features.
+The group and the score are regressed on a basis for every set of features: splines of numeric features, indicators of
+levels, and products of two features; each column belongs to the features it is made of. Where features are many, only
+those most associated with the group or the score are multiplied.
 
-Splines of numeric features, indicators of levels, and products of two features; each column belongs to the features it
-is made of. Where features are many, only those most associated with the group or the score are multiplied.
-
-Additive regressions of a cost that can be kept as plain numbers, with a link that keeps the cost positive.
-
-Either E[Y|x] = β₀ + xβ by least squares, or log E[Y|x] = β₀ + xβ by Poisson quasi-likelihood, the usual model of
-claims. A ridge penalty shrinks the slopes.
+Regressions of a cost can be kept as plain numbers, and their link keeps the cost positive: either E[Y|x] = β₀ + xβ by
+least squares, or log E[Y|x] = β₀ + xβ by Poisson quasi-likelihood, the usual model of claims. A ridge penalty shrinks
+the slopes.
 """
 
 from __future__ import annotations

@@ -1,9 +1,9 @@
 """The paper's Example 1, membership by a logistic model, and its Fig. 1, the two paths from P0.
 
-Sign convention of the paper: P(S=1|x) = 1/(1 + exp(θ0 + θ·x)), so θ is the usual coefficient of a logistic model
-*for the audited group* S = 0, and minus that of a model for S = 1. Likewise γ1 for P(S=1|y).
+Sign convention of the paper: P(S=1|x) = 1/(1 + exp(θ0 + θ·x)), so θ is the usual coefficient of a logistic model *for
+the audited group* S = 0, and minus that of a model for S = 1. Likewise γ1 for P(S=1|y).
 
-The output path aligns outputs only, λ = (1, 0, 0, t), and ends where the disparate impact is gone (green in the paper);
+In Fig. 1, the output path aligns outputs only, λ = (1, 0, 0, t), and ends where the disparate impact is gone (green);
 the joint path aligns inputs and outputs, λ = (1, t, 0, t), and ends at P1 (red).
 """
 

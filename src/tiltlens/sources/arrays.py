@@ -1,8 +1,8 @@
 """Arrays in memory: sums in chunks that fit the cache, columns by their distinct values, and one hash of a row.
 
-It depends on what a row holds alone, by the names of its columns: not on their order, on the engine, or on the version
-of any library. Numbers count to nine decimals; numbers, booleans and times that differ in kind from engine to engine
-are hashed as one. `nameless_hashes` do not even depend on names: of columns, levels or groups.
+The hash depends on what a row holds alone, by the names of its columns: not on their order, on the engine, or on the
+version of any library. Numbers count to nine decimals; numbers, booleans and times that differ in kind from engine to
+engine are hashed as one. `nameless_hashes` do not even depend on names: of columns, levels or groups.
 """
 
 from __future__ import annotations
