@@ -130,7 +130,7 @@ def test_notes_tell_no_count_below_ten():
 
 def test_a_share_of_a_group_tells_no_count_below_ten():
     words = [part_of_group(people / 500, people, 500) for people in (9, 10, 490, 491)]
-    assert words == ["fewer than ten people", "2.0 %", "98.0 %", "all but fewer than ten people"]
+    assert words == ["fewer than ten people", "2.0%", "98.0%", "all but fewer than ten people"]
 
 
 def test_a_direction_names_no_level_of_few_people():
