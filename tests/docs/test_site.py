@@ -148,7 +148,7 @@ def test_a_reader_finds_a_case_and_a_name_with_the_network_off(site, browser):
         tab.locator("#pst-search-dialog input").fill("mortgage")
         tab.keyboard.press("Enter")
         tab.locator("#search-results a", has_text="Lending").first.click()
-        assert "gap -23.3 points" in tab.inner_text("article")
+        assert "−23.3 points (95% CI −30.3 to −17.0)" in tab.inner_text("article")
         assert tab.evaluate("[...document.images].every(one => one.naturalWidth > 0)")
         tab.locator("header a", has_text="Reference").first.click()
         tab.locator("article a", has_text="API").first.click()
