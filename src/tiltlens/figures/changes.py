@@ -1,12 +1,20 @@
-"""Figures of changes: between two audits, by a score adjustment, and by less discriminatory alternatives."""
+"""Figures of changes: along time, between two audits, by a score adjustment, and by alternatives."""
 
 from __future__ import annotations
 
+from dataclasses import replace
 from typing import NamedTuple
 
 import polars as pl
 
-from tiltlens.documents.document import labels, measure_of, strongest, versus
+from tiltlens.documents.document import (
+    GROUP,
+    labels,
+    measure_of,
+    strongest,
+    versus,
+)
+from tiltlens.documents.headline import gap_name
 from tiltlens.documents.quantities import written
 from tiltlens.documents.repair_sentences import accuracy_name, targets
 from tiltlens.estimators.estimate import Estimate
@@ -42,12 +50,121 @@ from tiltlens.figures.marks import (
     span,
     tooltip,
 )
-from tiltlens.formats import interval_name, label, number, percent, points, whole_percent
+from tiltlens.formats import count, interval_name, label, number, p_value, percent, points, whole_percent
 from tiltlens.repair.alternatives import Alternatives
 from tiltlens.repair.evaluation import RepairEvaluation
+from tiltlens.results.audit import Audit
 from tiltlens.results.change import GroupChange
+from tiltlens.results.comparison import Comparison
 from tiltlens.results.outputs import row_estimate
 from tiltlens.rows.wording import Measure
+
+PERIOD = 16  # letters of a period
+LEVEL, SHORT = 6, 8  # periods, and letters of each, whose names stand level
+
+
+def periods(c: Comparison) -> Figure:
+    """Return the gap of each period with its interval, in the order of time, and the gap over all periods."""
+    title = f"{gap_name(c).capitalize()} over time"
+    table, m = c.periods, measure_of(c)
+    if table is None or table.frame.is_empty():
+        raise nothing(title, "the audit has no periods")
+    texts = labels(table.frame["period"], PERIOD)
+    records = [_period(row, text, m) for row, text in zip(table.frame.iter_rows(named=True), texts, strict=True)]
+    measured = [record for record in records if record["gap"] is not None]
+    if not measured:
+        raise nothing(title, "every period has fewer than ten people of a group")
+    parts = ", ".join(f"{record['label']} {record['gap_text']}" for record in (measured[0], measured[-1]))
+    description = f"{versus(c)}. One point per period: its gap. First and last: {parts}."
+    test = table.equal_gaps
+    note = noted(
+        c,
+        "dashed: all periods",
+        "" if test is None else f"test of equal gaps: {p_value(test.p_value)}",
+        "periods with too few people are left out" if len(measured) < len(records) else "",
+        intervals="CI per period" if measured[0]["gap_low"] is not None else "",
+    )
+    reading = {
+        "label": "period",
+        "gap_text": m.headed("gap"),
+        "audited_rate": f"{m.rate}, audited",
+        "reference_rate": f"{m.rate}, reference",
+        "n_audited": "people, audited",
+        "n_reference": "people, reference",
+    }
+    chart = _over_time(c, records, m, tooltip(reading))
+    return figure(chart, records, title, description, reading, in_unit(c, m.long_unit), note)
+
+
+def _period(row: Record, text: str, m: Measure) -> Record:
+    gap = row_estimate(row, "gap")
+    return {
+        "label": text,
+        **scaled({"gap": gap}, m.factor),
+        "gap_text": written(gap, m.difference),
+        "audited_rate": m.level(row["audited_rate"]),
+        "reference_rate": m.level(row["reference_rate"]),
+        "n_audited": count(row["n_audited"]),
+        "n_reference": count(row["n_reference"]),
+    }
+
+
+def _over_time(c: Comparison, records: list[Record], m: Measure, tips: list[ChartPart]) -> ChartPart:
+    alt = altair()
+    pooled = m.factor * c.gap.value
+    domain = reach(records, ("gap",), 0.0, pooled)
+    y, title = directed_axis("y", "gap", f"gap, in {m.long_unit}", domain, c)
+    order = [record["label"] for record in records]
+    angle = -40 if len(order) > LEVEL or any(len(text) > SHORT for text in order) else 0
+    x = alt.X("label:N", sort=order, title=None, axis=alt.Axis(labelAngle=angle, labelOverlap=True, grid=False))
+    line = alt.Chart().mark_line(strokeWidth=1.5, color=QUIET, invalid="break-paths-filter-domains")
+    layers = [
+        lines_at("y", dict.fromkeys((0.0, pooled)), title),
+        line.encode(x=x, y=y),
+        interval("y", "gap", title, x, strokeWidth=2),
+        dots("gap").encode(x=x, y=y, tooltip=tips),
+    ]
+    return alt.layer(*layers).properties(width=WIDTH, height=240)
+
+
+DRAWN_LOOKS = 200
+
+
+def looks(audit: Audit, audited: str | None = None) -> Figure:
+    """Return a group's gap at each look with its confidence interval, and the wider confidence sequence around it."""
+    if audit.monitor is None or not audit.monitor.sequences:
+        raise nothing("Gap at each look", "the audit has no state file of earlier looks")
+    name = audited or next(iter(audit.monitor.sequences))
+    m, rows = measure_of(audit), audit.monitor.looks.filter(audited=name).tail(DRAWN_LOOKS).iter_rows(named=True)
+    records = [_look(row, m) for row in rows]
+    description = f"{label(name, GROUP)} (audited): the gap over all people until each look. Last: "
+    title, level = f"Gap at each look, {label(name, GROUP)}", interval_name(audit.settings.confidence)
+    notes = joined(f"thick: {level} of one look", "thin: confidence sequence, valid for all looks at once")
+    subtitle = f"vs {label(audit.reference, GROUP)} (reference), in {m.long_unit}"
+    reading = {"look": "look", "gap_text": f"gap ({level})", "sequence_text": "gap (confidence sequence)"}
+    chart = _over_looks(audit, name, records, f"gap, in {m.long_unit}", tooltip(reading))
+    return figure(chart, records, title, f"{description}{records[-1]['sequence_text']}.", reading, subtitle, notes)
+
+
+def _look(row: Record, m: Measure) -> Record:
+    gap, sequence = row_estimate(row, "gap"), Estimate(row["gap"], row["sequence_low"], row["sequence_high"])
+    texts = {"gap_text": written(gap, m.difference), "sequence_text": written(sequence, m.difference)}
+    return {"look": row["look"]} | scaled({"gap": gap, "sequence": sequence}, m.factor) | texts
+
+
+def _over_looks(audit: Audit, name: str, records: list[Record], what: str, tips: list[ChartPart]) -> ChartPart:
+    alt = altair()
+    x = alt.X("look:O", title="look", axis=alt.Axis(labelAngle=0, labelOverlap=True, grid=False))
+    c = audit.comparisons.get(name) or replace(audit[0], audited=name)
+    y, title = directed_axis("y", "gap", what, reach(records, ("sequence",), 0.0), c)
+    layers = [
+        lines_at("y", [0.0], title, "zero"),
+        interval("y", "sequence", title, x, strokeWidth=3, color=FAINT),
+        interval("y", "gap", title, x, strokeWidth=5, color=QUIET),
+        dots("gap", size=50).encode(x=x, y=y, tooltip=tips),
+    ]
+    return alt.layer(*layers).properties(width=WIDTH, height=240)
+
 
 STEP = 34  # pixels of a row
 LEFT, RIGHT = 330, 230  # pixels of the two panels

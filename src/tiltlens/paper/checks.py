@@ -206,3 +206,11 @@ def check_row_weights(weights: ArrayLike, rows: int) -> Floats:
             "drop rows with a weight of 0 instead.",
         )
     return w
+
+
+def check_outcomes(y: ArrayLike, outcomes: int) -> NDArray[np.intp]:
+    """Return outcomes as indices 0 … K−1."""
+    values = np.asarray(y)
+    if not np.isin(values, np.arange(outcomes)).all():
+        raise DataError(f"`y` must be outcomes from 0 to {outcomes - 1}, got {y!r}.", "count outcomes from 0.")
+    return values.astype(np.intp)

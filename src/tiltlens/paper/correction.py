@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
-from numpy.typing import ArrayLike, NDArray
+from numpy.typing import ArrayLike
 
 from tiltlens.errors import DataError, NotBinaryError, SupportError
 from tiltlens.limits import EQUAL, MOMENTS_CHUNK
@@ -15,6 +15,7 @@ from tiltlens.paper.checks import (
     Floats,
     check_array,
     check_channel,
+    check_outcomes,
     check_row_weights,
     check_same_length,
     check_weight,
@@ -314,7 +315,7 @@ class CorrectionFunction:
     def g_l(self, y: ArrayLike) -> Floats:
         """Return g_l(y) = log Y0(y)/Y1(y) − its mean under Y0, for outcomes y."""
         y0 = self.audited.output
-        values: Floats = (self.log_output_ratio - y0 @ self.log_output_ratio)[_outcomes(y, self.outcomes)]
+        values: Floats = (self.log_output_ratio - y0 @ self.log_output_ratio)[check_outcomes(y, self.outcomes)]
         return values
 
     def g_m(self, y: ArrayLike) -> Floats:
@@ -322,7 +323,7 @@ class CorrectionFunction:
         self._check_binary("g_m")
         p = self.p
         odds = math.sqrt(p / (1 - p)) if 0 < p < 1 else 0.0
-        values: Floats = np.array([odds, -1 / odds if odds else 0.0])[_outcomes(y, 2)]
+        values: Floats = np.array([odds, -1 / odds if odds else 0.0])[check_outcomes(y, 2)]
         return values
 
     def to_dict(self) -> dict[str, float | None]:
@@ -423,14 +424,6 @@ def correction_function(
         reference=reference,
         log_output_ratio=ratios,
     )
-
-
-def _outcomes(y: ArrayLike, outcomes: int) -> NDArray[np.intp]:
-    """Return outcomes as indices 0 … K−1."""
-    values = np.asarray(y)
-    if not np.isin(values, np.arange(outcomes)).all():
-        raise DataError(f"`y` must be outcomes from 0 to {outcomes - 1}, got {y!r}.", "count outcomes from 0.")
-    return values.astype(np.intp)
 
 
 def steepness(slope: Floats, covariance: Floats) -> float:
