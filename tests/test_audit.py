@@ -621,7 +621,7 @@ def test_people_without_equals_in_the_reference_are_noted_and_accuse_nobody():
     c = audited(data, scores=score, features=["one", "two"])["A"]
     alone = data.filter((pl.col("group") == "A") & (pl.col("one") == 3)).height / c.rows["audited"]
     assert any(
-        note.startswith(f"{100 * alone:.1f} % of the audited group have values that nobody") for note in c.checks.notes
+        note.startswith(f"{100 * alone:.1f}% of the audited group have values that nobody") for note in c.checks.notes
     )
     assert not dependence(c)
     assert abs(c.adjusted_gap.value) < 2e-4
