@@ -185,3 +185,8 @@ def along(sources, *values):
         pytest.param(*source.values, *values, marks=source.marks) if source is SPARK else (source, *values)
         for source in sources
     ]
+
+
+def note_codes(comparison):
+    """Return the codes of a comparison's notes."""
+    return {note.code for note in comparison.checks.notes}

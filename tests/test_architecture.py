@@ -10,7 +10,7 @@ ROOT = Path(__file__).parent.parent
 SOURCE = ROOT / "src" / "tiltlens"
 PAGE = (ROOT / "ARCHITECTURE.md").read_text()
 MODULES = sorted(path for path in SOURCE.rglob("*.py") if path.name != "__init__.py")
-MOST_AT_TOP = 10
+MOST_AT_TOP = 11
 MOST_LINES = 450
 MOST_PAGE_LINES = 160
 

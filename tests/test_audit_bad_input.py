@@ -156,15 +156,15 @@ MISTAKES = {
         "each row of `scores` must sum to 1, got 1.2 in row 0.",
         "divide each row by its sum",
     ),
-    "scores of other rows": ({"scores": np.full(3, 0.5)}, "`scores` must have one value per row, got 3 values", ""),
+    "scores of other rows": ({"scores": np.full(3, 0.5)}, "must have one value per row, got 3 for 400 rows", ""),
     "scores and model": (
         {"model": LogisticRegression()},
-        "exactly one of `scores` and `model` must be given, got both.",
+        "Exactly one of `scores` and `model` is required, got both.",
         "",
     ),
     "neither scores nor model": (
         {"scores": None},
-        "exactly one of `scores` and `model` must be given, got neither.",
+        "Exactly one of `scores` and `model` is required, got neither.",
         "",
     ),
     "empty table": ({"data": people().clear()}, "`data` has no rows.", "filtered out"),
@@ -178,7 +178,7 @@ MISTAKES = {
     ),
     "infinite values": (
         {"data": infinite_income()},
-        "Column 'income' has infinite values (1).",
+        "Column 'income' has infinite values in 1 row.",
         "replace them by a number",
     ),
     "two folds": (
@@ -255,7 +255,7 @@ MISTAKES = {
     ),
     "weights of other rows": (
         {"sample_weight": np.ones(3)},
-        "`sample_weight` must have one value per row, got 3 values",
+        "`sample_weight` must have one value per row, got 3 for 400 rows",
         "",
     ),
     "one weight": (
@@ -294,7 +294,11 @@ MISTAKES = {
         "No row has 'Paris' in column 'city' (`where`).",
         "its values are 'East', 'North', 'Süd'.",
     ),
-    "given as a list": ({"where": ["city"]}, "`where` must be a dict of column: value, got ['city'].", "{'repaid': 1}"),
+    "given as a list": (
+        {"where": ["city"]},
+        "must be a dict that maps columns to values, got ['city'].",
+        "{'repaid': 1}",
+    ),
     "nothing left after given": (
         {"data": people().with_columns(north=pl.col("city") == "North"), "where": {"city": "East", "north": True}},
         "No row is left to compare, of 400 rows.",

@@ -9,7 +9,7 @@ import pytest
 from sklearn.linear_model import LogisticRegression
 from sklearn.metrics import confusion_matrix, roc_auc_score
 from tests.command import invoked
-from tests.people import ONE_OF_EACH_KIND, assert_same_numbers, audited, lending, people
+from tests.people import ONE_OF_EACH_KIND, assert_same_numbers, audited, lending, note_codes, people
 from tests.render.summaries import typed
 from tests.schemas import SCHEMA, strict
 
@@ -220,7 +220,7 @@ def test_people_of_unknown_outcome_stay_in_the_rest():
     assert_same_numbers(values(c.error_rates), values(known.error_rates), 1e-12)
     unknown = frame.filter(pl.col("repaid").is_null(), group="A").height
     assert c.error_rates.people["audited"]["unknown"] == unknown
-    assert any("of the people have no outcome" in note for note in c.checks.notes)
+    assert "unknown outcomes" in note_codes(c)
     counted = audited(frame, features=[], outcome="repaid", metric="fpr").rows
     assert counted["missing_outcome"] == frame["repaid"].null_count()
     assert counted["read"] == sum(count for reason, count in counted.items() if reason != "read")
@@ -319,7 +319,7 @@ def command(folder, *arguments):
 
 def test_on_the_command_line_an_outcome_beside_scores_adds_error_rates(folder):
     result = command(folder, "--scores", "score", "--outcome", "repaid", "--json", "-")
-    assert result.stderr == "--outcome repaid: observed outcomes, for the error rates of the scores.\n"
+    assert result.stderr == "--outcome repaid: read as observed outcomes, which add error rates.\n"
     found = json.loads(result.stdout)["comparisons"]["A"]
     assert_same_numbers(found["error_rates"], to_plain(rates(borrowers())))
 
@@ -401,7 +401,7 @@ def test_a_criterion_is_named_wherever_the_mean_score_was(name, words):
     asked = {"features": ["city", "owner"], "outcome": "repaid", "metric": name}
     found = audited(borrowers(), **asked)
     text, html = joined(str(found)), page(found)
-    assert f"their {words}s" in text
+    assert f"{words}s of scores" in text
     assert f"{words}, audited" in text
     for figure in ("features", "waterfall", "proxy_map"):
         chart = found["A"].plot(figure)

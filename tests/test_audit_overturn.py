@@ -68,7 +68,7 @@ def test_an_inconclusive_adjusted_gap_needs_no_omitted_factor():
     c = audit_of(loans(direct=0.0))["Black"]
     assert c.estimate("robustness_value").low == 0.0
     assert [*sensitivity_words(c, "adjusted_gap")] == [
-        "The adjusted gap is inconclusive: its interval includes 0 already, without an omitted factor."
+        "The adjusted gap is inconclusive: even without an omitted factor, its interval includes 0."
     ]
 
 

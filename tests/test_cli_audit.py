@@ -123,7 +123,7 @@ def test_gates_decide_the_exit_code(folder, condition, code, features):
     asked = ("--scores", "score", "--reference", "Caucasian", "--fail-if", condition)
     result = audit(folder, *asked, features=features)
     assert result.returncode == code
-    assert ("Gate: " in result.stderr) == (code == 1)
+    assert ("Gate failed: " in result.stderr) == (code == 1)
 
 
 @pytest.mark.parametrize(
@@ -140,7 +140,7 @@ def test_gates_on_decisions_and_counts_of_verdicts(folder, condition, code, feat
     cut = ("--scores", "score", "--reference", "Caucasian", "--threshold", "0.5")
     result = audit(folder, *cut, "--fail-if", condition, features=features)
     assert result.returncode == code, result.stderr
-    assert ("Gate: " in result.stderr) == (code == 1)
+    assert ("Gate failed: " in result.stderr) == (code == 1)
 
 
 def test_the_adverse_impact_ratio_of_scores_is_a_mistake_that_leaves_nothing(folder, tmp_path):
@@ -187,7 +187,7 @@ def with_small_groups(tmp_path_factory):
     ("conditions", "code", "said"),
     [
         (["gap>0.9"], 0, ["Gate: gap>0.9: not evaluated for isle, reef, too small to be compared."]),
-        (["too_small>0"], 1, ["Gate: too_small>0: too_small is 2 (isle, reef)."]),
+        (["too_small>0"], 1, ["Gate failed: too_small>0: too_small is 2 (isle, reef)."]),
         (["too_small>2"], 0, []),
         (["too_small>=1", "gap<0.9"], 1, ["too_small is 2", "gap<0.9: gap of", "gap<0.9: not evaluated for isle"]),
         ([], 0, []),
@@ -207,7 +207,7 @@ def test_no_group_too_small_is_no_reason_to_fail(folder):
     result = audit(folder, *plug_in, "--fail-if", "too_small>0", "--fail-if", "gap>0.9")
     assert (result.returncode, result.stderr) == (0, "")
     fired = audit(folder, *plug_in, "--fail-if", "too_small<1")
-    assert (fired.returncode, fired.stderr) == (1, "Gate: too_small<1: too_small is 0.\n")
+    assert (fired.returncode, fired.stderr) == (1, "Gate failed: too_small<1: too_small is 0.\n")
 
 
 def test_given_conditions_on_the_outcome(folder):
@@ -310,7 +310,7 @@ def test_na_names_texts_that_stand_for_missing_values_in_a_csv(folder, tmp_path)
     assert "read as text" not in named.stdout
     refused = invoked("audit", "compas.parquet", *options[:4], "--na-values", "unknown", cwd=folder)
     assert refused.returncode == 2
-    assert "--na-values must be left out for Parquet files" in refused.stderr
+    assert "--na-values does not apply to Parquet files" in refused.stderr
 
 
 @pytest.mark.parametrize("words", [("approved", "denied"), ("1", "2")])

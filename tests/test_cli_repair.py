@@ -76,7 +76,7 @@ def test_a_repair_with_the_group_says_that_it_needs_it(folder):
     options = (*COMMON, "--use-group", "--threshold", "0.5", "--max-gap", "0.02", "--exclude", "repaid")
     found = invoked("repair", "audited.parquet", *options, cwd=folder)
     assert "decision rates at the threshold 0.5 at most 2.0 points apart" in " ".join(found.stdout.split())
-    assert "It uses the group of each new person" in found.stdout
+    assert "The adjustment uses the group of each new person" in found.stdout
 
 
 @pytest.mark.parametrize(

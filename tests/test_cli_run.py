@@ -68,7 +68,7 @@ def test_the_same_file_gives_the_same_bytes_twice(folder):
     for _ in range(2):
         done = invoked("run", write(folder, YAML), cwd="/")  # names are relative to the file
         assert done.returncode == 1, done.stderr
-        assert "Gate: adverse_impact_ratio<0.8: adverse impact ratio of yes is" in done.stderr
+        assert "Gate failed: adverse_impact_ratio<0.8: adverse impact ratio of yes is" in done.stderr
         outputs.append([(folder / "out" / one).read_bytes() for one in ("audit.json", "gates.xml", "tables.xlsx")])
     assert outputs[0] == outputs[1]
     found = json.loads(outputs[0][0])

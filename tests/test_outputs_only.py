@@ -6,7 +6,18 @@ import jsonschema
 import polars as pl
 import pytest
 from tests.command import invoked
-from tests.people import ENGINES, FEATURES, FILES, SOURCES, along, assert_same_numbers, audited, lending, people
+from tests.people import (
+    ENGINES,
+    FEATURES,
+    FILES,
+    SOURCES,
+    along,
+    assert_same_numbers,
+    audited,
+    lending,
+    note_codes,
+    people,
+)
 from tests.schemas import SCHEMA, strict
 
 import tiltlens as tl
@@ -58,7 +69,7 @@ def test_nothing_is_said_of_inputs_without_features(folds):
     for name in ("function", "numbers", "epsilon_max", "descent_rate", "input_divergence", "tradeoff"):
         assert getattr(c.correction, name) is None, name
     assert c.checks.propensity == "none"
-    assert any("input_divergence and descent_rate require features" in note for note in c.checks.notes)
+    assert "no inputs" in note_codes(c)
     assert c.correction.prototypes() == {}
     assert c.correction.project().cost > 0  # of the scores alone
     with pytest.raises(DataError, match="`features` must name at least one column for results about inputs"):

@@ -77,7 +77,7 @@ def test_words_that_are_not_of_the_field_are_found(text, words):
 
 
 def test_a_planted_phrase_fails_the_scan(monkeypatch):
-    from tiltlens.results.notes import SENTENCES
+    from tiltlens.notes import SENTENCES
 
     monkeypatch.setitem(SENTENCES, "planted", "what is told of scores")
     with pytest.raises(AssertionError, match="what is told"):

@@ -36,7 +36,7 @@ def catalogue():
     for entry in (*QUANTITIES.values(), *FEATURES.values()):
         yield f"quantity {entry.key}", f"{entry.label}\n{entry.definition}"
     modules = [f"documents.{path.stem}" for path in sorted((SRC / "documents").glob("*.py"))]
-    for name in (*modules, "results.notes", "repair.quantities", "rules.measures", "estimators.verdicts"):
+    for name in (*modules, "notes", "repair.quantities", "rules.measures", "estimators.verdicts"):
         module = import_module(f"tiltlens.{name.removesuffix('.__init__')}")
         for key, value in vars(module).items():
             if key.isupper():

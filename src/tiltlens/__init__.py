@@ -63,7 +63,7 @@ __all__ = sorted(HOMES)
 
 
 def __getattr__(name: str) -> Any:
-    """Return a public name, imported when it is first used: whoever asks for help need not wait for Polars."""
+    """Return a public name, imported on first use, so that `--help` does not wait for Polars."""
     if name not in HOMES:
         raise AttributeError(f"module 'tiltlens' has no attribute {name!r}")
     value = getattr(import_module(f"tiltlens.{HOMES[name]}"), name)

@@ -1,4 +1,4 @@
-"""The audit: any table, any model, one call."""
+"""The audit of a table or model, and the search for less discriminatory alternatives."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ from tiltlens.results.provenance import check_provenance, describe_request, prov
 from tiltlens.rows.compared_rows import EncodedSample, account_rows, select_groups, select_rows
 from tiltlens.rows.features import cluster_note, leakage_notes, repeated_ids
 from tiltlens.rows.groups import DECIDED, ComparedGroups, alike_notes
-from tiltlens.rows.predictions import OTHER_ANSWERS, AskedModel, model_notes
+from tiltlens.rows.predictions import AskedModel, model_notes
 from tiltlens.rows.roles import ColumnRoles, FeatureChoice, Request, resolve_roles, with_arrays
 from tiltlens.rows.scores import check_score_type, either_spelling
 from tiltlens.rows.sums import GroupSums, SumPlan, check_same_rows, sum_batch, sum_rows
@@ -38,8 +38,8 @@ from tiltlens.sources.columns import column_names, native_columns
 from tiltlens.sources.engines import batches_of, frame_of, reading_notes
 from tiltlens.threads import Listener, one_thread, report_to, stage
 
-SURVEY, SUMS = 0.1, 0.2  # of the time, about, after the first and the second pass
-FITS = 0.7  # of the time of a comparison, about
+SURVEY, SUMS = 0.1, 0.2  # approximate shares of the time, at the end of the first and the second pass
+FITS = 0.7  # approximate share of the time of a comparison
 
 
 def audit(
@@ -144,7 +144,7 @@ def audit(
     random_state : int, default=0
         Random seed.
     sample_rows : int, default=500_000
-        Largest number of rows of the compared groups that models are fitted on. Sums are over all rows.
+        Largest number of rows of the compared groups that models are fitted on. Rates and the gap use all rows.
     input_weight, output_weight : float, default=1.0
         Weights λ2 and λ4 of the paper's objective.
     monitor : str or Path, default=None
@@ -282,7 +282,7 @@ def alternatives(
 def _run_audit(
     data: object, request: Request, settings: Settings, stated: dict[str, str], wording: Wording, file: StateFile | None
 ) -> Audit:
-    """Return the audit: survey and sample, sums, fits, and then arithmetic."""
+    """Return the audit: a survey with a sample, sums over all rows, fits, and comparisons."""
     with stage(0.0, SURVEY, "reading rows"):
         source = _open(data, request)
         roles = source.roles
@@ -323,9 +323,9 @@ def _run_audit(
 
 
 def _question(
-    roles: ColumnRoles, groups: ComparedGroups, survey: Survey, source: str, wording: Wording, notes: tuple[str, ...]
+    roles: ColumnRoles, groups: ComparedGroups, survey: Survey, source: str, wording: Wording, notes: tuple[Note, ...]
 ) -> Question:
-    """Return what is asked of the first audited group; the others differ in their name only."""
+    """Return the question for the first audited group; the others only differ in the name."""
     return Question(
         audited=groups.audited[0],
         reference=groups.reference,
@@ -342,18 +342,18 @@ def _question(
 
 @dataclass(frozen=True, slots=True, eq=False)
 class _Source:
-    """The data as batches, the roles of their columns, and what only the user's own table can give."""
+    """The data as batches, the roles of their columns, and the user's own table and models."""
 
     batches: Batches
     columns: list[str]
     roles: ColumnRoles
-    estimator: object  # of the propensity, to be cross-fitted
-    native: object  # the features as the user holds them, for models; None where rows are read in batches
-    model: object  # that makes the scores, else None
+    estimator: object  # classifier of the propensity, to be cross-fitted
+    native: object  # the features in the user's own table, for models; None if rows are read in batches
+    model: object  # computes the scores; None if they are given
 
 
 def _open(data: object, request: Request) -> _Source:
-    """Return the data, in memory or not, as batches whose columns have roles."""
+    """Return the data as batches with the roles of their columns, whether they are in memory or not."""
     estimator = request.propensity if hasattr(request.propensity, "fit") else None
     batches = batches_of(data)
     if batches is not None:
@@ -371,7 +371,7 @@ def _open(data: object, request: Request) -> _Source:
 
 
 def _sums(source: _Source, survey: Survey, sample: EncodedSample) -> GroupSums:
-    """Return the sums over all rows: of the sample where it is complete, else by another pass."""
+    """Return the sums over all rows: from the sample if it is complete, else from a second pass."""
     rows = sample.rows
     shift = 0.0 if rows.log_odds is None else float(rows.log_odds.max())
     if rows.facts.is_complete:
@@ -390,8 +390,8 @@ def _sums(source: _Source, survey: Survey, sample: EncodedSample) -> GroupSums:
     return sums
 
 
-def _notes(source: _Source, request: Request, survey: Survey, sample: EncodedSample) -> tuple[str, ...]:
-    """Return what to know of the data and the model, whoever is compared."""
+def _notes(source: _Source, request: Request, survey: Survey, sample: EncodedSample) -> tuple[Note, ...]:
+    """Return the notes on the data and the model that apply to all comparisons."""
     rows = sample.rows
     return (
         *reading_notes(source.batches, source.columns),
@@ -410,29 +410,29 @@ def _notes(source: _Source, request: Request, survey: Survey, sample: EncodedSam
     )
 
 
-def _cluster_notes(roles: ColumnRoles, sample: EncodedSample) -> Iterable[str]:
+def _cluster_notes(roles: ColumnRoles, sample: EncodedSample) -> Iterable[Note]:
     clusters = sample.rows.cluster
     if roles.clusters is None or clusters is None:
         return repeated_ids(sample.table)
     return [cluster_note(roles.clusters.lstrip("\0"), clusters, sample.rows.group)]
 
 
-def _model_to_ask(source: _Source, sample: EncodedSample) -> tuple[AskedModel | None, list[str]]:
-    """Return the model to ask again; none, and a note, where its scores are not made of the features alone."""
-    if source.model is None or source.roles.metric in DECIDED:  # which is made of outcomes too
+def _model_to_ask(source: _Source, sample: EncodedSample) -> tuple[AskedModel | None, list[Note]]:
+    """Return the model for further predictions; None, with a note, if they differ from the audited scores."""
+    if source.model is None or source.roles.metric in DECIDED:  # such scores are also based on outcomes
         return None, []
     rows = sample.rows
     row_number = None if source.native is None else rows.row_number
     model = AskedModel(source.model, source.roles, sample.table, sample.inputs, source.native, row_number)
     before = rows.unit.level(rows.score) if rows.unit.is_amount else rows.scores
     changes = model.changes(1.0 - before if source.roles.metric == "fnr" else before, rows.unit.scale)
-    return (None, [OTHER_ANSWERS]) if changes else (model, [])
+    return (None, [Note("other answers")]) if changes else (model, [])
 
 
 def _comparisons(
     sample: EncodedSample, sums: GroupSums, question: Question, settings: Settings, fits: FitSettings
 ) -> dict[str, Comparison]:
-    """Return the comparisons, each an equal part of the work."""
+    """Return the comparisons; each counts as an equal part of the work."""
     comparisons, audited = {}, sample.rows.groups[1:]
     for number, label in enumerate(audited):
         with stage(number / len(audited), (number + 1) / len(audited), label):

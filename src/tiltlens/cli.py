@@ -1,4 +1,4 @@
-"""The command line: its commands, and the exit code and message of each way in which one ends."""
+"""The command line: its commands, and the exit code and message for each way in which a command can end."""
 
 from __future__ import annotations
 
@@ -17,15 +17,15 @@ import click
 from tiltlens import __version__
 from tiltlens.errors import TiltlensError
 
-# Their modules are loaded when they are needed.
+# Modules of commands are imported on demand.
 COMMANDS = ["alternatives", "audit", "compare", "demo", "init", "repair", "rule", "run"]
 ACTIONS = ("alternatives", "compare", "repair", "rule")
 
 INVALID = 2
-CRASHED = 70  # as in sysexits.h: 1 is for gates alone
+CRASHED = 70  # as in sysexits.h, because 1 is reserved for gates
 INTERRUPTED = 130  # as the shell reports Ctrl-C
 READER_GONE = 141  # as the shell reports a broken pipe
-KEYWORD = re.compile(r"`(\w+)`|\b(\w+)=(?:True\b)?(?=(['\"\w])?)")  # as messages write Python's arguments
+KEYWORD = re.compile(r"`(\w+)`|\b(\w+)=(?:True\b)?(?=(['\"\w])?)")  # Python arguments in messages
 
 
 class Commands(click.Group):
@@ -36,7 +36,7 @@ class Commands(click.Group):
         return COMMANDS
 
     def get_command(self, ctx: click.Context, cmd_name: str) -> click.Command | None:
-        """Return a command, or fail with the nearest one."""
+        """Return a command, or fail with the name of the nearest one."""
         if cmd_name not in COMMANDS:
             nearest = get_close_matches(cmd_name, COMMANDS, n=1)
             return ctx.fail(f"No such command {cmd_name!r}. Did you mean {nearest[0]!r}?") if nearest else None
@@ -45,16 +45,16 @@ class Commands(click.Group):
         return command
 
     def invoke(self, ctx: click.Context) -> Any:
-        """Run a command; errors of tiltlens name the options of the command line."""
+        """Run a command; messages of tiltlens errors name the options of the command line."""
         try:
             return super().invoke(ctx)
         except TiltlensError as error:
             _end(INVALID, _with_options(error, ctx))
-        except BrokenPipeError:  # before click ends it with the code of a gate
+        except BrokenPipeError:  # before click would end it with the exit code of a gate
             _leave()
 
     def main(self, args: Sequence[str] | None = None, standalone_mode: bool = True, **extra: Any) -> Any:  # type: ignore[override]
-        """Run the command line as click does, and end with an exit code and at most one line."""
+        """Run the command line as click does, and end with an exit code and a one-line message at most."""
         try:
             result = super().main(args, standalone_mode=False, **extra)
             sys.stdout.flush()
@@ -65,7 +65,7 @@ class Commands(click.Group):
             _end(INTERRUPTED, "interrupted; nothing was written.")
         except BrokenPipeError:
             _leave()
-        except SystemExit as ended:  # rich ends a broken pipe with the code of a gate
+        except SystemExit as ended:  # rich ends a broken pipe with the exit code of a gate
             sys.exit(READER_GONE if isinstance(ended.__context__, BrokenPipeError) else ended.code)
         except OSError as error:
             _end(INVALID, f"the output could not be written: {error.strerror}.")
@@ -83,13 +83,13 @@ def _end(code: int, message: str) -> NoReturn:
 
 
 def _leave() -> NoReturn:
-    """End without a word, because nobody reads standard output any more."""
+    """Exit silently, because standard output is no longer read."""
     os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
     sys.exit(READER_GONE)
 
 
 def _with_options(error: TiltlensError, ctx: click.Context) -> str:
-    """Return an error in one line, with the options of the command in place of Python's keywords."""
+    """Return an error as one line, with the command's options instead of Python's keywords."""
     command = ctx.command.get_command(ctx, ctx.invoked_subcommand or "") if isinstance(ctx.command, Commands) else None
     flags = {param.name: param.opts[0] for param in (command.params if command else ()) if param.opts[0][0] == "-"}
     message, _, hint = " ".join(str(error).splitlines()).partition(" Hint: ")

@@ -1,4 +1,4 @@
-"""The paper's experiment on the bundled COMPAS extract, through the same audit as any other data, and its text."""
+"""The paper's experiment on the bundled COMPAS extract, with the same audit as for any other data, and its text."""
 
 from __future__ import annotations
 
@@ -43,12 +43,12 @@ AUDITED, REFERENCE, OUTCOME = "African-American", "Caucasian", "is_recid"
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Experiment:
-    """The paper's plug-in numbers as an audit, and the cross-fitted audit of the same data.
+    """The audit of the data with the paper's plug-in values, and the cross-fitted audit.
 
     Attributes
     ----------
     least_change
-        The least change of the audited group's inputs that removes the gap: its tilt, and its cost in nats.
+        The smallest change of the audited group's inputs that removes the gap: its "tilt", and its "cost" in nats.
     """
 
     plug_in: Audit
@@ -56,7 +56,7 @@ class Experiment:
     least_change: dict[str, float]
 
     def to_dict(self) -> dict[str, object]:
-        """Return the numbers of the first audit, with those of the second under "cross_fitted"."""
+        """Return the numbers of the plug-in audit, with those of the cross-fitted one under "cross_fitted"."""
         summary = self.plug_in.to_dict()
         summary["comparisons"][AUDITED]["least_change"] = self.least_change
         return summary | {"cross_fitted": self.cross_fitted.to_dict()}
@@ -88,7 +88,7 @@ def paper_experiment() -> Experiment:
 
 
 def _with_all_prototypes(result: Audit) -> Audit:
-    """Return an audit of public data: prototypes of few people are in its summary too."""
+    """Return an audit of public data whose summary includes prototypes of few people."""
     c = result[AUDITED]
     parts = replace(c.correction.parts(), prototypes=c.correction.prototypes(suppress=False))
     saved: Any = SavedParts(parts, c.parts(), c.scale.confidence)
@@ -110,7 +110,7 @@ CORNERS = {"max": "f~ largest", "min": "f~ smallest", "near_zero": "f~ nearest 0
 
 
 def print_demo(plug_in: Audit, cross_fitted: Audit, cost: float, console: Console) -> None:
-    """Print the paper's experiment: the cross-fitted audit, as of any other data, then the paper's numbers."""
+    """Print the paper's experiment: the cross-fitted audit as for any other data, then the paper's numbers."""
     print_audit(cross_fitted, console, has_fits=True)
     paper, honest = plug_in[0], cross_fitted[0]
     audited, ends = paper.audited, paper.correction.prototypes()

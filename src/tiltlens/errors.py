@@ -1,6 +1,6 @@
 """Errors of tiltlens, the parts of their messages, and the rule that no output replaces an input or another output.
 
-A message says what happened and why, with the value; a line *Hint:* says what to do.
+A message states what happened and why, with the value; a line *Hint:* states what to do.
 """
 
 from __future__ import annotations
@@ -35,7 +35,7 @@ class TiltlensError(ValueError):
 
 
 class DistributionError(TiltlensError):
-    """A probability distribution, a channel or a set of scores is not one."""
+    """An argument is not a valid probability distribution, channel or set of scores."""
 
 
 class WeightsError(TiltlensError):
@@ -43,7 +43,7 @@ class WeightsError(TiltlensError):
 
 
 class SupportError(TiltlensError):
-    """A quantity is infinite, or no solution exists, because of where the groups have no mass."""
+    """A quantity is infinite, or a solution does not exist, because the groups differ in support."""
 
 
 class NotSmoothError(TiltlensError):
@@ -51,15 +51,15 @@ class NotSmoothError(TiltlensError):
 
 
 class NotBinaryError(TiltlensError, AttributeError):
-    """A quantity of the paper that exists for two outcomes only was requested for another model."""
+    """A quantity of the paper that is only defined for two outcomes was requested for another model."""
 
 
 class ConvergenceError(TiltlensError):
-    """A solver stopped before it could prove its answer."""
+    """A solver stopped before its solution met the tolerance."""
 
 
 class DataError(TiltlensError):
-    """Rows, columns or files are not what the analysis needs."""
+    """Rows, columns or files are not suitable for the analysis."""
 
 
 class NothingToDrawError(DataError):
@@ -67,7 +67,7 @@ class NothingToDrawError(DataError):
 
 
 class MissingExtraError(TiltlensError, ImportError):
-    """A feature needs packages that a plain installation leaves out."""
+    """A feature needs packages that a plain installation does not include."""
 
     def __init__(self, message: str, hint: str = "", *, extra: str | None = None) -> None:
         install = "" if extra is None else f"in the clone of tiltlens run pip install '.[{extra}]'"
@@ -75,7 +75,7 @@ class MissingExtraError(TiltlensError, ImportError):
 
 
 def import_extra(package: str, purpose: str, extra: str | None = None) -> Any:
-    """Return a package that a plain installation leaves out; `extra` of tiltlens brings it, or pip alone."""
+    """Return an optional package; raise, with the command to install it or the `extra`, if it is missing."""
     try:
         return import_module(package)
     except ImportError:
@@ -85,29 +85,29 @@ def import_extra(package: str, purpose: str, extra: str | None = None) -> Any:
 
 
 class NeedsRowsError(DataError, AttributeError):
-    """A saved audit was asked for something that needs the rows, which only an audit in memory has."""
+    """A method of a saved audit needs the rows, which only an audit in memory has."""
 
 
-SHOWN_CHARACTERS = 60  # of a value in a message: it stays on its line
-SHOWN_NAMES = 20  # in a message, before "and 12 more"
+SHOWN_CHARACTERS = 60  # of a value in a message, so that it fits on a line
+SHOWN_NAMES = 20  # in a message, followed by "and 12 more"
 SECRET = re.compile(r"://[^\s/@]*@|password=\S+", re.IGNORECASE)
 Errors = type[Exception] | tuple[type[Exception], ...]
 
 
 def shown(value: object) -> str:
-    """Return a value as a message may print it: quoted, and not longer than a line."""
+    """Return a value for a message: quoted, and shortened to less than a line."""
     text = repr(value)
     return text if len(text) <= SHOWN_CHARACTERS else text[: SHOWN_CHARACTERS - 2] + "…" + text[-1]
 
 
 def listed(values: Sequence[object]) -> str:
-    """Return values as a message may print them: the first few, then how many more."""
+    """Return values for a message: the first ones, and the number of the others."""
     text = ", ".join(shown(value) for value in values[:SHOWN_NAMES])
     return text if len(values) <= SHOWN_NAMES else f"{text} and {len(values) - SHOWN_NAMES} more"
 
 
 def texts_of(argument: str, value: object) -> list[str]:
-    """Return one text, or several, as a list; None is none."""
+    """Return one text, or several, as a list; an empty list for None."""
     if value is None or isinstance(value, str):
         return [] if value is None else [value]
     if not isinstance(value, Iterable):
@@ -117,30 +117,30 @@ def texts_of(argument: str, value: object) -> list[str]:
 
 
 def names_in(value: object) -> list[str] | None:
-    """Return one text, or a list of them, as a list; None where it is something else, such as an array."""
+    """Return one text, or a list of texts, as a list; None for anything else, such as an array."""
     entries = value if isinstance(value, (list, tuple)) else [value]
     names = [entry for entry in entries if isinstance(entry, str)]
     return names if len(names) == len(entries) else None
 
 
 def first_line(error: BaseException) -> str:
-    """Return the first line of an error's message, without passwords that the URL of a database may hold."""
+    """Return the first line of an error's message, without passwords from database URLs."""
     lines = str(error).strip().splitlines() or [""]
     return SECRET.sub("…", lines[0])[:200]
 
 
 @contextmanager
 def wrap_errors(problem: str, hint: str, *, kinds: Errors = Exception, hide_cause: bool = False) -> Iterator[None]:
-    """Raise what other code raises, such as a user's query or a library, as a DataError with the first line of it.
+    """Convert errors of other code, such as a user's query or a library, to a DataError with their first line.
 
     Parameters
     ----------
     problem, hint
-        What cannot be done because of the error; and what to do.
+        What cannot be done because of the error, and what the user can do.
     kinds
         The errors to wrap. Errors of tiltlens pass as they are.
     hide_cause
-        Whether the traceback must not show the original error, which may hold a password, or nothing of use.
+        Whether to hide the original error in the traceback, because it may contain a password or is not useful.
     """
     try:
         yield
@@ -152,14 +152,14 @@ def wrap_errors(problem: str, hint: str, *, kinds: Errors = Exception, hide_caus
 
 
 def nearest_name(name: object, names: Sequence[str]) -> str | None:
-    """Return the name that was probably meant, if one is close; letter case does not count."""
+    """Return the closest name, ignoring letter case, or None if there is no close one."""
     folded = {candidate.casefold()[:200]: candidate for candidate in reversed(names)}
     close = get_close_matches(str(name).casefold()[:200], list(folded), n=1, cutoff=0.6)
     return folded[close[0]] if close else None
 
 
 def check_columns(argument: str, wanted: Iterable[str], names: Sequence[str], what: str = "column") -> None:
-    """Raise for the first wanted column that is not there, with the nearest name that is."""
+    """Raise for the first wanted column that does not exist, with the closest name that does."""
     existing = set(names)
     for name in wanted:
         if name not in existing:
@@ -172,7 +172,7 @@ def check_columns(argument: str, wanted: Iterable[str], names: Sequence[str], wh
 
 
 def check_case(wanted: Sequence[str], names: Sequence[str]) -> None:
-    """Raise where a wanted column has a twin: engines disagree on whether "Age" and "age" are one name."""
+    """Raise if a wanted column has a name that differs from another only in case, which some engines ignore."""
     twins: dict[str, list[str]] = {}
     for name in names:
         twins.setdefault(name.casefold(), []).append(name)
@@ -184,7 +184,7 @@ def check_case(wanted: Sequence[str], names: Sequence[str]) -> None:
 
 
 def checked_names(names: Sequence[object]) -> list[str]:
-    """Return names of columns, which must be distinct strings."""
+    """Return the names of columns; raise unless they are distinct texts and not patterns."""
     if not names:
         raise DataError("`data` has no columns.", "look at what was selected before.")
     for name in names:
@@ -200,9 +200,9 @@ def checked_names(names: Sequence[object]) -> list[str]:
         )
     texts = [str(name) for name in names]
     for name in texts:
-        if name == "*" or (name.startswith("^") and name.endswith("$")):  # Polars selects every column that matches
+        if name == "*" or (name.startswith("^") and name.endswith("$")):  # Polars would select all matching columns
             raise DataError(f"Column name {shown(name)} is a pattern that may match other columns.", "rename it.")
-        if "\0" in name:  # as in the names of columns that tiltlens adds
+        if "\0" in name:  # reserved for columns that tiltlens adds
             raise DataError(f"Column name {shown(name)} contains a null character.", "rename it.")
     return texts
 

@@ -1,4 +1,4 @@
-"""Numbers and names as text, the same on the terminal, on the page, in figures and in notebooks."""
+"""Numbers and names as text, formatted alike on the terminal, on pages, in figures and in notebooks."""
 
 from __future__ import annotations
 
@@ -16,18 +16,18 @@ from tiltlens.limits import EXACT_WHOLE
 
 NOTHING = "–"
 LONGEST = 60
-MOST_ENTRIES = 12  # of a list in one cell
+MOST_ENTRIES = 12  # maximum number of entries of a list in one cell
 MINUS = "\u2212"
-HYPHEN = re.compile(r"(?<![\w.)-])-(?=[$¢-¥₠-⃏]?\.?\d)")  # a sign such as € stands behind the minus
-COMPARISONS = ("<", ">", "≤", "≥")  # with which labels of bins begin
-ISOLATE, END = "\u2068", "\u2069"  # what stands between them does not turn the text around it
-JOINERS = "\u200c\u200d"  # not printable by themselves, but letters and emoji are made with them
+HYPHEN = re.compile(r"(?<![\w.)-])-(?=[$¢-¥₠-⃏]?\.?\d)")  # a currency sign such as € may follow the minus
+COMPARISONS = ("<", ">", "≤", "≥")  # first characters of bins' labels
+ISOLATE, END = "\u2068", "\u2069"  # isolate a name whose direction must not affect the text around it
+JOINERS = "\u200c\u200d"  # not printable on their own, but part of words and emoji
 
 Shown = Callable[[float | None], str]
 
 
 def minus(text: str) -> str:
-    """Return a text whose negative numbers have a minus sign; hyphens between letters and digits stay."""
+    """Return a text with minus signs for negative numbers; hyphens between letters and digits are kept."""
     return HYPHEN.sub(MINUS, text)
 
 
@@ -37,26 +37,26 @@ def capitalised(text: str) -> str:
 
 
 def sentence(note: str) -> str:
-    """Return a note as a sentence; names of code keep their first letter."""
+    """Return a note as a sentence; a first word that is code keeps its case."""
     first, *_ = note.split(maxsplit=1) or [""]
     text = note if "_" in first or "=" in first else capitalised(note)
     return text if text.endswith(".") else f"{text}."
 
 
 def typed(text: str) -> str:
-    """Return a text with the hyphen that every terminal has, instead of the minus sign."""
+    """Return a text with hyphens, which every terminal can display, instead of minus signs."""
     return text.replace(MINUS, "-")
 
 
 def number(value: float | None, digits: int = 4) -> str:
-    """Return a number with so many decimals, or with none from a hundred on."""
+    """Return a number with `digits` decimals, or with none from 100 on."""
     if value is None:
         return NOTHING
     return minus(f"{value:,.0f}" if abs(value) >= 100 else f"{value:z.{digits}f}")
 
 
 def short_number(value: float | None) -> str:
-    """Return a number with the three decimals that a picture, or a ratio, has room for."""
+    """Return a number with three decimals, for figures and indices."""
     return number(value, 3)
 
 
@@ -76,7 +76,7 @@ def points(value: float | None) -> str:
 
 
 def size(value: float, *beside: float) -> str:
-    """Return the size of a difference in points, without its sign, with the decimals of those `beside` it."""
+    """Return the absolute size of a difference in points, with the same decimals as those `beside` it."""
     least = min(abs(100 * other) for other in (value, *beside))
     return f"{abs(100 * value):.{2 if least < 1 else 1}f}"
 
@@ -92,12 +92,12 @@ def whole_percent(value: float | None) -> str:
 
 
 def whole(value: float | None) -> str:
-    """Return an estimated count as a whole number, thousands apart."""
+    """Return an estimated count as a whole number with a thousands separator."""
     return NOTHING if value is None else minus(f"{value:z,.0f}")
 
 
 def interval(low: float | None, high: float | None, shown: Shown = number) -> str:
-    """Return "low to high", each as `shown` writes it; a dash where there is no interval."""
+    """Return "low to high", each formatted by `shown`; a dash if there is no interval."""
     if low is None and high is None:
         return NOTHING
     ends = ("no limit" if end is None else shown(end) for end in (low, high))
@@ -109,7 +109,7 @@ def with_interval(
 ) -> str:
     """Return a value with its interval in brackets: "−12.9 points (95% CI −19.9 to −6.0)".
 
-    `name` stands before the interval, `unit` behind the value. Without an interval the value stands alone.
+    `name` precedes the interval, and `unit` follows the value. Without an interval, only the value is returned.
     """
     text = f"{shown(value)} {unit}".rstrip()
     if low is None and high is None:
@@ -118,12 +118,12 @@ def with_interval(
 
 
 def interval_name(confidence: float | None, kind: str = "CI") -> str:
-    """Return the name of a confidence interval, with its level where that is given."""
+    """Return the name of an interval, with its level if one is given."""
     return kind if confidence is None else f"{100 * confidence:g}% {kind}"
 
 
 def brief_points(*values: float | None) -> Shown:
-    """Return a format in points with one decimal if a value is a point or more and none would read as 0, else two."""
+    """Return a format in points: one decimal if a value is at least a point and none would be shown as 0, else two."""
     largest = max(abs(100 * value) for value in values if value is not None)
     is_hidden = any(value and 0.005 <= abs(100 * value) < 0.05 for value in values)  # with one decimal
     digits = 1 if largest >= 1 and not is_hidden else 2
@@ -137,19 +137,19 @@ def brief_points(*values: float | None) -> Shown:
 
 @dataclass(frozen=True, slots=True)
 class Display:
-    """How an estimate is printed: its unit, the format of its numbers, and the confidence of its interval.
+    """The format of an estimate: its unit, the format of its numbers, and the level of its interval.
 
-    Without a format, numbers are printed in points. A range prints its ends alone.
+    Without a format, numbers are shown in points. For a range, only its two ends are shown.
     """
 
     unit: str = ""
     write: Shown | None = number
     confidence: float | None = None
     is_range: bool = False
-    kind: str = "CI"  # of interval
+    kind: str = "CI"  # kind of interval
 
     def text(self, value: float, low: float | None, high: float | None) -> str:
-        """Return an estimate as a person would write it: "−12.9 points (95% CI −19.9 to −6.0)"."""
+        """Return an estimate as text: "−12.9 points (95% CI −19.9 to −6.0)"."""
         write = brief_points(value, low, high) if self.write is None else self.write
         if self.is_range:
             return f"{interval(low, high, write)} {self.unit}".rstrip()
@@ -157,19 +157,17 @@ class Display:
 
 
 def count(value: float | None) -> str:
-    """Return a count of people; "fewer than 10" where it is withheld."""
+    """Return a count of people; "fewer than 10" if it is suppressed."""
     return "fewer than 10" if value is None else f"{value:,.0f}"
 
 
-def p_value(value: float, permutations: int = 0) -> str:
-    """Return a p-value; of a permutation test, which has a least one, that it is no larger than that."""
-    if permutations and value * (permutations + 1) < 1.5:
-        return f"p ≤ {value:.2g}"
+def p_value(value: float) -> str:
+    """Return a p-value in words."""
     return "p < 0.001" if value < 0.001 else f"p = {value:.{3 if value < 0.01 else 2}f}"
 
 
 def label(name: object, longest: int = LONGEST) -> str:
-    """Return a name that can be shown: no control characters, both ends of a long one, its direction its own affair."""
+    """Return a name for display: no control characters, long ones shortened in the middle, direction isolated."""
     text = str(name).replace(ISOLATE, "").replace(END, "")
     if len(text) > longest:
         text = f"{text[: longest // 2].rstrip()}…{text[len(text) - (longest - 1) // 2 :].lstrip()}"
@@ -187,7 +185,7 @@ def value_of(name: object, value: object) -> str:
 
 
 class FieldTable:
-    """A result that a notebook shows as a table of its fields, with small counts suppressed."""
+    """A result that notebooks show as a table of its fields, with small counts suppressed."""
 
     __slots__ = ()
 
@@ -196,14 +194,14 @@ class FieldTable:
 
 
 def field_table(result: Any) -> str:
-    """Return a dataclass or named tuple as an HTML table; of a result with `disclosed` what that returns."""
+    """Return a dataclass or named tuple as an HTML table; if it has a method `disclosed`, the result of that."""
     shown = result.disclosed() if hasattr(result, "disclosed") else result
     rows = "".join(f"<tr><th>{escape(name)}</th><td>{_cell(value)}</td></tr>" for name, value in _public(shown))
     return f"<table><caption>{type(result).__name__}</caption><tbody>{rows}</tbody></table>"
 
 
 def _public(result: Any) -> Iterable[tuple[str, Any]]:
-    """Return the fields that a saved result has too, in their order."""
+    """Return the fields that are also saved, in order."""
     is_record = is_dataclass(result)
     names = (
         [item.name for item in fields(result) if item.metadata.get("key", "") is not None]
@@ -214,7 +212,7 @@ def _public(result: Any) -> Iterable[tuple[str, Any]]:
 
 
 def _cell(value: Any) -> str:
-    """Return a value as HTML: frames as tables, parts with their fields, numbers as results print them."""
+    """Return a value as HTML: frames as tables, nested results by field, numbers as text."""
     if hasattr(value, "get_column"):  # a frame
         return str(value._repr_html_())
     if (is_dataclass(value) or hasattr(value, "_fields")) and not isinstance(value, float):
@@ -230,7 +228,7 @@ def _cell(value: Any) -> str:
 
 
 def text_of(value: object) -> str:
-    """Return a value as people write it: 1.0 is "1", True is "True", midnight is only its date."""
+    """Return a value as people write it: 1.0 as "1", True as "True", midnight as a date only."""
     if isinstance(value, np.generic):
         value = value.item()
     if isinstance(value, float) and value.is_integer() and abs(value) < EXACT_WHOLE:

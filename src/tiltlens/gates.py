@@ -1,4 +1,4 @@
-"""Gates for pipelines: conditions on the numbers of an audit, or of a change, that make a run fail; and JUnit XML."""
+"""Gates for pipelines: conditions on an audit or a change under which a run fails; and their JUnit XML."""
 
 from __future__ import annotations
 
@@ -33,14 +33,14 @@ COUNTED = {
     "undecided": Verdict.INCONCLUSIVE,
     "not_judged": Verdict.NOT_ASSESSED,
     "stand_ins": Verdict.STAND_IN,
-}  # how many features have this verdict
+}  # counts of features with this verdict
 DECISIONS_ONLY = "adverse_impact_ratio"
-TOO_SMALL = "too_small"  # how many groups have too few rows to be compared
-ENDS_ONLY = ("bracket", "limits")  # of unobserved groups: what lies between the two ends is not estimated
+TOO_SMALL = "too_small"  # count of groups that are too small to compare
+ENDS_ONLY = ("bracket", "limits")  # of unobserved groups: only their two ends are estimated
 OF_UNOBSERVED = (*ENDS_ONLY, "linear")
 OF_AUDITS = (*ESTIMATES, PROXIES, *COUNTED, TOO_SMALL)
 OF_CHANGES = tuple(f"{name}_change" for name in QUANTITIES)
-SEQUENCES = {name: name for name in SEQUENCE_KEYS} | {DECISIONS_ONLY: "impact_ratio"}  # of looks at growing data
+SEQUENCES = {name: name for name in SEQUENCE_KEYS} | {DECISIONS_ONLY: "impact_ratio"}  # in monitored audits
 IN_UNITS = (
     "gap",
     "adjusted_gap",
@@ -49,12 +49,12 @@ IN_UNITS = (
     *OF_RATES,
     LINEAR,
     *OF_UNOBSERVED,
-)  # or in points
+)  # in the unit of amounts, else in points
 OF_DECISIONS = ("ppv_difference", "npv_difference", "fdr_difference", "for_difference")  # and in points
 PASSED, FIRED = "passed", "fired"
-NOT_WEIGHTED = ("gap", f"{LINEAR}_change", *OF_UNOBSERVED, PROXIES, *COUNTED)  # also of unobserved groups
-UNDEFINED, OPEN, UNJUDGED = "not defined", "undecided", "not evaluated"  # of which only the first fails a run
-# A gate that could not be evaluated is no pass: it has an element of its own.
+NOT_WEIGHTED = ("gap", f"{LINEAR}_change", *OF_UNOBSERVED, PROXIES, *COUNTED)  # allowed for unobserved groups
+UNDEFINED, OPEN, UNJUDGED = "not defined", "undecided", "not evaluated"  # only the first of these fails a run
+# A gate that could not be evaluated has not passed, so it has an element of its own.
 ELEMENTS = {FIRED: "failure", UNDEFINED: "error", OPEN: "skipped", UNJUDGED: "skipped"}
 SUITE_COUNTS = {"failure": "failures", "error": "errors", "skipped": "skipped"}
 NOT_XML = re.compile("[^\\t\\n\\r\\x20-\\ud7ff\\ue000-\\ufffd\\U00010000-\\U0010ffff]")
@@ -62,7 +62,7 @@ NOT_XML = re.compile("[^\\t\\n\\r\\x20-\\ud7ff\\ue000-\\ufffd\\U00010000-\\U0010
 
 @dataclass(frozen=True, slots=True)
 class Judgement:
-    """The judgement of a gate on one audited group; `None` stands for all of them."""
+    """The judgement of a gate on one audited group; `group` is None for gates on all groups."""
 
     gate: str
     group: str | None
@@ -71,7 +71,7 @@ class Judgement:
 
     @property
     def fails(self) -> bool:
-        """Whether it makes a run fail. A quantity that is not defined cannot pass."""
+        """Whether it makes a run fail; an undefined quantity does, because it cannot pass."""
         return self.status in (FIRED, UNDEFINED)
 
     def __str__(self) -> str:
@@ -80,13 +80,13 @@ class Judgement:
 
 @dataclass(frozen=True, slots=True)
 class Gate:
-    """A condition such as "adverse_impact_ratio<0.8" or "gap.low>0.05"; it fires where the condition holds.
+    """A condition such as "adverse_impact_ratio<0.8" or "gap.low>0.05"; it fires if the condition holds.
 
-    A quantity that is not defined fires too. `too_small` is the number of groups too small to be compared. A count of
-    features is undecided if inconclusive ones could make the condition hold. For unobserved groups, the gap is read at
-    the worse end of its bracket, and a quantity known only weighted by group probabilities cannot pass. With a monitor,
-    a quantity that has a confidence sequence is read at the end of it that must lie beyond the limit, so that the
-    probability of a false alarm is that of all looks together.
+    It also fails if the quantity is undefined. `too_small` is the number of groups too small to compare. A count of
+    features is undecided if inconclusive features could make the condition hold. For unobserved groups, the gap is
+    judged at the worse end of its bracket, and a quantity that is only known weighted by group probabilities cannot
+    pass. With a monitor, a quantity with a confidence sequence is judged at the end of it that must lie beyond the
+    limit, so that the probability of a false alarm covers all looks together.
     """
 
     text: str
@@ -96,7 +96,7 @@ class Gate:
     limit: float
 
     def check_range(self, is_amount: bool) -> None:
-        """Raise where the number is beyond all possible values, such as 10 for ten points."""
+        """Raise if the limit is outside all possible values, such as 10 for ten points."""
         name, limit = self.quantity.removesuffix("_change"), self.limit
         is_difference = name in (*OF_ERROR_RATES, *OF_DECISIONS) or (name in IN_UNITS and not is_amount)
         if (is_difference and abs(limit) >= 1.0) or (name == DECISIONS_ONLY and not 0.0 <= limit <= 1.0):
@@ -106,7 +106,7 @@ class Gate:
             )
 
     def judge(self, audit: Audit | Change) -> list[Judgement]:
-        """Return the judgement on each group, also on those that it could not be evaluated for."""
+        """Return the judgements on all groups, including groups for which the gate cannot be evaluated."""
         if self.quantity == TOO_SMALL:
             count = len(audit.too_small)
             sentence = f"{TOO_SMALL} is {count}" + (f" ({', '.join(audit.too_small)})" if count else "")
@@ -129,7 +129,7 @@ class Gate:
         return judgements + others
 
     def not_evaluated(self, audit: Audit | Change) -> str | None:
-        """Return a sentence that names the groups which the gate could not be evaluated for, if there are any."""
+        """Return a sentence with the groups for which the gate could not be evaluated; None if there are none."""
         has_looks = isinstance(audit, Audit) and audit.monitor is not None and self.quantity in SEQUENCES
         if self.quantity == TOO_SMALL or not audit.too_small or has_looks:
             return None
@@ -139,7 +139,7 @@ class Gate:
         return COMPARE[self.compare](value, self.limit)
 
     def _judge(self, name: str, comparison: Comparison | GroupChange, confidence: float) -> Judgement:
-        open_cases, beside = 0, ""  # features that may show evidence in more data
+        open_cases, beside = 0, ""  # inconclusive features
         soft = comparison.new[LINEAR] if isinstance(comparison, GroupChange) else comparison.unobserved_group
         is_unobserved = soft is not None
         if isinstance(comparison, Comparison) and self.quantity in (PROXIES, *COUNTED):
@@ -153,19 +153,23 @@ class Gate:
                 worse = "low" if self.compare.startswith("<") else "high"
                 part, is_bracket = worse if part == "value" else part, True
             value = None if estimate is None else getattr(estimate, part)
-            beside = "" if estimate is None else _interval(estimate, None if is_bracket else confidence)
+            beside = (
+                ""
+                if estimate is None
+                else self._interval(estimate, "from" if is_bracket else interval_name(confidence))
+            )
         if value is None:
             why = "is not reported for unobserved groups" if is_unobserved else "is not defined"
             return Judgement(self.text, name, UNDEFINED, f"{self._name} of {name} {why}, so it cannot pass")
         holds, might = self._holds(float(value)), self._holds(float(value + open_cases))
-        sentence = f"{self._name} of {name} is {value:.6g}{beside}"
+        sentence = f"{self._name} of {name} is {self._number(value)}{beside}"
         if is_unobserved and not holds and self.quantity not in NOT_WEIGHTED:
             sentence += ", weighted by group probabilities, so it cannot pass"
             return Judgement(self.text, name, UNDEFINED, sentence)
         return Judgement(self.text, name, FIRED if holds else OPEN if might else PASSED, sentence)
 
     def _judge_at_all_looks(self, name: str, audit: Audit) -> Judgement:
-        """Return what the confidence sequence says: without a named end, the end that must lie beyond the limit."""
+        """Return the judgement from the confidence sequence, by default at the end that must lie beyond the limit."""
         sequences = {} if audit.monitor is None else audit.monitor.sequences.get(name, {})
         estimate = sequences.get(SEQUENCES[self.quantity])
         if estimate is None:
@@ -175,9 +179,20 @@ class Gate:
             estimate = lower_over_higher(estimate)
         part = ("high" if self.compare.startswith("<") else "low") if self.part == "value" else self.part
         end = float(getattr(estimate, part))
-        ends = f"confidence sequence {estimate.low:.6g} to {estimate.high:.6g}"
-        sentence = f"{self._name} of {name} is {estimate.value:.6g} over all looks ({ends})"
+        ends = self._interval(estimate, "confidence sequence")
+        sentence = f"{self._name} of {name} is {self._number(estimate.value)} over all looks{ends}"
         return Judgement(self.text, name, FIRED if COMPARE[self.compare](end, self.limit) else PASSED, sentence)
+
+    def _interval(self, estimate: Estimate, name: str) -> str:
+        """Return an interval of this name, or the ends of a bracket, in parentheses; "" if it has none or is open."""
+        if estimate.low is None or estimate.high is None:
+            return ""
+        return f" ({name} {self._number(estimate.low)} to {self._number(estimate.high)})"
+
+    def _number(self, value: float) -> str:
+        """Return a number with three digits, or with as many as show on which side of the limit it lies."""
+        texts = (f"{value:.{digits}g}" for digits in range(3, 18))
+        return next(text for text in texts if self._holds(float(text)) == self._holds(value)).replace("-", "−")
 
     @property
     def _name(self) -> str:
@@ -196,20 +211,12 @@ class Gate:
 
 
 def _read(comparison: Comparison | GroupChange, key: str) -> Estimate | None:
-    """Return an estimate; the gap of unobserved groups is its bracket."""
+    """Return an estimate of a comparison or change; the gap of unobserved groups is their bracket."""
     if isinstance(comparison, GroupChange):
         return comparison.changes[key.removesuffix("_change")]
     soft = comparison.unobserved_group
     key = "bracket" if soft is not None and key == "gap" else key
     return comparison.estimate(key)
-
-
-def _interval(estimate: Estimate, confidence: float | None) -> str:
-    """Return the interval beside a value, or the ends of a bracket; nothing where it has none, or an open one."""
-    if estimate.low is None or estimate.high is None:
-        return ""
-    name = "from" if confidence is None else interval_name(confidence)
-    return f" ({name} {estimate.low:.6g} to {estimate.high:.6g})"
 
 
 def _not_evaluated(groups: Iterable[str], audit: Audit | Change) -> str:
@@ -218,7 +225,7 @@ def _not_evaluated(groups: Iterable[str], audit: Audit | Change) -> str:
 
 
 def gate(text: str, names: Sequence[str] = OF_AUDITS) -> Gate:
-    """Return the gate that a condition on one of some quantities describes."""
+    """Return the gate of a condition; raise unless it is on one of the quantities in `names`."""
     match = PATTERN.match(text) if isinstance(text, str) else None
     if match is None or match[1] not in names:
         nearest = None if match is None else nearest_name(match[1], names)
@@ -243,9 +250,9 @@ def gate(text: str, names: Sequence[str] = OF_AUDITS) -> Gate:
 
 
 def assert_gate(audit: Audit | Change, *conditions: str) -> None:
-    """Raise an AssertionError that names every condition that holds, and the group; for tests.
+    """Raise an AssertionError that names every condition that holds, with the group; for tests.
 
-    Warns of conditions that are undecided, or could not be evaluated for a group.
+    Warns of conditions that are undecided or could not be evaluated for a group.
 
     Parameters
     ----------
@@ -270,7 +277,7 @@ def assert_gate(audit: Audit | Change, *conditions: str) -> None:
 
 
 def junit(result: Audit | Change, judgements: Sequence[Judgement]) -> str:
-    """Return the XML of the judgements of gates on an audit, or on a change."""
+    """Return JUnit XML with the judgements of gates on an audit or a change."""
     suite = ET.Element("testsuite", name=_text(f"tiltlens, {result.group}"), tests=str(len(judgements)))
     for element, count in SUITE_COUNTS.items():
         suite.set(count, str(sum(ELEMENTS.get(part.status) == element for part in judgements)))
@@ -289,5 +296,5 @@ def junit(result: Audit | Change, judgements: Sequence[Judgement]) -> str:
 
 
 def _text(value: str) -> str:
-    """Return a text without what XML has no way to write: names come from data."""
+    """Return a text without characters that are invalid in XML, since names come from data."""
     return NOT_XML.sub("\N{REPLACEMENT CHARACTER}", value)

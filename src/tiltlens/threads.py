@@ -25,26 +25,26 @@ from threadpoolctl import ThreadpoolController
 
 from tiltlens.errors import TiltlensError
 
-LIBRARIES = 0.05  # of the time of the fits, about
-MOST_THREADS = 8  # a hundred cores would hold a hundred batches of rows
-THREADED_ROWS = 8_000  # below which threads wait for the interpreter more than they work
+LIBRARIES = 0.05  # approximate share of the time of the fits
+MOST_THREADS = 8  # a hundred cores would need the memory of a hundred batches of rows
+THREADED_ROWS = 8_000  # with fewer rows, threads wait for the GIL more than they work
 T = TypeVar("T")
 R = TypeVar("R")
-STARTED: set[int] = set()  # the process in which Polars may have threads
+STARTED: set[int] = set()  # the processes in which Polars may have started threads
 
 
 def cores() -> int:
-    """Return how many cores this process may use."""
+    """Return the number of cores that this process may use."""
     return len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
 
 
 def threads() -> int:
-    """Return how many threads there are: one a core, but each holds what it works on."""
+    """Return the number of threads: one per core, but limited because each needs memory for its batch."""
     return min(cores(), MOST_THREADS)
 
 
 def check_threads() -> None:
-    """Raise in a process forked after its parent used Polars: its threads are gone, and it would wait for ever."""
+    """Raise in a process that was forked after its parent used Polars, whose threads are missing, so it would hang."""
     if STARTED and os.getpid() not in STARTED:
         raise TiltlensError(
             "tiltlens cannot run in this process because it was forked after its parent had run tiltlens.",
@@ -55,13 +55,13 @@ def check_threads() -> None:
 
 @contextmanager
 def one_thread(is_fitting: bool = False) -> Iterator[None]:
-    """Limit BLAS and OpenMP to one thread: on busy cores they wait for their own threads.
+    """Limit BLAS and OpenMP to one thread, since on busy cores they wait for their own threads.
 
-    Pass `is_fitting` where scikit-learn will be used inside: its OpenMP must be loaded before it can be limited.
+    Set `is_fitting` if scikit-learn is used inside, because its OpenMP must be loaded before it can be limited.
 
-    The limit holds for the whole process, as does Python's list of warnings to be shown, which scikit-learn swaps while
-    it bins in several threads. Both are put back by whoever leaves last, and what scikit-learn says of a swap is not
-    shown.
+    The limit applies to the whole process, as does Python's list of warning filters, which scikit-learn replaces while
+    it bins in several threads. Both are restored when the last context exits, and warnings of scikit-learn about this
+    are hidden.
     """
     if is_fitting and "sklearn.utils" not in sys.modules:
         with stage(0.0, LIBRARIES, "loading libraries"):  # it takes seconds
@@ -82,7 +82,7 @@ def one_thread(is_fitting: bool = False) -> Iterator[None]:
 
 
 class _Limit:
-    """How many have asked for one thread, and what puts everything back."""
+    """The number of contexts that limit threads, and the stack that restores the previous state."""
 
     def __init__(self) -> None:
         self.lock, self.depth, self.stack = Lock(), 0, ExitStack()
@@ -92,7 +92,7 @@ LIMIT = _Limit()
 
 
 def in_threads(work: Callable[[T], R], items: Sequence[T], rows: int) -> list[R]:
-    """Return `work` of each item, in their order; one thread a core where the items look at many rows."""
+    """Return `work` of each item, in order; if the items use many rows, with one thread per core."""
     if rows < THREADED_ROWS:
         return [work(item) for item in items]
     with _pool() as pool:
@@ -100,7 +100,7 @@ def in_threads(work: Callable[[T], R], items: Sequence[T], rows: int) -> list[R]
 
 
 def steps_in_threads(work: Callable[[T], R], items: Sequence[T], rows: int) -> list[R]:
-    """Return the same as `in_threads`; the items are equal steps of the stage."""
+    """Return the same as `in_threads`; each item is an equal step of the current stage."""
     if rows < THREADED_ROWS:
         return [work(item) for item in each(items)]
     with _pool() as pool:
@@ -108,9 +108,9 @@ def steps_in_threads(work: Callable[[T], R], items: Sequence[T], rows: int) -> l
 
 
 def made_in_order(function: Callable[[T], R], items: Iterable[T]) -> Generator[R]:
-    """Yield function(item) for each item in turn, a few of them in work at a time.
+    """Yield function(item) for each item in order, with a few of them in progress at a time.
 
-    Items are taken by the caller's thread. Where one fails, or the caller stops, those not begun are dropped.
+    The caller's thread takes the items. If one fails, or the caller stops, those not yet started are cancelled.
     """
     waiting: deque[Future[R]] = deque()
     with _pool(is_fitting=False) as pool:
@@ -124,7 +124,7 @@ def made_in_order(function: Callable[[T], R], items: Iterable[T]) -> Generator[R
 
 @contextmanager
 def _pool(is_fitting: bool = True) -> Iterator[ThreadPoolExecutor]:
-    """Give one thread a core, in each of which BLAS and OpenMP have one."""
+    """Yield a pool with one thread per core, each of which limits BLAS and OpenMP to one thread."""
     with one_thread(is_fitting):
         pool = ThreadPoolExecutor(threads(), initializer=_limit_openmp)
         try:
@@ -134,18 +134,18 @@ def _pool(is_fitting: bool = True) -> Iterator[ThreadPoolExecutor]:
 
 
 def _limit_openmp() -> None:
-    """Limit OpenMP in this thread: unlike BLAS it has a limit for each."""
+    """Limit OpenMP in this thread, because its limit applies per thread, unlike that of BLAS."""
     _libraries().limit(limits=1, user_api="openmp")
 
 
 def _libraries() -> ThreadpoolController:
-    """Return what has threads of its own among numpy, scipy and scikit-learn."""
+    """Return the controller of the thread pools of numpy, scipy and scikit-learn."""
     return _find_libraries("sklearn.utils" in sys.modules)
 
 
 @cache
 def _find_libraries(has_sklearn: bool) -> ThreadpoolController:
-    """Return the libraries that are loaded; looking for them takes milliseconds, so once before scikit-learn is."""
+    """Return the controller of the loaded libraries, cached because the search takes milliseconds."""
     return ThreadpoolController()
 
 

@@ -25,7 +25,7 @@ def test_a_feature_that_narrows_the_gap_is_said_to_with_a_level_of_that_sign():
     assert found["job"]["alone"] > 0.0
     assert "narrows" not in found["pay"]["reason"]
     assert "; it narrows the gap" in found["job"]["reason"]
-    assert found["job"]["direction"] == "job = nurse goes with a higher score and is more common among women"
+    assert found["job"]["direction"] == "job = nurse is associated with a higher score and is more common among women"
 
 
 def test_a_number_is_told_by_a_level_where_its_trend_goes_the_other_way():
@@ -36,8 +36,8 @@ def test_a_number_is_told_by_a_level_where_its_trend_goes_the_other_way():
     row = c.contributions_full.row(0, named=True)
     assert row["alone"] > 0.0
     assert row["direction"] in (
-        "age = 2 goes with a lower score and is less common among a",
-        "age = 3 goes with a higher score and is more common among a",
+        "age = 2 is associated with a lower score and is less common among a",
+        "age = 3 is associated with a higher score and is more common among a",
     )
 
 
@@ -56,7 +56,7 @@ def test_a_table_that_is_too_small_for_contributions_beyond_the_others_is_said_t
     words = OutputScale(PROBABILITY, MEASURES["probability", None], 0.005)
     found = _wide([Band(0.0, -one, one, one) for one in reaches], words)
     assert found == (
-        ["the rows are too few: half of the bands of contributions beyond the others reach further than ±6.0 points"]
+        ["there are too few rows: half of the bands of contributions beyond the others are wider than ±6.0 points"]
         if is_said
         else []
     )

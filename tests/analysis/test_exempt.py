@@ -226,7 +226,7 @@ def test_the_command_line_takes_exempt_factors_and_gates_on_the_rest(tmp_path):
         "--propensity", "chance", "--fail-if", "gap_given_exempt<0", cwd=tmp_path,
     )  # fmt: skip
     assert found.returncode == 1
-    assert "gap given exempt factors of A is -" in found.stderr
+    assert "gap given exempt factors of A is −" in found.stderr
     c = json.loads((tmp_path / "audit.json").read_text())["comparisons"]["A"]
     expected = audited(people(), exempt=["owner", "city"], propensity="chance")["A"]
     assert c["gap_parts"]["exempt"] == ["owner", "city"]

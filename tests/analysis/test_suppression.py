@@ -124,7 +124,7 @@ def test_notes_tell_no_count_below_ten():
     data = with_hamlet().with_columns(city=pl.when(~mine & (mine.not_().cum_sum() <= 11)).then(None).otherwise("city"))
     c = audited(data, propensity="chance", features=["city"])["A"]
     said = " ".join([*c.checks.notes, *c.contributions_full["notes"]])
-    assert "missing values are a level of their own" in said
+    assert "missing values are treated as a separate value" in said
     assert "fewer than ten people of the audited group have values that nobody in the reference group has" in said
 
 

@@ -81,7 +81,7 @@ def test_scores_where_low_is_wanted_have_one_direction():
         assert {"54.3%", "43.8%"} <= set(texts)
         assert not {"45.7%", "56.2%"} & set(texts)
     (ratio,) = [tile for tile in first_screen(audit).tiles if tile.name == "impact ratio"]
-    assert "100% minus the mean score: 45.7% ÷ 56.2%, African-American ÷ Caucasian" in ratio.note
+    assert "100% minus the mean score (45.7% ÷ 56.2%, African-American ÷ Caucasian)" in ratio.note
     (row,) = [row for row in estimate_table(c).rows if row[0].text == "impact ratio"]
     assert row[-1].text == "100% minus the mean score, audited ÷ reference"
 

@@ -260,7 +260,7 @@ def test_the_answer_names_both_numbers_and_the_largest_contributions():
         "vs 43.8%, a gap of 10.5 points (95% CI 9.5 to 11.6)."
     )
     assert "is 0 points (95% CI 0 to 0.01), below" in adjusted
-    assert use == "The scores use PriorCounts, Age and ChargeDegree."
+    assert use.startswith("The scores use PriorCounts, Age and ChargeDegree. Their use of Sex and LengthOfStay")
     assert "Largest contributions alone: PriorCounts 5.5 points, Age 3.1 points and ChargeDegree 1.0 points." in largest
     assert "Shapley contributions and the adjusted gap do." in largest
     c["gap_parts"]["shapley_remainder"] = 0.02
@@ -310,11 +310,11 @@ def test_tiles_relate_decisions_alone_to_four_fifths():
 def test_people_affected_are_whole_and_of_either_sign():
     without = cross_fitted() | {"adjusted_gap": None}  # the shortfall takes the place of the adjusted gap
     tile = first_screen.tiles(without)[2]
-    assert (tile.value, tile.note.split("; ")[0]) == ("334", "301 to 367")
+    assert (tile.value, tile.note.split("; ")[0]) == ("334", "95% CI 301 to 367")
     c = without | {"shortfall": estimate(-12.4, -30.2, 5.1)}
     tile = first_screen.tiles(c)[2]
     assert tile.value == "−12"
-    assert tile.note.startswith("−30 to 5; ")
+    assert tile.note.startswith("95% CI −30 to 5; ")
 
 
 def test_the_strip_warns_of_what_is_not_settled():

@@ -141,7 +141,7 @@ def test_groups_have_one_name_in_sentences_tables_and_figures(tmp_path):
     audit |= {"group": "afam", "reference": "no", "comparisons": {"yes": next(iter(audit["comparisons"].values()))}}
     c = audit["comparisons"]["yes"]
     c |= {"audited": "yes", "reference": "no"}
-    c["contributions"][0]["direction"] = "A higher x goes with a higher score and is more common among yes"
+    c["contributions"][0]["direction"] = "A higher x is associated with a higher score and is more common among yes"
     found = named(typed(audit))
     assert list(found) == ["afam = yes"]
     assert found[0].by_feature[0].direction.endswith("more common among defendants (afam = yes)")

@@ -144,7 +144,7 @@ def test_equal_reasons_stand_together():
     rows[0] |= {"notes": "cut into 10 bins"}
     for row in rows[3:]:
         row |= {"verdict": "inconclusive", "reason": "about 9,000 rows needed"}
-    shown = printed(audit)
+    shown = " ".join(printed(audit).split())
     assert "Cut into 10 bins." in shown
     assert "• Sex, LengthOfStay: about 9,000 rows needed." in shown
     for row in rows[:3]:

@@ -257,7 +257,7 @@ def test_mistakes_are_named(call, message):
 
 def test_price_and_evaluation_are_written_in_words(tmp_path):
     assert "Discrimination-free price" in str(price())
-    assert "Gap of women vs men on the audited rows" in str(price())
+    assert "Gap on the audited rows, women vs men" in str(price())
     text = str(evaluation())
     for words in ("Effect of the discrimination-free price", "Gap in mean prices", "Poisson deviance", "A/E, everyone"):
         assert words in text

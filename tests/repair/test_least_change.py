@@ -115,7 +115,7 @@ def test_a_limit_beyond_reach_is_named():
     scores, _, asked = problem(2, 1, 0.0, seed=5)
     fixed = np.where(scores > 0.5, 1.0, 0.0)  # nothing can move
     stuck = replace(asked, logs=log_scores(fixed))
-    with pytest.raises(SupportError, match="cannot be reached: gap 0 stays at"):
+    with pytest.raises(SupportError, match="cannot be reached: gap 0 cannot be brought closer to 0 than"):
         score_multipliers(stuck)
 
 

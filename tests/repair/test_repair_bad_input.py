@@ -19,7 +19,7 @@ def test_a_limit_beyond_reach_says_how_near_it_comes():
         score=pl.when(pl.col("noise") > -1.5).then(pl.col("score").round()).otherwise("score")
     )
     c = tl.audit(table, **COMMON)["a"]
-    with pytest.raises(SupportError, match=r"be reached: the gap of 'a' against 'b' stays at -0\.\d+, beyond 0,"):
+    with pytest.raises(SupportError, match=r"the gap of 'a' against 'b' cannot .* than -0\.\d+ \(limit 0\),"):
         c.repair()
 
 
@@ -52,7 +52,7 @@ def test_scores_alone_can_be_repaired_with_the_group_only():
 def test_twenty_people_are_repaired_with_a_warning_of_chance():
     table = pl.concat([lending(3000).filter(group="a")[:20], lending(3000).filter(group="b")[:400]])
     c = tl.audit(table, **COMMON)["a"]
-    with pytest.raises(SupportError, match="may not separate 'a' and 'b'"):
+    with pytest.raises(SupportError, match="hardly distinguish 'a' and 'b'"):
         c.repair()
     tilt = c.repair(use_group=True)
     (one,) = tilt.constraints
@@ -150,7 +150,7 @@ def test_decisions_of_few_kinds_of_people_are_noted_where_they_miss_the_limit():
     tilt = tl.audit(table, **COMMON)["a"].repair(threshold=0.5, max_gap=0.1)
     assert tilt.gap_after == pytest.approx(gap(table, tilt.apply(table, "score")))  # of the rule that is shipped
     within = abs(tilt.gap_after) < 0.1
-    assert any("the gap moves in jumps" in note for note in tilt.notes)
+    assert any("the gap can change only in steps" in note for note in tilt.notes)
     assert within is any(
         note.startswith(("the new rule selects nobody", "the new rule selects everybody")) for note in tilt.notes
     )
@@ -195,7 +195,7 @@ def test_decisions_of_few_kinds_of_people_are_claimed_as_they_will_be():
     for seed in range(8):
         tilt = tl.audit(few_kinds(1000, seed), **COMMON)["a"].repair(threshold=0.5)
         z.append((gap(new, tilt.apply(new, "score")) - tilt.gap_after) / tilt.constraints[0].se)
-        assert any("the gap moves in jumps" in note for note in tilt.notes) is (abs(tilt.gap_after) > 0.003)
+        assert any("the gap can change only in steps" in note for note in tilt.notes) is (abs(tilt.gap_after) > 0.003)
     assert np.sqrt(np.mean(np.square(z))) < 1.6  # five chances for each kind of people: 2.7
 
 
@@ -208,9 +208,9 @@ def test_features_that_say_nothing_of_the_group_are_refused(options):
         table = pl.DataFrame({"group": np.where(mine, "a", "b"), **{f"x{k}": one for k, one in enumerate(x.T)}})
         table = table.with_columns(score=pl.Series(expit(x[:, 0] + rng.normal(size=800) - 0.8 * mine)))
         c = tl.audit(table, **COMMON)["a"]
-        with pytest.raises(SupportError, match=r"may not separate 'a' and 'b'|cannot be reached") as error:
+        with pytest.raises(SupportError, match=r"hardly distinguish 'a' and 'b'|cannot be reached") as error:
             c.repair(**options)
-        refused += "may not separate" in str(error.value)
+        refused += "hardly distinguish" in str(error.value)
         assert "use_group=True" in str(error.value)
         assert c.repair(use_group=True, **options).gap_after == pytest.approx(0.0, abs=0.01)
         assert c.repair(max_gap=0.9, **options).multiplier == 0.0

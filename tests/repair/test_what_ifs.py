@@ -112,7 +112,7 @@ def test_what_predicts_nothing_costs_no_accuracy(found):
     assert row["gap_change_low"] > 0.05  # the gap was below 0
     assert row["accuracy_change_high"] > 0.0
     assert found.what_ifs["feature"][0] == "z"
-    assert "with z neutralised the gap of decisions is smaller by" in found.notes[0]
+    assert "with z neutralised, the gap in decision rates is" in found.notes[0]
 
 
 def test_changes_are_paired(table, found):

@@ -273,7 +273,7 @@ def test_the_command_line_compares_two_models_on_the_same_rows(tmp_path):
     expected = tl.compare(*both()).to_dict()
     assert_same_numbers(found["comparisons"], expected["comparisons"], 1e-6)  # digits of the CSV
     page = (tmp_path / "c.html").read_text()
-    assert "Change of contributions (points)" in page
+    assert "Change in contributions (points)" in page
     assert "contributes less than before" in page
     mistake = invoked(*question[:4], "--group", "group", cwd=tmp_path)
     assert (mistake.returncode, "--scores" in mistake.stderr) == (2, True)
@@ -302,7 +302,7 @@ def test_only_audits_are_compared():
         tl.compare(both()[0], "audit.json")
     with pytest.raises(DataError, match="`paired` must be True, False or None, got 'yes'"):
         tl.compare(*both(), paired="yes")
-    with pytest.raises(DataError, match="got one that is saved, or has plug-in values"):
+    with pytest.raises(DataError, match="one is saved or has plug-in values"):
         tl.compare(*both(folds=None), paired=True)
     values = tl.compare(*both(folds=None), paired=False)["a"]
     assert values.changes["gap"].low is None

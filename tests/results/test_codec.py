@@ -19,9 +19,9 @@ import tiltlens as tl
 from tiltlens.analysis.evidence import Settings
 from tiltlens.errors import DataError
 from tiltlens.estimators.estimate import Estimate
+from tiltlens.notes import Note
 from tiltlens.paper.checks import Floats
 from tiltlens.results.codec import from_plain, to_plain
-from tiltlens.results.notes import Note
 
 SCHEMA = {"feature": pl.String, "gap": pl.Float64, "n": pl.Int64}
 

@@ -59,7 +59,7 @@ def test_a_batch_counts_once_unless_it_is_said_to_be_another(tmp_path):
     audit = partial(AUDIT, batch(0), scores="hired", monitor=tmp_path / "state.json")
     audit()
     before = (tmp_path / "state.json").read_bytes()
-    with pytest.raises(DataError, match="look 1 has counted"):
+    with pytest.raises(DataError, match="already counted at look 1"):
         audit()
     assert (tmp_path / "state.json").read_bytes() == before
     assert audit(provenance={"batch": "Tuesday"}).monitor.looks.height == 2
@@ -166,7 +166,7 @@ def test_command_line_and_audit_file_count_batches(tmp_path):
     assert first.returncode == 0, first.stderr
     again = run("audit", "one.csv", *options, "--monitor", "state.json")
     assert again.returncode == 2
-    assert "has counted" in again.stderr
+    assert "already counted" in again.stderr
     same = run("audit", "two.csv", *options, "--monitor", "state.json", "--json", "state.json")
     assert same.returncode == 2
     assert "--monitor" in same.stderr

@@ -1,18 +1,18 @@
 """Notes are sentences that keep their code and values."""
 
+import ast
 import copy
 import pickle
-import re
 from pathlib import Path
 from string import Formatter
 
 import polars as pl
-import pytest
 from tests.people import audited, people
 
-import tiltlens.results
+import tiltlens
+from tiltlens import notes
+from tiltlens.notes import SENTENCES, Note
 from tiltlens.results.codec import to_plain
-from tiltlens.results.notes import SENTENCES, Note
 
 
 def test_a_note_is_its_sentence_and_keeps_what_it_is_made_of():
@@ -27,14 +27,27 @@ def test_names_from_data_are_not_read_as_templates():
     assert Note("constant amounts", groups="{x} and of {0}").startswith("all amounts of {x} and of {0} are")
 
 
-@pytest.mark.parametrize("code", SENTENCES)
-def test_every_sentence_is_used_with_the_values_it_names(code):
-    folder = Path(tiltlens.results.__file__).parent
-    source = " ".join(path.read_text() for path in (folder / "notes.py", folder / "build_comparison.py"))
-    call = re.search(rf'Note\("{code}"(.*?)(?:Note\(|\n)', source)
-    assert call is not None
-    names = {name for _, name, _, _ in Formatter().parse(SENTENCES[code]) if name}
-    assert set(re.findall(r"(\w+)=", call[1])) == names
+def calls_of_note():
+    """Return the names of the values of every call of `Note` in the package, by code."""
+    calls = {}
+    for path in Path(tiltlens.__file__).parent.rglob("*.py"):
+        for node in ast.walk(ast.parse(path.read_text())):
+            if isinstance(node, ast.Call) and getattr(node.func, "id", "") == "Note" and node.args:
+                calls.setdefault(node.args[0].value, []).append({keyword.arg for keyword in node.keywords})
+    return calls
+
+
+def test_every_sentence_is_used_with_the_values_it_names():
+    named = {code: {name for _, name, _, _ in Formatter().parse(text) if name} for code, text in SENTENCES.items()}
+    calls = calls_of_note()
+    assert calls.keys() == SENTENCES.keys()
+    assert {code: found for code, found in calls.items() if any(names != named[code] for names in found)} == {}
+
+
+def test_no_two_groups_of_sentences_share_a_code():
+    groups = [part for name, part in vars(notes).items() if name.startswith("_") and isinstance(part, dict)]
+    groups = [part for part in groups if part and all(isinstance(text, str) for text in part.values())]
+    assert sum(map(len, (part for part in groups if set(part) <= set(SENTENCES)))) == len(SENTENCES)
 
 
 def test_a_comparison_has_notes_with_codes():

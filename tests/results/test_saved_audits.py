@@ -108,7 +108,7 @@ def test_saved_audits_are_compared_as_independent_ones(tmp_path):
         found = tl.compare(*pair)["women"]
         assert found.changes["gap"] == expected.changes["gap"]
         assert_frame_equal(found.features, expected.features)
-    with pytest.raises(DataError, match="got one that is saved"):
+    with pytest.raises(DataError, match="one is saved"):
         tl.compare(tl.read_audit(tmp_path / "old"), old)
 
 
@@ -201,5 +201,5 @@ def test_what_is_no_audit_is_refused(text, tmp_path):
     (tmp_path / "audit.json").write_text(text)
     with pytest.raises(DataError, match="`path` must be"):
         tl.read_audit(tmp_path / "audit.json")
-    with pytest.raises(DataError, match="`path` must be a file that can be read"):
+    with pytest.raises(DataError, match="Cannot read "):
         tl.read_audit(tmp_path / "none.json")

@@ -145,7 +145,7 @@ def test_joint_values_of_other_blocks():
         ({"blocks": ["region_*"]}, "`blocks` must be a dict"),
         (
             {"blocks": {"region": "regoin_*"}},
-            "two or more columns for 'region', got 0 without another role that match 'regoin_\\*'",
+            "two or more columns for 'region', got 0 that match 'regoin_\\*'",
         ),
         ({"blocks": {"u": ["region_*"]}}, "`blocks` must have new names, but 'u'"),
         ({"blocks": {"r": ["region_*"]}, "features": "u"}, "Feature 'r' not found"),

@@ -104,7 +104,7 @@ MANY = classed().filter(RICH).height
 BAD = {
     "infinite feature": (
         {"data": changed(income=pl.when(RICH).then(np.inf).otherwise("income"))},
-        f"Column 'income' has infinite values ({MANY}).",
+        f"Column 'income' has infinite values in {MANY} rows.",
     ),
     "membership of 1": (
         {"data": changed(chance=pl.when(RICH).then(1.0).otherwise("chance"))},
@@ -141,7 +141,7 @@ BAD = {
         },
         "in row 301.",
     ),
-    "no scores": ({"scores": None}, "exactly one of `scores` and `model` must be given, got neither"),
+    "no scores": ({"scores": None}, "Exactly one of `scores` and `model` is required, got neither"),
     "unknown column": ({"features": ["incomes"]}, "Column 'incomes' not found"),
     "unknown value": ({"where": {"city": "West"}}, "No row has 'West' in column 'city' (`where`)"),
     "unknown group": ({"reference": "C"}, "Group 'C' not found (`reference`)"),

@@ -52,7 +52,7 @@ def test_few_numbers_are_their_own_levels():
     assert feature.labels == ("-1", "0.5", "3", MISSING)
     assert feature.codes.tolist() == [2, 1, 3, 2, 0]
     np.testing.assert_array_equal(feature.values, [3.0, 0.5, np.nan, 3.0, -1.0])
-    assert feature.notes == ("missing values are a level of their own",)
+    assert feature.notes == ("missing values are treated as a separate value",)
     assert feature.is_ordered
 
 
@@ -172,12 +172,13 @@ def test_many_levels_keep_the_fifty_most_frequent_and_the_rest_are_other():
     feature = encode(texts)
     assert feature.labels == (*(f"t{number}" for number in range(50)), OTHER, MISSING)
     assert (feature.codes == 50).sum() == sum(range(1, 11))
-    assert feature.notes[0] == "has 60 levels: the 50 most frequent are kept, the rest are '(other)'"
+    assert feature.notes[0].code == "many values"
+    assert feature.notes[0].values == {"values": "60 different values", "kept": 50, "other": OTHER}
 
 
 def test_numbers_written_as_text_are_told():
     many = encode([f"{number}.5" for number in range(60) for _ in range(9)])
-    assert many.notes[0].startswith("has 60 levels (all numbers, written as text): the 50 most frequent")
+    assert many.notes[0].startswith("it has 60 different values (all numbers, written as text); the 50 most frequent")
     (note,) = encode([f"{number}.5" for number in range(600)]).notes
     assert "600 distinct texts (all numbers, written as text); not used" in note
 
@@ -210,7 +211,7 @@ def test_hostile_names_are_kept_distinct_and_short():
 )
 def test_constants_are_kept_and_flagged(values, label):
     feature = encode(values)
-    assert (feature.kind, feature.labels, feature.notes) == ("constant", (label,), ("has one value only",))
+    assert (feature.kind, feature.labels, feature.notes) == ("constant", (label,), ("it has only one value",))
     assert not feature.in_membership
 
 
@@ -220,7 +221,7 @@ def test_one_value_and_missing_is_not_constant():
 
 
 def test_infinite_values_are_an_error_that_names_the_column_and_counts_them():
-    with pytest.raises(DataError, match=r"Column 'x' has infinite values \(2\)"):
+    with pytest.raises(DataError, match=r"Column 'x' has infinite values in 2 rows"):
         encode([1.0, float("-inf"), float("inf")])
 
 

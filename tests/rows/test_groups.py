@@ -143,7 +143,7 @@ def test_an_array_as_long_as_the_data_is_a_group(kind):
 
 
 def test_an_array_of_another_length_is_an_error():
-    with pytest.raises(DataError, match=r"`group` must have one value per row, got 2 values for 30 rows"):
+    with pytest.raises(DataError, match=r"`group` must have one value per row, got 2 for 30 rows"):
         groups_of(pl.DataFrame({"x": range(30)}), np.array(["a", "b"]))
 
 

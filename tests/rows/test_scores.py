@@ -104,7 +104,7 @@ def test_favourable_must_be_named_where_classes_are_not_0_and_1(classes, favoura
     names = ", ".join(f"'{name}'" for name in classes)
     with pytest.raises(
         DataError,
-        match=rf"`favourable` must be the name of an outcome where these are not 0 and 1, got .{{1,6}}\.\n"
+        match=rf"`favourable` must be the name of an outcome if the outcomes are not 0 and 1, got .{{1,6}}\.\n"
         rf"Hint: the outcomes are {names}; which does a person want\? For example favourable='{classes[0]}'",
     ):
         from_model(model, features=["age"], favourable=favourable)
@@ -230,7 +230,7 @@ def test_single_precision_is_forgiven_and_mended():
 
 
 def test_scores_of_another_length_are_an_error():
-    with pytest.raises(DataError, match=r"`scores` must have one value per row, got 2 values for 4 rows"):
+    with pytest.raises(DataError, match=r"`scores` must have one value per row, got 2 for 4 rows"):
         from_scores(np.array([0.5, 0.5]))
     with pytest.raises(
         DataError, match=r"`scores` must have one row per row of the data, got 2 for 4 rows\.\nHint: pass"
@@ -261,7 +261,7 @@ def test_an_unknown_score_column_gets_the_nearest_name():
 
 @pytest.mark.parametrize(("options", "got"), [({}, "neither"), ({"scores": "score", "model": len}, "both")])
 def test_exactly_one_of_scores_and_model_must_be_given(options, got):
-    with pytest.raises(DataError, match=rf"exactly one of `scores` and `model` must be given, got {got}\.\nHint: "):
+    with pytest.raises(DataError, match=rf"Exactly one of `scores` and `model` is required, got {got}\.\nHint: "):
         channel_of(PEOPLE, PEOPLE, **options)
 
 

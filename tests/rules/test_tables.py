@@ -132,7 +132,7 @@ def test_only_small_groups_are_a_table_without_ratios():
 def test_one_group_that_is_large_enough_has_nobody_to_be_compared_with():
     data = applicants(("F", "A", 50, 25), ("M", "B", 6, 2))
     race = tl.rule_tables(data, "four-fifths", "race", selected="selected")["race"]
-    assert race["note"][0] == "highest rate: no other group can be compared with it"
+    assert race["note"][0] == "highest rate, no other group can be compared with it"
 
 
 def test_unknown_groups_are_counted_for_each_table_and_missing_outcomes_once():

@@ -55,9 +55,9 @@ def test_na_values_are_missing_beside_the_usual_texts(tmp_path):
 @pytest.mark.parametrize(
     ("options", "ending", "message"),
     [
-        ({"na_values": "-9"}, "parquet", "`na_values` must be left out for Parquet files, got '-9'."),
-        ({"encoding": "latin-1"}, "parquet", "`encoding` must be left out for Parquet files, got 'iso8859-1'."),
-        ({"decimal": ","}, "parquet", "`decimal` must be left out for Parquet files, got ','."),
+        ({"na_values": "-9"}, "parquet", "`na_values` does not apply to Parquet files, got '-9'."),
+        ({"encoding": "latin-1"}, "parquet", "`encoding` does not apply to Parquet files, got 'iso8859-1'."),
+        ({"decimal": ","}, "parquet", "`decimal` does not apply to Parquet files, got ','."),
         ({"sheet": "2024"}, "csv", "`sheet` must be left out for CSV files, got '2024'."),
         ({"query": "SELECT 1"}, "csv", "`query` must be left out for CSV files, got 'SELECT 1'."),
     ],

@@ -390,7 +390,7 @@ def test_excel_without_its_package_names_what_to_install(tmp_path, monkeypatch):
         ("sqlite:///{}/b.db", SELECT, r"b\.db' does not exist"),
         ("sqlite:///{}/a.db", {"query": "SELECT * FROM nobody"}, r"cannot run `query`.*no such table"),
         ("sqlite:///{}/a.db", {"query": "DELETE FROM people"}, r"cannot run `query`"),
-        ("sqlite:///{}/a.db", SELECT | {"sheet": "a"}, r"`sheet` must be left out for a database, got 'a'"),
+        ("sqlite:///{}/a.db", SELECT | {"sheet": "a"}, r"`sheet` does not apply to a database, got 'a'"),
         ("mysql://me:secret@host/a", SELECT, r"Databases of mysql:// cannot be read"),
     ],
 )

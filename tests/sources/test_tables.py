@@ -258,7 +258,7 @@ def test_mixed_kinds_are_an_error_that_names_the_column_and_the_kinds(values):
 )
 def test_lists_structs_and_other_objects_are_an_error_that_names_the_column(data):
     with pytest.raises(
-        DataError, match=r"column 'x' must (hold numbers, text, booleans or dates|have one dim).*\nHint: "
+        DataError, match=r"Column 'x' must (contain numbers, text, booleans or dates|have one dim).*\nHint: "
     ):
         collected(data)
 
@@ -266,7 +266,7 @@ def test_lists_structs_and_other_objects_are_an_error_that_names_the_column(data
 def test_intervals_are_an_error_and_not_a_panic():
     months = pa.array([(1, 2, 3)], type=pa.month_day_nano_interval())
     for data in (duckdb.sql("select interval 3 days as x"), pa.table({"x": months})):
-        with pytest.raises(DataError, match=r"column 'x' must hold numbers, .* got an interval of months and days"):
+        with pytest.raises(DataError, match=r"Column 'x' must contain numbers, .* got an interval of months and days"):
             collected(data)
 
 
@@ -355,5 +355,5 @@ def test_a_lazy_frame_that_fails_is_an_error_in_our_words():
 
 def test_an_array_beside_the_table_must_be_as_long():
     assert column_of_values("group", ["a", None], 2).to_list() == ["a", None]
-    with pytest.raises(DataError, match=r"`group` must have one value per row, got 2 values for 3 rows\.\nHint: pass"):
+    with pytest.raises(DataError, match=r"`group` must have one value per row, got 2 for 3 rows\.\nHint: pass"):
         column_of_values("group", ["a", "b"], 3)

@@ -20,6 +20,7 @@ from tiltlens.estimators.influence import InfluenceEstimate, average_estimates
 from tiltlens.estimators.outputs import Scores, gap, unseen_se
 from tiltlens.estimators.sets import CellSets, RidgeSets, SetCoefficients, covariance, shapley_gaps
 from tiltlens.limits import HIDDEN, OF_PAIRINGS
+from tiltlens.notes import Note
 from tiltlens.paper.checks import Floats
 from tiltlens.threads import steps_in_threads
 
@@ -115,7 +116,7 @@ class AdjustedGap(NamedTuple):
         return None if self.measured is None else self.measured.value
 
 
-def adjusted_gap(evidence: Evidence, settings: Settings) -> tuple[AdjustedGap, tuple[str, ...]]:
+def adjusted_gap(evidence: Evidence, settings: Settings) -> tuple[AdjustedGap, tuple[Note, ...]]:
     """Return the adjusted gap c_all and notes on it.
 
     If the audited model computes the score from the features alone, c_all is 0 and its estimate checks the regressions.
@@ -126,14 +127,10 @@ def adjusted_gap(evidence: Evidence, settings: Settings) -> tuple[AdjustedGap, t
         return AdjustedGap(_plug_in(evidence), None), ()
     if evidence.nuisances.sets.pooled and not evidence.score_is_of_features:
         names = ", ".join(evidence.nuisances.sets.pooled)
-        return AdjustedGap(None, None), (
-            f"the adjusted gap is not determined: {names} has too many values for the rows",
-        )
+        return AdjustedGap(None, None), (Note("too many values", quantity="the adjusted gap", features=names),)
     coefficients = _coefficients(evidence)
     if not coefficients:
-        return AdjustedGap(None, None), (
-            "the adjusted gap is not defined: the features identify the groups completely",
-        )
+        return AdjustedGap(None, None), (Note("groups identified"),)
     # (27): average over pairings, which share all rows.
     measured = _averaged([c.estimate(evidence.sample) for c in coefficients])
     scale = _averaged([bias_scale(evidence.sample, c) for c in coefficients])
@@ -143,7 +140,7 @@ def adjusted_gap(evidence: Evidence, settings: Settings) -> tuple[AdjustedGap, t
         )
     seen = _seen(evidence)
     if seen is not None and seen < LEAST_SEEN:
-        return AdjustedGap(None, measured), (f"the adjusted gap is not determined: {_TOO_CLOSE}",)
+        return AdjustedGap(None, measured), (Note("group probabilities too close"),)
     constant = unseen_se(evidence.population, evidence.score)  # of groups that all have one decision
     estimate = measured.normal().with_extra_se(*constant).estimate(settings.confidence)
     value, *ends = [0.0 if end is None else without_noise(end) for end in (estimate.value, estimate.low, estimate.high)]
@@ -151,14 +148,8 @@ def adjusted_gap(evidence: Evidence, settings: Settings) -> tuple[AdjustedGap, t
     # The hidden part biases c_all in a known direction, so it widens the interval on one side only.
     widened = Estimate(value, ends[0] - max(missed, 0.0), ends[1] - min(missed, 0.0))
     if abs(missed) > words.materiality:  # then name no causes
-        return AdjustedGap(widened, measured, scale), (_MISSED.format(words.size_words(missed)), *_parts(seen))
+        return AdjustedGap(widened, measured, scale), (Note("poor fit", size=words.size_words(missed)), *_parts(seen))
     return AdjustedGap(widened, measured, scale), (*_not_accounted_for(evidence, widened, words), *_parts(seen))
-
-
-_MISSED = (
-    "the regressions do not fit well enough to determine the adjusted gap: cells of the features hide {} of it, "
-    "which its interval includes"
-)
 
 
 def _missed(evidence: Evidence) -> float:
@@ -167,12 +158,7 @@ def _missed(evidence: Evidence) -> float:
     return max((part.value for part in hidden if part.is_sure), key=abs, default=0.0)
 
 
-_TOO_CLOSE = "group probabilities vary too little among people with the same values of all features"
 MOST_FITTED = 2  # most features that one column of the regressions on sets depends on
-_PART = (
-    "the adjusted gap is that of the weighted gap, and shows about {:.0%} of a gap among people with the same values "
-    "of all features"
-)
 
 
 def is_material(estimate: Estimate, materiality: float) -> bool:
@@ -185,8 +171,9 @@ def may_act_together(evidence: Evidence) -> bool:
     return len(evidence.rows.features) > MOST_FITTED and not isinstance(evidence.nuisances.sets, CellSets)
 
 
-def _parts(seen: float | None) -> tuple[str, ...]:
-    return () if seen is None or f"{seen:.0%}" == "100%" else (_PART.format(seen),)
+def _parts(seen: float | None) -> tuple[Note, ...]:
+    is_whole = seen is None or f"{seen:.0%}" == "100%"
+    return () if is_whole else (Note("adjusted gap by group probabilities", share=seen),)
 
 
 def _seen(evidence: Evidence) -> float | None:
@@ -230,7 +217,7 @@ def _coefficients(evidence: Evidence) -> list[Coefficient]:
         # e and m from disjoint rows: fitted on the same ones, their errors correlate wherever c is not 0.
         product = 0.5 * ((s - e_a) * (w - m_b) + (s - e_b) * (w - m_a))
         coefficients.append(mean_coefficient(rows, product, (s - e_a) * (s - e_b), (w - m_a) * (w - m_b)))
-    # D = 0: nobody has an equal in the other group, and c_all describes nobody.
+    # D = 0: the groups do not overlap, so c_all is not defined.
     return [] if any(c.is_separated for c in coefficients) else coefficients
 
 
@@ -241,28 +228,28 @@ def _averaged(parts: Sequence[InfluenceEstimate]) -> InfluenceEstimate:
     return replace(mean, between=mean.between * math.sqrt(3.0))
 
 
-def _check(estimate: InfluenceEstimate, words: OutputScale) -> tuple[str, ...]:
+def _check(estimate: InfluenceEstimate, words: OutputScale) -> tuple[Note, ...]:
     """Return a note if the regressions leave a material c_all although it is 0 by construction."""
     if abs(estimate.value) - CHECK_SURE * estimate.se <= words.materiality:
         return ()
-    return (
-        f"the regressions on all features leave {words.signed_words(estimate.value)} of the {words.measure.output} "
-        "unexplained, although it is a function of them, so contributions beyond the others may be wrong",
-    )
+    size, output = words.signed_words(estimate.value), words.measure.output
+    return (Note("regressions contradict the model", size=size, output=output),)
 
 
-def _not_accounted_for(evidence: Evidence, estimate: Estimate, words: OutputScale) -> tuple[str, ...]:
-    """Return a note on an adjusted gap that is surely material, with what may explain it."""
+def _not_accounted_for(evidence: Evidence, estimate: Estimate, words: OutputScale) -> tuple[Note, ...]:
+    """Return a note if the confidence interval of the adjusted gap is material, with possible explanations."""
     if not is_material(estimate, words.materiality):
         return ()
     apart = [feature.name for feature in evidence.rows.features if feature.is_group]
-    causes = ["an omitted factor", "use of the group", *(f"{name}, which identifies the group," for name in apart)]
+    causes = [
+        "an omitted factor",
+        "use of the group",
+        *(f"use of {name} (which identifies the group)" for name in apart),
+    ]
     causes += ["features that act together in a way that the regressions miss"] if may_act_together(evidence) else []
     ends = f"{words.signed(estimate.low or 0.0)} to {words.signed(estimate.high or 0.0)}"
-    return (
-        f"the listed features do not account for {words.signed_words(estimate.value)} of the gap "
-        f"({ends}): {', '.join(causes[:-1])} or {causes[-1]} may explain it",
-    )
+    named = f"{', '.join(causes[:-1])} or {causes[-1]}"
+    return (Note("not accounted for", gap=words.signed_words(estimate.value), interval=ends, causes=named),)
 
 
 SHAPLEY_AGREED = 3.0  # standard errors within which Shapley values must add up to the gap minus the adjusted gap
@@ -281,16 +268,15 @@ def shapley_parts(
     adjusted: AdjustedGap,
     every: SetCoefficients | None,
     unused: Sequence[str] = (),
-) -> tuple[dict[str, Estimate], float | None, list[str], Named | None]:
-    """Return Shapley values where they add up to the gap minus the adjusted gap within their error, none otherwise.
+) -> tuple[dict[str, Estimate], float | None, list[Note], Named | None]:
+    """Return Shapley values, the remainder, notes, and the values with row-wise errors (if all sets are used).
 
-    Features that the score does not use have no part in the game, and the value 0. Last are those of all sets, with
-    errors by rows.
+    There are no values unless they sum to the gap minus the adjusted gap within their error. `unused` features are left
+    out of the game and get the value 0.
     """
     sets = evidence.nuisances.sets
     if pooled := evidence.nuisances.pooled:
-        reason = f"{', '.join(pooled)} has too many values for the rows to be assessed with the others"
-        return {}, None, [f"shapley is left out: {reason}"], None
+        return {}, None, [Note("no Shapley: too many values", features=", ".join(pooled))], None
     if sets is None or every is None or adjusted.value is None:
         return {}, None, [], None
     start = evidence.exempt
@@ -304,14 +290,14 @@ def shapley_parts(
     se, words = difference_se(every, adjusted), output_scale(evidence, settings)
     # Shapley values whose sum contradicts the best regressions would be precise but wrong.
     if settings.folds is not None and abs(difference) > SHAPLEY_AGREED * se + 0.1 * words.materiality:
-        note = (
-            f"shapley is left out: the contributions sum to {words.signed_words(whole - float(every.values[0]))}, "
-            f"where {'the gap given the exempt factors' if start else 'the gap'} minus the adjusted gap is "
-            f"{words.signed(whole - adjusted.value)}"
+        note = Note(
+            "no Shapley: other sum",
+            sum=words.signed_words(whole - float(every.values[0])),
+            whole="the gap given the exempt factors" if start else "the gap",
+            rest=words.signed(whole - adjusted.value),
         )
         return {}, None, [note], None
-    by_orders = f"shapley rests on {gaps.orders} orders of the features; its intervals include that error"
-    notes = [by_orders] if gaps.orders else []
+    notes = [Note("sampled orders", orders=gaps.orders)] if gaps.orders else []
     others = [name for name in order if name not in (*evidence.question.exempt, *unused)]
     notes += _used_remainder(sets, without, words, quantile(settings.confidence))
     values = dict.fromkeys(unused, settings.estimate(Normal(0.0, 0.0)))
@@ -321,7 +307,7 @@ def shapley_parts(
     return values, without_noise(whole - float(gaps.values.sum())), notes, named
 
 
-def _used_remainder(sets: CellSets | RidgeSets, without: Sequence[int], words: OutputScale, z: float) -> list[str]:
+def _used_remainder(sets: CellSets | RidgeSets, without: Sequence[int], words: OutputScale, z: float) -> list[Note]:
     """Return a note if the gap at equal used features differs significantly from the gap at all features equal."""
     if not without:
         return []
@@ -331,10 +317,7 @@ def _used_remainder(sets: CellSets | RidgeSets, without: Sequence[int], words: O
     if abs(apart.values[0]) <= z * float(np.sqrt(covariance(apart.influence, apart.between)[0, 0])):
         return []
     used, equal = (words.signed_words(float(value)) for value in both.values)
-    return [
-        f"the Shapley contributions leave {used}, the gap among people with the same values of the features that the "
-        f"score uses; among people with the same values of all features it is {equal}"
-    ]
+    return [Note("Shapley remainder", used=used, equal=equal)]
 
 
 def whole_gap(evidence: Evidence) -> float:

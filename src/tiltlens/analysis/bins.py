@@ -259,7 +259,7 @@ class LeastChange:
 
 @dataclass(frozen=True, slots=True)
 class Bins:
-    """The histograms, profiles and paths that figures are drawn from; None where few people would be identified.
+    """The histograms, profiles and paths that figures are drawn from; None where people could be identified.
 
     Attributes
     ----------

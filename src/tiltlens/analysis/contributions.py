@@ -24,6 +24,7 @@ from tiltlens.formats import label, value_of
 from tiltlens.learners.propensity import Propensity, fold_pairings, prior_log_odds, row_folds, served_folds
 from tiltlens.learners.regressions import SmoothPart, spline_means
 from tiltlens.limits import CLIP, FOLDS, NOISE, SUPPRESSED_BELOW
+from tiltlens.notes import Note
 from tiltlens.paper.checks import Floats
 from tiltlens.paper.correction import CorrectionFunction
 from tiltlens.rows.features import Feature, joined_feature
@@ -56,7 +57,7 @@ def direction(evidence: Evidence, feature: Feature, part: float | None = None) -
         commoner = float(p0 @ level) > float(p1 @ level)
         if not part or (part > 0.0) == (higher == commoner):
             return (
-                f"A higher {feature.name} goes with a {'higher' if higher else 'lower'} {score} and is "
+                f"A higher {feature.name} is associated with a {'higher' if higher else 'lower'} {score} and is "
                 f"{'more' if commoner else 'less'} common among {audited}"
             )
     people = rows.counts(codes, len(feature.labels))
@@ -71,8 +72,8 @@ def direction(evidence: Evidence, feature: Feature, part: float | None = None) -
     top = int(np.argmax(np.where(is_common, np.abs(pull), -1.0)))
     is_higher = means[top] > 0.5 * float((p0 + p1) @ means)
     return (
-        f"{value_of(feature.name, feature.labels[top])} goes with a {'higher' if is_higher else 'lower'} {score} and "
-        f"is {'more' if p0[top] > p1[top] else 'less'} common among {audited}"
+        f"{value_of(feature.name, feature.labels[top])} is associated with a {'higher' if is_higher else 'lower'} "
+        f"{score} and is {'more' if p0[top] > p1[top] else 'less'} common among {audited}"
     )
 
 
@@ -92,16 +93,12 @@ SHARES = {  # of g, of ℓ, and of W
     "share_outputs": "the share of the correction's outputs (share_outputs)",
 }
 POOLED_AUDITED = 0.1  # largest fraction of audited people with merged values for which a share is reported
-INADEQUATE = (
-    "shares of the correction are not reported, because the group-membership model fails its checks; share_outputs "
-    "does not need it"
-)
 SplineMeans = list[tuple[Floats, Floats]]  # per pairing, from both models: E0[(ℓ, T, W)|X_j] at each row, (n, 3)
 
 
 def correction_shares(
     evidence: Evidence, settings: Settings, correction: CorrectionFunction, is_adequate: bool = True
-) -> tuple[dict[str, ShareForm] | None, dict[str, Columns], list[str]]:
+) -> tuple[dict[str, ShareForm] | None, dict[str, Columns], list[Note]]:
     """Return each feature's share of Var0(g) as a form in (λ2, λ4), its shares of g, ℓ and W as columns, and notes.
 
     If the membership model fails its checks, only shares that do not involve ℓ are returned.
@@ -143,10 +140,10 @@ def _share_columns(
     correction: CorrectionFunction,
     is_adequate: bool,
     shares: Sequence[tuple[Feature, tuple[ShareForm, Ratio]]],
-) -> tuple[dict[str, Columns], list[str]]:
+) -> tuple[dict[str, Columns], list[Note]]:
     """Return the columns of the shares of g, ℓ and W that can be reported, and notes on those that cannot."""
     columns: dict[str, Columns] = {}
-    notes: list[str] = [] if is_adequate else [INADEQUATE]
+    notes = [] if is_adequate else [Note("no shares")]
     pooled: list[str] = []
     is_reported = dict(zip(SHARES, (is_adequate or not settings.input_weight, is_adequate, True), strict=True))
     weights = (correction.input_weight, correction.output_weight)
@@ -157,15 +154,12 @@ def _share_columns(
         columns[feature.name] = {}
         for name, ratio in ratios.items():
             if is_reported[name] and not ratio.is_determined(settings.confidence):
-                notes.append(f"{SHARES[name]} is not reported, because its total cannot be distinguished from 0")
+                notes.append(Note("no share: no correction", share=SHARES[name]))
             law = ratio if is_reported[name] and not is_pooled else None
             columns[feature.name] |= interval_columns(name, None if law is None else settings.estimate(law))
     if pooled:
         names = ", ".join(map(label, sorted(pooled)))
-        notes.append(
-            f"the share of the correction is not reported for {names}, because values of more "
-            f"than {POOLED_AUDITED:.0%} of the audited people were merged: some are too rare"
-        )
+        notes.append(Note("no share: merged values", features=names, limit=POOLED_AUDITED))
     return columns, notes
 
 
@@ -238,7 +232,7 @@ def _explained_by(rows: Rows, gradients: list[crossfit.Gradient], codes: Integer
 
 def _plug_in_shares(
     evidence: Evidence, settings: Settings, correction: CorrectionFunction
-) -> tuple[dict[str, ShareForm], dict[str, Columns], list[str]]:
+) -> tuple[dict[str, ShareForm], dict[str, Columns], list[Note]]:
     outcomes = correction.outcomes - 1
     slopes = (
         correction.log_output_ratio[1:] - correction.log_output_ratio[0]
@@ -305,7 +299,6 @@ def has_outputs(evidence: Evidence) -> bool:
 
 MOST_CROSSED = 40  # most features whose pairs are all searched
 PARTNER_ROWS = 20_000  # used to search for partners
-NO_FEATURES = "no features were listed, so contributions were not estimated"
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -317,7 +310,7 @@ class ContributionTable:
     remainder: float | None  # the gap minus the sum of the Shapley values
     band_factor: float | None  # κ of the bands
     errors: dict[tuple[str, str], RowErrors]
-    notes: tuple[str, ...]
+    notes: tuple[Note, ...]
 
 
 def contribution_table(
@@ -333,7 +326,7 @@ def contribution_table(
     `soft` limits the verdicts for unobserved groups; `is_adequate` is whether the membership model passed its checks.
     """
     if correction is None or not evidence.rows.features:
-        return ContributionTable(pl.DataFrame(schema=SCHEMA), None, None, None, {}, (NO_FEATURES,))
+        return ContributionTable(pl.DataFrame(schema=SCHEMA), None, None, None, {}, (Note("no features"),))
     pairs, of_pairs = _partners(evidence, settings, correction)
     parts = decompose_gap(evidence, settings, adjusted, pairs, soft)
     forms, shares, of_shares = correction_shares(evidence, settings, correction, is_adequate)
@@ -356,17 +349,17 @@ def contribution_table(
 
 def _partners(
     evidence: Evidence, settings: Settings, correction: CorrectionFunction
-) -> tuple[dict[str, Partners], list[str]]:
+) -> tuple[dict[str, Partners], list[Note]]:
     """Return each feature's partner, whose joint share most exceeds the sum of both shares, and duplicate, with notes.
 
     Shares use the log-odds of one fit on all rows, at up to `PARTNER_ROWS` evenly spaced rows.
     """
     usable = [feature for feature in evidence.rows.features if feature.in_membership]
     if len(usable) > MOST_CROSSED:
-        return {}, [f"partners are not searched for among more than {MOST_CROSSED} features"]
+        return {}, [Note("no partners", most=MOST_CROSSED)]
     at = np.arange(0, evidence.sample.audited.size, -(-evidence.sample.audited.size // PARTNER_ROWS))
     rows = Rows.of(evidence.sample.audited[at], evidence.sample.weights[at])
-    # One fit on all rows is enough to name a partner; no interval is made of it.
+    # One fit on all rows is enough to name a partner; intervals do not use it.
     ell = evidence.nuisances.log_odds[at] - prior_log_odds(evidence.population)
     pair = crossfit.known_pairing(rows, np.clip(ell, -CLIP, CLIP))
     scores = Scores.of(rows, evidence.scores.values[at])

@@ -21,12 +21,9 @@ from tiltlens.estimators.verdicts import (
 )
 from tiltlens.formats import FieldTable
 from tiltlens.limits import FOUR_FIFTHS, SMALLEST_EXPECTED
+from tiltlens.notes import Note
 
 OUTCOMES = ("favourable", "unfavourable")
-OF_PEOPLE = (
-    "decision_table (z, Fisher's exact test, odds ratio, flips) requires independent people, so it is "
-    "not defined with weights, clusters or group probabilities"
-)
 
 
 @dataclass(frozen=True, slots=True)
@@ -72,8 +69,8 @@ def decision_table(evidence: Evidence, settings: Settings) -> tuple[DecisionTabl
         return None, ()
     rows, favourable = evidence.population, evidence.favourable
     sizes = (rows.count0, rows.count1)
-    if rows.clusters is not None or rows.weight0 + rows.weight1 != sum(sizes):  # no weight is more than 1
-        return None, (OF_PEOPLE,)
+    if rows.clusters is not None or rows.weight0 + rows.weight1 != sum(sizes):  # scaled weights are at most 1
+        return None, (Note("dependent decisions"),)
     rates = (float(favourable.mean0[0]), float(favourable.mean1[0]))
     audited, reference = (Count(size, round(rate * size)) for size, rate in zip(sizes, rates, strict=True))
     return _tested(audited, reference, settings.confidence), ()

@@ -28,6 +28,7 @@ from tiltlens.estimators.outputs import Scores
 from tiltlens.estimators.sets import CellSets, RidgeSets, SetCoefficients, covariance, degrees_of_freedom
 from tiltlens.estimators.verdicts import EVIDENCE, Band, Judgement, Verdict, bands, simultaneous_factor, verdict
 from tiltlens.limits import HIDDEN, SMALLEST_EXPECTED, SUPPRESSED_BELOW
+from tiltlens.notes import Note
 from tiltlens.paper.checks import Floats
 from tiltlens.rows.features import Feature
 from tiltlens.threads import stage
@@ -48,7 +49,7 @@ class GapParts:
     remainder: float | None
     band_factor: float | None
     errors: dict[tuple[str, str], RowErrors]
-    notes: tuple[str, ...]
+    notes: tuple[Note, ...]
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -129,8 +130,8 @@ def _columns(
 def _wide(joint: Collection[Band], words: OutputScale) -> list[str]:
     """Return a note if the median band of joint(j) is too wide to be informative."""
     middle = float(np.median([band.reach for band in joint])) if joint else 0.0
-    wide = f"half of the bands of contributions beyond the others reach further than ±{words.size_words(middle)}"
-    return [f"the rows are too few: {wide}"] if middle > WIDE_BANDS * words.materiality else []
+    is_wide = middle > WIDE_BANDS * words.materiality
+    return [Note("few rows", size=words.size_words(middle))] if is_wide else []
 
 
 def _unless_hidden(
@@ -221,7 +222,7 @@ def _alone(evidence: Evidence, at: Rows, outcome: Scores, settings: Settings) ->
         for k, (name, c) in enumerate(zip(numeric, coefficients, strict=True)):
             if not c.is_separated:
                 gaps[name] = feature_gap(evidence.nuisances.sets.at, sampled_scores(evidence, outcome), c)
-                # gap(j) = gap − c_j: what pairings move in c_j moves gap(j) the other way.
+                # gap(j) = gap − c_j: deviations of c_j between pairings have the opposite sign in gap(j).
                 between[name] = -spread[:, k]
     ordered = [*evidence.table, *sorted(set(gaps) - set(evidence.table))]
     return _Alone({name: gaps[name] for name in ordered if name in gaps}, between)
@@ -302,7 +303,7 @@ def _verdict(
         return Judgement(Verdict.EXEMPT, "declared as an exempt factor")
     if feature.is_group:
         return Judgement(
-            Verdict.IDENTIFIES_GROUP, "it is the group, a copy of it, or its values separate the groups completely"
+            Verdict.IDENTIFIES_GROUP, "it is the group or a copy of it, or its values separate the groups completely"
         )
     if settings.folds is None:
         return Judgement(Verdict.NOT_ASSESSED, "plug-in values have no intervals (folds=None, --folds 0)")
@@ -324,7 +325,10 @@ def _verdict(
     way = partial(_direction, whole=whole, materiality=words.materiality, audited=evidence.question.audited)
     judgement = verdict(alone, joint, words.materiality, rows, partner, visible=visible, size=size, unit=unit, way=way)
     if judgement.verdict not in EVIDENCE and feature.name in evidence.nuisances.pooled:
-        return Judgement(Verdict.NOT_ASSESSED, "it has too many values to be assessed with the others: group them")
+        return Judgement(
+            Verdict.NOT_ASSESSED,
+            "it has too many values to be assessed together with the other features; group the values",
+        )
     return Judgement(Verdict.NOT_ASSESSED, TOO_SPARSE) if is_sparse else judgement
 
 

@@ -213,7 +213,7 @@ class TiltedMeans:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Question:
-    """The comparison that is asked for."""
+    """The comparison that the user requested."""
 
     # The names of the two groups
     audited: str
@@ -225,7 +225,7 @@ class Question:
     is_decisions: bool = False  # whether scores are decisions, all of them 0 or 1
     exempt: tuple[str, ...] = ()  # the features that were named as exempt factors
     given: Mapping[str, str] = field(default_factory=dict)  # the conditions that all rows meet, as texts by column
-    notes: tuple[str, ...] = ()  # notes on the data and the model that apply to every comparison
+    notes: tuple[Note, ...] = ()  # notes on the data and the model that apply to every comparison
 
 
 @dataclass(frozen=True, slots=True, eq=False, kw_only=True)

@@ -89,7 +89,7 @@ class FeatureUses:
     unchanged_rows: Mapping[str, int | None] = field(default_factory=dict)
     # By feature: the other features of a set of which at least one is used, but the data do not show which
     copies: Mapping[str, tuple[str, ...]] = field(default_factory=dict)
-    sure: tuple[str, ...] = ()  # the features that are used, but with so many values joined that the size is unknown
+    sure: tuple[str, ...] = ()  # the features that are used, but to an unknown extent because values are pooled
     unused: tuple[str, ...] = ()  # the features that may be left out together without a material change of the score
 
     def columns(self, name: str) -> dict[str, float | None]:
@@ -128,7 +128,7 @@ def feature_uses(
     copies, dropped = _find_copies(
         {name: use[name] for name in sorted(small, key=lambda name: (use[name].high, name))}, measure, m
     )
-    for name in rest:  # pairs of which one is used although neither surely is
+    for name in rest:  # pairs with significant joint use, although neither feature has significant use given the other
         other = pairs.get(name, Partners()).redundant_with
         is_open = other in rest and name not in copies and use[name].low == use[other].low == 0.0
         if other is not None and is_open and measure([[name, other]])[0].low > 0.0:
@@ -235,7 +235,7 @@ def _make_measure(
 def _measure_cells(
     sets: CellSets, positions: Callable[[Sequence[str]], list[int]], ignored: Sequence[int], confidence: float
 ) -> Measure | None:
-    """Return the function that measures use from cells; None where too many people have no equal in their group."""
+    """Return the function that measures use from cells; None if too many people are alone in a cell and group."""
 
     def codes(left_out: Sequence[int]) -> Integers:
         kept = [position for position in range(sets.features) if position not in left_out]
@@ -261,7 +261,7 @@ def judged_use(evidence: Evidence, settings: Settings, uses: FeatureUses, name: 
     if name in uses.copies and not has_changed:
         return Judgement(
             Verdict.PROXY_OR_STAND_IN,
-            f"one of {_listed(sorted([name, *uses.copies[name]]))}; the data do not show which",
+            f"the score uses at least one of {_listed(sorted([name, *uses.copies[name]]))}; the data do not show which",
         )
     rows = uses.unchanged_rows.get(name)
     can_stand_in = (rows is not None or not evidence.question.is_decisions) and name not in uses.copies

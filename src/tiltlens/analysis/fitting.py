@@ -68,7 +68,7 @@ class FitSettings:
     folds: int | None
     seed: int
     estimator: object  # the user's estimator of the propensity, to be cross-fitted; else None
-    native: NativeTable  # the features as the user gave them, for that estimator; None where they were never together
+    native: NativeTable  # the features as the user gave them, for that estimator; None if they were never in one table
     model: AskedModel | None  # the model that computes the scores from the features alone; None if scores were given
 
 
@@ -129,9 +129,9 @@ def _fit_data(
 ) -> _FitData:
     code = encoded.rows.groups.index(rows.groups[0])
     sample = Rows.of(rows.group == 0, rows.weights, rows.cluster)
-    # Not in the order of columns or names: renaming a column must change no number.
+    # Not in the order of columns or names: renaming a column must not change results.
     ordered = sorted(rows.features, key=lambda feature: (encoded.feature_order[feature.name], feature.name))
-    # Ranks, with half of the weight in each group: no monotone transform changes a result.
+    # Ranks, with half of the weight in each group: results are invariant to monotone transforms.
     table = normal_scores(design_columns(ordered), sample.balanced_weights)
     every = {name: FeatureCells(codes, sums.cells[name].of(code, 0)) for name, codes in rows.value_codes.items()}
     cells = {

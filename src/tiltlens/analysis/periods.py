@@ -118,7 +118,7 @@ SCHEMA: dict[str, type[pl.DataType]] = (
 
 
 class Measured(NamedTuple):
-    """How scores are read: whether they are amounts, whether low ones are wanted, whether they are an error rate."""
+    """Whether scores are amounts, whether low ones are favourable, and whether an error rate is audited instead."""
 
     is_amount: bool
     favours_low: bool

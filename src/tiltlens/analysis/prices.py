@@ -52,10 +52,10 @@ class Prices(FieldTable):
     actual_to_expected_ratio
         A/E of the audited group divided by that of the reference.
     proxy_discrimination, mixture
-        PD, the least share of the price's variance that no constant plus mixture of the groups' expected costs
-        accounts for; and that mixture.
+        PD, the smallest share of the price's variance that a constant plus a mixture of the groups' expected costs
+        leaves unexplained; and that mixture.
     materiality, status
-        The least PD that matters; and what the interval of PD says about it.
+        The materiality threshold of PD; and the status of PD, from its interval.
     unfairness
         UF, the share of the price's variance that lies between the groups.
     vulnerability
@@ -302,7 +302,7 @@ def price_contributions(
     gap = Normal(float(whole.values[0]), float(np.sqrt(covariance(whole.influence, whole.between)[0, 0])))
     records = []
     for name in sorted(alone, key=lambda name: (-abs(alone[name].value), name)):
-        # Values that share a column would hide what the feature contributes alone, too.
+        # Values that share a column would also hide part of the contribution alone.
         own = None if name in sets.pooled else alone[name]
         record: Record = {"feature": name}
         for key, number in zip(PARTS, (own, beyond.get(name), shapley.get(name)), strict=True):

@@ -28,8 +28,8 @@ class Yardstick(NamedTuple):
     Attributes
     ----------
     multiple, multiple_low
-        How many times both shares an omitted factor needs to bring the gap, and the nearer end of its interval, to 0;
-        None where no multiple does.
+        Multiple of both shares with which an omitted factor brings the gap, and the end of its interval nearer to 0,
+        to 0; None where no multiple does.
     """
 
     feature: str
@@ -62,9 +62,9 @@ class Sensitivity(FieldTable):
         𝒮: a factor with the shares R²_W and R²_S moves the gap by at most 𝒮·√(R²_W·R²_S/(1 − R²_S)).
     robustness_value
         Smallest value of both R²_W and R²_S with which a factor accounts for the whole gap; `low` is that for the
-        nearer end of the gap's interval, 0 if the interval includes 0.
+        end of the gap's interval nearer to 0, and 0 if the interval includes 0.
     se, scale_se, covariance, confidence
-        Standard errors of gap and 𝒮 and their covariance, which make the intervals of bounds; and the level of these.
+        Standard errors of gap and 𝒮, and their covariance, for the intervals of bounds; and the confidence level.
     yardsticks
         The listed features, the strongest first (the smallest multiple of it accounts for the gap).
     """
@@ -152,7 +152,7 @@ def _sensitivity(
 ) -> Sensitivity:
     value, scale = measured
     ends = sorted(abs(end) for end in (gap.low, gap.high) if end is not None)
-    # The end nearest to 0 makes the robustness value at the level asked.
+    # The end nearest to 0 gives the robustness value at the confidence level.
     near = ends[0] if is_beyond_zero(gap.low, gap.high) else 0.0
     values = [robustness_value(end, scale.value) for end in (gap.value, near, ends[-1])]
     yardsticks = [

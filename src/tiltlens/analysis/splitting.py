@@ -132,7 +132,7 @@ def _predictions(rows: Rows, some: SampledRows, seed: int) -> SplitPredictions:
     table: Table = normal_scores(design_columns(sorted(some.features, key=lambda feature: feature.name)), omega)
     values = {name: some.value_codes.get(name, column) for name, column in table.items() if column.dtype.kind != "f"}
     fold, audited, y = row_folds(rows, FOLDS, seed), rows.audited, (np.asarray(some.y_true) == WITH).astype(np.float64)
-    # y_0 and y_1 see one group each; e sees both, each with half of the weight.
+    # y_0 and y_1 are fitted on one group each; e on both, each with half of the weight.
     targets = ((y, audited), (y, ~audited), (audited.astype(np.float64), np.ones_like(audited)))
     regressors = [Regressor.of(table, values, target, omega * omega.size, seed) for target, _ in targets]
     fitted = np.empty((len(targets), y.size))

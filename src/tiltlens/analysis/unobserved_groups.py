@@ -60,7 +60,7 @@ class UnobservedGroup(FieldTable):
     status, reason
         "checked", "not checked" or "not judged", and why.
     visible
-        Var(b)/Var(S̄), the fraction of a gap that the weighted estimate reveals.
+        Fraction of a gap that the weighted estimate shows: Var(b)/Var(S̄), b the probability and S̄ the known group.
     """
 
     weighted: Estimate
@@ -201,7 +201,7 @@ def _bracket(
     high = max(float(estimate.high or 0.0) for estimate in both) + outside[1]
     middle = (weighted.value + linear.value) / 2
     least, most = (None, None) if limits is None else (limits.low, limits.high)
-    # Limits hold whatever the covariances are; bracket and limits may miss each other by chance.
+    # Limits are valid for all covariances; bracket and limits may miss each other by chance.
     if least is not None and most is not None and least <= high and low <= most:
         low, high = max(low, least), min(high, most)
     return Estimate(min(max(middle, low), high), low, high)
@@ -234,5 +234,5 @@ def _uncalibrated(slopes: Calibration, labelled: int) -> str:
     if slope.low is not None and slope.high is not None and slope.low <= 1.0 <= slope.high:
         rows = f"{labelled:,} labelled rows"
         return f"{rows} do not show that the probabilities are calibrated within {CALIBRATED:.0%}: {what}"
-    kind = "over-confident" if slope.value < 1.0 else "not confident enough"
+    kind = "too extreme" if slope.value < 1.0 else "not extreme enough"
     return f"the probabilities are {kind}: {what}"

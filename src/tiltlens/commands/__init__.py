@@ -1,1 +1,1 @@
-"""The commands: arguments in, text and files out. Click runs the functions whose names end in `_command`."""
+"""The commands of the command line; click calls the functions whose names end in `_command`."""

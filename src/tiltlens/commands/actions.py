@@ -1,4 +1,4 @@
-"""Commands that act on models and audits: `tiltlens repair`, `alternatives`, `compare` and `rule`."""
+"""Commands based on models and audits: `tiltlens repair`, `alternatives`, `compare` and `rule`."""
 
 from __future__ import annotations
 
@@ -115,12 +115,12 @@ NOT_WITH_SAVED += ("sample_rows", "save", "score_type")
 def repair_command(
     data: tuple[str, ...], held_out: tuple[str, ...], apply: tuple[str, ...], out: str | None, **options: Value
 ) -> None:
-    """Find the smallest change of scores that closes a gap.
+    """Find the smallest change in scores that closes a gap.
 
     For amounts with observed costs, it finds the discrimination-free price.
 
     DATA: the audited rows, as for `tiltlens audit`; or a file that --save wrote. With --held-out (other rows with the
-    same columns), it evaluates the adjustment, without the group and with it. If there are several classes, it
+    same columns), it evaluates the adjustment both without and with the group. If there are several classes, it
     evaluates the one that --favourable names.
     """
     from tiltlens.render.page import write_evaluations
@@ -157,7 +157,7 @@ def _write_json(evaluations: list[Evaluation], target: str) -> None:
 def _check_options(
     held_out: tuple[str, ...], apply: tuple[str, ...], out: str | None, evaluated: dict[str, str | None]
 ) -> None:
-    """Raise where options that need each other are not given together."""
+    """Raise if an option is given without another that it needs."""
     if bool(apply) != (out is not None):
         given, missing = ("--apply", "--out") if apply else ("--out", "--apply")
         raise TiltlensError(f"{given} needs {missing}.", "for example --apply new.csv --out adjusted.csv.")
@@ -169,7 +169,7 @@ def _check_options(
 
 
 def _read_saved(path: str, options: Options, has_rows: bool) -> ScoreTilt | DiscriminationFreePrice:
-    """Return a saved repair; options of the fit are refused."""
+    """Return a saved adjustment; raise for options of the fit."""
     from tiltlens.repair.score_tilt import ScoreTilt
     from tiltlens.repair.solve import read_repair
 
@@ -185,7 +185,7 @@ def _read_saved(path: str, options: Options, has_rows: bool) -> ScoreTilt | Disc
 def _fit(
     data: tuple[str, ...], json: str | None, is_evaluated: bool, options: Options
 ) -> tuple[ScoreTilt | DiscriminationFreePrice, ScoreTilt | None]:
-    """Return the repair; for an evaluation of scores also the same one with, or without, the group."""
+    """Return the adjustment and, to evaluate scores, its counterpart with or without the group."""
     from tiltlens.repair.score_tilt import ScoreTilt
 
     if not options["scores"]:
@@ -232,7 +232,7 @@ def _columns(names: tuple[str, ...]) -> str | list[str]:
 
 
 def _class_of(scores: tuple[str, ...], favourable: str) -> int | None:
-    """Return the class whose score is evaluated; None where there is one column of scores."""
+    """Return the class whose score is evaluated; None if there is only one column of scores."""
     if len(scores) == 1:
         return None
     if favourable not in scores:
@@ -243,7 +243,7 @@ def _class_of(scores: tuple[str, ...], favourable: str) -> int | None:
 
 
 def _apply(tilt: ScoreTilt | DiscriminationFreePrice, new: tuple[str, ...], out: str, options: Options) -> None:
-    """Write new rows, which may be larger than memory, with a column of adjusted scores, decisions or prices."""
+    """Write new rows with a column of adjusted scores, decisions or prices; they may be larger than memory."""
     from tiltlens.repair.new_rows import apply_repair
     from tiltlens.repair.score_tilt import ScoreTilt
 
@@ -256,7 +256,7 @@ def _apply(tilt: ScoreTilt | DiscriminationFreePrice, new: tuple[str, ...], out:
 
 
 def _read(files: tuple[str, ...], options: Options) -> Source:
-    """Return other files than the audited ones as a source; a query is for the audited rows alone."""
+    """Return files other than the audited ones as a source; a query applies to the audited rows only."""
     from tiltlens.sources.text_columns import read
 
     return read(list(files), **{name: options[name] for name in READING if name != "query"})
@@ -361,7 +361,8 @@ def _compare(data: tuple[str, ...], scores: tuple[str, ...], **options: Value) -
         return compare_audits(old, new)
     if len(data) != 2:
         raise TiltlensError(
-            f"`tiltlens compare` needs two saved audits, or data with two --scores, got {len(data)} files.",
+            "`tiltlens compare` needs two saved audits, or data with two --scores, got no --scores and "
+            f"{len(data)} file{'' if len(data) == 1 else 's'}.",
             "for example old.json new.json.",
         )
     refuse_options(options, "with two saved audits", "drop it, or audit the data again with it.")

@@ -1,4 +1,4 @@
-"""`tiltlens audit`, the audits of other commands, `tiltlens run`, `init` and `demo`."""
+"""The commands `tiltlens audit`, `run`, `init` and `demo`, and audits for other commands."""
 
 from __future__ import annotations
 
@@ -74,8 +74,8 @@ def audit_command(**options: Value) -> None:
 class AuditRequest:
     """The data, options, gates and outputs of an audit, checked as far as possible without the data.
 
-    `file` is the audit file that describes it: relative names of data start there, and the same file and data give
-    the same bytes, without the date of other audits.
+    `file` is the audit file that describes it: names of data are relative to it, and the date is omitted, so that the
+    same file and data give the same bytes.
     """
 
     data: tuple[str, ...]
@@ -104,7 +104,7 @@ class AuditRequest:
         return nullcontext() if self.file is None else chdir(self.file.resolve().parent)
 
     def run(self, progress: Listener | None = None) -> Audit:
-        """Return the audit; a state file that it names is written by `Audit.count_batch`, after all outputs."""
+        """Return the audit; its state file, if any, is only written by `Audit.count_batch`, after all outputs."""
         from tiltlens.results.monitor import StateFile
 
         state = self.options["monitor"]
@@ -131,7 +131,7 @@ def check_apart(*requests: AuditRequest) -> None:
 
 
 def run_audit(request: AuditRequest) -> bool:
-    """Carry out an audit, print and write it; return whether a gate failed."""
+    """Run an audit, print and write its results, and return whether a gate failed."""
     from tiltlens.render.page import check_report, write_report
     from tiltlens.render.table_files import write_tables
     from tiltlens.render.terminal import print_audit, printable
@@ -143,24 +143,24 @@ def run_audit(request: AuditRequest) -> bool:
     judgements = [judgement for gate in request.gates for judgement in gate.judge(audit)]  # before anything is written
     has_costs = options["score_type"] == "amount" and options["outcome"] is not None
     if options["outcome"] is not None:
-        given = "observed costs of the amounts" if has_costs else "observed outcomes, for the error rates of the scores"
-        trained = "a logistic model was trained on it and audited; for your model use --scores or --model"
+        given = "observed costs of the amounts" if has_costs else "read as observed outcomes, which add error rates"
+        trained = "a logistic model of this outcome was trained and audited; for your model use --scores or --model"
         use = given if options["scores"] or options["model"] else trained
         click.echo(f"--outcome {printable(options['outcome'])}: {use}.", err=True)
-    has_fits = bool(outputs["json"] or outputs["report"] or has_costs)  # which take time
+    has_fits = bool(outputs["json"] or outputs["report"] or has_costs)  # extra fits, which take time
     show, junit = partial(print_audit, has_fits=has_fits), partial(write_junit, judgements)
     deliver(outputs, audit, show, report=write_report, tables=write_tables, junit=junit)
-    audit.count_batch()  # last: a run that was stopped before can be repeated
+    audit.count_batch()  # last, so that an interrupted run can be repeated
     return report_gates(request.gates, judgements, audit)
 
 
 def usual_options() -> Options:
-    """Return the values of all options of `tiltlens audit` where none is given."""
+    """Return the default values of all options of `tiltlens audit`."""
     return audit_command.make_context("audit", ["--", "data"]).params
 
 
 def audit_files(files: tuple[str, ...], progress: Listener | None = None, **options: Value) -> Audit:
-    """Return the audit of some files with the options of a command; those that it lacks have their usual values."""
+    """Return the audit of files with a command's options; options that the command lacks have their defaults."""
     from tiltlens._pipeline import audit
     from tiltlens.model_files.load import load_model
     from tiltlens.sources.text_columns import read
@@ -212,7 +212,7 @@ def _audit_trained_model(source: Source, outcome: str, groups: list[str], argume
 
 
 def rows_of(source: Source) -> pl.DataFrame:
-    """Return all rows of a source, and print the notes on how they were read."""
+    """Return all rows of a source, and print notes on how they were read."""
     from tiltlens.render.terminal import printable
     from tiltlens.sources.engines import batches_of, collected_rows, reading_notes
 
@@ -252,7 +252,7 @@ def _check_options(options: Mapping[str, Value]) -> None:
 
 
 def _describe_file(path: str) -> str:
-    """Return a model file's name and fingerprint, for the record."""
+    """Return a model file's name and SHA-256 hash, for the provenance."""
     from hashlib import sha256
 
     return f"{Path(path).name}, SHA-256 {sha256(Path(path).read_bytes()).hexdigest()}"
@@ -317,7 +317,7 @@ def init_command(data: str, group: str | None, scores: str | None, out: str, yes
 
 
 def _ask(draft: Draft, key: str, question: str, yes: bool) -> Draft:
-    """Return the draft with a column that the user names; raise where nobody is asked."""
+    """Return the draft with a column that the user names; raise if no question can be asked."""
     from tiltlens.errors import DataError, listed
 
     if yes or not sys.stdin.isatty():

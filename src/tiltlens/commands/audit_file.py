@@ -1,7 +1,7 @@
-"""Audit files: audit.yaml or audit.toml → an audit; and a draft of such a file with guessed roles of columns.
+"""Audit files (audit.yaml or audit.toml), and drafts of such files with guessed roles of columns.
 
-A key is an option of `tiltlens audit`, and its value what that option would say: texts stay as they are written, so
-that a column named `no` or a group named `010` is one. YAML's own guesses are not taken.
+A key is an option of `tiltlens audit`, and its value is that of the option. Texts are kept as written, so `no` can be
+the name of a column and `010` the name of a group: types guessed by YAML are ignored.
 """
 
 from __future__ import annotations
@@ -27,9 +27,9 @@ from tiltlens.sources.batches import clean_batch
 from tiltlens.sources.files import FileBatches, files_of
 from tiltlens.sources.text_columns import ReadOptions
 
-LOOKED_AT = 50_000  # rows at the top of the file: enough to tell a category from a number
-MOST_GROUPS = 20  # values of a sensitive attribute that people still compare one by one
-# Words in the names of columns, those that settle a role most surely first.
+LOOKED_AT = 50_000  # first rows of the file, enough to distinguish categories from numbers
+MOST_GROUPS = 20  # maximum number of values of a sensitive attribute
+# Words in names of columns, the most reliable ones for a role first.
 GROUP_WORDS = ("sex", "gender", "race", "ethnicity", "ethnic", "nationality", "religion", "disability", "veteran")
 SCORE_WORDS = ("score", "probability", "prob", "pd", "prediction", "predicted", "risk")
 DECISION_WORDS = ("decision", "approved", "accepted", "hired", "invited", "selected", "granted", "denied", "rejected")
@@ -42,7 +42,7 @@ LOW_WORDS = ("risk", "pd", "default", "premium", "price", "quote", "denied", "re
 
 @dataclass(frozen=True)
 class Guess:
-    """The column that a key of the audit file names, and why."""
+    """The column that is guessed for a key of the audit file, and the reason."""
 
     key: str
     column: str
@@ -51,7 +51,7 @@ class Guess:
 
 @dataclass(frozen=True)
 class Draft:
-    """What is known of the columns so far."""
+    """The columns of the data with the roles guessed so far."""
 
     table: pl.DataFrame
     guesses: dict[str, Guess] = field(default_factory=dict)
@@ -59,17 +59,17 @@ class Draft:
 
     @property
     def free(self) -> list[str]:
-        """The columns that have no role yet."""
+        """The columns without a role."""
         taken = {guess.column for guess in self.guesses.values()} | set(self.excluded)
         return [name for name in self.table.columns if name not in taken]
 
     def with_column(self, key: str, column: str) -> Draft:
-        """Return the draft with a column that the user named."""
+        """Return the draft with a column named by the user."""
         return replace(self, guesses=self.guesses | {key: Guess(key, column, "as you said")})
 
 
 def first_rows(data: str) -> pl.DataFrame:
-    """Return the first rows of the files, with clean columns."""
+    """Return the first rows of the files, with clean columns; raise if there are none."""
     files = files_of(data)
     if files is None:
         raise DataError(
@@ -89,7 +89,7 @@ def first_rows(data: str) -> pl.DataFrame:
 
 
 def guess_roles(table: pl.DataFrame, given: dict[str, str | None]) -> Draft:
-    """Return the roles of columns that their names and values suggest; those that are given are not guessed."""
+    """Return the roles that names and values of columns suggest; roles that are given are not guessed."""
     named = {key: name for key, name in given.items() if name is not None}
     for key, name in named.items():
         check_columns(key, [name], table.columns)
@@ -101,7 +101,7 @@ def guess_roles(table: pl.DataFrame, given: dict[str, str | None]) -> Draft:
 
 
 def _first_match(draft: Draft, words: Sequence[str], fits: Callable[[pl.Series], bool]) -> str | None:
-    """Return the first free column whose name contains one of the words, in their order, and whose values fit."""
+    """Return the first free column with one of the words, in their order, in its name, and with fitting values."""
     for word in words:
         for name in draft.free:
             if word in _words(name) and fits(draft.table[name]):
@@ -110,7 +110,7 @@ def _first_match(draft: Draft, words: Sequence[str], fits: Callable[[pl.Series],
 
 
 def _words(name: str) -> list[str]:
-    """Return the words of a column's name: "approvedByBank", "approved_by_bank" → approved, by, bank."""
+    """Return the words in a column's name: "approvedByBank" or "approved_by_bank" gives approved, by, bank."""
     return re.sub(r"(?<=[a-z])(?=[A-Z])", "_", name).lower().replace("-", "_").replace(" ", "_").split("_")
 
 
@@ -144,7 +144,7 @@ _RULES: tuple[tuple[str, Sequence[str], Callable[[pl.Series], bool], str], ...] 
 
 
 def _with_identifiers(draft: Draft) -> Draft:
-    """Return the draft with identifiers excluded; the first one whose values repeat names clusters."""
+    """Return the draft without identifiers; the first identifier with repeated values becomes `clusters`."""
     identifiers = [name for name in draft.free if IDENTIFIER.search(name)]
     repeated = [name for name in identifiers if draft.table[name].n_unique() < draft.table.height]
     guesses = dict(draft.guesses)
@@ -155,7 +155,7 @@ def _with_identifiers(draft: Draft) -> Draft:
 
 
 def audit_file_lines(data: str, target: Path, draft: Draft) -> Iterator[str]:
-    """Yield the lines of the audit file, each guess after a comment that explains it."""
+    """Yield the lines of the audit file; a comment before each guess explains it."""
     scores = draft.guesses["scores"].column
     yield f"# Written by `tiltlens init` from the first {draft.table.height:,} rows. Check every line."
     yield f"data: {_yaml(_relative(data, target))}"
@@ -165,7 +165,7 @@ def audit_file_lines(data: str, target: Path, draft: Draft) -> Iterator[str]:
         if key == "scores":
             yield from _favourable(draft.table[scores])
     if draft.excluded:
-        yield "\n# Named like identifiers, which describe no one's circumstances."
+        yield "\n# Columns named like identifiers, which are not inputs of a model."
         yield f"exclude: [{', '.join(map(_yaml, draft.excluded))}]"
     yield "\n# Everything else. Remove columns that were not known when the score was made."
     yield f"features: [{', '.join(map(_yaml, draft.free))}]"
@@ -174,7 +174,7 @@ def audit_file_lines(data: str, target: Path, draft: Draft) -> Iterator[str]:
 
 
 def _favourable(scores: pl.Series) -> Iterator[str]:
-    """Yield which value people want, and the type of the score where it is not a probability."""
+    """Yield the lines on the favourable value and, if scores are not probabilities, on their type."""
     if not scores.dtype.is_numeric() and scores.dtype != pl.Boolean:
         words = sorted(map(str, scores.drop_nulls().unique()))
         wanted = next((word for word in words if {*GOOD_WORDS} & {*_words(word)}), words[0])
@@ -182,7 +182,7 @@ def _favourable(scores: pl.Series) -> Iterator[str]:
         yield f"favourable: {_yaml(wanted)}"
         return
     direction = "low" if {*LOW_WORDS} & {*_words(scores.name)} else "high"
-    yield "# Which value people want, judging by the name of the column."
+    yield "# The score that people want, guessed from the name of the column."
     yield f"favourable: {direction}"
     if not _is_probability(scores) and scores.dtype != pl.Boolean:
         yield "# The values are not probabilities; gaps are reported in their unit."
@@ -190,19 +190,19 @@ def _favourable(scores: pl.Series) -> Iterator[str]:
 
 
 def _relative(data: str, target: Path) -> str:
-    """Return the path of the data as the audit file names it: relative to itself where both are in one folder."""
+    """Return the path of the data for the audit file: relative if both are in the same folder, else absolute."""
     return Path(data).name if Path(data).parent.resolve() == target.parent.resolve() else str(Path(data).resolve())
 
 
 def _yaml(value: str) -> str:
-    """Return a text as YAML reads it, whatever it contains."""
+    """Return a text quoted for YAML."""
     return json.dumps(value, ensure_ascii=False)
 
 
 Node: TypeAlias = Any  # PyYAML need not be installed
-AUDIT_FILE_BYTES = 1_000_000  # of a file of keys and values: a larger one is data by mistake
-AUDIT_FILE_DEPTH = 10  # lists and keys within each other: audits need three, and parsers take long for thousands
-KEYS = {"fail_if": "gates"}  # options whose key is another word
+AUDIT_FILE_BYTES = 1_000_000  # maximum size of an audit file; a larger one is probably data
+AUDIT_FILE_DEPTH = 10  # nested lists and keys: audits need three, and parsers are slow for thousands
+KEYS = {"fail_if": "gates"}  # options whose key has another name
 EXPECTED = {"float": "a number", "integer": "a whole number"}  # by click's types
 OPENS = ("[", "{", "<block mapping start>", "<block sequence start>")  # tokens of YAML
 CLOSES = ("]", "}", "<block end>")
@@ -210,7 +210,7 @@ NOT_READ = {"<anchor>": "an anchor", "<alias>": "an alias", "<tag>": "a tag"}
 
 
 def read_audit_file(path: str | Path) -> AuditRequest:
-    """Return the audit that a file describes, every key and value checked."""
+    """Return the audit that a file describes, after a check of all keys and values."""
     file = Path(path)
     keys = _parse(file)
     if "favorable" in keys and "favourable" not in keys:
@@ -235,7 +235,7 @@ def read_audit_file(path: str | Path) -> AuditRequest:
 
 
 def _name_key(option: re.Match[str]) -> str:
-    """Return the key of an option that a message names."""
+    """Return the key in the audit file for an option in a message."""
     name = option[0][2:].replace("-", "_")
     return f"`{KEYS.get(name, name)}`"
 
@@ -272,7 +272,7 @@ def _parse_toml(file: Path, text: str) -> object:
 
 
 def _parse_yaml(file: Path, text: str) -> object:
-    """Return YAML as texts, lists and dicts: nothing is constructed, and no type is guessed."""
+    """Return YAML as texts, lists and dicts; no objects are constructed and no types guessed."""
     try:
         import yaml
     except ImportError:
@@ -296,7 +296,7 @@ def _parse_yaml(file: Path, text: str) -> object:
 
 
 def _plain(file: Path, node: Node) -> object:
-    """Return a node of YAML: a text as it is written, None for nothing, a list, a dict."""
+    """Return a YAML node as a text as written, None, a list or a dict."""
     if node.id == "sequence":
         return [_plain(file, entry) for entry in node.value]
     if node.id == "scalar":
@@ -311,7 +311,7 @@ def _plain(file: Path, node: Node) -> object:
 
 
 def _check_keys(file: Path, within: str, keys: Mapping[str, object], names: Sequence[str]) -> None:
-    """Raise for the first key that is not one, with the nearest that is."""
+    """Raise for the first unknown key, with the nearest known one."""
     for key in keys:
         if key not in names:
             nearest = KEYS.get(key) or nearest_name(key, names)
@@ -322,7 +322,7 @@ def _check_keys(file: Path, within: str, keys: Mapping[str, object], names: Sequ
 
 
 def _value(file: Path, key: str, option: click.Parameter, value: object) -> Value:
-    """Return a value as the option has it."""
+    """Return a value in the type of the option."""
     if "=" in (option.metavar or ""):
         if not isinstance(value, dict):
             raise _mistake(file, key, "texts by name", value, f"for example {key}: {{name: text}}.")
@@ -344,7 +344,7 @@ def _value(file: Path, key: str, option: click.Parameter, value: object) -> Valu
 
 
 def _text(file: Path, key: str, value: object) -> str:
-    """Return a single value as the command line would have it."""
+    """Return a single value as text, as on the command line."""
     if isinstance(value, list | dict):
         raise _mistake(file, key, "one value", value)
     if value is None:

@@ -1,4 +1,4 @@
-"""Options that commands share, by the sections of `--help`; and where results go: screen, files and exit code."""
+"""Options that commands share, by section of `--help`; and delivery of results: screen, files and exit code."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ if TYPE_CHECKING:
     from tiltlens.threads import Listener
 
 
-Value: TypeAlias = Any  # what click makes of what a person typed
+Value: TypeAlias = Any  # a value as parsed by click
 Options = dict[str, Value]
 Work = Callable[..., Value]
 Decorated = TypeVar("Decorated", bound=Work | click.Command)
@@ -37,7 +37,7 @@ GLUE = "\ue000"  # a letter of private use that stands for a space at which no l
 
 
 class SectionOption(click.Option):
-    """An option in one of the sections of `--help`; `example` is a value for messages."""
+    """An option in one of the sections of `--help`; `example` is a value to show in messages."""
 
     def __init__(self, *names: Value, section: Section, example: str = "", **settings: Value) -> None:
         super().__init__(*names, **settings)
@@ -59,7 +59,7 @@ class SectionCommand(click.Command):
 
 
 def command(name: str, *examples: str, exit_codes: str = INVALID) -> Callable[[Work], click.Command]:
-    """Return the decorator of a command, whose `--help` ends with examples and exit codes."""
+    """Return the decorator of a command; its `--help` ends with the examples and exit codes."""
     lines = "\n".join(f"  {_in_lines(f'tiltlens {name} {example}')}" for example in examples)
     return click.command(name, cls=SectionCommand, epilog=f"\b\nExamples:\n{lines}\n\n{exit_codes}")
 
@@ -71,10 +71,10 @@ def _in_lines(example: str) -> str:
 
 
 class Spec(NamedTuple):
-    """An option: its section, what stands for its value, its help, and settings of `click.option`.
+    """An option: its section, the placeholder of its value, its help, and settings of `click.option`.
 
-    `is_list` stands for names that may be repeated or separated by commas. An `example`, which messages show, stands
-    for a NAME=VALUE option that may be repeated.
+    `is_list` marks names that may be repeated or separated by commas. `example`, shown in messages, marks a NAME=VALUE
+    option that may be repeated.
     """
 
     section: Section
@@ -89,7 +89,7 @@ class Spec(NamedTuple):
     example: str | None = None
 
     def option(self, name: str) -> Callable[[Decorated], Decorated]:
-        """Return the decorator that gives a command this option, as the keyword `name`."""
+        """Return the decorator that adds this option to a command, as the keyword `name`."""
         flags = [f"--{name.replace('_', '-')}", *(["--favorable"] if name == "favourable" else [])]
         settings: Options = {key: value for key, value in self._asdict().items() if value is not None}
         if settings.pop("is_list") or self.example is not None:
@@ -101,10 +101,10 @@ class Spec(NamedTuple):
 
 
 def with_options(specs: Mapping[str, Spec]) -> Callable[[Decorated], Decorated]:
-    """Return a decorator that gives a command the options of a table, by the names of keywords."""
+    """Return a decorator that adds the options of a table to a command, by keyword."""
 
     def decorate(work: Decorated) -> Decorated:
-        # Like stacked decorators, the last option is added first: click reverses the order.
+        # As with stacked decorators, the last option is added first, because click reverses the order.
         for name, spec in reversed(list(specs.items())):
             work = spec.option(name)(work)
         return work
@@ -113,7 +113,7 @@ def with_options(specs: Mapping[str, Spec]) -> Callable[[Decorated], Decorated]:
 
 
 def refuse_options(names: Collection[str], when: str, hint: str) -> None:
-    """Raise where one of some options was given on the command line: it would be ignored."""
+    """Raise if one of these options was given on the command line, where it would be ignored."""
     context = click.get_current_context()
     for option in context.command.params:
         if option.name in names and context.get_parameter_source(option.name) is ParameterSource.COMMANDLINE:
@@ -121,7 +121,7 @@ def refuse_options(names: Collection[str], when: str, hint: str) -> None:
 
 
 def _names(ctx: click.Context, option: click.Parameter, value: tuple[str, ...]) -> list[str] | None:
-    """Return the names of a list that may be written with commas; None where nothing was given."""
+    """Return the names in a list that may contain commas; None if the option was not given."""
     return [name.strip() for part in value for name in part.split(",") if name.strip()] if value else None
 
 
@@ -203,8 +203,8 @@ AUDIT = {  # the keywords of `tl.audit`, with those of `tl.read` and `tl.load_mo
     "features": Spec(
         "Features",
         "COLUMN",
-        "Inputs of the model; repeat, or separate by commas. '' audits the gap alone (default those of --model, or all "
-        "other columns).",
+        "Inputs of the model; repeat, or separate by commas; '' means none (default those of the model, or all other "
+        "columns).",
         is_list=True,
     ),
     "exclude": Spec(
@@ -255,7 +255,7 @@ AUDIT = {  # the keywords of `tl.audit`, with those of `tl.read` and `tl.load_mo
         "Output",
         "NAME=TEXT",
         'Fact about the data or the model for readers, e.g. "model=credit 3.1". Repeat for more.',
-        example='"model=credit 3.1"',
+        example='"data=applications of 2024"',
     ),
 }
 WRITING = {
@@ -270,7 +270,7 @@ WRITING = {
         multiple=True,
     ),
 }
-# Options of an audit that do not concern the rows, scores and groups that an adjustment or an alternative is made of.
+# Options of an audit that are irrelevant to the rows, scores and groups of an adjustment or alternative.
 NOT_OF_ACTIONS = {
     *("group_probability", "known_groups", "metric", "score_type", "threshold", "exempt", "propensity", "periods"),
     *("input_weight", "output_weight", "materiality", "folds", "monitor", "wording", "provenance"),
@@ -278,12 +278,12 @@ NOT_OF_ACTIONS = {
 
 
 def without(specs: Mapping[str, Spec], names: Collection[str]) -> dict[str, Spec]:
-    """Return a table without some options."""
+    """Return a table of options without some of them."""
     return {name: spec for name, spec in specs.items() if name not in names}
 
 
 def only(specs: Mapping[str, Spec], *names: str) -> dict[str, Spec]:
-    """Return some options of a table."""
+    """Return a table with only these options."""
     return {name: specs[name] for name in names}
 
 
@@ -293,7 +293,7 @@ T = TypeVar("T")
 
 
 def screen() -> Console:
-    """Return the terminal, of a width that can be read."""
+    """Return the terminal, limited to a readable width."""
     from rich.console import Console
 
     from tiltlens.render.terminal import WIDEST
@@ -328,7 +328,7 @@ def check_targets(outputs: Mapping[str, str | None], *inputs: object) -> None:
 
 
 def check_writable(outputs: Mapping[str, str | None]) -> None:
-    """Raise where a file could not be written, whatever is installed."""
+    """Raise if a file cannot be written; installed packages are not checked."""
     from tiltlens.render.page import check_name
     from tiltlens.render.table_files import check_tables
     from tiltlens.results.codec import check_target
@@ -339,7 +339,7 @@ def check_writable(outputs: Mapping[str, str | None]) -> None:
 
 
 def places_of(outputs: Mapping[str, str | None], file: Path | None = None) -> list[tuple[str, str | Path | None]]:
-    """Return every file to write, after its option, or key of an audit file, as a message names it."""
+    """Return all files to write, each with its option or its key in the audit file, for messages."""
     from tiltlens.render.table_files import files_of_tables
 
     label = "--{}".format if file is None else f"`outputs.{{}}` in {str(file)!r}".format
@@ -349,13 +349,13 @@ def places_of(outputs: Mapping[str, str | None], file: Path | None = None) -> li
 
 
 def check_gated(junit: str | None, gates: Sequence[Gate]) -> None:
-    """Raise where a file of gates is wanted without any gate."""
+    """Raise if --junit is given without a gate."""
     if junit is not None and not gates:
         raise TiltlensError("--junit needs a gate.", 'add --fail-if "gap.low>0.05".')
 
 
 def announce(name: str, target: str) -> None:
-    """Say where something was written."""
+    """Print where a result was written."""
     from tiltlens.render.terminal import printable
 
     click.echo(f"Wrote the {name} to {printable(target)}.", err=True)
@@ -367,9 +367,9 @@ def deliver(
     show: Callable[[T, Console], None],
     **writers: Callable[[T, str], object],
 ) -> None:
-    """Write a result by `writers`, where the option of the same name says so, then print it.
+    """Write a result to the files named in `outputs`, with the writer of the same name, and print it.
 
-    The JSON of a result needs no writer. Where it goes to standard output, nothing else does.
+    JSON has a default writer. If JSON goes to standard output, nothing else is printed there.
     """
     for option, write in ({"json": _write_summary} | writers).items():
         target = outputs.get(option)
@@ -396,13 +396,14 @@ def write_junit(judgements: Sequence[Judgement], result: Audit | Change, target:
 
 
 def report_gates(gates: Sequence[Gate], judgements: Sequence[Judgement], result: Audit | Change) -> bool:
-    """Say which gates failed, and which could not be decided or evaluated; return whether one failed."""
+    """Print the gates that failed, are undecided or could not be evaluated, and return whether one failed."""
     from tiltlens.gates import OPEN
     from tiltlens.render.terminal import printable
 
     failed = [str(part) for part in judgements if part.fails]
     undecided = [str(part) for part in judgements if part.status == OPEN]
     not_evaluated = [sentence for gate in gates if (sentence := gate.not_evaluated(result)) is not None]
-    for sentence in (*failed, *undecided, *not_evaluated):
-        click.echo(f"Gate: {printable(sentence)}.", err=True)
+    for status, sentences in ((" failed", failed), (" undecided", undecided), ("", not_evaluated)):
+        for sentence in sentences:
+            click.echo(f"Gate{status}: {printable(sentence)}.", err=True)
     return bool(failed)

@@ -1,1 +1,1 @@
-"""Sentences, names and definitions: what every surface says. Nothing is computed here."""
+"""Sentences, names and definitions for all outputs. Nothing is computed here."""

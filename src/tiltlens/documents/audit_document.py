@@ -1,4 +1,4 @@
-"""An audit as a document: findings, quantities, contributions, warnings, all groups together; the correction last."""
+"""The document of an audit: findings, quantities, contributions, warnings, all groups; the correction comes last."""
 
 from __future__ import annotations
 
@@ -36,7 +36,6 @@ from tiltlens.documents.document import (
 )
 from tiltlens.documents.first_screen import FirstScreen, first_screen, screen_of
 from tiltlens.documents.headline import (
-    decision_table_words,
     expected,
     four_fifths_words,
     headline,
@@ -95,14 +94,15 @@ STATES = {
 ALWAYS = "A confidence sequence is valid at all looks together; a confidence interval only at one planned look."
 SHRUNKEN = (
     "Each deviation from the overall mean is shrunk towards 0, more so if it is noisy. Intervals cover the true value "
-    "for that share of the groups on average. Ranks are shown only if intervals separate the groups."
+    "for the share of groups in their name (such as 95%) on average. Ranks are shown only if intervals separate the "
+    "groups."
 )
 LAST_LOOKS, LISTED_GROUPS = 12, 20  # rows of tables
 NAMED_GROUPS = 3  # groups whose looks are shown one by one
 
 
 def overall_blocks(audit: Audit) -> list[Block]:
-    """Return the blocks on looks and on many groups; nothing where the audit has neither."""
+    """Return the blocks on monitoring and on many groups; empty if the audit has neither."""
     return [*_looks(audit), *_intersections(audit)]
 
 
@@ -158,7 +158,7 @@ def _intersections(audit: Audit) -> Iterator[Block]:
     yield Paragraph(f"Standard deviation of the {m.mean} between groups: {words}.{_state(audit, spread)} {test}")
     bound = f"{m.size(every.tail_bound)} {m.unit}"
     yield Paragraph(
-        f"In any groups with a tenth of the people, means are within {bound} of the overall mean on average."
+        f"For any set of groups with a tenth of the people, the mean is at most {bound} from the overall mean."
     )
     parts = zip(INTERSECTION_KEYS, (spread, every.main_effects, every.interaction), strict=True)
     present = [(quantity(key), estimate) for key, estimate in parts if estimate is not None]
@@ -170,7 +170,7 @@ def _intersections(audit: Audit) -> Iterator[Block]:
 
 
 def _left_out(every: Intersections) -> str:
-    """Return which groups are counted, but not listed."""
+    """Return a sentence on the groups that are counted but not listed."""
     unlisted, alone = every.groups - every.frame.height, every.singletons
     texts = [
         f"{unlisted:,} groups count, but are suppressed, because they or a neighbour have fewer than 10 people."
@@ -201,14 +201,14 @@ def _rank(low: int, high: int, groups: int) -> str:
     return NOTHING if (low, high) == (1, groups) else f"{low} to {high}"
 
 
-MOST_NAMED = 8  # features that one sentence lists
-FEW = "few"  # in the place of an interval
+MOST_NAMED = 8  # features listed in one sentence
+FEW = "few"  # shown instead of an interval
 
 
 def audit_document(audit: Audit, is_brief: bool = False, has_fits: bool = False) -> Document:
-    """Return an audit of one or more groups: the first screen, then each group; with `is_brief` folded if several.
+    """Return the document of an audit: the first screen, then each group, folded if `is_brief` and there are several.
 
-    `has_fits` adds separate models and prices, which are fitted when they are first asked for.
+    `has_fits` adds separate models and prices, which are fitted on first use.
     """
     audit = by_gap(named(audit))
     comparisons = [*audit.comparisons.values()]
@@ -230,14 +230,14 @@ def audit_document(audit: Audit, is_brief: bool = False, has_fits: bool = False)
 
 
 def audit_title(audit: Audit) -> str:
-    """Return what was audited: "Audit of decisions by race: Black vs White"."""
+    """Return the title, such as "Audit of decisions by race: Black vs White"."""
     names, more = [label(name, SHORT) for name in audit.comparisons], len(audit.comparisons) - 1
     groups = names[0] if len(names) == 1 else f"{names[0]} and {more} more group{'s' if more > 1 else ''}"
     return f"Audit of {subject(audit)} by {label(audit.group)}: {groups} vs {label(audit.reference, SHORT)}"
 
 
 def checks_document(checks: Checks) -> Document:
-    """Return the checks of the group-membership model, and the warnings of a comparison."""
+    """Return the document of the checks of the group-membership model and the warnings of a comparison."""
     reasons = [] if checks.balance is None else checks.balance.reasons
     blocks = [Paragraph(checks_words(checks)), *bullets([label(reason, 1000) for reason in reasons], "Reasons")]
     warnings = bullets([minus(sentence(note)) for note in checks.notes], "Warnings")
@@ -245,7 +245,7 @@ def checks_document(checks: Checks) -> Document:
 
 
 def _screen(screen: FirstScreen) -> Iterator[Block]:
-    """Yield the finding, its numbers, how reliable they are and what to do next."""
+    """Yield the finding, its numbers, their reliability and the next steps."""
     if screen.lead:
         yield Paragraph(f"{screen.lead}:", QUIET)
     yield Paragraph(screen.headline, HEADLINE)
@@ -255,13 +255,13 @@ def _screen(screen: FirstScreen) -> Iterator[Block]:
 
 
 def comparison_document(c: Comparison) -> Document:
-    """Return one comparison, with a figure of its decomposition and with what takes a fit of its own."""
+    """Return the document of one comparison, with the figure of its decomposition and with separately fitted models."""
     _, *others = comparison_blocks(None, c, has_headline=False, has_fits=True)
     return Document("", (Heading(who(c), 2), *_screen(screen_of(c)), *_figures(c), *others))
 
 
 def _figures(c: Comparison) -> list[Block]:
-    """Return the decomposition of the gap, or the contributions where there is none."""
+    """Return the figure of the gap's decomposition, or of the contributions if there is none."""
     if not c.by_feature:
         return []
     has_parts = c.gap_parts.gap_explained_by_exempt is not None
@@ -272,7 +272,7 @@ def _figures(c: Comparison) -> list[Block]:
 def comparison_blocks(
     audit: Audit | None, c: Comparison, has_headline: bool = True, has_fits: bool = False
 ) -> list[Block]:
-    """Return the findings about one audited group, of an audit or alone."""
+    """Return the blocks on one audited group; `audit` is None for a comparison on its own."""
     blocks: list[Block] = [Heading(who(c), 2)]
     if has_headline:
         first, *others = headline(audit, c)
@@ -300,7 +300,7 @@ def _who_and_gap(c: Comparison) -> str:
 
 
 def who(c: Comparison) -> str:
-    """Return the two groups with their sizes."""
+    """Return a heading with both groups and their sizes."""
     sizes = (f"{label(group_of(c, group))} ({count(c.rows[group])}{expected(c)}, {group})" for group in BOTH)
     return " vs ".join(sizes)
 
@@ -310,11 +310,11 @@ def _data(audit: Audit) -> list[str]:
 
 
 def _tests(c: Comparison) -> Iterator[Block]:
-    """Yield the test of equal means and, for decisions, what is asked of their rates."""
+    """Yield the test of equal means and, for decisions, the four-fifths rule and the tests of the 2×2 table."""
     if c.gap.low is None:
         yield Paragraph("Plug-in values, as in the paper: no intervals.", QUIET)
     elif c.gap_test:
-        yield Paragraph(f"Test of equal means: {p_value(c.gap_test.p_value, c.gap_test.permutations)}.", QUIET)
+        yield Paragraph(f"Test of equal means: {p_value(c.gap_test.p_value)}.", QUIET)
     among = measure_of(c).among
     if is_of_decisions(c) and c.adverse_impact_ratio is not None:
         yield Paragraph(four_fifths_words(c.adverse_impact_ratio, level_of(c), among))
@@ -323,13 +323,13 @@ def _tests(c: Comparison) -> Iterator[Block]:
 
 
 def contribution_blocks(audit: Audit | None, c: Comparison) -> list[Block]:
-    """Return the table of contributions, how to read it, and the reasons of its verdicts."""
+    """Return the table of contributions, a note on how to read it, and the reasons for its verdicts."""
     table = contribution_table(c)
     return [table, Paragraph(_reading(audit, c), QUIET), Bullets(tuple(_reasons(c)))]
 
 
 def _reading(audit: Audit | None, c: Comparison) -> str:
-    """Return how the table of contributions is to be read."""
+    """Return a note on how to read the table of contributions."""
     m = measure_of(c)
     whole = "gap given exempt factors" if c.gap_parts.exempt else "gap"
     used = [key for key in CONTRIBUTIONS if any(getattr(row, key) is not None for row in c.by_feature)]
@@ -349,7 +349,7 @@ def _reading(audit: Audit | None, c: Comparison) -> str:
 
 
 def _reasons(c: Comparison) -> Iterator[str]:
-    """Yield the reason of each verdict; equal ones once."""
+    """Yield the reason for each verdict, once for features with the same reason."""
     given: dict[str, list[str]] = {}
     for row in c.by_feature:
         given.setdefault(reason(row), []).append(label(row.feature))
@@ -359,7 +359,7 @@ def _reasons(c: Comparison) -> Iterator[str]:
 
 
 def _periods(c: Comparison, periods: PeriodTable) -> Iterator[Block]:
-    """Yield the table of periods, and the test that their gaps are equal."""
+    """Yield the table of periods, and the test of equal gaps."""
     m, every = measure_of(c), periods.frame.to_dicts()
     columns = (Column("period", NAME), Column(weighted(quantity("gap"), c).name(m)), *(Column(group) for group in BOTH))
     rows = (

@@ -19,7 +19,7 @@ from tiltlens.results.outputs import Contribution, Rates
 from tiltlens.rows.wording import WORDING, Measure, measure_for
 
 HEADLINE, QUIET, WARNING = "headline", "quiet", "warning"  # tones of a paragraph
-NAME, NUMBER, TEXT = "name", "number", "text"  # kinds of a column
+NAME, NUMBER, TEXT = "name", "number", "text"  # kinds of columns
 
 
 @dataclass(frozen=True, slots=True)
@@ -52,12 +52,12 @@ class Cell:
     text: str
     interval: str = ""
     mark: str = ""
-    value: float | None = None  # unrounded, for readers that compute
+    value: float | None = None  # unrounded, for machine-readable output
 
 
 @dataclass(frozen=True, slots=True)
 class Column:
-    """A column of a table. Where there is no room, optional columns are left out, the last first."""
+    """A column of a table. Optional columns are dropped if space is short, the last one first."""
 
     label: str
     kind: str = NUMBER
@@ -76,7 +76,7 @@ class Table:
 
 @dataclass(frozen=True, slots=True)
 class FigureRef:
-    """A figure by its name, and what it draws."""
+    """A figure by its name, with the objects that it draws."""
 
     name: str
     parts: tuple[object, ...]
@@ -84,7 +84,7 @@ class FigureRef:
 
 @dataclass(frozen=True, slots=True)
 class Details:
-    """Blocks that most readers do not need; folded where that is possible."""
+    """Blocks that most readers do not need; folded where the output allows it."""
 
     title: str
     blocks: tuple[Block, ...]
@@ -102,17 +102,17 @@ class Document:
 
 
 def pair_heading(audited: str, reference: str) -> Heading:
-    """Return the heading of the section on two groups."""
+    """Return the heading of the section on an audited group and the reference."""
     return Heading(f"{label(audited)} (audited) vs {label(reference)} (reference)", 2)
 
 
 def warnings(notes: Iterable[str]) -> list[Block]:
-    """Return notes as the list of warnings."""
+    """Return notes as a list of warnings."""
     return bullets([minus(sentence(note)) for note in notes], "Warnings")
 
 
 def bullets(items: Sequence[str], title: str = "") -> list[Block]:
-    """Return a list under its title; nothing where there are no items."""
+    """Return a titled list; nothing if there are no items."""
     head: list[Block] = [Heading(title)] if title else []
     return [*head, Bullets(tuple(items))] if items else []
 

@@ -1,4 +1,4 @@
-"""What a reader sees first, the same on the page, on a terminal and in a notebook; and what to do next."""
+"""The first screen of page, terminal and notebook: the finding, its numbers, their reliability and the next steps."""
 
 from __future__ import annotations
 
@@ -28,7 +28,6 @@ from tiltlens.formats import Shown, count, interval, label, p_value, ratio
 from tiltlens.results.audit import Audit
 from tiltlens.results.comparison import Comparison
 from tiltlens.results.outputs import Contribution
-from tiltlens.rows.wording import Measure
 
 UNDECIDED = (Verdict.INCONCLUSIVE, Verdict.SIZE_UNCLEAR)
 OPEN_STATES = (Materiality.INCONCLUSIVE, Materiality.DETECTED)
@@ -36,9 +35,10 @@ DECISION = "what, if anything, should change. Record the decision with its reaso
 
 
 def next_steps(comparisons: Sequence[Comparison]) -> Iterator[str]:
-    """Yield the steps that the numbers of all compared groups suggest, one line per owner."""
+    """Yield the next steps suggested by all comparisons, one line per person responsible."""
     if any(c.gap.low is None for c in comparisons):
-        yield f"{_owner(comparisons)}: Repeat the audit with intervals (folds=5); these are plug-in values."
+        repeat = "Repeat the audit with intervals (folds=5, --folds 5), because these are plug-in values."
+        yield f"{_owner(comparisons)}: {repeat}"
         return
     lines = {
         "Reviewer": _review(comparisons),
@@ -54,12 +54,12 @@ def next_steps(comparisons: Sequence[Comparison]) -> Iterator[str]:
 
 
 def _owner(comparisons: Sequence[Comparison]) -> str:
-    """Return who answers for the outputs: decisions may come from people, without a model."""
+    """Return the owner of the outputs, not of a model, because people may have made the decisions."""
     return f"Owner of the {measure_of(comparisons[0]).each}s"
 
 
 def _of(comparisons: Sequence[Comparison], chosen: Sequence[Comparison]) -> str:
-    """Return whose comparisons a step is about, where there are several."""
+    """Return the groups that a step is about, in brackets, if there are several."""
     return f" ({named_list([c.audited for c in chosen], 3)})" if len(comparisons) > 1 else ""
 
 
@@ -70,7 +70,7 @@ def _review(comparisons: Sequence[Comparison]) -> list[str]:
 
 
 def _group_labels(comparisons: Sequence[Comparison]) -> Iterator[str]:
-    """Yield what unobserved groups need before their gap can be judged."""
+    """Yield what is needed to judge the gap of unobserved groups."""
     unsure = [c for c in comparisons if c.unobserved_group and c.unobserved_group.status != Status.CHECKED]
     if not unsure:
         return
@@ -81,7 +81,7 @@ def _group_labels(comparisons: Sequence[Comparison]) -> Iterator[str]:
 
 
 def _missing_factors(comparisons: Sequence[Comparison]) -> Iterator[str]:
-    """Yield what to look for where the listed features leave a material gap."""
+    """Yield the advice to look for missing factors if the listed features leave a material gap."""
     if material := [c for c in _with_adjusted(comparisons, Materiality.MATERIAL) if c.checks.is_adequate is not False]:
         size = estimate_words(Estimate(material[0].adjusted_gap or 0.0), measure_of(material[0]))
         much = size if len(comparisons) == 1 else "a material gap"
@@ -92,7 +92,7 @@ def _missing_factors(comparisons: Sequence[Comparison]) -> Iterator[str]:
 
 
 def _more_rows(comparisons: Sequence[Comparison]) -> Iterator[str]:
-    """Yield what more rows would settle."""
+    """Yield the advice to add rows, with the results that are still inconclusive."""
     gaps = [c for c in comparisons if gap_status(c) in OPEN_STATES]
     adjusted = _with_adjusted(comparisons, *OPEN_STATES)
     features = _distinct([row for c in comparisons for row in c.by_feature if row.verdict in UNDECIDED])
@@ -109,7 +109,7 @@ def _with_adjusted(comparisons: Sequence[Comparison], *states: Materiality) -> l
 
 
 def _features(comparisons: Sequence[Comparison]) -> Iterator[str]:
-    """Yield what the features ask of the owner of the model."""
+    """Yield the steps on features: list, remove, check or audit them."""
     rows, m = [row for c in comparisons for row in c.by_feature], measure_of(comparisons[0])
     if not rows:
         yield "Repeat the audit with features, to see what accounts for the gap."
@@ -162,14 +162,14 @@ class Doubt(NamedTuple):
 
 @dataclass(frozen=True, slots=True)
 class FirstScreen:
-    """The finding about the group with the largest disadvantage, and about all groups where there are several."""
+    """The finding on the group with the largest disadvantage and, if there are several groups, on all of them."""
 
     headline: str
     findings: tuple[str, ...]
     tiles: tuple[Tile, ...]
     reliability: tuple[Doubt, ...]
     next_steps: tuple[str, ...]
-    lead: str = ""  # above the headline, of several groups
+    lead: str = ""  # shown above the headline if there are several groups
 
 
 def first_screen(audit: Audit) -> FirstScreen:
@@ -184,13 +184,13 @@ def first_screen(audit: Audit) -> FirstScreen:
 
 
 def screen_of(c: Comparison, audit: Audit | None = None) -> FirstScreen:
-    """Return the first screen of a comparison, which may be the only one of its audit."""
+    """Return the first screen of a comparison, with or without its audit."""
     first, *others = headline(audit, c)
     return FirstScreen(first, tuple(others), tuple(tiles(c)), tuple(reliability(audit, c)), tuple(next_steps([c])))
 
 
 def _all_reliability(audit: Audit, comparisons: Sequence[Comparison]) -> Iterator[Doubt]:
-    """Yield how reliable an audit of several groups is: what holds of all of them, or of how many."""
+    """Yield the reliability of an audit of several groups, summarised over the groups."""
     m, groups = measure_of(audit), len(comparisons)
     sizes = sorted(c.rows["audited"] for c in comparisons)
     people, others = f"{m.people}{expected(comparisons[0])}", count(comparisons[0].rows["reference"])
@@ -208,7 +208,7 @@ def _all_reliability(audit: Audit, comparisons: Sequence[Comparison]) -> Iterato
 
 
 def _states(comparisons: Sequence[Comparison]) -> Iterator[str]:
-    """Yield how many groups have a material gap, none, or an inconclusive one, by name."""
+    """Yield the number and names of groups with a material gap, with none, or with an inconclusive one."""
     other = label(comparisons[0].reference, SHORT)
     parts = []
     for status, words in STATES.items():
@@ -218,13 +218,13 @@ def _states(comparisons: Sequence[Comparison]) -> Iterator[str]:
             if chosen:
                 parts.append(f"{len(chosen)} with {words}{whose} ({named_list([c.audited for c in chosen])})")
     if parts:
-        yield f"Of {len(comparisons)} groups compared with {other}: {'; '.join(parts)}."
+        yield f"{len(comparisons)} groups were compared with {other}: {'; '.join(parts)}."
 
 
 def tiles(c: Comparison) -> list[Tile]:
-    """Return the numbers of the first screen: gap, adjusted gap and ratio; without features the shortfall as well."""
+    """Return the tiles: gap, adjusted gap and ratio; without an adjusted gap also the shortfall."""
     if c.unobserved_group is not None:
-        return list(_soft_tiles(c.unobserved_group, measure_of(c)))
+        return list(_soft_tiles(c, c.unobserved_group))
     numbers = [
         _gap_tile(c, key, gap) for key, gap in (("gap", c.gap), ("adjusted_gap", c.adjusted_gap)) if gap is not None
     ]
@@ -233,7 +233,7 @@ def tiles(c: Comparison) -> list[Tile]:
 
 
 def _gap_tile(c: Comparison, key: str, estimate: Estimate) -> Tile:
-    """Return a gap with its unit, interval and definition."""
+    """Return the tile of a gap with its unit, interval and definition."""
     m, item = measure_of(c), quantity(key)
     write = brief(estimate, m)
     ends = "" if estimate.low is None else f"{level_of(c)} {_ends(estimate, write)}; "
@@ -253,15 +253,15 @@ def _ratio_tiles(c: Comparison) -> Iterator[Tile]:
     yield Tile(quantity(key).label, ratio(estimate.value), "; ".join([*notes, ratio_words(c, estimate)]))
 
 
-def _soft_tiles(soft: UnobservedGroup, m: Measure) -> Iterator[Tile]:
-    """Yield both estimates and the limits of the gap between unobserved groups."""
-    linear, limits = quantity("linear"), quantity("limits")
+def _soft_tiles(c: Comparison, soft: UnobservedGroup) -> Iterator[Tile]:
+    """Yield the tiles of both estimates and the limits of an unobserved group's gap."""
+    m, linear, limits = measure_of(c), quantity("linear"), quantity("limits")
     for estimate, name, note in (
         (soft.weighted, "weighted gap", "each row counts in both groups by its probabilities"),
         (soft.linear, linear.label, fill(linear.definition, m)),
     ):
         if estimate is not None:
-            note = note if estimate.low is None else f"{_ends(estimate, m.difference)}; {note}"
+            note = note if estimate.low is None else f"{level_of(c)} {_ends(estimate, m.difference)}; {note}"
             yield Tile(name, m.with_unit(m.difference(estimate.value)), note)
     if soft.limits is not None:
         yield Tile(limits.label, m.with_unit(_ends(soft.limits, m.difference)), limits.definition)
@@ -269,12 +269,12 @@ def _soft_tiles(soft: UnobservedGroup, m: Measure) -> Iterator[Tile]:
 
 def _shortfall(c: Comparison, estimate: Estimate) -> Tile:
     m = measure_of(c)
-    ends = "" if estimate.low is None else f"{_ends(estimate, m.total)}; "
+    ends = "" if estimate.low is None else f"{level_of(c)} {_ends(estimate, m.total)}; "
     return Tile(quantity("shortfall").label, m.total(estimate.value), f"{ends}{m.affected_words}")
 
 
 def reliability(audit: Audit | None, c: Comparison) -> Iterator[Doubt]:
-    """Yield how reliable a comparison is, a short line each."""
+    """Yield short lines on the reliability of a comparison."""
     rows, m = c.by_feature, measure_of(c)
     yield Doubt(f"{count(c.rows['audited'])} and {count(c.rows['reference'])} {m.people}{expected(c)}", False)
     if c.unobserved_group:
@@ -283,10 +283,10 @@ def reliability(audit: Audit | None, c: Comparison) -> Iterator[Doubt]:
     if c.gap.low is None:
         yield Doubt("plug-in values: no intervals, no verdicts", True)
     elif c.gap_test and audit is not None:
-        p, permutations = c.gap_test.p_value, c.gap_test.permutations
+        p = c.gap_test.p_value
         is_sure = is_significant(p, audit.settings.confidence, len(audit))
         is_doubt = not is_sure and gap_status(c) is not Materiality.NOT_MATERIAL
-        yield Doubt(f"gap {'' if is_sure else 'not '}statistically significant ({p_value(p, permutations)})", is_doubt)
+        yield Doubt(f"gap {'' if is_sure else 'not '}statistically significant ({p_value(p)})", is_doubt)
     if (is_adequate := c.checks.is_adequate) is not None:
         yield Doubt(f"overlap and calibration checks {'passed' if is_adequate else 'failed'}", not is_adequate)
     if is_open := len(of_kind(rows, OPEN)):

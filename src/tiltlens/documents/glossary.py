@@ -1,4 +1,4 @@
-"""The glossary of report and site: what quantities and terms mean."""
+"""The glossary of the report and the site: definitions of quantities and terms."""
 
 from __future__ import annotations
 
@@ -6,11 +6,10 @@ from tiltlens.documents.document import measure_of
 from tiltlens.documents.quantities import FEATURES, quantity
 from tiltlens.formats import capitalised
 from tiltlens.results.audit import Audit
-from tiltlens.results.notes import MAY_ACCOUNT_FOR
 
 
 def _labelled(entries: dict[str, str]) -> dict[str, str]:
-    """Return texts by the label of their quantity; other terms as they are."""
+    """Return definitions keyed by the labels of their quantities; other keys stay the same."""
     return {quantity(key).label if key in LABELLED else key: text for key, text in entries.items()}
 
 
@@ -86,7 +85,7 @@ FOR_STATISTICIANS = _labelled(
         "use": "2·sd of the score as the feature varies while the group and all other features stay the same. It is an "
         "upper bound on the gap that use of the feature can account for.",
         "alignment": "Correlation between how a feature's values reveal the group and how they drive the score. The "
-        "contribution alone is reveals × drives × alignment.",
+        "contribution alone is reveals × drives × alignment, up to estimation error.",
         "correction": "The direction in which the audited group's feature distribution would have to shift for the "
         "divergence between the groups to fall fastest: positive for under-represented profiles, negative for "
         "over-represented ones. It is not a plan to change anybody.",
@@ -94,8 +93,8 @@ FOR_STATISTICIANS = _labelled(
         "group-membership model (propensity)": "A model of P(audited | features), needed for the input divergence.",
         "descent_rate": "How fast a small step along the correction lowers the objective; 0 if there is nothing to "
         "align.",
-        "divergence": "Kullback–Leibler divergence between two distributions, in nats (natural logarithm). Small ones "
-        "are about half the squared standardised difference.",
+        "divergence": "Kullback–Leibler divergence between two distributions, in nats (natural logarithm). For scores "
+        "it is that of the mean rates; small ones are about (p − q)²/(2q(1 − q)), where p and q are the two rates.",
         "standardised_difference": "The gap divided by the root of the mean of both groups' variances.",
         "weighting slider": "Whether the correction aligns the groups' inputs (left), their outputs (right) or both.",
     }
@@ -103,8 +102,8 @@ FOR_STATISTICIANS = _labelled(
 OF_OUTCOMES = (
     "observed outcome",
     *(quantity(key).label for key in ("fpr", "fnr", "auc", "ppv", "fdr")),
-)  # only with an outcome
-# For amounts, in the place of the entry of that name; None where there is none.
+)  # needed only with an outcome
+# Replacements for amounts, by the key of the entry replaced; None removes it.
 OF_AMOUNTS: dict[str, tuple[str, str] | None] = {
     "score": ("amount", "The number a model gives a person: money, days or another unit of the data."),
     "points": ("units", "The unit of the amount; M: millions, bn: billions, tn: trillions."),
@@ -116,33 +115,33 @@ OF_AMOUNTS: dict[str, tuple[str, str] | None] = {
         "overall deciles",
         "Values that a tenth, two tenths … of all compared people do not exceed.",
     ),
-    "shortfall": ("shortfall", "Total amount that the audited group lacks compared with the reference group's mean."),
+    "shortfall": ("shortfall", "Total by which the audited group is worse off than at the reference group's mean."),
     "materiality threshold": (
         "materiality threshold",
         "The smallest gap that matters to this audit: a number of standard deviations of the amount.",
     ),
 }
 OF_DECISIONS = {
-    "decision": "What happens to a person: 1 or 0, or the favourable decision and the other. It may come from a model "
-    "or from people.",
+    "decision": "Result for a person, 1 or 0, or one of two words such as approved and declined. It may come from a "
+    "model or from people.",
     "decision rate": "Share of a group with decision 1; for decisions with names, the favourable one.",
 }
 OF_COSTS = {
-    "observed cost": "What a person cost, such as claims per unit of exposure (burning cost).",
+    "observed cost": "Cost of a person, such as claims per unit of exposure (burning cost).",
     "exposure": "How long, or how much, a row was insured: the weight of the row. Costs and prices are per unit of it.",
     "expected cost (pure premium)": "Mean cost of people with the same features, by group: the technical price before "
     "expenses and margins.",
     "actual to expected (A/E)": "Observed cost divided by price. Above 1, the price is too low.",
     "proxy discrimination (PD)": "Share of the price's variance that remains after the nearest constant plus mixture "
     "of the groups' expected costs. It is 0 if the price treats the features equally in all groups.",
-    "gap beyond the mixture of expected costs": "Gap of the price minus that of this mixture, in money. Each feature "
-    "contributes to it what it contributes to the gap other than through expected costs.",
+    "gap beyond the mixture of expected costs": "Gap of the price minus that of this mixture, in money. A feature's "
+    "contribution to it is the part of its contribution to the gap that expected costs do not account for.",
     "variance between the groups (UF)": "Share of the price's variance that lies between the groups' means.",
     "discrimination-free price": "The groups' expected costs at a person's features, mixed by the groups' shares of "
     "all people.",
-    "proxy vulnerability": "The best price without the group minus the discrimination-free price: what features say "
-    "about the group, in money.",
-}  # only of amounts with observed costs
+    "proxy vulnerability": "The best price without the group minus the discrimination-free price: the part of the "
+    "price, in money, that is associated with the group.",
+}  # only for amounts with observed costs
 OF_CHANCES = {
     "group probability": "The probability of being in a group that is not observed (e.g. BISG). Each row counts in "
     "every group by its probability, so numbers of people are expected ones.",
@@ -152,7 +151,7 @@ OF_CHANCES = {
 
 
 def glossary(audit: Audit) -> dict[str, str]:
-    """Return the terms of an audit's report."""
+    """Return the terms in the report of an audit, with their definitions."""
     m, comparisons, unused = measure_of(audit), list(audit.comparisons.values()), _unused(audit)
     used = {name: text for name, text in GLOSSARY.items() if name not in unused}
     unobserved = OF_CHANCES if any(c.unobserved_group for c in comparisons) else {}
@@ -183,7 +182,7 @@ def _unused(audit: Audit) -> set[str]:
 
 
 def for_statisticians(audit: Audit) -> dict[str, str]:
-    """Return the terms of the part for statisticians."""
+    """Return the terms in the part for statisticians, with their definitions."""
     m = measure_of(audit)
     return {
         name: text.replace("mean score", m.mean).replace("the score", f"the {m.output}")

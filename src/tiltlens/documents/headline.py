@@ -1,11 +1,10 @@
-"""The finding in a few sentences: who is disadvantaged, by how much, what remains; ratios; unobserved groups."""
+"""The finding in sentences: gap, disadvantage, adjusted gap and contributions; ratios; unobserved groups."""
 
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 from dataclasses import replace
 
-from tiltlens.analysis.decision_table import DecisionTable
 from tiltlens.analysis.unobserved_groups import Status, UnobservedGroup
 from tiltlens.documents.document import (
     EVIDENCE,
@@ -29,9 +28,9 @@ from tiltlens.estimators.estimate import Estimate, Materiality, materiality, sid
 from tiltlens.estimators.verdicts import Verdict
 from tiltlens.formats import capitalised, interval, label, minus, number, p_value, percent, ratio, whole
 from tiltlens.limits import FOUR_FIFTHS
+from tiltlens.notes import MAY_ACCOUNT_FOR
 from tiltlens.results.audit import Audit
 from tiltlens.results.comparison import Comparison
-from tiltlens.results.notes import MAY_ACCOUNT_FOR
 from tiltlens.results.outputs import Contribution
 from tiltlens.rows.wording import Measure
 
@@ -42,22 +41,22 @@ WEIGHTED = "weighted by group probability"
 
 
 def expected(c: Comparison) -> str:
-    """Return " expected" behind a number of people that group probabilities add up to."""
+    """Return " expected", to follow a number of people that is a sum of group probabilities, or ""."""
     return "" if c.unobserved_group is None else " expected"
 
 
 def weighted(gap: Quantity, c: Comparison) -> Quantity:
-    """Return the gap as it is called: for unobserved groups it is one of two estimates."""
+    """Return the quantity of the gap, labelled "weighted gap" for unobserved groups."""
     return replace(gap, label=gap_name(c))
 
 
 def gap_name(c: Comparison) -> str:
-    """Return the label of the gap: for unobserved groups it is one of two estimates."""
+    """Return the label of the gap: "weighted gap" for unobserved groups."""
     return "weighted gap" if c.unobserved_group else "gap"
 
 
 def soft_words(c: Comparison) -> list[str]:
-    """Return how the estimates of the gap are to be read; nothing where groups are observed."""
+    """Return how to read the estimates of an unobserved group's gap; nothing for observed groups."""
     if c.unobserved_group is None:
         return []
     soft, measure = c.unobserved_group.disclosed(), measure_of(c)
@@ -73,7 +72,7 @@ def soft_words(c: Comparison) -> list[str]:
 
 
 def bracket_words(soft: UnobservedGroup, measure: Measure, groups: str) -> list[str]:
-    """Return the range of the gap between two groups, because one estimate would mislead, and on what it rests."""
+    """Return the range of an unobserved group's gap with its assumptions, because one estimate would mislead."""
     between = f"gap in the {measure.mean} between {groups}"
     if soft.status is Status.NOT_JUDGED:
         return [f"The {between} is not estimated, because {minus(soft.reason)}."]
@@ -101,12 +100,12 @@ def _checks(soft: UnobservedGroup, measure: Measure) -> list[str]:
 
 
 def is_of_decisions(result: Result) -> bool:
-    """Return whether decisions were audited: four fifths is a line for their rates, not for scores."""
+    """Return whether decisions were audited; the four-fifths rule is not for scores."""
     return measure_of(result).each == "decision"
 
 
 def ratio_words(c: Comparison, estimate: Estimate) -> str:
-    """Return whose rates a ratio divides, and rates of what: for low scores they are not the means of the gap."""
+    """Return which rates an impact ratio divides; if low scores are favourable, they are not the means of the gap."""
     m, names, rates = measure_of(c), [label(name, SHORT) for name in (c.audited, c.reference)], [*c.outputs.rates]
     if c.impact_ratio is not None and (c.impact_ratio > 1.0) != (estimate > 1.0):  # lower ÷ higher
         names, rates = names[::-1], rates[::-1]
@@ -116,11 +115,11 @@ def ratio_words(c: Comparison, estimate: Estimate) -> str:
     numbers = " ÷ ".join(m.level(rate.value) for rate in rates)
     if m.each == "decision":
         return f"rates of the favourable decision{f' ({m.favoured})' if m.favoured else ''}: {numbers}, {who}"
-    return f"100% minus the {m.mean}: {numbers}, {who}"
+    return f"100% minus the {m.mean} ({numbers}, {who})"
 
 
 def ratio_definition(c: Comparison) -> str:
-    """Return what an impact ratio divides, with names of the measure in braces."""
+    """Return the definition of an impact ratio, with placeholders for words of the measure."""
     return f"{_divided(c)}, audited ÷ reference{{among}}"
 
 
@@ -131,7 +130,7 @@ def _divided(c: Comparison) -> str:
 
 
 def unfavourable_words(c: Comparison) -> str:
-    """Return the ratio of unfavourable rates, which says more where favourable ones are near 1."""
+    """Return the ratio of unfavourable rates, which is more informative if favourable rates are near 1."""
     audited, reference = (1.0 - rate.value for rate in c.outputs.rates)
     if measure_of(c).is_amount or reference <= 0.0:
         return ""
@@ -141,12 +140,12 @@ def unfavourable_words(c: Comparison) -> str:
 
 
 def against_four_fifths(estimate: Estimate) -> str:
-    """Return on which side of four fifths an adverse impact ratio lies, anywhere within its interval."""
+    """Return whether the interval of an adverse impact ratio is above, below or includes four fifths."""
     side = side_of(estimate.value, estimate.low, estimate.high, FOUR_FIFTHS)
     if estimate.low is None:
         return f"{side} four fifths (0.80), without an interval"
-    ends = f"the interval {'includes' if side == 'inconclusive' else f'lies {side}'} four fifths (0.80)"
-    return f"inconclusive, because {ends}" if side == "inconclusive" else ends
+    ends = f"the interval lies {side} four fifths (0.80)"
+    return "inconclusive: the interval includes four fifths (0.80)" if side == "inconclusive" else ends
 
 
 def four_fifths_words(estimate: Estimate, level: str, among: str) -> str:
@@ -174,7 +173,7 @@ def decision_table_words(table: DecisionTable, level: str, among: str) -> list[s
 
 
 MOST_NAMED = 6
-HEADLINED = 3  # features in the first sentences
+HEADLINED = 3  # number of features in the first sentences
 NO_FEATURES = "No features were listed, so contributions were not estimated."
 OVERLAP = "They overlap and do not sum to the gap"
 MAY_ACCOUNT = capitalised(MAY_ACCOUNT_FOR)
@@ -187,9 +186,9 @@ STATES = {
 
 
 def headline(audit: Audit | None, c: Comparison) -> list[str]:
-    """Return the answer in a few sentences: the gap, the adjusted gap and the largest contributions.
+    """Return the main result: the gap, the adjusted gap and the largest contributions.
 
-    For unobserved groups the range of the gap comes first, because one estimate would mislead.
+    For unobserved groups it starts with the range of the gap, because one estimate would mislead.
     """
     if (soft := c.unobserved_group) is None:
         return [gap_sentence(audit, c), *adjusted_gap(c), *_largest(c)]
@@ -216,13 +215,13 @@ def gap_status(c: Comparison) -> Materiality | None:
 
 
 def threshold_words(c: Comparison) -> str:
-    """Return the materiality threshold with its name."""
+    """Return the materiality threshold as a phrase with its value."""
     m = measure_of(c)
     return f"the materiality threshold of {m.with_unit(m.size(c.scale.materiality))}"
 
 
 def gap_sentence(audit: Audit | None, c: Comparison) -> str:
-    """Return who is disadvantaged and by how much, and whether that is material."""
+    """Return a sentence on the groups compared, the size of the gap, and whether it is material."""
     (audited, reference), m, status = means(c), measure_of(c), gap_status(c)
     who, other = group_words(c, "audited"), group_words(c, "reference")
     numbers = f"{m.level(audited)} vs {m.level(reference)}, a gap of {estimate_words(c.gap, m, level_of(c))}"
@@ -236,7 +235,7 @@ def gap_sentence(audit: Audit | None, c: Comparison) -> str:
 
 
 def _compare_people(audit: Audit | None, c: Comparison) -> str:
-    """Return how the groups relate, as people: "Black applicants are approved less often than White applicants"."""
+    """Return a comparison of groups of people: "Black applicants are approved less often than White applicants"."""
     (audited, reference), m = means(c), measure_of(c)
     who, other = group_words(c, "audited"), group_words(c, "reference")
     often = "less often than" if audited < reference else "more often than"
@@ -249,7 +248,7 @@ def _compare_people(audit: Audit | None, c: Comparison) -> str:
 
 
 def _compare_groups(audit: Audit | None, c: Comparison) -> str:
-    """Return how the groups relate, by names that may be no nouns: "The mean score is lower for A than for B"."""
+    """Return a comparison for group names that are not nouns: "The mean score is lower for A than for B"."""
     (audited, reference), m = means(c), measure_of(c)
     both = f"for {group_words(c, 'audited')} than for {group_words(c, 'reference')}"
     if is_of_rates(c):
@@ -265,19 +264,19 @@ def _not_favoured(m: Measure) -> str:
 
 
 def is_of_rates(c: Comparison) -> bool:
-    """Return whether the gap is one in rates of decisions, not in an error rate of theirs."""
+    """Return whether the gap is in decision rates, and not in an error rate."""
     return measure_of(c).each == "decision" and metric_of(c) is None
 
 
 def _mean_name(audit: Audit | None, c: Comparison, m: Measure) -> str:
-    """Return the name of the mean; of more than two classes it is that of the favourable one."""
+    """Return the name of the mean; for more than two classes, of the favourable class."""
     if not isinstance(c.outputs.means.audited, tuple):
         return f"{m.mean}{m.among}"
     return m.rate if audit is None else f"{m.rate} of “{label(audit.favourable)}”"
 
 
 def _disadvantage(c: Comparison) -> str:
-    """Return whom the gap disadvantages, unless the sentence before says it."""
+    """Return whom the gap disadvantages, or "" if the comparison already implies it."""
     lacks = 0.0 if c.shortfall is None else c.shortfall.value
     if not lacks or is_of_rates(c):
         return ""
@@ -296,14 +295,14 @@ def _weighted_sentence(c: Comparison, soft: UnobservedGroup) -> str:
 
 
 def _why_none(c: Comparison) -> str:
-    """Return why people with the same features surely have equal outputs."""
+    """Return why the adjusted gap is exactly 0."""
     if c.gap.low == c.gap.high == 0:
         return f"all {measure_of(c).each}s are equal"
     return f"the {measure_of(c).each}s use only the listed features"
 
 
 def adjusted_gap(c: Comparison) -> Iterator[str]:
-    """Yield how much the listed features account for, the adjusted gap, and what its interval says."""
+    """Yield sentences on the part of the gap that features account for, and on the adjusted gap."""
     left, m = c.adjusted_gap, measure_of(c)
     if left is None or left.low is None:
         return
@@ -315,12 +314,11 @@ def adjusted_gap(c: Comparison) -> Iterator[str]:
     start = f"{_explained(c, left)}The adjusted gap, {among}, is {estimate}"
     status = materiality(left.low, left.high, c.scale.materiality)
     if status is Materiality.NOT_MATERIAL:
-        is_part = c.unobserved_group
-        yield (
-            f"{start}. It is part of the weighted gap, so it may understate the adjusted gap."
-            if is_part
-            else f"{start}, below {threshold}. A value near 0 is expected if the {m.each}s use only these features."
-        )
+        if c.unobserved_group:
+            yield f"{start}. It is part of the weighted gap, so it may understate the adjusted gap."
+            return
+        near_zero = f"A value near 0 is expected if the {m.each}s use only these features"
+        yield f"{start}, below {threshold}. {near_zero}; it does not show that their use is justified."
     elif c.checks.is_adequate is False:
         yield f"{start}. The overlap and calibration checks failed, so this number may be wrong."
     elif status is Materiality.MATERIAL:
@@ -332,7 +330,7 @@ def adjusted_gap(c: Comparison) -> Iterator[str]:
 
 
 def _explained(c: Comparison, left: Estimate) -> str:
-    """Return how much of the gap the listed features account for, where that is a part of it."""
+    """Return how much of the gap the listed features account for, or "" if that is not a part of it."""
     m, gap = measure_of(c), c.gap.value
     explained = gap - left
     is_part = explained * gap > 0 and left * gap > 0
@@ -346,7 +344,7 @@ def _explained(c: Comparison, left: Estimate) -> str:
 
 
 def _largest(c: Comparison) -> Iterator[str]:
-    """Yield the features with the largest contributions, those against the gap apart."""
+    """Yield the features with the largest contributions; contributions against the gap come separately."""
     rows = c.by_feature
     if not rows:
         yield NO_FEATURES
@@ -358,7 +356,7 @@ def _largest(c: Comparison) -> Iterator[str]:
     uses = f"The data do not show whether the {measure_of(c).each}s use {named_list(unsettled)}." if unsettled else ""
     gap = c.gap if c.gap_parts.gap_given_exempt is None else c.gap_parts.gap_given_exempt
     if evidence and gap.low is not None and gap.high is not None and gap.low <= 0 <= gap.high:
-        yield f"Material contributions in either direction{_listed(c, evidence)}. {uses}".rstrip()
+        yield f"Material contributions in either direction,{_listed(c, evidence)}. {uses}".rstrip()
         return
     with_it = [row for row in evidence if (_judged_part(row, c)[0] > 0) == (gap.value > 0)]
     against = [row for row in evidence if row not in with_it]
@@ -370,41 +368,40 @@ def _largest(c: Comparison) -> Iterator[str]:
     if against:
         yield f"Contribution{'s' if len(against) > 1 else ''} in the opposite direction{_listed(c, against)}."
     if used := [row.feature for row in evidence if row.feature not in unsettled]:
-        yield f"The {measure_of(c).each}s use {named_list(used)}."
+        yield f"The {measure_of(c).each}s use {named_list(used)}.{_use_not_assessed(c)}"
     if uses:
         yield uses
     if c.gap.low is None:
         yield "Contributions are plug-in values without verdicts."
     elif not evidence and len(of_kind(rows, EXEMPT)) < len(rows):
-        is_open = bool(of_kind(rows, OPEN))
-        yield "The contributions of features are inconclusive." if is_open else "No feature contributes materially."
+        yield _without_evidence(rows)
 
 
 def leaves_adjusted_gap(c: Comparison) -> bool:
-    """Return whether what Shapley contributions leave of the gap estimates the adjusted gap, up to the threshold."""
+    """Return whether the remainder of Shapley contributions equals the adjusted gap up to the threshold."""
     left, adjusted = c.gap_parts.shapley_remainder, c.adjusted_gap
     return left is not None and adjusted is not None and abs(adjusted - left) < c.scale.materiality
 
 
 def shapley_parts(c: Comparison) -> str:
-    """Return what sums to the gap: "Shapley contributions and the adjusted gap"."""
+    """Return the terms that sum to the gap: "Shapley contributions and the adjusted gap"."""
     rest = f"the {quantity('adjusted_gap').label}" if leaves_adjusted_gap(c) else "a remainder"
     exempt = [f"the {quantity('gap_explained_by_exempt').label}"] * (c.gap_parts.gap_explained_by_exempt is not None)
     return listed(["Shapley contributions", rest, *exempt])
 
 
 def is_contribution(row: Contribution) -> bool:
-    """Return whether a feature has a material contribution that the score may use."""
+    """Return whether a feature has a material contribution and the score uses it or may use it."""
     return kind_of(row) == EVIDENCE or row.verdict == Verdict.PROXY_OR_STAND_IN
 
 
 def of_kind(rows: Sequence[Contribution], kind: str) -> list[Contribution]:
-    """Return the features whose verdict is of a kind."""
+    """Return the features whose verdict is of this kind."""
     return [row for row in rows if kind_of(row) == kind]
 
 
 def exempt_parts(c: Comparison) -> Iterator[str]:
-    """Yield the two parts of the gap where exempt factors were named."""
+    """Yield the two parts of the gap if exempt factors were declared."""
     parts = [c.gap_parts.gap_explained_by_exempt, c.gap_parts.gap_given_exempt]
     present = [estimate_words(part, measure_of(c), level_of(c)) for part in parts if part is not None]
     if len(present) < len(parts):
@@ -415,18 +412,18 @@ def exempt_parts(c: Comparison) -> Iterator[str]:
 
 
 def named_list(names: Sequence[str], most: int = MOST_NAMED) -> str:
-    """Return names as a sentence lists them, the last ones counted."""
+    """Return names as a list for a sentence, with a count of those beyond `most`."""
     more = [f"{len(names) - most} more"] if len(names) > most else []
     return listed([*(label(name, SHORT) for name in names[:most]), *more])
 
 
 def listed(texts: Sequence[str]) -> str:
-    """Return texts as a sentence lists them: "a, b and c"."""
+    """Return texts as a list for a sentence: "a, b and c"."""
     return " and ".join([", ".join(texts[:-1]), texts[-1]] if len(texts) > 1 else texts)
 
 
 def _judged_part(row: Contribution, c: Comparison) -> tuple[float, str]:
-    """Return the contribution that a verdict was read from, and which one it is."""
+    """Return the contribution on which a verdict is based, and its name."""
     alone, beyond = Estimate(0.0) if row.alone is None else row.alone, row.beyond_others
     is_alone = row.verdict == Verdict.POTENTIAL_PROXY or beyond is None
     if row.verdict == Verdict.PROXY_OR_STAND_IN and not is_alone:
@@ -434,8 +431,22 @@ def _judged_part(row: Contribution, c: Comparison) -> tuple[float, str]:
     return (alone.value, "alone") if is_alone or beyond is None else (beyond.value, "beyond the others")
 
 
+def _use_not_assessed(c: Comparison) -> str:
+    """Return that the use of the other features that contribute was not assessed; "" if there are none."""
+    others = [row.feature for row in c.by_feature if row.verdict == Verdict.SIZE_UNCLEAR and row.use is None]
+    return f" Their use of {named_list(others)} was not assessed." if others else ""
+
+
+def _without_evidence(rows: Sequence[Contribution]) -> str:
+    """Return what the verdicts say together if none of them is a contribution."""
+    if all(row.verdict in (Verdict.NOT_ASSESSED, Verdict.EXEMPT) for row in rows):
+        return "The contributions of features were not assessed."
+    is_open = bool(of_kind(rows, OPEN))
+    return "The contributions of features are inconclusive." if is_open else "No feature contributes materially."
+
+
 def _listed(c: Comparison, rows: Sequence[Contribution]) -> str:
-    """Return features with the contributions that their verdicts rest on, and which these are."""
+    """Return features with the contributions on which their verdicts are based, and the names of these."""
     m, judged = measure_of(c), [_judged_part(row, c) for row in rows[:HEADLINED]]
     common = judged[0][1] if len({which for _, which in judged}) == 1 else ""
     parts = [

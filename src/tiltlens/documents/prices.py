@@ -1,4 +1,4 @@
-"""Prices beside observed costs, the discrimination-free price, and its effect on held-out data."""
+"""Documents on prices compared with observed costs, the discrimination-free price, and its effect on held-out data."""
 
 from __future__ import annotations
 
@@ -51,7 +51,7 @@ STATES = {
     Materiality.MATERIAL: "material proxy discrimination",
     Materiality.DETECTED: "proxy discrimination, perhaps not material",
     Materiality.NOT_MATERIAL: "no material proxy discrimination",
-    Materiality.INCONCLUSIVE: "inconclusive whether there is material proxy discrimination",
+    Materiality.INCONCLUSIVE: "inconclusive: there may or may not be material proxy discrimination",
 }
 LIMITS = (
     "Expected costs are predicted by a regression for each group, fitted on other people. An omitted factor may be "
@@ -63,15 +63,15 @@ OF_CONTRIBUTIONS = (
     "Intervals of alone and beyond the others are simultaneous confidence bands."
 )
 OF_SEGMENTS = (
-    "A positive value means that what the features show about the group raises the best price. These segments were "
-    "selected for their large values, so the values may be overestimated. Segments of fewer than ten people are "
+    "A positive value means that the best price without the group exceeds the discrimination-free one. These segments "
+    "were selected for their large values, so the values may be overestimated. Segments of fewer than ten people are "
     "suppressed."
 )
 MOST_CONTRIBUTIONS = 20  # features
 
 
 def price_blocks(c: Comparison) -> list[Block]:
-    """Return what observed costs say of the price; nothing where it was not computed."""
+    """Return the comparison of the price with observed costs; nothing if it was not computed."""
     costs, name = c.prices, level_of(c)
     if costs is None:
         return []
@@ -99,7 +99,7 @@ def price_blocks(c: Comparison) -> list[Block]:
 
 
 def price_words(c: Comparison, costs: Prices) -> Iterator[str]:
-    """Yield the state, and the nearest mixture of the groups' expected costs."""
+    """Yield a sentence on proxy discrimination, and one on the nearest mixture of the groups' expected costs."""
     text = written(costs.proxy_discrimination, percent, level_of(c))
     state, least = STATES[costs.status].capitalize(), percent(costs.materiality)
     yield f"{state}: {text} of the variance of the price, materiality threshold {least}."
@@ -126,7 +126,7 @@ def _contributions(c: Comparison, costs: Prices, name: str) -> Iterator[Block]:
 
 
 def decile_blocks(title: str, columns: Sequence[tuple[str, pl.DataFrame]], m: Measure, level: str) -> Iterator[Block]:
-    """Yield A/E by decile of the price, one column for each head and its rows; nothing where there are no rows."""
+    """Yield the table of A/E by decile of the price, with one column per head; nothing if there are no rows."""
     shown = format_of(quantity("actual_to_expected").scale, m).value
     by_decile = [
         {row["decile"]: estimate_cell(row_estimate(row, "actual_to_expected"), shown) for row in rows.to_dicts()}
@@ -140,7 +140,7 @@ def decile_blocks(title: str, columns: Sequence[tuple[str, pl.DataFrame]], m: Me
 
 
 def _segments(c: Comparison, costs: Prices, name: str) -> Iterator[Block]:
-    """Yield the values of features whose best price without the group is furthest from the discrimination-free one."""
+    """Yield the table of feature values with the largest proxy vulnerability."""
     if costs.segments.is_empty():
         return
     m, item = measure_of(c), FEATURES["segment_vulnerability"]
@@ -162,10 +162,10 @@ def _segments(c: Comparison, costs: Prices, name: str) -> Iterator[Block]:
 Changed = Mapping[str, Estimate | None]  # a quantity before and after, and its change
 BY_DECILE = "Actual to expected by group and decile of the price"
 NOT_BY_GROUP = (
-    "A discrimination-free price mixes the groups' expected costs, so the A/E of a group may differ from 1 where its "
-    "costs do. The A/E of all people shows whether prices cover costs."
+    "A discrimination-free price mixes the groups' expected costs, so the A/E of a group may differ from 1 if its "
+    "costs differ from those of other groups. The A/E of all people shows whether prices cover costs."
 )
-SIMPLER = "The audit's gap of a discrimination-free price may differ, because it does not rest on an additive model."
+SIMPLER = "The audit may report another gap for the discrimination-free price, because it uses no additive model."
 IS_NO_FINDING = (
     "Whether to change prices is a legal and policy decision, not a statistical one. The numbers apply to new people "
     "only if they resemble these."
@@ -193,7 +193,7 @@ def _audited_gaps(price: DiscriminationFreePrice, m: Measure) -> Iterator[str]:
     for group, gap in price.gap_before.items():
         before, after = (m.with_unit(m.difference(value)) for value in (gap, price.gap_after[group]))
         who = f"{label(group)} vs {label(price.reference)}"
-        yield f"Gap of {who} on the audited rows: {before} before, {after} after."
+        yield f"Gap on the audited rows, {who}: {before} before, {after} after."
 
 
 def price_evaluation_document(evaluations: Iterable[PriceEvaluation]) -> Document:

@@ -1,4 +1,4 @@
-"""Every reported number, defined once: key, label, unit, format, definition and where it applies."""
+"""All reported quantities, each defined once: key, label, unit, format, definition and score types."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ from tiltlens.rows.wording import Measure, ScoreType, amount
 
 @dataclass(frozen=True, slots=True)
 class Format:
-    """The unit of a quantity, and how its values and their changes are written."""
+    """The unit of a quantity, and the formats of its values and of their changes."""
 
     unit: str
     value: Shown
@@ -43,13 +43,13 @@ class Quantity:
     key : str
         Its key in the summary of a result.
     label : str
-        What it is called wherever it is shown; names in braces are attributes of the `Measure`.
+        The name under which it is displayed; names in braces are attributes of the `Measure`.
     scale : str
         The scale that determines unit and format, see `format_of`.
     definition : str
-        What it is, in a few words.
+        A definition in a few words.
     applies : tuple of str
-        The score types that it is reported for.
+        The score types for which it is reported.
     """
 
     key: str
@@ -106,7 +106,7 @@ def fill(text: str, measure: Measure) -> str:
         missing=measure.affected_words,
         people=measure.people,
     )
-    return filled.removeprefix(", ")
+    return filled.strip()
 
 
 def _table(*quantities: Quantity) -> dict[str, Quantity]:
@@ -247,12 +247,15 @@ _SENSITIVITY = _table(
     ),
     Quantity(
         "r2_score",
-        "explains of the {each}s",
+        "explained variance of the {each}s",
         "share",
         "share of the variance that the other features do not explain, within groups",
     ),
     Quantity(
-        "r2_group", "explains of the group", "share", "share of the variance that the other features do not explain"
+        "r2_group",
+        "explained variance of the group",
+        "share",
+        "share of the variance that the other features do not explain",
     ),
     Quantity("multiple", "times as strong", "ratio", "multiple of both shares that accounts for the gap"),
 )
@@ -267,7 +270,7 @@ _EVALUATION = _table(
     Quantity("score_gap", "gap in mean scores", "points", "audited minus reference"),
     Quantity("accuracy_change", "change in accuracy", "points", "alternative minus audited rule"),
     Quantity("gap_reduction", "reduction of the gap", "points", "in size, audited rule minus alternative"),
-    Quantity("ratio_gain", "gain of the impact ratio", "ratio", "lower ÷ higher rate, alternative minus audited rule"),
+    Quantity("ratio_gain", "gain in the impact ratio", "ratio", "lower ÷ higher rate, alternative minus audited rule"),
     Quantity("gap_change", "change in the gap", "points", "after minus before"),
     Quantity("selected", "selection rate", "share", "share of {people} with decision 1"),
     Quantity("true_positive_rate", "true positive rate", "share", "share given 1 among {people} with the outcome"),
@@ -285,10 +288,8 @@ _INTERSECTIONS = _table(
     Quantity(
         "between_groups", "standard deviation between groups", "gap", "spread of the groups' means, weighted by people"
     ),
-    Quantity(
-        "main_effects", "main effects", "gap", "standard deviation of what the group's columns explain additively"
-    ),
-    Quantity("interaction", "interaction", "gap", "standard deviation of what only intersections explain"),
+    Quantity("main_effects", "main effects", "gap", "standard deviation of the sum of effects of single columns"),
+    Quantity("interaction", "interaction", "gap", "standard deviation of the part that only intersections explain"),
     Quantity("deviation", "deviation", "gap", "a group's mean minus the overall mean, shrunk by its noise"),
 )
 QUANTITIES = {
@@ -299,13 +300,13 @@ ALIASES = {
     "linear_gap": "linear",
     "exempt_gap": "gap_given_exempt",
     "linear_change": "linear",
-}  # same number, other key
+}  # other keys of the same quantities
 HEADLINE_KEYS, CORRECTION_KEYS = tuple(_HEADLINE), tuple(_CORRECTION)
 INTERSECTION_KEYS = ("between_groups", "main_effects", "interaction")
-SEQUENCE_KEYS = ("gap", "impact_ratio", "fpr_difference", "fnr_difference")  # of repeated looks
+SEQUENCE_KEYS = ("gap", "impact_ratio", "fpr_difference", "fnr_difference")  # with confidence sequences
 ERROR_RATE_KEYS = ("fpr", "fnr", "calibration", "auc", "ppv", "npv", "fdr", "for", "log_loss")
 
-# Columns of the table of features, whose keys are those of its rows.
+# Columns of the table of features, keyed by the names of these columns.
 FEATURES = _table(
     Quantity(
         "alone",
@@ -347,34 +348,34 @@ def quantity(key: str) -> Quantity:
 
 
 def estimate_cell(estimate: Estimate | None, shown: Shown) -> Cell:
-    """Return an estimate as a cell: value and interval."""
+    """Return an estimate as a cell with value and interval."""
     if estimate is None:
         return Cell(NOTHING)
     low, high = estimate.low, estimate.high
-    is_known = low == high  # both None, or without error
+    is_known = low == high  # no interval, or an estimate without error
     ends = "" if is_known else interval(low, high, shown)
     return Cell(shown(estimate.value), ends, value=estimate.value)
 
 
 def written(estimate: Estimate | None, shown: Shown, name: str = "", unit: str = "") -> str:
-    """Return an estimate with its interval, whose name may stand before its ends."""
+    """Return an estimate as text with its interval, which `name` may precede."""
     if estimate is None:
         return shown(None)
     return with_interval(estimate.value, estimate.low, estimate.high, shown, name, unit)
 
 
 def estimate_words(estimate: Estimate, measure: Measure, name: str = "") -> str:
-    """Return a gap as a sentence has it: "−12.9 points (95% CI −19.9 to −6.0)"."""
+    """Return a gap as in a sentence: "−12.9 points (95% CI −19.9 to −6.0)"."""
     return written(estimate, brief(estimate, measure), name, measure.unit)
 
 
 def brief(estimate: Estimate, measure: Measure) -> Shown:
-    """Return a format with one decimal for gaps of a point or more, with two for smaller ones."""
+    """Return a format with one decimal for gaps of at least a point and two for smaller ones."""
     return brief_of((estimate.value, estimate.low, estimate.high), measure)
 
 
 def brief_of(values: Iterable[float | None], measure: Measure) -> Shown:
-    """Return the same for values that are read beside each other."""
+    """Return the format of `brief` for values that are shown together."""
     if measure.is_amount:
         return partial(_amount_beside, measure, [*values])
     return brief_points(*values)
@@ -386,7 +387,7 @@ def _amount_beside(measure: Measure, values: Sequence[float | None], value: floa
 
 
 def quantity_cell(item: Quantity, estimate: Estimate | None, measure: Measure) -> Cell:
-    """Return an estimate of a quantity as a cell; of a range the ends alone."""
+    """Return an estimate of a quantity as a cell; for a range, only its two ends."""
     shown = format_of(item.scale, measure).value
     if item.scale == "range" and estimate is not None:
         return Cell(interval(estimate.low, estimate.high, shown))
@@ -412,11 +413,11 @@ def change_table(
     measure: Measure,
     interval_label: str,
 ) -> Table:
-    """Return a table of quantities with two values and their difference each."""
+    """Return a table with two values of each quantity and their difference."""
     cells = []
     for item, estimates in rows:
         shown = format_of(item.scale, measure)
-        of_change = shown.value if estimates[0] is None else shown.change  # money moved is a change itself
+        of_change = shown.value if estimates[0] is None else shown.change  # money moved is itself a change
         values = map(estimate_cell, estimates, (shown.value, shown.value, of_change))
         cells.append((Cell(item.name(measure)), *values))
     return Table(name, (Column("quantity", NAME), *map(Column, heads)), tuple(cells), interval_label)

@@ -1,4 +1,4 @@
-"""Score adjustments, their effect on held-out data, and less discriminatory alternatives, in sentences."""
+"""Sentences on score adjustments, their effect on held-out data, and less discriminatory alternatives."""
 
 from __future__ import annotations
 
@@ -36,7 +36,7 @@ Row = Mapping[str, Any]  # of a frame
 Named = TypeVar("Named", TiltSummary, Constraint)
 DECISIONS = "decisions"
 FALSE_POSITIVES, FALSE_NEGATIVES = "false positive rates", "false negative rates"
-TARGETS = {  # for each metric: the quantities that it constrains, and what they compare
+TARGETS = {  # for each metric: the quantities that it constrains, with their names
     "mean_score": (("gap", "mean scores"),),
     DECISIONS: (("gap", "decision rates"),),
     "fpr": (("fpr_difference", FALSE_POSITIVES),),
@@ -58,7 +58,7 @@ OF_RULES = (
     "finding of wrongdoing."
 )
 OF_TOLERANCES = (
-    "Each row has the rule with the smallest gap for that loss. The band and the verdicts cover all rows at once, so "
+    "Each row shows the rule with the smallest gap for that loss. The band and the verdicts cover all rows at once, so "
     "they need more evidence than the verdict on one loss above."
 )
 OF_WHAT_IFS = (
@@ -70,7 +70,7 @@ ESTIMATE = ("value", "low", "high")
 
 
 def named_repair(repair: TiltSummary) -> TiltSummary:
-    """Return an adjustment with readable names of groups; one for several groups lists them."""
+    """Return an adjustment with readable group names; several audited groups are joined by commas."""
     several = ", ".join(dict.fromkeys(item.audited for item in repair.constraints))
     repair = replace(repair, audited=repair.audited or several)
     if (column := repair.group) is None:
@@ -84,7 +84,7 @@ def _renamed(part: Named, column: str) -> Named:
 
 
 def targets(repair: TiltSummary) -> tuple[tuple[str, str], ...]:
-    """Return the quantities that an adjustment constrains, and what they compare."""
+    """Return the quantities that an adjustment constrains, with their names."""
     search = TARGETS.get(repair.metric, (("gap", repair.metric),))
     if not repair.exempt:
         return search
@@ -92,7 +92,7 @@ def targets(repair: TiltSummary) -> tuple[tuple[str, str], ...]:
 
 
 def goal(repair: TiltSummary) -> list[str]:
-    """Return the goal of an adjustment, and which columns it uses."""
+    """Return sentences on the goal of an adjustment, and on the columns that it uses."""
     what = " and ".join(name for _, name in targets(repair))
     at = "" if repair.threshold is None else f" at the threshold {repair.threshold:g}"
     limit = f"at most {size(repair.max_gap)} points apart" if repair.max_gap else "equal"
@@ -102,7 +102,8 @@ def goal(repair: TiltSummary) -> list[str]:
         return [f"Goal: {what}{at} {limit}. {why}, so no score is changed."]
     uses = "the group of each new person" if repair.use_group else listed(repair.features)
     not_group = "" if repair.use_group else " It does not use the group of new people."
-    return [f"Goal: {what}{at} {limit}, with the smallest change of the scores.", f"It uses {uses}.{not_group}"]
+    goal = f"Goal: {what}{at} {limit}, with the smallest change in the scores."
+    return [goal, f"The adjustment uses {uses}.{not_group}"]
 
 
 def fit_sentences(repair: TiltSummary) -> list[str]:
@@ -116,7 +117,7 @@ def fit_sentences(repair: TiltSummary) -> list[str]:
 
 
 def _soft(group: str, estimates: SoftChange) -> list[str]:
-    """Return what group probabilities say about the gap after an adjustment: both estimates are near 0 by design."""
+    """Return sentences on an unobserved group's gap after an adjustment, where both estimates are near 0 by design."""
     before, after = estimates
     lines = [f"{group} is an unobserved group, so the weighted gap shows only part of the gap."]
     if before.linear is not None and after.linear is not None:
@@ -159,7 +160,7 @@ def rows_of(table: pl.DataFrame) -> dict[str, Row]:
 
 
 def headline(evaluation: RepairEvaluation) -> list[str]:
-    """Return the effect of an adjustment on held-out data: the gap, whether the goal is met, and the cost."""
+    """Return sentences on the effect on held-out data: the gap, whether the goal is met, and the cost in accuracy."""
     repair, table = evaluation.repair, rows_of(evaluation.table)
     lines: list[str] = []
     for key, what in targets(repair):
@@ -195,7 +196,7 @@ def _goal_met(repair: TiltSummary, row: Row) -> str:
 
 
 def _too_few(repair: TiltSummary, row: Row) -> str:
-    """Return that rows are too few, where more than half of the excess gap may remain."""
+    """Return a remark if more than half of the excess gap may remain, or ""."""
     left = max(-row["after_low"], row["after_high"]) - repair.max_gap
     excess = abs(row["before"]) - repair.max_gap
     if excess <= 0.0 or left <= 0.5 * excess:
@@ -204,7 +205,7 @@ def _too_few(repair: TiltSummary, row: Row) -> str:
 
 
 def _fit_error(repair: TiltSummary, what: str) -> str:
-    """Return the standard error of the fit, which intervals of held-out rows exclude."""
+    """Return a sentence on the standard error of the fit, which held-out intervals exclude, or ""."""
     errors = [
         item.se
         for item in repair.constraints
@@ -229,9 +230,9 @@ def _cost(table: Mapping[str, Row]) -> str:
 
 
 def blindness_words(table: pl.DataFrame) -> str:
-    """Return what it costs not to use the group."""
+    """Return sentences on the cost of not using the group."""
     parts = [f"{quantity(key).label} {cost}" for key, cost in _accuracy_changes(rows_of(table), "cost")]
-    compared = f" Without the group instead of with it: {'; '.join(parts)}." if parts else ""
+    compared = f" Not using the group changes the results by: {'; '.join(parts)}." if parts else ""
     return f"An adjustment that uses the group changes the scores less.{compared}"
 
 
@@ -243,13 +244,13 @@ def _accuracy_changes(table: Mapping[str, Row], column: str) -> Iterator[tuple[s
 
 
 def group_use(evaluation: RepairEvaluation) -> list[str]:
-    """Return where the sensitive attribute was used."""
+    """Return sentences on where the group was used."""
     notes = [sentence(note) for note in evaluation.repair.notes]
     return [*notes, "On held-out data, the group was used to measure the effect, not to fit the adjustment.", REGULATED]
 
 
 def verdict_words(search: Alternatives) -> list[str]:
-    """Return the verdict on alternatives, and the numbers that it was read from."""
+    """Return the verdict on alternatives, and the numbers on which it is based."""
     tau, name, level = search.threshold, accuracy_name(search), interval_name(search.confidence)
     times = number((1.0 - tau) / tau, 2)
     return [
@@ -265,17 +266,17 @@ def verdict_words(search: Alternatives) -> list[str]:
 
 
 def gap_name(search: Alternatives) -> str:
-    """Return the label of the gap of alternatives: for unobserved groups it is weighted."""
+    """Return the label of the gap in a search for alternatives: "weighted gap" for unobserved groups."""
     return "weighted gap" if search.soft else "gap"
 
 
 def accuracy_name(search: Alternatives) -> str:
-    """Return the label of the accuracy of alternatives: the threshold may weigh errors differently."""
+    """Return the label of the accuracy in a search for alternatives, which the threshold may weight by cost."""
     return "accuracy" if search.threshold == 0.5 else "cost-weighted accuracy"
 
 
 def _either(estimate: Estimate, more: str, less: str) -> str:
-    """Return by how many points something is more or less, and its interval, without signs."""
+    """Return a difference in points with its interval, in words such as "higher" instead of signs."""
 
     def unsigned(value: float | None, unit: str = "") -> str:
         return "no limit" if value is None else f"{abs(100 * value):.2f}{unit} {more if value >= 0.0 else less}"
@@ -286,7 +287,7 @@ def _either(estimate: Estimate, more: str, less: str) -> str:
 
 
 def listed(names: Sequence[str], most: int = 6) -> str:
-    """Return names of columns, the first few of them."""
+    """Return the first few names of columns as a list for a sentence."""
     if not names:
         return "nothing else"
     return named_list(names, most)

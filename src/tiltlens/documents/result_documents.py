@@ -249,11 +249,11 @@ RATES = ("selected", "impact_ratio", "true_positive_rate")
 COMPARED = ("audited rule", "alternative")
 STEP = 2  # every second point of the curve is shown
 RULES = 9  # rules of the curve that are shown
-WHAT_IFS = 20  # the smallest gaps first
+WHAT_IFS = 20  # maximum number shown, smallest gaps first
 
 
 def repair_document(adjustment: Adjustment, group: str | None = None) -> Document:
-    """Return an adjustment: its goal, its fit, and where it uses the group, by the column of groups."""
+    """Return the document of an adjustment: goal, fit and use of the group; `group` is the group column."""
     if isinstance(adjustment, DiscriminationFreePrice):
         return free_price_document(adjustment)
     assert isinstance(adjustment, ScoreTilt)
@@ -266,7 +266,7 @@ def repair_document(adjustment: Adjustment, group: str | None = None) -> Documen
 
 
 def evaluation_document(evaluations: Sequence[Evaluation]) -> Document:
-    """Return the effect of an adjustment on held-out data, the widest gaps first."""
+    """Return the document of an adjustment's effect on held-out data; the widest gap comes first."""
     prices = [each for each in evaluations if isinstance(each, PriceEvaluation)]
     if prices:
         return price_evaluation_document(prices)
@@ -302,7 +302,7 @@ def _evaluation(evaluation: RepairEvaluation) -> list[Block]:
 
 
 def _label(evaluation: RepairEvaluation, key: str) -> Quantity:
-    """Return the quantity that a key stands for: the gap of decisions is that of their rates."""
+    """Return the quantity of a key; "gap" is a gap in decision rates or in mean scores."""
     repair = evaluation.repair
     is_decisions = repair.metric == sentences.DECISIONS
     item = quantity({"gap": "decision_gap" if is_decisions else "score_gap"}.get(key, key))
@@ -314,10 +314,10 @@ def _label(evaluation: RepairEvaluation, key: str) -> Quantity:
 def _before_after(
     name: str, evaluation: RepairEvaluation, table: pl.DataFrame, keys: tuple[str, str, str], level: str
 ) -> Table:
-    """Return two values of each quantity and their difference."""
+    """Return a table with two values of each quantity and their difference."""
     by_key = sentences.rows_of(table)
     if evaluation.repair.metric == sentences.DECISIONS:
-        by_key.pop("decision_gap", None)  # it is the gap
+        by_key.pop("decision_gap", None)  # the same number as the gap
     ordered = [*(key for key in ORDER if key in by_key), *(key for key in by_key if key not in ORDER)]
     rows = []
     for key in ordered:
@@ -348,7 +348,7 @@ def _curve(evaluation: RepairEvaluation) -> Table:
 
 
 def alternatives_document(found: AlternativesByGroup) -> Document:
-    """Return the search for less discriminatory alternatives, the widest gaps first."""
+    """Return the document of a search for less discriminatory alternatives; the widest gap comes first."""
     blocks: list[Block] = []
     for search in sorted(found.comparisons.values(), key=lambda search: -abs(search.gap)):
         audited, reference = (group_name(found.group, name) for name in (search.audited, search.reference))
@@ -390,7 +390,7 @@ def _name(key: str) -> str:
 
 
 def _compared(search: Alternatives, level: str) -> Table:
-    """Return the rates of the audited model and of the alternative, as far as they are defined."""
+    """Return the rates of the audited model and of the alternative that are defined for both."""
     rates = search.rates.values()
     keys = [key for key in RATES if all(own[key] is not None for own in rates)]
     cells = ((Cell(_name(key)), *(_cell(key, own[key]) for own in rates)) for key in keys)
@@ -398,14 +398,14 @@ def _compared(search: Alternatives, level: str) -> Table:
 
 
 def _differences(search: Alternatives, level: str) -> Table:
-    """Return the numbers that the verdict was read from."""
+    """Return the numbers on which the verdict is based, and the audited score gap and AUC."""
     keys = ("score_gap", "auc", "accuracy_change", "gap_reduction")
     cells = ((Cell(_name(key)), _cell(key, estimate)) for key in keys if (estimate := getattr(search, key)) is not None)
     return Table("estimates", (Column("quantity", NAME), Column("value")), tuple(cells), level)
 
 
 def _tolerances(search: Alternatives, level: str) -> Table:
-    """Return the reduction of the gap for each loss of accuracy that counts as none."""
+    """Return the reduction of the gap for each tolerated loss of accuracy."""
     keys = ("accuracy_change", "gap_reduction", "ratio_gain")
     columns = (Column("accepted loss (points)", NAME), *(Column(_name(key)) for key in keys))
     rows = (

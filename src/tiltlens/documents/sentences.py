@@ -1,4 +1,4 @@
-"""What an audit says beyond its finding: reliability and limits, error rates, omitted factors, separate models."""
+"""Sentences on an audit: rows and reliability, error rates, omitted factors and separate models."""
 
 from __future__ import annotations
 
@@ -60,16 +60,16 @@ OF_DECISIONS = {
 }
 OF_RATES = "Differences of percentages are in points."
 RATES_DO_NOT_SHOW = (
-    "Error rates also differ where the outcome is more frequent in one group, even for scores that are calibrated in "
+    "Error rates differ if the outcome is more frequent in one group, even for scores that are calibrated in "
     "both. Outcomes observed only for people with the favourable decision say nothing about the others."
 )
 
 
 def error_rate_blocks(c: Comparison, rates: ErrorRates) -> list[Block]:
-    """Return the error rates of both groups and their gaps, with how to read them."""
+    """Return the table of both groups' error rates and gaps, and notes on how to read it."""
     m = measure_of(c)
     columns = (Column("quantity", NAME), *(Column(who) for who in BOTH), Column("audited minus reference"))
-    rows, notes = [], [f"{m.people[:1].upper()}{m.people[1:]}: {_people(c, rates)}.", OF_RATES]
+    rows, notes = [], [f"{_people(c, rates)}.", OF_RATES]
     # Decisions have no calibration or AUC, and scores no predictive values.
     keys = ERROR_RATE_KEYS if m.each != "decision" else OF_DECISIONS
     for key in keys:
@@ -93,25 +93,25 @@ def error_rate_blocks(c: Comparison, rates: ErrorRates) -> list[Block]:
 
 
 def selective_words(labels: SelectiveLabels | None) -> Iterator[str]:
-    """Yield how far the unobserved may differ from the observed before the sign of a gap is open."""
+    """Yield how far unobserved outcomes may differ from observed ones before the sign of a gap is undetermined."""
     for key, gamma in labels.sign_gamma.items() if labels is not None else ():
         gap, name = quantity(f"{key}_difference").label, quantity("sign_gamma")
         if gamma.value == 0.0:
-            yield f"Unobserved outcomes leave the sign of the {gap} open."
+            yield f"The sign of the {gap} is inconclusive, because some outcomes were not observed."
             continue
         if gamma.value == 1.0:
-            yield f"The sign of the {gap} does not depend on the outcomes that were not observed."
+            yield f"The {gap} has the same sign whatever the outcomes that were not observed."
             continue
         shown = format_of(name.scale, POINTS).value
         interval = f" (with its interval: {shown(gamma.low)})" if gamma.low is not None else ""
         yield (
-            f"The sign of the {gap} is determined while outcomes that were not observed are as frequent as observed "
-            f"ones at equal score, give or take {shown(gamma.value)} points{interval}."
+            f"The {gap} has the same sign as long as, at equal score, unobserved outcomes differ in frequency from "
+            f"observed ones by at most {shown(gamma.value)} points{interval}."
         )
 
 
 def definition(key: str, each: str) -> str:
-    """Return the definition of an error rate for decisions, or for scores."""
+    """Return the definition of an error rate, for decisions or for scores."""
     if key not in WHOSE:
         return quantity(key).definition.replace("{each}", each)
     return f"{(OF_DECISIONS if each == 'decision' else OF_SCORES)[key]} among {WHOSE[key]}"
@@ -128,13 +128,14 @@ def _in_words(text: str, c: Comparison) -> str:
 
 
 def _people(c: Comparison, rates: ErrorRates) -> str:
-    parts = ["expected by group probability"] if c.unobserved_group else []
+    m, parts = measure_of(c), []
     for group in BOTH:
         people = rates.people[group]
-        counts = (_counted(people[which]) for which in ("without", "with"))
-        parts.append("{}: {} without, {} with the outcome".format(group, *counts))
-        parts[-1] += f", {count(people['unknown'])} unknown" if people["unknown"] else ""
-    return "; ".join(parts)
+        without, with_it = (_counted(people[which]) for which in ("without", "with"))
+        parts.append(f"{group} group: {without} {m.people} without the outcome and {with_it} with it")
+        parts[-1] += f" ({count(people['unknown'])} unknown)" if people["unknown"] else ""
+    text = "; ".join(parts)
+    return f"{text[:1].upper()}{text[1:]}" + (" (expected by group probability)" if c.unobserved_group else "")
 
 
 def _counted(people: int | None) -> str:
@@ -142,13 +143,13 @@ def _counted(people: int | None) -> str:
 
 
 def metric_words(audit: Audit) -> str:
-    """Return which error rate was audited."""
+    """Return a sentence on the audited error rate."""
     key, m = metric_of(audit) or "", measure_of(audit)
     outcome = label(audit.provenance.question["outcome"])
     return f"The audit compares the {METRICS[key]}: {definition(key, m.each)} (outcome: {outcome}). {RATES_DO_NOT_SHOW}"
 
 
-FEW = 3  # features whose notes stand beside each
+FEW = 3  # if more features share a note, it is given once below the table
 IS_NO_FINDING = (
     "A potential proxy is a reason to look, not a finding of wrongdoing. The numbers are associations in these data; "
     "they do not establish causes."
@@ -168,7 +169,7 @@ PROXY_OR_STAND_IN = (
 
 
 def does_not_show(audit: Audit) -> tuple[str, ...]:
-    """Return what an audit does not show."""
+    """Return sentences on the limits of an audit."""
     m, (first, proxy, *others) = measure_of(audit), DOES_NOT_SHOW
     given = verdicts_given(audit)
     proxies = [proxy] if {Verdict.POTENTIAL_PROXY, Verdict.IN_COMBINATION} & set(given) else []
@@ -177,13 +178,13 @@ def does_not_show(audit: Audit) -> tuple[str, ...]:
 
 
 def common_notes(c: Comparison) -> dict[str, int]:
-    """Return the notes that many features share, with how many: said once, below their table."""
+    """Return the notes that more than three features share, with their counts, to be given once below the table."""
     given = Counter(row.notes for row in c.by_feature if row.notes)
     return {note: times for note, times in given.items() if times > FEW}
 
 
 def audited_words(audit: Audit) -> list[str]:
-    """Return what was audited, and on which condition."""
+    """Return sentences on what was audited, and under which conditions."""
     names = ", ".join(label(name) for name in list(audit.comparisons)[:MOST_NAMED])
     more = len(audit.comparisons) - MOST_NAMED
     features = len(audit[0].by_feature)
@@ -209,17 +210,17 @@ def audited_words(audit: Audit) -> list[str]:
 
 
 def rows_words(audit: Audit) -> str:
-    """Return how many rows were used, and why others were not."""
+    """Return a sentence on the number of rows used, and on the reasons for exclusions."""
     read, used = audit.rows["read"], audit.rows["used"]
     left_out = {reason: size for reason, size in audit.rows.items() if reason not in ("read", "used")}
     if not any(size != 0 for size in left_out.values()):
         return f"All {read:,} rows were used."
-    part = "" if read == used else f" of {read:,}"  # where the rows of small groups are not counted
+    part = "" if read == used else f" of {read:,}"  # if the rows of small groups are not counted
     return f"{used:,}{part} rows were used. Excluded: {exclusion_words(left_out)}."
 
 
 def favourable_words(audit: Audit) -> str:
-    """Return the favourable outcome as a reader would say it."""
+    """Return the favourable outcome as a phrase."""
     outcome, m = label(audit.favourable), measure_of(audit)
     if m.favoured:
         return f"“{m.favoured}”"
@@ -234,7 +235,7 @@ def favourable_words(audit: Audit) -> str:
 
 
 def findings(audit: Audit, c: Comparison, is_only: bool) -> list[str]:
-    """Return the findings about one audited group; the only group's headline stands above."""
+    """Return the findings on one audited group; if it is the only group, its headline is already shown above."""
     lines = [] if is_only else headline(audit, c)
     if is_of_decisions(audit) and c.adverse_impact_ratio is not None:
         lines.append(four_fifths_words(c.adverse_impact_ratio, level_of(c), measure_of(c).among))
@@ -243,14 +244,14 @@ def findings(audit: Audit, c: Comparison, is_only: bool) -> list[str]:
 
 
 def verdicts_given(audit: Audit) -> dict[str, str]:
-    """Return the verdicts of the table that an audit has, and what they mean."""
+    """Return the verdicts that occur in an audit, with their meanings."""
     given = {row.verdict for _, c in audit.items() for row in c.by_feature}
     user = f"the {measure_of(audit).each}"
     return {text: kind.meaning.replace("the score", user) for text, kind in VERDICTS.items() if text in given}
 
 
 def sure_words(c: Comparison) -> list[str]:
-    """Return how reliable the findings about one audited group are."""
+    """Return sentences on the reliability of the findings on one audited group."""
     lines = []
     if c.gap.low is None:
         lines.append("These are plug-in values, as in the paper: they have no intervals and no verdicts.")
@@ -269,7 +270,7 @@ def sure_words(c: Comparison) -> list[str]:
 
 
 def checks_words(checks: Checks) -> str:
-    """Return the group-membership model, and the result of its checks."""
+    """Return sentences on the group-membership model and the result of its checks."""
     model, balance = f"Model: “{label(checks.propensity)}”.", checks.balance
     if balance is None:
         return model
@@ -281,7 +282,7 @@ def checks_words(checks: Checks) -> str:
 
 
 def simultaneous_words(result: Audit | Change) -> str:
-    """Return which intervals cover all groups together; nothing where one group is compared."""
+    """Return a sentence on the intervals that cover all groups together; "" if there is only one group."""
     groups = len(result.comparisons)
     if groups == 1:
         return ""
@@ -294,10 +295,10 @@ def simultaneous_words(result: Audit | Change) -> str:
 
 
 YARDSTICKS = ("r2_score", "r2_group", "multiple")
-MOST_SHOWN = 5  # features, the strongest first
-LARGE = 100  # times as strong, beyond which the number says nothing more
+MOST_SHOWN = 5  # maximum number of features, the strongest first
+LARGE = 100  # multiple beyond which only "more than" is reported
 HOLDS = (
-    "This bound holds for an omitted factor of any form. It does not show that there is one, and it does not cover "
+    "These numbers apply to an omitted factor of any form. They do not show that there is one, and they do not cover "
     "errors in the group labels or in the data."
 )
 
@@ -314,20 +315,20 @@ def sensitivity_blocks(c: Comparison) -> list[Block]:
 
 
 def sensitivity_words(c: Comparison, key: str) -> Iterator[str]:
-    """Yield what an omitted factor would need; one sentence where none is needed."""
+    """Yield sentences on the strength that an omitted factor needs; one sentence if the question does not arise."""
     sensitivity, m, name = c.gap_parts.sensitivity[key], measure_of(c), quantity(key).label
     gap = sensitivity.gap
     if materiality(gap.low, gap.high, c.scale.materiality) is Materiality.NOT_MATERIAL:
         yield f"The {name} is within the materiality threshold, so an omitted factor has nothing to account for."
         return
     if not is_beyond_zero(gap.low, gap.high):
-        yield f"The {name} is inconclusive: its interval includes 0 already, without an omitted factor."
+        yield f"The {name} is inconclusive: even without an omitted factor, its interval includes 0."
         return
     value = sensitivity.robustness_value
     yield (
         f"To account for the {name} of {estimate_words(gap, m)}, an omitted factor would have to explain "
-        f"{percent(value.value)} of the remaining variance of both the {m.each}s and group membership. From "
-        f"{percent(value.low)} on, the interval of the {name} would include 0."
+        f"{percent(value.value)} of the remaining variance of both the {m.each}s and group membership. At "
+        f"{percent(value.low)} or more, the interval of the {name} would include 0."
     )
     strongest = next(((row, row.multiple) for row in sensitivity.yardsticks if row.multiple is not None), None)
     if strongest is None:
@@ -337,15 +338,15 @@ def sensitivity_words(c: Comparison, key: str) -> Iterator[str]:
     feature, times = label(row.feature), times_words(multiple)
     if multiple * row.r2_score > 1.0:
         yield (
-            f"Even a factor that explains all the remaining variance of the {m.each}s would have to be about {times} "
+            f"Even a factor that explains all the remaining variance of the {m.each}s would have to be {times} "
             f"as strongly related to the group as {feature}."
         )
     else:
-        yield f"It would have to be about {times} as strong as {feature}, the strongest listed feature."
+        yield f"The omitted factor would have to be {times} as strong as {feature}, the strongest listed feature."
 
 
 def times_words(multiple: float) -> str:
-    """Return how many times as strong: "2.4 times", "more than 100 times"."""
+    """Return a multiple as text: "2.4 times", "more than 100 times"."""
     if multiple > LARGE:
         return f"more than {LARGE} times"
     return f"{multiple:.1f} times" if multiple < 10 else f"{multiple:.0f} times"
@@ -370,20 +371,22 @@ GAIN_STATES = {
     Materiality.MATERIAL: "separate models would predict better",
     Materiality.DETECTED: "separate models would predict better, perhaps not materially",
     Materiality.NOT_MATERIAL: "no material gain from separate models",
-    Materiality.INCONCLUSIVE: "inconclusive whether separate models would predict better",
+    Materiality.INCONCLUSIVE: "inconclusive: separate models may or may not predict better",
 }
 GAIN_LIMITS = (
-    "Gains are relative to the best model without the group. All models use the same features and other rows. "
+    "Gains are relative to the best model without the group. All models use the same features and are evaluated on "
+    "rows on which they were not fitted. "
     "Richer models may gain more. Whether a model may use the group is a policy and legal question."
 )
 
 
 def splitting_blocks(c: Comparison) -> list[Block]:
-    """Return what separate models would gain; nothing where it was not computed."""
+    """Return the gain from separate models; nothing if it was not computed."""
     gains = c.splitting
     if gains is None:
         return []
-    notes = f"Largest: at a weight of {percent(gains.brier.weight)} of the audited group (Brier score). {GAIN_LIMITS}"
+    weight = percent(gains.brier.weight)
+    notes = f"Largest gain: if the audited group has {weight} of the weight (Brier score). {GAIN_LIMITS}"
     return [
         Heading("One model or separate models"),
         Paragraph(" ".join(splitting_words(c, gains))),
@@ -393,11 +396,11 @@ def splitting_blocks(c: Comparison) -> list[Block]:
 
 
 def splitting_words(c: Comparison, gains: Splitting) -> Iterator[str]:
-    """Yield the state of both groups together and of each, and what the outcome alone says."""
+    """Yield sentences on the gain for both groups and each of them, and on differences of the outcome itself."""
     names, brier = ("Both groups", label(c.audited), label(c.reference)), gains.brier
     parts = zip(("both", *BOTH), names, (brier.both, brier.audited, brier.reference), strict=True)
     for group, name, gain in parts:
-        level, what = (level_of(c), "with a Brier score lower by ") if group == "both" else ("", "by ")
+        level, what = (level_of(c) if group == "both" else "", "Brier score lower by ")
         size = written(gains.relative(gain), percent, level)
         yield f"{capitalised(name)}: {GAIN_STATES[gains.status[group]]}, {what}{size}."
     threshold = percent(gains.materiality / gains.blind_brier)

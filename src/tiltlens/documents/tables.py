@@ -51,6 +51,7 @@ from tiltlens.documents.quantities import (
     quantity,
     quantity_cell,
     quantity_table,
+    written,
 )
 from tiltlens.estimators.estimate import Estimate
 from tiltlens.estimators.verdicts import Verdict
@@ -78,14 +79,14 @@ from tiltlens.rules.measures import MEASURES, TESTS
 from tiltlens.rules.tables import RuleTables
 
 FACTORS = ("reveals", "drives", "alignment", "share")
-RANGES = {"alignment": (-1, 1), "share": (0, 1)}  # all that a factor may be
+RANGES = {"alignment": (-1, 1), "share": (0, 1)}  # the full range of a factor
 PAIRS = (
     "The alignment of a feature with two values is 1 or −1. With its partner, a feature explains more of the "
     "correction than both do separately. If two features are nearly redundant, either explains what both explain "
     "together."
 )
 Counts = Mapping[str, Mapping[str, int | None]]  # people by group and decision
-MOST_FACTORS = 60  # features in the table of factors
+MOST_FACTORS = 60  # maximum number of features in the table of factors
 LONGEST_REASON = 600  # characters
 MATRIX_FEATURES = 8  # columns of the matrix
 NEGLIGIBLE = 0.01  # of the materiality threshold: two estimates of one number that differ less are the same
@@ -111,14 +112,14 @@ def estimate_table(c: Comparison) -> Table:
 
 
 def rates_of_groups(c: Comparison) -> dict[str, Rates]:
-    """Return both groups' means in the direction of the gap; with a metric, their favourable rates as well."""
+    """Return both groups' means in the direction of the gap; with a metric, also their favourable rates."""
     if c.outputs.metric_rates is not None:
         return {"metric_rate": c.outputs.metric_rates, "favourable_rate": c.outputs.rates}
     return {"favourable_rate" if is_favourable_mean(c) else "metric_rate": mean_estimates(c)}
 
 
 def _present(c: Comparison, keys: tuple[str, ...]) -> Iterator[tuple[Quantity, Estimate]]:
-    """Yield the quantities that a comparison has."""
+    """Yield the quantities of these keys that a comparison has."""
     for key in (key for key in keys if key in ESTIMATES):
         estimate = c.estimate(key)
         if estimate is not None and c.scale.score_type in quantity(key).applies:
@@ -126,7 +127,7 @@ def _present(c: Comparison, keys: tuple[str, ...]) -> Iterator[tuple[Quantity, E
 
 
 def contribution_table(c: Comparison, has_reasons: bool = False) -> Table:
-    """Return one row for each feature: contributions, use, verdict and, where asked for, its reason."""
+    """Return one row per feature: contributions, use, verdict and, with `has_reasons`, the reason for it."""
     m = measure_of(c)
     keys = [key for key in CONTRIBUTIONS if any(getattr(row, key) is not None for row in c.by_feature)]
     heads = (Column(FEATURES[key].head, is_optional=key == "shapley") for key in keys)
@@ -144,7 +145,7 @@ def contribution_table(c: Comparison, has_reasons: bool = False) -> Table:
 
 
 def shapley_words(c: Comparison) -> str:
-    """Return what Shapley contributions sum to, and why what they leave may differ from the adjusted gap."""
+    """Return sentences on the sum of Shapley contributions, and on how the remainder differs from the adjusted gap."""
     left, adjusted, m = c.gap_parts.shapley_remainder, c.adjusted_gap, measure_of(c)
     if left is None:
         return ""
@@ -162,7 +163,7 @@ def shapley_words(c: Comparison) -> str:
 
 
 def has_bands(c: Comparison) -> bool:
-    """Return whether contributions have the bands that verdicts are read from."""
+    """Return whether contributions have simultaneous bands, which the verdicts are based on."""
     return any(row.alone is not None and row.alone.low is not None for row in c.by_feature)
 
 
@@ -172,7 +173,7 @@ def feature_cells(row: Contribution, keys: Iterable[str], m: Measure) -> Iterato
 
 
 def reason(row: Contribution) -> str:
-    """Return the reason of a verdict, and what else is to be known about the feature."""
+    """Return the reason for a verdict, with the direction, redundancy and notes of the feature."""
     sentences = [f"{row.reason}."]
     if kind_of(row) == EVIDENCE:
         sentences.append(f"{row.direction}.")
@@ -197,7 +198,7 @@ def factor_table(c: Comparison) -> Table:
 
 
 def _factor_cell(row: Contribution, key: str, m: Measure) -> Cell:
-    """Return a factor of a contribution; one whose interval allows all its values is not determined."""
+    """Return a factor of a contribution, or "not determined" if its interval covers its full range."""
     estimate = getattr(row, key)
     if estimate is not None and (estimate.low, estimate.high) == RANGES.get(key):
         return Cell("not determined")
@@ -205,13 +206,13 @@ def _factor_cell(row: Contribution, key: str, m: Measure) -> Cell:
 
 
 def factor_words(c: Comparison) -> str:
-    """Return what the columns of the table of factors are."""
+    """Return the definitions of the columns in the table of factors."""
     words = "; ".join(f"{FEATURES[key].label}: {fill(FEATURES[key].definition, measure_of(c))}" for key in FACTORS)
     return f"{capitalised(words)}. {PAIRS}"
 
 
 def group_table(audit: Audit) -> Table:
-    """Return one row for each group: the audited ones, the reference, and those too small to be analysed."""
+    """Return one row per group: the audited ones, the reference, and those too small to be analysed."""
     m, comparisons = measure_of(audit), [*audit.comparisons.values()]
     first = comparisons[0]
     ratio_key = "bracket" if first.unobserved_group else "impact_ratio"
@@ -244,7 +245,7 @@ def _group_row(c: Comparison, role: str, keys: list[str]) -> tuple[Cell, ...]:
 
 
 def group_matrix(audit: Audit) -> Table:
-    """Return groups × features: gap, adjusted gap and the contribution of each feature alone, marked by its verdict."""
+    """Return one row per group: gap, adjusted gap and each feature's contribution alone, marked by its verdict."""
     m, comparisons = measure_of(audit), [*audit.comparisons.values()]
     sizes: dict[str, float] = {}
     for row in (row for c in comparisons for row in c.by_feature):
@@ -306,7 +307,7 @@ def decile_table(c: Comparison) -> Table:
 
 
 def decision_table(c: Comparison, counts: Counts) -> Table:
-    """Return the counted decisions of both groups."""
+    """Return the table of decision counts by group."""
     columns = (
         Column("group", NAME),
         *(Column(str(outcome)) for outcome in counts["audited"]),
@@ -324,7 +325,7 @@ def decision_table(c: Comparison, counts: Counts) -> Table:
 
 
 def correction_table(c: Comparison) -> Table | None:
-    """Return the quantities of the correction, for statisticians; None where there are none."""
+    """Return the quantities of the correction, for statisticians; None if there are none."""
     rows = [*_present(c, CORRECTION_KEYS)]
     return quantity_table("further", rows, measure_of(c), level_of(c)) if rows else None
 

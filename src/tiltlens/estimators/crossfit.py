@@ -205,7 +205,7 @@ def centre_by_fold(rows: Rows, values: Floats, fold: Integers) -> Floats:
 def gradient_variance(rows: Rows, gradients: Sequence[Gradient], value: float | None = None) -> InfluenceEstimate:
     """Return ψ̂ of Var0(g), the squared steepest rate, averaged over pairings.
 
-    `value` is that of all rows, where ℓ is given and these are a sample of them.
+    `value`, if given, is Var0(g) over all rows, for a known ℓ and rows that are a sample.
 
     ψ̂ = E0[g_a g_b]·n0/(n0−1) − E[λ2(g_a r_b + g_b r_a)] + λ2/2·E0[ḡ(ℓ_a−ℓ_b)²], and its IF = [S=0]/q·g_a g_b −
     λ2(g_a r_b + g_b r_a) + 2λ4 Σ_y E0[ḡW_y]·IF_y. The last term of ψ̂ leaves only products of the two models'
@@ -216,7 +216,7 @@ def gradient_variance(rows: Rows, gradients: Sequence[Gradient], value: float | 
 
 def _variance(rows: Rows, g: Gradient, value: float | None = None) -> InfluenceEstimate:
     product = g.a * g.b
-    # A known ℓ has no fit to be independent of, and its value comes from all rows.
+    # A known ℓ is not cross-fitted by folds, and its value comes from all rows.
     square = rows.mean0(product) if g.is_known else _fold_unbiased(rows, product, g.pairing.fold)
     estimate = _debiased(rows, g, square, product, g.a, g.b)
     return estimate if value is None else replace(estimate, value=value)
@@ -338,7 +338,7 @@ def learned_variance(rows: Rows, g: Gradient, m_a: Floats, m_b: Floats) -> Influ
 def input_divergence(rows: Rows, pairs: Sequence[Pairing], value: float | None = None) -> InfluenceEstimate:
     """Return KL(P0‖P1) = E0[ℓ̄] + P0(inside) − E1[ω], ω = 2e^{(ℓ_a+ℓ_b)/2} − ½(e^ℓ_a + e^ℓ_b) inside the clip.
 
-    `value` is that of all rows, where ℓ is known and these are a sample of them.
+    `value`, if given, is the divergence over all rows, for a known ℓ and rows that are a sample.
     """
     return average_estimates([_input_divergence(rows, pair, value) for pair in pairs])
 

@@ -118,7 +118,7 @@ def quantile(confidence: float, degrees: float = math.inf) -> float:
     """Return z with P(|N(0, 1)| ≤ z) = `confidence`, or Student's t with these degrees of freedom."""
     if not 0.0 < confidence < 1.0:
         raise DataError(f"`confidence` must lie between 0 and 1, got {confidence!r}.", "0.95 is usual.")
-    # Student’s t with endless degrees is the normal law, but scipy has no value for it.
+    # Student’s t with infinite degrees is the normal law, but scipy does not return it.
     return float(ndtri(0.5 + confidence / 2) if math.isinf(degrees) else stdtrit(degrees, 0.5 + confidence / 2))
 
 

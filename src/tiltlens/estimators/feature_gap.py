@@ -129,7 +129,7 @@ def cell_coefficient(
     """Return c_A of discrete features given as codes of their joint values; `sums` are over all rows.
 
     e and m are the values' means. One of the two means leaves the row itself out: r and q are divided by 1 − ω/T, ω
-    being the row's weight and T that of its value. A row alone in its value is compared with nobody: it adds nothing,
+    being the row's weight and T that of its value. A row alone in its value cannot be compared: it is left out,
     and r̄ and D are means over the others.
     """
     half = 0.5 / sums.weight.sum(axis=1, keepdims=True)  # ω = half·w
@@ -142,7 +142,7 @@ def cell_coefficient(
     # With clusters a mean must leave out whole clusters: their products with themselves are added below.
     leaves_row_out = leaves_one_out and rows.clusters is None
     factor = _leave_one_out_factor(row_share, leaves_row_out)
-    # Rows alone in their value are compared with nobody: means are over the others.
+    # Rows alone in their value cannot be compared: means are over the others.
     compared = float(mass[factor > 0.0].sum()) or 1.0
     factor /= compared
     signs = np.array([1.0 - e, -e])  # S̄ − e of both groups
@@ -168,7 +168,7 @@ def _cluster_products(
     """Return how much r̄, D and E[(W − m)²] lose because e or m includes the row's own cluster."""
     both, cell = np.unique(clusters * total.size + codes, return_inverse=True)
     sign, score = (np.bincount(cell, omega * part) for part in parts)
-    mass = total[both % total.size] * float(omega.sum())  # some of the rows stand for all
+    mass = total[both % total.size] * float(omega.sum())  # the rows may be a sample of all rows
     return [float((left * other / mass).sum()) for left, other in ((sign, score), (sign, sign), (score, score))]
 
 
@@ -186,7 +186,7 @@ def hidden_share(sums: CellSums, rows: float = SEEN_ROWS) -> float:
     """
     mass = 0.5 * sums.weight / sums.weight.sum(axis=1, keepdims=True)
     total = mass.sum(axis=0)
-    # T·2·min n_eff is the number of rows that the value is worth in two groups of the smaller one’s size.
+    # T·2·min n_eff is the effective number of rows with the value in two groups of the smaller one’s size.
     return float(total[total * 2.0 * _fewest(sums) < rows].sum())
 
 

@@ -67,7 +67,7 @@ class Rows:
         return cls(mask, weight, *shares, clusters=codes, clusters_by_group=(count0, count1))
 
     def take(self, index: Integers) -> Rows:
-        """Return some of the rows."""
+        """Return the rows with this index."""
         clusters = None if self.clusters is None else self.clusters[index]
         return Rows.of(self.audited[index], self.weights[index], clusters)
 
@@ -169,7 +169,7 @@ class Rows:
         if self.clusters is None:
             return sums_by(codes, wa * wb)
         width = int(codes.max(initial=0)) + 1
-        # A mean that leaves a row out leaves its cluster out: the rows of one err together.
+        # A mean that leaves a row out leaves its cluster out, because rows of a cluster are dependent.
         both, cell = np.unique(self.clusters * width + codes, return_inverse=True)
         return sums_by(both % width, sums_by(cell, wa) * sums_by(cell, wb))
 
@@ -197,7 +197,7 @@ class Rows:
         by √(Σ shares² of all rows / Σ shares² of the sample), √(n/N) without weights.
         """
         scale0, scale1 = self._scales
-        # Centred in each group: a constant in u moves no estimator, but would count as variance (2).
+        # Centred in each group: a constant in u does not move the estimator, but would add variance (2).
         influence = scale0 * self.audited_share * (at_audited - self.mean0(at_audited))
         influence += scale1 * self.reference_share * (at_reference - self.mean1(at_reference))
         return self._sum_by_cluster(influence)
@@ -352,7 +352,7 @@ class InfluenceEstimate:
         return self.se / float(student_factor(self.degrees))
 
     def normal(self, least: float = -math.inf, most: float = math.inf) -> Normal:
-        """Return the value and its standard error."""
+        """Return the estimator's normal law, or Student's for few clusters."""
         return Normal(self.value, self.law_se, least, most, self.degrees)
 
     def minus(self, other: InfluenceEstimate) -> InfluenceEstimate:
@@ -439,7 +439,7 @@ def satterthwaite(
 ) -> Floats:
     """Return ν of influences, or columns of them: 2/ν = [Σc⁴ − (Σc²)²/n]/v² + 2/(k − 1)·(b/v)², but at least four.
 
-    `between` is b, the part of the variance v that is seen between k pairings; n are as many `rows` as there are.
+    `between` is b, the part of the variance v between k pairings; n is the number of `rows`.
     """
     # Without variance there are no tails: the quotients below are then 0.
     positive = np.where(np.asarray(variance) > 0.0, variance, math.inf)

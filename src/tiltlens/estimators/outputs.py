@@ -246,14 +246,14 @@ def output_term(scores: Scores) -> OutputTerm:
     """Return T for (n, m) scores; outcomes without mass in the audited group drop out of it."""
     y0, y1 = scores.mean0, scores.mean1
     rest0, rest1 = (1.0 - y0, 1.0 - y1) if len(y0) == 1 else (np.ones_like(y0), np.ones_like(y1))
-    # One column stands for two outcomes: c = k, and dk = dp/(p(1 − p)) (8).
+    # One column represents two outcomes: c = k, and dk = dp/(p(1 − p)) (8).
     used = (y0 > SMALLEST_SHARE) & (rest0 > SMALLEST_SHARE)
     if (used & ((y1 <= SMALLEST_SHARE) | (rest1 <= SMALLEST_SHARE))).any():
         raise SupportError(
             "The output divergence is infinite: the reference group lacks an outcome of the audited group.",
             "merge rare outcomes, or set `output_weight` to 0.",
         )
-    # Any value that keeps the logarithms finite: `used` takes these outcomes out again.
+    # Any value that keeps the logarithms finite: `used` excludes these outcomes.
     y0, y1 = np.where(used, y0, 0.5), np.where(used, y1, 0.5)
     rest0, rest1 = np.where(used, rest0, 0.5), np.where(used, rest1, 0.5)
     slopes = np.where(used, np.log(y0 / y1) - np.log(rest0 / rest1), 0.0)
@@ -379,16 +379,16 @@ class EqualOutputsTest:
     permutations: int
 
 
-def equal_outputs_test(rows: Rows, scores: Scores, permutations: int = 999, seed: int = 0) -> EqualOutputsTest:
+def equal_outputs_test(rows: Rows, scores: Scores, permutations: int = 1_999, seed: int = 0) -> EqualOutputsTest:
     """Return the permutation test of the studentised statistic dᵀ(V0/n0 + V1/n1)⁻¹d, d = E0[W] − E1[W].
 
     Studentising keeps its size when the groups' spreads differ. Rows are sorted first, so their order has no effect.
     """
-    is_clustered = rows.clusters is not None  # rows that err together cannot be exchanged
+    is_clustered = rows.clusters is not None  # dependent rows are not exchangeable
     if is_clustered or rows.population is not None or rows.audited.size > PERMUTED_ROWS or permutations == 0:
         return equal_outputs_limit(rows, scores)
     outcomes = scores.values if scores.values.shape[1] == 1 else scores.values[:, :-1]
-    # Permutations are drawn by position, so the order of the rows must not decide.
+    # Permutations are drawn by position, so rows are put in an order that depends on their contents only.
     order = np.lexsort([*outcomes.T, rows.weights, rows.audited])
     outcomes, weights, labels = outcomes[order], rows.weights[order], rows.audited[order]
     observed = _studentised(labels[None, :], outcomes, weights)[0]

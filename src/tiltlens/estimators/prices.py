@@ -64,8 +64,8 @@ class CostRows:
 class PricedRows(CostRows):
     """Rows with a price, an observed cost, and expected costs and propensities from two independent fits."""
 
-    costs: Floats  # μ_d(x) by two fits that have not seen the row: (2 fits, 2 groups, n)
-    propensity: Floats  # P(audited | x) by two fits that have not seen the row: (2 fits, n)
+    costs: Floats  # μ_d(x), cross-fitted twice: (2 fits, 2 groups, n)
+    propensity: Floats  # P(audited | x), cross-fitted twice: (2 fits, n)
     # μ_d(x) by the same fits, shrunk by a regression of held-out costs, (2 groups, n): less noise, some bias. They only
     # determine the sign of the vulnerability.
     steady: Floats
@@ -267,7 +267,7 @@ def _group_mean(rows: CostRows, x: Floats, group: int) -> InfluenceEstimate:
 
 
 def unaware_price_gap(rows: PricedRows) -> InfluenceEstimate:
-    """Return the gap of the unaware price E[Y | x], whose errors matter only times those of the propensity."""
+    """Return the gap of the unaware price E[Y | x], corrected: its errors enter only times those of the propensity."""
     q, propensity = rows.share, rows.propensity.mean(axis=0)
     expected = rows.costs.mean(axis=0)
     unaware = propensity * expected[AUDITED] + (1.0 - propensity) * expected[REFERENCE]

@@ -1,8 +1,8 @@
 """c_A of every set A of features from one Gram matrix per fold: ridge regressions of the group and of the score.
 
-Each column of a basis belongs to the one to three features it is made of. The regressions of a set use the columns that
-belong to its features only; e and m are fitted on disjoint pairs of folds, both disjoint from the fold they are used
-on. All means are functions of the folds' Gram matrices, so nothing is fitted again for another set. See
+Each column of a basis belongs to the one to three features that define it. The regressions of a set use only columns
+that belong to its features; e and m are fitted on disjoint pairs of folds, both disjoint from the fold they are used
+on. All means are functions of the folds' Gram matrices, so another set does not require another pass over rows. See
 docs/methods.md, section 5.
 """
 
@@ -45,7 +45,7 @@ def block_penalties(
     redundant, such as a copy, can still replace them in other sets, and one that matters only jointly is kept.
     """
     alone = np.empty(len(cross))
-    for size in {columns.size for columns in blocks}:  # blocks of one size are worked out together
+    for size in {columns.size for columns in blocks}:  # blocks of one size are solved together
         same = np.array([columns for columns in blocks if columns.size == size])
         among = covariance[same[:, :, None], same[:, None, :]]
         alone[same] = _alone(among, cross[same], variance, rows)[:, None]

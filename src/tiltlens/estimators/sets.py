@@ -141,7 +141,7 @@ class CellSets:
         return coefficient(product, c.residual, c.left, c.mean_product + self.target.mean, c.mean_residual, c.mean_left)
 
     def coefficients(self, sets: Sequence[Sequence[int]]) -> tuple[list[Coefficient], Floats]:
-        """Return c_A of some sets with what their factors are made of; no pairings, so nothing between them."""
+        """Return the `Coefficient` of each set, and deviations of 0, as cells do not use pairings."""
         return [self.coefficient(features) for features in sets], np.zeros((1, len(sets)))
 
     def sets(self, sets: Sequence[Sequence[int]]) -> SetCoefficients:

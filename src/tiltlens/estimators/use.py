@@ -80,7 +80,7 @@ def estimate_uses(
     Parameters
     ----------
     residual_square
-        Mean square of the score that the regressions leave. All of it may be use of a feature that is used more than
+        Mean squared residual of the regressions. All of it may be use of a feature that is used more than
         `materiality`, so the upper end includes it.
     """
     errors = covariance(squared.influence, squared.between)
@@ -107,7 +107,7 @@ class Projection:
 
     # |θ̂|², θ̂ the covariances of the residuals with orthonormal columns, with the covariance matrix K
     square: float = 0.0
-    # Satterthwaite's: |θ̂|²/noise is χ² with so many degrees of freedom, noncentral by |θ|²/noise
+    # Satterthwaite's: |θ̂|²/noise is χ² with `degrees` degrees of freedom and noncentrality |θ|²/noise
     noise: float = 0.0
     degrees: float = 1.0
     wald: float = 0.0  # θ̂ᵀK⁻¹θ̂, which is χ² with one degree of freedom per direction where the feature is unused
@@ -148,7 +148,7 @@ def project_residuals(at: Rows, residuals: Floats, columns: Floats) -> Projectio
     """Project residuals onto columns of a feature.
 
     Residuals are W − T for any function T of the group and the other features that was fitted on other rows. Columns
-    have mean 0 given the group and the other features. T then has no part in the expected covariances. Directions that
+    have mean 0 given the group and the other features. T then drops out of the expected covariances. Directions that
     hardly vary or that rest on few rows are left out.
     """
     weights = at.balanced_weights
@@ -175,7 +175,7 @@ def project_residuals(at: Rows, residuals: Floats, columns: Floats) -> Projectio
 def strongest_projection(at: Rows, residuals: Floats, columns: Floats) -> Projection:
     """Project residuals onto the column with the most significant covariance.
 
-    Use that is confined to few people is seen by one of many columns, and lost among as many degrees of freedom.
+    Use confined to few people shows up in one of many columns, but is lost in a test with many degrees of freedom.
     """
     single = [project_residuals(at, residuals, column[:, None]) for column in columns.T]
     return replace(max(single, key=lambda projection: projection.wald), tried=len(single))
@@ -199,11 +199,11 @@ def judge_projections(
 ) -> Use:
     """Return the use of a feature from projections onto its lines and onto other columns.
 
-    A feature is used where one of the projections is significantly above 0. Its use is then that along the whole of the
-    columns, and if it may exceed the threshold, all that the residuals leave may be use of it. Otherwise the upper end
-    is that of the lines, or a larger one of other columns: of those with which an unused feature would stay within the
-    threshold, and of all others where it is beyond twice the threshold. Where all columns rest on too few rows, all
-    that the residuals leave may be use of it.
+    A feature is used if one of the projections is significantly above 0. Its use is then the largest of all of them,
+    and if it may exceed the threshold, the upper end includes all residual variance. Otherwise the upper end is that of
+    the lines, or a larger one of another projection: one whose upper end would stay within the threshold for an unused
+    feature, or one beyond twice the threshold. If all columns rest on too few rows, the upper end is the whole residual
+    variance.
     """
     if whole.is_blind:
         return _use(0.0, 0.0, residual_square)
@@ -237,10 +237,10 @@ def widen_use(use: Use, learnt: Projection, residual_square: float, confidence: 
 
 
 def cell_products(at: Rows, outcome: Floats, codes: list[Integers]) -> tuple[Floats, float]:
-    """Return (W − a)(W − b) of each row for cells of joint values within its group, (1, n, sets), and who has no equal.
+    """Return (W − a)(W − b) of each row by cells of joint values and group, (1, n, sets), and the share without equals.
 
     `codes` are those of all features, then of all but each set. a is the mean of the cell, b that of its other rows, or
-    of those of other clusters. People with none in the cells of all features have no product: their share is returned.
+    of those of other clusters. People who are alone in a cell of all features get the product 0 and form that share.
     """
     share = at.audited_share + at.reference_share
     clusters = np.arange(share.size) if at.clusters is None else at.clusters

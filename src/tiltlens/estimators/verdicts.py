@@ -157,7 +157,7 @@ def _more_rows(band: Band, m: float, rows: int) -> str:
     needed = rows * ((band.reach + SETTLED * band.se) / m) ** 2 if m > 0.0 else math.inf
     if needed > MOST_TIMES * rows:
         return CANNOT_SETTLE
-    if needed < 2 * rows:  # the value may lie between 0 and m, where nothing is settled soon
+    if needed < 2 * rows:  # the value may lie between 0 and m, where far more rows are needed
         return "at least twice as many rows needed"
     words = f"about {round(round(needed), -math.floor(math.log10(needed))):,} rows needed"
     return words if needed <= REACHABLE_TIMES * rows else f"{CANNOT_SETTLE} ({words})"

@@ -1,4 +1,4 @@
-"""Figures: each a function of a result, such as a `Comparison`, and their names. Nothing is computed here."""
+"""Figures as functions of results, such as a `Comparison`, and their names. Nothing is computed here."""
 
 from __future__ import annotations
 
@@ -89,7 +89,7 @@ DOCUMENT_FIGURES: dict[str, Callable[..., Figure]] = {
 
 
 def draw(reference: FigureRef) -> Figure | None:
-    """Return the figure that a document refers to; None where it has nothing to show."""
+    """Return the figure of a reference in a document; None if it has nothing to show."""
     try:
         return DOCUMENT_FIGURES[reference.name](*reference.parts)
     except NothingToDrawError:
@@ -97,7 +97,7 @@ def draw(reference: FigureRef) -> Figure | None:
 
 
 def comparison_figure(c: Comparison, name: str, feature: str | None = None) -> Figure:
-    """Return the figure of that name; those of one feature need its name too."""
+    """Return the figure of a given name; figures of one feature also need its name."""
     if name in COMPARISON_FIGURES and feature is None:
         return COMPARISON_FIGURES[name](c)
     if name in FEATURE_FIGURES and feature is not None:

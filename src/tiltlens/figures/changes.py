@@ -171,8 +171,8 @@ LEFT, RIGHT = 330, 230  # pixels of the two panels
 
 
 def change(moved: GroupChange, shown: int = SHOWN) -> Figure:
-    """Return one row per feature: its contribution in the old and the new audit, and the change."""
-    title = "Change of each feature's contribution"
+    """Return the figure with one row per feature: its old and new contribution, and the change."""
+    title = "Change in each feature's contribution"
     rows = [row for row in moved.features.iter_rows(named=True) if row["alone_change"] is not None][:shown]
     if not rows:
         raise nothing(title, "the audits have no feature in common")
@@ -217,7 +217,7 @@ def _record(row: Record, text: str, m: Measure) -> Record:
 def _panels(
     moved: GroupChange, records: list[Record], m: Measure, threshold: float, tips: list[ChartPart]
 ) -> ChartPart:
-    """Return the panel of old and new with a line between them, and the panel of the change with its band."""
+    """Return the panel of old and new contributions, and the panel of changes with their bands."""
     alt = altair()
     y, unnamed = name_axis(), name_axis(has_labels=False)
     domain = reach(records, ("alone_old", "alone_new"), 0.0, room=0.08)
@@ -242,7 +242,7 @@ def _panels(
 
 
 HEIGHT = 320
-NAMES = 0.3  # of the axis, for names beyond the lines
+NAMES = 0.3  # share of the axis that is kept free for names beyond the lines
 
 
 class Groups(NamedTuple):
@@ -258,7 +258,7 @@ DASHES = [[1, 0], [6, 3]]
 
 
 def repair_curve(evaluation: RepairEvaluation) -> Figure:
-    """Return the gap against its cost, from no adjustment to the whole, with and without the group."""
+    """Return the gap against AUC or accuracy along partial adjustments, with and without the group."""
     curve, repair = evaluation.curve, evaluation.repair
     name = next((name for name in ("auc", "accuracy") if name in curve.columns), None)
     title = f"Gap and {'AUC' if name == 'auc' else 'accuracy'} along partial adjustments"
@@ -288,7 +288,7 @@ def repair_curve(evaluation: RepairEvaluation) -> Figure:
 
 
 def attainable(search: Alternatives) -> Figure:
-    """Return gap and accuracy of rules that were fitted on other rows, and the audited model's point."""
+    """Return the gap and accuracy of rules fitted on other rows, and of the audited rule."""
     title = "Gap and accuracy of other rules"
     if search.curve.is_empty():
         raise nothing(title, "the search has no other rules")
@@ -312,8 +312,8 @@ def attainable(search: Alternatives) -> Figure:
 
 
 def tolerances(search: Alternatives) -> Figure:
-    """Return the reduction of the gap for each accepted loss of accuracy, with one band for all."""
-    title = "Reduction of the gap by accepted loss of accuracy"
+    """Draw the reduction in the gap for each accepted loss of accuracy, with one simultaneous confidence band."""
+    title = "Reduction in the gap by accepted loss of accuracy"
     records = [_tolerance(row) for row in search.tolerances.iter_rows(named=True)]
     ends = ", ".join(f"{row['text']} points at {row['tolerance_text']}" for row in (records[0], records[-1]))
     description = f"{versus(search)}. Reduction of the gap against the accepted loss of accuracy: {ends}."
@@ -369,7 +369,7 @@ def _traded(records: list[Record], what: str, title: list[str], tips: list[Chart
     alt = altair()
     is_leftwards = records[0]["gap"] > 0.0
     low, high = span([*(record["gap"] for record in records), 0.0], 0.1)
-    room = NAMES * (high - low)  # beyond the end of the lines, where their names stand
+    room = NAMES * (high - low)  # space for names beyond the end of the lines
     x = axis("x", "gap", title, [low - room * is_leftwards, high + room * (not is_leftwards)])
     y = axis("y", "worth", what, span([record["worth"] for record in records], 0.15))
     ways = [WITHOUT, WITH]

@@ -1,4 +1,4 @@
-"""Figures of features: contributions, the map of potential proxies, and shares of the correction."""
+"""Figures of features: contributions, the proxy map, and shares of the correction."""
 
 from __future__ import annotations
 
@@ -58,13 +58,13 @@ from tiltlens.results.outputs import Contribution
 from tiltlens.rows.wording import Measure
 
 FEATURE_ROW = 38
-LEAST = 8  # features that are drawn, however weak
-ABOVE, BELOW = -8, 9  # pixels from the middle of a row: the bar, and the mark below it
+LEAST = 8  # features that are always drawn, however weak
+ABOVE, BELOW = -8, 9  # offset in pixels of the bar and of the mark below it from the middle of a row
 NAMES = ("alone", "beyond_others")
 
 
 def features(c: Comparison, materiality: float | None = None, shown: int = SHOWN) -> Figure:
-    """Return one bar per feature, its contribution alone; the mark below it is its contribution beyond the others."""
+    """Draw one bar per feature: its contribution alone, with a mark for its contribution beyond the others."""
     rows = _without_weak(drawn_features(c, shown))
     if not rows:
         raise nothing("Contribution of each feature", "the audit has no features")
@@ -98,7 +98,7 @@ def features(c: Comparison, materiality: float | None = None, shown: int = SHOWN
 
 
 def _without_weak(rows: list[tuple[str, Contribution]]) -> list[tuple[str, Contribution]]:
-    """Return rows up to the last that may contribute materially: weaker ones are all alike."""
+    """Return the rows up to the last without the verdict "no material contribution", but at least `LEAST`."""
     places = (place for place, (_, row) in enumerate(rows, 1) if row.verdict != Verdict.NO_MATERIAL_CONTRIBUTION)
     return rows[: max([LEAST, *places])]
 
@@ -139,10 +139,10 @@ def _bars(c: Comparison, records: list[Record], threshold: float, tips: list[Cha
     return alt.layer(*layers).properties(width=WIDTH, height=FEATURE_ROW * len(records))
 
 
-ROUND = (1.0, 2.0, 5.0)  # digits of the levels of curves
-DECADES = 5  # of levels below the largest
+ROUND = (1.0, 2.0, 5.0)  # leading digits of the levels of curves
+DECADES = 5  # powers of ten below the largest level
 LABELLED = 10
-MOST = 1.04  # of reveals, which is 1 at most
+MOST = 1.04  # end of the axis of `reveals`, which is at most 1
 MAP_HEIGHT = 400
 LIMIT = 215
 NARROW = 500  # pixels, in which the names of the corners would lie on each other
@@ -150,7 +150,7 @@ FIELDS = ("reveals", "drives", "use", "alone", "alignment")
 
 
 class Upwards(NamedTuple):
-    """What the map shows upwards: its column, its axis, its description, and its right corners."""
+    """The quantity on the vertical axis: its column, axis title, description, and the names of the right corners."""
 
     name: str
     title: str
@@ -158,7 +158,7 @@ class Upwards(NamedTuple):
     corners: tuple[str, str]  # upper right, lower right
 
     def of(self, row: Contribution) -> Estimate | None:
-        """Return how far up a feature stands."""
+        """Return the position of a feature on the vertical axis."""
         return row.use if self.name == "use" else row.drives
 
 
@@ -177,9 +177,9 @@ USE = Upwards(
 
 
 def proxy_map(c: Comparison, materiality: float | None = None) -> Figure:
-    """Return the proxy map: how far each feature reveals the group, and whether the score uses it.
+    """Return the proxy map: how much each feature reveals the group, and whether the score uses it.
 
-    Use is estimated for features with a material contribution. If none has one, the map shows `drives` upwards.
+    Use is estimated only for features with a material contribution. If there are none, the vertical axis is `drives`.
     """
     title = "Proxy map: use of each feature against how far it reveals the group"
     rows = [(text, row) for text, row in drawn_features(c, None) if row.reveals is not None]
@@ -190,7 +190,7 @@ def proxy_map(c: Comparison, materiality: float | None = None) -> Figure:
     m, threshold = measure_of(c), c.scale.materiality if materiality is None else materiality
     records = [_record(text, row, m, up, disadvantage_sign(c)) for text, row in drawn]
     right, top = min(_end(records, "reveals", 1.08), MOST), _end(records, "height", 1.15)  # the corners have names
-    # Labels are placed for the usual width: on a wider page they only have more room.
+    # Labels are placed for the usual width; wider pages only give them more space.
     corners = [text.format(output=m.output) for text in up.corners]
     named = placed(records[:LABELLED], WIDTH / right, MAP_HEIGHT / top, WIDTH, MAP_HEIGHT, _corner_boxes(corners))
     records = [record | position for record, position in zip(records, named, strict=False)] + records[LABELLED:]
@@ -215,7 +215,7 @@ def proxy_map(c: Comparison, materiality: float | None = None) -> Figure:
 
 
 def _note(c: Comparison, count: int, drawn: int, threshold: str, up: Upwards) -> str:
-    left_out = f"{count - drawn} without a material contribution not drawn" if drawn < count else ""
+    left_out = f"not drawn: {count - drawn} without an estimate of {up.name}" if drawn < count else ""
     dashed = f"dashed: materiality threshold, {threshold}"
     curves = "curves: contribution to the gap" if up is DRIVES else ""
     labelled = f"named: at most the {LABELLED} strongest of {drawn}" if drawn > LABELLED else ""
@@ -243,18 +243,18 @@ def _record(text: str, row: Contribution, m: Measure, up: Upwards, sign: int) ->
 
 
 def _corner_boxes(corners: list[str]) -> list[Box]:
-    """Return where the corners' words stand: the upper and the lower right."""
+    """Return the boxes of the words in the upper and the lower right corner."""
     tops = (0.0, MAP_HEIGHT - LINE - 6)
     return [(WIDTH - LETTER * len(t) - 6, top, WIDTH, top + LINE + 6) for t, top in zip(corners, tops, strict=True)]
 
 
 def _end(records: list[Record], name: str, room: float) -> float:
-    """Return where an axis ends: beyond every mark and its interval."""
+    """Return the end of an axis, beyond every mark and its interval."""
     return room * max(max(record[name], record[f"{name}_high"] or 0.0) for record in records) or 0.1
 
 
 def _levels(most: float, materiality: float) -> list[float]:
-    """Return at most five levels whose curves cross the map, the materiality among them."""
+    """Return at most five levels whose curves cross the map, including the materiality threshold."""
     is_drawn = 0 < materiality < most
     least = materiality if is_drawn else 0.0
     top = math.floor(math.log10(most)) if most > 0 else 0
@@ -264,7 +264,7 @@ def _levels(most: float, materiality: float) -> list[float]:
 
 
 def _curve(level: float, right: float, top: float, materiality: float) -> list[Record]:
-    """Return height = level / reveals within the map."""
+    """Return points of the curve height = level / reveals within the map."""
     start, count = level / top, 32
     xs = [start * (right / start) ** (step / count) for step in range(count + 1)]
     return [
@@ -274,7 +274,7 @@ def _curve(level: float, right: float, top: float, materiality: float) -> list[R
 
 
 def _curve_names(levels: list[float], right: float, top: float, m: Measure) -> list[Record]:
-    """Return the curves' names at their right ends, moved apart."""
+    """Return the names of the curves at their right ends, moved apart so that they do not overlap."""
     heights = spread([level / right for level in levels], 13 * top / MAP_HEIGHT)
     return [
         {"reveals": right, "height": height} | {"name": m.with_unit(m.size(level))}
@@ -354,7 +354,7 @@ ROW = 28
 
 
 def correction_shares(c: Comparison) -> Figure:
-    """Return each feature's share of the correction alone, with its interval."""
+    """Return each feature's share of the correction, if its distribution alone is moved, with its interval."""
     rows = drawn_features(c)
     title = "Share of the correction achieved by each feature alone"
     records = [
@@ -383,7 +383,7 @@ def correction_shares(c: Comparison) -> Figure:
 
 
 def shares_along_tradeoff(c: Comparison, table: pl.DataFrame | None = None) -> Figure:
-    """Return the shares from "align inputs" (0) to "align outputs" (1), one line per feature.
+    """Return each feature's share from "align inputs" (0) to "align outputs" (1), as one line.
 
     `table` is `Correction.shares_along_tradeoff(positions)` if the usual 21 positions are too few.
     """
@@ -434,7 +434,7 @@ def _lines(records: list[Record], count: int, tips: list[ChartPart]) -> ChartPar
 
 
 def _ends(records: list[Record], top: float, colour: ChartPart, x: ChartPart) -> ChartPart:
-    """Return the names of lines at their right ends, moved apart."""
+    """Return the names of the lines at their right ends, moved apart so that they do not overlap."""
     alt = altair()
     last = max(record["position"] for record in records)
     ends = [record for record in records if record["position"] == last and record["share"] is not None]

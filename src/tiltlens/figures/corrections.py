@@ -1,4 +1,4 @@
-"""Figures of the correction: its distribution, by value of a feature, and paths along it."""
+"""Figures of the correction: its distribution overall and by value of a feature, and the correction paths."""
 
 from __future__ import annotations
 
@@ -33,13 +33,13 @@ from tiltlens.results.comparison import Comparison
 from tiltlens.rows.wording import Measure
 
 MEANING = ["correction f̃", "← over-represented | under-represented →"]
-LOW, HIGH = -4.0, 4.0  # the ends of the bins are open
+LOW, HIGH = -4.0, 4.0  # limits of the axis; the outer bins are open-ended
 ROW = 78
-SHORT = 22  # letters of a value's name, to leave room for its people
+SHORT = 22  # maximum number of characters of a value's name, to leave space for the number of people
 
 
 def correction_distribution(c: Comparison, position_index: int | None = None) -> Figure:
-    """Return the distribution of f~ over the audited group at a position of the dial, by default the audit's own."""
+    """Draw the distribution of f~ over the audited group at a position of the slider, by default the audit's own."""
     title = "Distribution of the correction in the audited group"
     histograms = c.bins().correction
     if not histograms:
@@ -58,7 +58,7 @@ def correction_distribution(c: Comparison, position_index: int | None = None) ->
         f"Histogram of the correction function over the audited group, {where}. Profiles right of 0 are "
         "under-represented among them, those left of 0 over-represented."
     )
-    used = [any(share != 0 for share in column) for column in zip(*histograms, strict=True)]  # at any position
+    used = [any(share != 0 for share in column) for column in zip(*histograms, strict=True)]  # somewhere on the slider
     ends = [edge for edge, is_used in zip(steps(LOW, HIGH, len(used)), used, strict=True) if is_used]
     reading = {"bin": "correction f̃", "shown": "share of the audited group"}
     note = noted(c, where, WITHHELD if None in shares else "", intervals="")
@@ -92,7 +92,7 @@ def _zero_line() -> ChartPart:
 
 
 def _domain(bins: list[tuple[float, float]]) -> list[float]:
-    """Return where there are people, with 0 inside."""
+    """Return the domain of the bins with people, including 0."""
     ends = [0.0, *(end for edges in bins for end in edges)]
     return [max(min(ends) - 0.2, LOW), min(max(ends) + 0.2, HIGH)]
 
@@ -131,7 +131,7 @@ def correction_by_value(c: Comparison, feature: str) -> Figure:
 
 
 def _bins_of(text: str, value: ValueProfile, bottom: int) -> list[Record]:
-    """Return the bins that have people, or withhold how many."""
+    """Return the bins with people, including those whose count is suppressed."""
     counts, people = value.correction, value.n
     if counts is None or not people:
         return []
@@ -142,7 +142,7 @@ def _bins_of(text: str, value: ValueProfile, bottom: int) -> list[Record]:
         | {"count": n, "share": None if n is None else n / people, "withheld": n is None}
         | {"shown": HIDDEN if n is None else count(n), "bottom": bottom, "top": None}
         for (low, high), n in zip(steps(LOW, HIGH, len(counts)), counts, strict=True)
-        if n != 0  # most bins are empty, and there may be hundreds of values
+        if n != 0  # most bins are empty, and there may be hundreds of them
     ]
 
 
@@ -158,7 +158,7 @@ def _ridges(records: list[Record], values: list[ValueProfile], tips: list[ChartP
 
 
 def _value_axis(values: list[ValueProfile]) -> ChartPart:
-    """Return an axis that names the rows: marks nobody sees, at their middles."""
+    """Return an axis with the names of the rows, from invisible marks in their middles."""
     alt = altair()
     names = labels((value.value for value in values), SHORT)
     people = ["suppressed" if value.n is None else f"{value.n:,} people" for value in values]
@@ -174,7 +174,7 @@ COLOURS = {GREEN_WAY: GREEN, RED_WAY: RED, "audited": AUDITED, "reference": REFE
 
 
 def simplex(summary: Record) -> Figure:
-    """Return the paper's Fig. 1 from `simplex_paths(world).to_dict()`: both ways on the triangle of distributions."""
+    """Draw the paper's Fig. 1 from `simplex_paths(world).to_dict()`: both paths in the triangle of distributions."""
     title = "Two paths that close a gap"
     records = [
         {"way": name, "step": step, "weight": stop["weight"], "x": stop["x"], "y": stop["y"]}
@@ -221,7 +221,7 @@ def _corner_names(summary: Record, x: ChartPart, y: ChartPart) -> ChartPart:
 
 
 def _level_name(ends: list[Record], x: ChartPart, y: ChartPart) -> ChartPart:
-    """Return the line's name, beside its lower end."""
+    """Return the name of the line without disparate impact, at its lower end."""
     alt = altair()
     low = min(ends, key=lambda end: end["y"])
     named = [{"x": low["x"], "y": low["y"], "text": "no disparate impact"}]
@@ -250,7 +250,7 @@ def _points(marks: list[Record], x: ChartPart, y: ChartPart) -> list[ChartPart]:
 
 
 def _colour(field: str) -> ChartPart:
-    """Return one colour scale for ways and groups: layers share it."""
+    """Return the colour scale that the layers of paths and groups share."""
     alt = altair()
     return alt.Color(field, scale=alt.Scale(domain=list(COLOURS), range=list(COLOURS.values())), legend=None)
 
@@ -263,7 +263,7 @@ def _ways(x: ChartPart, y: ChartPart, tips: list[ChartPart]) -> ChartPart:
 
 
 def _way_names(records: list[Record], x: ChartPart, y: ChartPart) -> list[ChartPart]:
-    """Return the ways' names at their middles, each on the side away from the other way."""
+    """Return the names of the paths at their middles, each on the side away from the other path."""
     alt = altair()
     middles = [_middle([record for record in records if record["way"] == way]) for way in (GREEN_WAY, RED_WAY)]
     is_left = middles[0]["x"] <= middles[1]["x"]
@@ -277,14 +277,14 @@ def _way_names(records: list[Record], x: ChartPart, y: ChartPart) -> list[ChartP
 
 
 def _middle(stops: list[Record]) -> Record:
-    """Return a stop a little before half the way."""
+    """Return a stop slightly before the middle of a path."""
     first, last = stops[0], stops[-1]
-    half = (0.6 * first["x"] + 0.4 * last["x"], 0.6 * first["y"] + 0.4 * last["y"])  # names have more room at the base
+    half = (0.6 * first["x"] + 0.4 * last["x"], 0.6 * first["y"] + 0.4 * last["y"])  # more space at the base
     return min(stops, key=lambda stop: (stop["x"] - half[0]) ** 2 + (stop["y"] - half[1]) ** 2)
 
 
 def paths(c: Comparison) -> Figure:
-    """Return the output divergence that remains as the inputs of the audited group change, along both paths."""
+    """Return the output divergence that remains as the audited group's inputs change, along both paths."""
     title = "Output divergence that remains as inputs change"
     path, least = c.bins().path, c.bins().least_change
     start = c.correction.output_divergence
@@ -311,7 +311,7 @@ def paths(c: Comparison) -> Figure:
     )
     reading = {"way": "path", "change_text": "change of inputs (nats)", "left_text": "divergence left", "rate": m.rate}
     note = noted(c, cost, "divergences are KL, plug-in values", intervals="")
-    subtitle = in_unit(c, f"% of today's divergence of {number(start.value)} nats")
+    subtitle = in_unit(c, f"% of the current divergence of {number(start.value)} nats")
     chart = _plane(records, least, tooltip(reading))
     return figure(chart, records, title, description, reading, subtitle, note)
 
@@ -352,7 +352,7 @@ def _plane_marks(records: list[Record], least: LeastChange | None, x: ChartPart,
     if least is not None:
         words = f"least change {short_number(least.cost)}"
         is_far = least.cost > max(record["input_change"] for record in records) / 2
-        # Far to the right a narrow page has no room beyond the mark, and above it the paths have come down.
+        # On a narrow page there is no space to the right of a far mark; above it, the paths have come down.
         position = {"align": "center", "dx": -8, "dy": -34} if is_far else BESIDE
         marks.append({"input_change": least.cost, "left": 0.0, "text": words} | position)
     base = alt.Chart(data(marks, "marks")).encode(x=x, y=y)

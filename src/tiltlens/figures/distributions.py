@@ -1,4 +1,4 @@
-"""Figures of distributions: scores, propensities and their checks, and profiles of features."""
+"""Figures of distributions: scores, overlap and calibration of the group-membership model, profiles of features."""
 
 from __future__ import annotations
 
@@ -54,16 +54,16 @@ from tiltlens.formats import count, label, number, percent, short_number
 from tiltlens.results.comparison import Comparison
 from tiltlens.rows.wording import Measure
 
-HIDDEN = "suppressed: fewer than 10 people, or derivable"  # a bin of any size, if small ones would follow from it
+HIDDEN = "suppressed: fewer than 10 people, or derivable"  # any bin that would reveal a small one
 WITHHELD = f"✕ {HIDDEN}"
-HEAD = 1.3  # of the tallest bar: above it stand a name and a mean
-FAR = 0.7  # of the way to the right
+HEAD = 1.3  # times the tallest bar, to leave space for a name and a mean
+FAR = 0.7  # position on the axis beyond which labels are placed to the left
 HEIGHT = 280
 NO_SHAPE = "every bin has fewer than ten people, or would reveal one that has"
 
 
 def score_distribution(c: Comparison) -> Figure:
-    """Return the distributions of the score in both groups with their means; for decisions, the share of each group."""
+    """Return the distribution of the score in both groups with their means; for decisions, one bar per group."""
     m, bins = measure_of(c), c.bins().score
     if c.scale.score_type == "decision":
         return _decisions(c, m)
@@ -93,7 +93,7 @@ def score_distribution(c: Comparison) -> Figure:
 
 
 def _decisions(c: Comparison, m: Measure) -> Figure:
-    """Return one bar per group: its rate of the decision that the gap is of, with its interval."""
+    """Return one bar per group: the rate of the decision whose gap is audited, with its interval."""
     title = f"{m.mean.capitalize()} by group"
     estimates = mean_estimates(c)
     records = [
@@ -125,18 +125,18 @@ def _decisions(c: Comparison, m: Measure) -> Figure:
 
 
 def overlap(c: Comparison) -> Figure:
-    """Return the distributions of the log-ratio in both groups: where one is empty, they cannot be compared."""
+    """Draw the distributions of the log-ratio in both groups; bins with one group only have no counterparts."""
     title = "Overlap of the two groups"
     records = _records(c.bins().overlap, lambda end: number(end, 2))
     if not any(record["share"] for record in records):
         raise nothing(title, NO_SHAPE)
     description = (
-        f"{versus(c)}. Back-to-back histograms of the log-ratio: how much commoner a record is in the "
+        f"{versus(c)}. Back-to-back histograms of the log-ratio: how much more common a record is in the "
         "audited group. Where one side is empty, people of the other group have no counterparts."
     )
     ends = [end for record in records if record["share"] != 0 for end in (record["from"], record["to"])]
     reading = {"group": "group", "bin": "log-ratio", "shown": "share of the group"}
-    meaning = ["log-ratio ℓ: such people are commoner", "← in the reference group | in the audited group →"]
+    meaning = ["log-ratio ℓ: such people are more common", "← in the reference group | in the audited group →"]
     chart = _mirrored(c, records, axis("x", "from", meaning, [min(ends), max(ends)]), [], tooltip(reading))
     counterparts = "where both sides have bars, people have counterparts"
     note = noted(c, counterparts, _hidden_note(records), intervals="")
@@ -184,7 +184,7 @@ def _mirrored(
 
 
 def _names(c: Comparison) -> list[ChartPart]:
-    """Return the groups' names at the two corners."""
+    """Return the names of the groups in the two corners."""
     alt = altair()
     places = (("▲", AUDITED, 2, "top"), ("▼", REFERENCE, HEIGHT - 2, "bottom"))
     return [
@@ -203,7 +203,7 @@ def _means(marked: list[Record], tallest: float, domain: list[float]) -> list[Ch
     ends = [
         mark
         | {"zero": 0, "end": mark["side"] * 1.06 * tallest}
-        # Far to the right a narrow page has no room beyond the line.
+        # On a narrow page there is no space to the right of a line that is far right.
         | ({"align": "right", "dx": -5} if mark["mean"] > far else {"align": "left", "dx": 5})
         for mark in marked
     ]
@@ -221,7 +221,7 @@ STEP = 30
 def profile(c: Comparison, feature: str, position_index: int | None = None) -> Figure:
     """Return a feature's values in order: shares of both groups, the mean score, and the spread of f~.
 
-    `position_index` is the place on the dial, by default that of the audit.
+    `position_index` is the position of the slider, by default that of the audit.
     """
     values, m = profile_of(c, feature), measure_of(c)
     title = f"Profile of {label(feature, 40)} by value"
@@ -268,7 +268,7 @@ def _record(text: str, value: ValueProfile, position: int, m: Measure) -> Record
 def _panels(records: list[Record], values: list[ValueProfile], m: Measure, tips: list[ChartPart]) -> ChartPart:
     alt = altair()
     panels = [(_people(records, tips), 240), (_scores(records, m, tips), 130), (_corrections(values, tips), 300)]
-    # Marks nobody sees keep a row for each value, whether or not it has a number.
+    # Invisible marks reserve a row for each value, with or without numbers.
     drawn = [
         alt.layer(alt.Chart().mark_point(opacity=0).encode(y=name_axis(index == 0, 170)), *layers)
         for index, (layers, _) in enumerate(panels)
@@ -302,7 +302,7 @@ def _scores(records: list[Record], m: Measure, tips: list[ChartPart]) -> list[Ch
 
 
 def _corrections(values: list[ValueProfile], tips: list[ChartPart]) -> list[ChartPart]:
-    """Return the boxes; their axis holds every position of the dial, and stays where it is when the dial turns."""
+    """Return the boxes of f~; their axis covers every position of the slider, so that it does not move with it."""
     alt = altair()
     every = [end for value in values for position in value.quantiles or [] for end in position]
     finite = [end for end in every if end is not None]
@@ -331,7 +331,7 @@ WITHIN = 0.1  # standard deviations
 
 
 def calibration(c: Comparison) -> Figure:
-    """Return the expected against the observed log-ratio, by tenths of the people, with the diagonal."""
+    """Return the observed against the expected log-ratio by tenths of the people, with the diagonal."""
     title = "Calibration of the group-membership model"
     bins = c.bins().calibration
     if not bins:
@@ -343,9 +343,8 @@ def calibration(c: Comparison) -> Figure:
         for part in bins
     ]
     description = (
-        f"{versus(c)}. Each dot is a tenth of the people, or more where a tenth has few of a group: across, "
-        "how much commoner the model expects them to be in the audited group; up, how much commoner they are. On the "
-        "diagonal the two are equal."
+        f"{versus(c)}. Each dot is a tenth of the people, or several tenths if one has few people of a group. Across: "
+        "the log-ratio that the model expects; up: the observed log-ratio. On the diagonal the two are equal."
     )
     reading = {"expected_text": "expected log-ratio", "observed_text": "observed log-ratio", "people": "people"}
     subtitle = in_unit(c, "log-ratios (0: as common in both groups)")
@@ -364,7 +363,7 @@ def _diagonal(records: list[Record], tips: list[ChartPart]) -> ChartPart:
 
 
 def balance(c: Comparison) -> Figure:
-    """Return how well the reference group, reweighted, reproduces the audited group's means."""
+    """Return the remaining differences in means between the audited and the reweighted reference group."""
     title = "Balance after reweighting the reference group"
     if c.checks.balance is None:
         raise nothing(title, "plug-in values have no balance")

@@ -1,4 +1,4 @@
-"""Figures: a chart with what a reader needs to know of it; and their theme."""
+"""Figures: a chart with its title, note, data and description, and the theme of all charts."""
 
 from __future__ import annotations
 
@@ -17,12 +17,12 @@ from tiltlens.formats import label
 from tiltlens.results.codec import write_bytes
 from tiltlens.results.comparison import Comparison
 
-ChartPart: TypeAlias = Any  # a chart of Altair, or a part or setting of one: type checkers do not know them here
-AUDITED, REFERENCE = "#B85C00", "#0B5394"  # also apart in grey, and never told by colour alone
+ChartPart: TypeAlias = Any  # a chart of Altair, or a part or setting of one, whose types are not checked
+AUDITED, REFERENCE = "#B85C00", "#0B5394"  # distinguishable in greyscale too, and never the only distinction
 GREEN, RED = "#007A5A", "#A3171F"
-DISADVANTAGE = "#A63603"  # of the audited group; everything else that is no group is grey or ink
+DISADVANTAGE = "#A63603"  # of the audited group; everything else except the groups is grey or ink
 INK, QUIET, FAINT, GRID, BAND, PAPER = "#1F2328", "#57606A", "#8C959F", "#E6E8EB", "#EEF0F2", "white"
-# What the page calls them: its style sheet has a light and a dark colour of each name.
+# The names of colours in the page's style sheet, which has a light and a dark colour for each.
 VARIABLES = {
     colour: f"var(--{name})"
     for name, colour in {
@@ -30,7 +30,7 @@ VARIABLES = {
         "ink": INK, "quiet": QUIET, "faint": FAINT, "grid": GRID, "band": BAND, "paper": PAPER,
     }.items()
 }  # fmt: skip
-# For at most eight lines, each with a dash of its own.
+# For at most eight lines, each with its own dash.
 LINES = ["#A63603", "#0B5394", "#007A5A", "#8E4585", "#7A6A00", "#3B6FB6", "#B0407A", "#57606A"]
 DASHES = [[1, 0], [6, 2], [2, 2], [8, 2, 2, 2], [10, 4], [4, 4], [1, 3], [12, 2, 2, 2, 2, 2]]
 FONT = "system-ui, -apple-system, 'Segoe UI', Roboto, 'DejaVu Sans', sans-serif"
@@ -39,7 +39,7 @@ LABEL_LIMIT = 215
 
 
 def altair() -> ModuleType:
-    """Return Altair, which the extra `report` brings."""
+    """Return Altair, which is installed with the extra `report`."""
     try:
         import altair as alt
     except ImportError:
@@ -48,7 +48,7 @@ def altair() -> ModuleType:
 
 
 def vl_convert() -> ModuleType:
-    """Return vl-convert, which the extra `report` brings: it draws without a browser and without a network."""
+    """Return vl-convert, which is installed with the extra `report` and draws without a browser or network."""
     try:
         import vl_convert
     except ImportError:
@@ -70,7 +70,7 @@ def config() -> dict[str, Any]:
         "font": FONT,
         "background": PAPER,
         "padding": {"left": 12, "right": 16, "top": 12, "bottom": 12},
-        "aria": False,  # marks are hidden from screen readers: description and table have their numbers
+        "aria": False,  # marks are hidden from screen readers, since the description and the table have their numbers
         "view": {"stroke": None, "continuousWidth": WIDTH, "continuousHeight": 300},
         "axis": text
         | {"titleFontWeight": "normal", "gridColor": GRID, "domainColor": FAINT, "tickColor": FAINT}
@@ -86,13 +86,13 @@ def config() -> dict[str, Any]:
 
 
 def halo(chart: ChartPart, **style: ChartPart) -> list[ChartPart]:
-    """Return text on a rim of paper, which keeps lines out of the letters."""
+    """Return text with an outline in the background colour, which keeps lines off the letters."""
     rim = style | {"color": PAPER, "stroke": PAPER, "strokeWidth": 4, "strokeJoin": "round"}
     return [chart.mark_text(**rim), chart.mark_text(**style)]
 
 
 def on_page(spec: ChartPart) -> ChartPart:
-    """Return a specification whose colours follow the page, light or dark; data stay as they are."""
+    """Return a specification in which colours are CSS variables of the page; data are unchanged."""
     if isinstance(spec, dict):
         return {key: entry if key == "values" else on_page(entry) for key, entry in spec.items()}
     if isinstance(spec, list):
@@ -100,12 +100,12 @@ def on_page(spec: ChartPart) -> ChartPart:
     return VARIABLES.get(spec, spec) if isinstance(spec, str) else spec
 
 
-Record = dict[str, Any]  # a row of the data that a chart draws
+Record = dict[str, Any]  # one row of the data of a chart
 ENDINGS = (".png", ".svg", ".html")
 BETWEEN = " · "
-LINE = 110  # letters of a line below the title
-SOURCE = 90  # letters of the source of the data
-# Under other names than +json a notebook file takes texts only, so not under the ".v6.json" that Altair 6 itself has.
+LINE = 110  # maximum number of characters of a line below the title
+SOURCE = 90  # maximum number of characters of the source of the data
+# Notebook files save a dict only under a name that ends in +json, unlike Altair 6's own ".v6.json".
 NOTEBOOK = "application/vnd.vegalite.v6+json"
 PAGE = """<!DOCTYPE html>
 <html lang="en">
@@ -135,11 +135,11 @@ class Figure:
     table
         The numbers behind the picture, tidy.
     title, subtitle, note
-        The quantity or finding; its groups and unit; people, intervals and source.
+        The title names the quantity or finding, the subtitle groups and unit, the note people, intervals and source.
     description
-        The same in plain words for those who cannot see it.
+        The figure in plain words, for readers who cannot see it.
     reading
-        The columns of the table that a reader needs, each with its heading; the others place marks.
+        The columns of the table for readers, each with its heading; the others only place marks.
     """
 
     chart: ChartPart
@@ -170,7 +170,9 @@ class Figure:
         target = Path(path)
         ending = target.suffix.lower()
         if ending not in ENDINGS:
-            raise DataError(f"`path` must end in {', '.join(ENDINGS)}, got {str(path)!r}.", "for example figure.svg.")
+            raise DataError(
+                f"`path` must end in one of {', '.join(ENDINGS)}, got {str(path)!r}.", "for example figure.svg."
+            )
         write_bytes(target, self._drawn(ending, scale))
 
     def _drawn(self, ending: str, scale: float) -> bytes:
@@ -179,12 +181,12 @@ class Figure:
             return bytes(converter.vegalite_to_png(self.spec(), scale=scale))
         if ending == ".svg":
             return str(converter.vegalite_to_svg(self.spec())).encode()
-        # Names in the data must not end the script they are written in.
+        # Names in the data must not end the script that contains them.
         spec = json.dumps(self.spec("container"), allow_nan=False).replace("<", "\\u003c")
         return PAGE.format(script=converter.javascript_bundle(), spec=spec).encode()
 
     def _repr_mimebundle_(self, *_: ChartPart, **__: ChartPart) -> dict[str, Any]:
-        """Return the specification for notebooks that draw it, and a picture for others: neither asks a network."""
+        """Return the specification for notebooks that can draw it, and an SVG for others; neither needs a network."""
         return {NOTEBOOK: self.spec(), "image/svg+xml": self._drawn(".svg", 1.0).decode()}
 
     def __repr__(self) -> str:
@@ -192,7 +194,7 @@ class Figure:
 
 
 def _spread(spec: dict[str, Any], width: int) -> dict[str, Any]:
-    """Return panels side by side that share the width as they did before."""
+    """Return side-by-side panels scaled to a total width, in their former proportions."""
     whole = sum(panel["width"] for panel in spec["hconcat"])
     for panel in spec["hconcat"]:
         panel["width"] = round(width * panel["width"] / whole)
@@ -217,7 +219,7 @@ def figure(
     """Return a finished figure: title, subtitle, note, alt text and the house theme."""
     lines = [line for text in (subtitle, note) for line in _wrapped(text)]
     heading: dict[str, Any] = {"text": title} | ({"subtitle": lines} if lines else {})
-    # Set, not added by methods: each of those copies the whole chart with all of its data.
+    # Attributes are set because each of Altair's methods copies the whole chart with its data.
     chart.title, chart.description = heading, f"{title}. {description}"
     chart.config, chart.data = config(), data(records)
     table = pl.DataFrame(list(records), infer_schema_length=None)
@@ -225,7 +227,7 @@ def figure(
 
 
 def _wrapped(text: str) -> list[str]:
-    """Return the parts of a text as lines that a figure has room for."""
+    """Return a text as lines that fit below the title, split between its parts."""
     lines = [""]
     for part in text.split(BETWEEN):
         longer = f"{lines[-1]}{BETWEEN}{part}" if lines[-1] else part
@@ -234,19 +236,19 @@ def _wrapped(text: str) -> list[str]:
 
 
 def joined(*parts: str) -> str:
-    """Return the parts that say something, as one text."""
+    """Return the parts that are not empty as one text."""
     return BETWEEN.join(part for part in parts if part)
 
 
 def in_unit(pair: Pair, unit: str = "") -> str:
-    """Return the subtitle: who is compared, and the unit."""
+    """Return the subtitle: the groups compared, and the unit."""
     return f"{versus(pair)}{unit and f', in {unit}'}"
 
 
 def noted(c: Compared, *parts: str, intervals: str = "CI") -> str:
-    """Return the note: people of both groups, intervals, what else there is to say, and the source of the data.
+    """Return the note: numbers of people, intervals, further parts, and the source of the data.
 
-    `intervals` is their name, nothing where none are drawn.
+    `intervals` names the intervals; it is "" if none are drawn.
     """
     sizes = [c.rows] if isinstance(c, Comparison) else [c.rows["old"], c.rows["new"]]
     people = " then ".join(dict.fromkeys(people_of(each) for each in sizes))
@@ -260,11 +262,11 @@ def people_of(sizes: Mapping[str, int]) -> str:
 
 
 def source_of(c: Compared) -> str:
-    """Return the source of the data, where it is stated."""
+    """Return the source of the data, if the user stated it."""
     source = label(c.scale.source, SOURCE)
     return source and f"Source: {source}"
 
 
 def nothing(title: str, reason: str) -> NothingToDrawError:
-    """Return the error of a figure without anything to show."""
+    """Return the error of a figure that has nothing to show."""
     return NothingToDrawError(f"Figure “{title}” has nothing to show: {reason}.")

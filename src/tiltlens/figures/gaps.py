@@ -67,7 +67,7 @@ NEAR = 1.1  # ratios from which on the other way is drawn
 
 
 def rates(audit: Audit) -> Figure:
-    """Return the favourable rate of every group with its interval, and its ratio to the reference's."""
+    """Return the favourable rate of every group with its interval, and its ratio to the reference's rate."""
     m, comparisons = measure_of(audit), list(audit.comparisons.values())
     is_soft = any(c.unobserved_group for c in comparisons)
     name = m.rate.capitalize()
@@ -90,7 +90,7 @@ def rates(audit: Audit) -> Figure:
         f"the first {GROUPS} of {len(rows)} groups" if len(rows) > GROUPS else "",
         source_of(first),
     )
-    subtitle = joined(f"● audited, ◼ reference ({label(first.reference, GROUP)})", m.among.removeprefix(", "))
+    subtitle = joined(f"● audited, ◼ reference ({label(first.reference, GROUP)})", m.among.strip())
     name_of_ratio = quantity("impact_ratio").label
     reading = {"label": "group", "rate_text": m.rate} | ({} if is_soft else {"ratio_text": name_of_ratio})
     chart = _panels(records, f"{name_of_ratio}: audited ÷ reference", has_line, m, tooltip(reading))
@@ -121,7 +121,7 @@ def _panels(records: list[Record], ratio_title: str, has_line: bool, m: Measure,
 
 
 def _domain(records: list[Record], name: str, more: list[float], is_amount: bool) -> list[float]:
-    """Return a domain that shows the intervals, and no more than it must."""
+    """Return a domain just large enough for the intervals."""
     ends = [record[f"{name}{end}"] for record in records for end in ENDS]
     numbers = [end for end in ends if end is not None] + more
     domain = span(numbers, 0.12) if is_amount else span(numbers, 0.12, 0.1)
@@ -130,7 +130,7 @@ def _domain(records: list[Record], name: str, more: list[float], is_amount: bool
 
 
 def _four_fifths(records: list[Record]) -> list[float]:
-    """Return where the lower rate is four fifths of the higher: beyond 1 only where a ratio comes near."""
+    """Return the ratios at which the lower rate is four fifths of the higher; above 1 only if a ratio is near it."""
     ends = [record[f"ratio{end}"] or 0.0 for record in records for end in ENDS]
     return [FOUR_FIFTHS, OTHER_WAY] if max(ends) > NEAR else [FOUR_FIFTHS]
 
@@ -148,18 +148,18 @@ def _panel(name: str, x: ChartPart, tips: list[ChartPart]) -> ChartPart:
 
 
 STRONGEST = 12
-ROOM = 66  # pixels right of the last bar, for its text, however narrow the page
-KINDS = {"disadvantage": DISADVANTAGE, "advantage": FAINT, "mean": INK}  # of a step, by what it does to the audited
+ROOM = 66  # pixels for the text right of the last bar, even on a narrow page
+KINDS = {"disadvantage": DISADVANTAGE, "advantage": FAINT, "mean": INK}  # by effect on the audited group
 REMAINS = "datum.is_remainder == true"
-NAME = 34  # letters of a step, the role of a group among them
+NAME = 34  # maximum number of characters of a step's name, including the role of a group
 LEFT = quantity("adjusted_gap").label
-REMAINDER = "remainder"  # by the regressions of the Shapley contributions, where these miss the adjusted gap
+REMAINDER = "remainder"  # label of the Shapley remainder if it differs materially from the adjusted gap
 THROUGH, EQUAL = (quantity(key).label for key in ("gap_explained_by_exempt", "gap_given_exempt"))
 NO_PARTS = "the audit has no Shapley contributions; see the contribution of each feature alone"
 
 
 def waterfall(c: Comparison) -> Figure:
-    """Return the gap in parts: the reference mean, what each feature adds (Shapley), the rest, the audited mean."""
+    """Draw the gap in parts: reference mean, each feature's Shapley contribution, the remainder, audited mean."""
     rows, m = c.by_feature, measure_of(c)
     gap = c.gap
     title = f"Decomposition of the {gap_name(c)} of {m.with_unit(brief(gap, m)(gap.value))}"
@@ -186,7 +186,7 @@ def waterfall(c: Comparison) -> Figure:
 
 
 def _stairs(c: Comparison, rows: Sequence[Contribution], start: float) -> list[Record]:
-    """Return one step a feature in the order of the table, the weak ones joined, and what the features leave."""
+    """Return one step per feature in the order of the table, with weak features joined, and the remainder."""
     gap, steps = c.gap_parts, list[tuple[str, Estimate, str]]()
     if gap.gap_explained_by_exempt is not None:
         steps.append((THROUGH, gap.gap_explained_by_exempt, "exempt"))
@@ -220,12 +220,12 @@ def _stairs(c: Comparison, rows: Sequence[Contribution], start: float) -> list[R
 
 
 def _agrees(c: Comparison, remainder: float) -> bool:
-    """Return whether the remainder of the Shapley contributions and the adjusted gap are one number to a reader."""
+    """Return whether the remainder of the Shapley contributions differs immaterially from the adjusted gap."""
     return c.adjusted_gap is not None and abs(c.adjusted_gap - remainder) < c.scale.materiality
 
 
 def _remainder(c: Comparison, remainder: float) -> Estimate:
-    """Return the remainder with its interval, which is that of the adjusted gap where both agree."""
+    """Return the remainder, with the interval of the adjusted gap if both agree."""
     left = c.adjusted_gap
     return (
         Estimate(remainder, left.low, left.high) if left is not None and _agrees(c, remainder) else Estimate(remainder)
@@ -233,7 +233,7 @@ def _remainder(c: Comparison, remainder: float) -> Estimate:
 
 
 def _shown(c: Comparison, value: float, role: str) -> float:
-    """Return a step as the sentences have it: two estimators of the adjusted gap differ in the last digit."""
+    """Return the value of a step as shown: for a remainder that agrees with the adjusted gap, the adjusted gap."""
     left = c.adjusted_gap
     return left.value if role == "remainder" and left is not None and _agrees(c, value) else value
 
@@ -263,7 +263,7 @@ def _mean(name: str, value: float, m: Measure) -> Record:
 
 
 def _labelled(records: list[Record]) -> list[Record]:
-    """Return the steps with labels that can be told apart, each knowing the next."""
+    """Return the steps with distinct labels, each with the label of the next step."""
     labels_of_steps = labels((record["feature"] for record in records), NAME)
     after = [*labels_of_steps[1:], labels_of_steps[-1]]
     return [
@@ -309,7 +309,7 @@ DRAWN_GROUPS = 40
 
 
 def intersections(audit: Audit) -> Figure:
-    """Return the shrunken deviation of each listed group, the lowest first; of many, those at both ends."""
+    """Return the shrunken deviation of each group in increasing order; of many groups, only the extremes."""
     title = "Deviation of each group from the overall mean"
     every = None if audit.intersections is None else audit.intersections.disclosed()
     if every is None or every.frame.is_empty():

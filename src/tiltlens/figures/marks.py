@@ -1,4 +1,4 @@
-"""Marks of figures, axes, and the room they need; labels that do not lie on each other."""
+"""Marks and axes of figures, the space that they need, and labels that do not overlap."""
 
 from __future__ import annotations
 
@@ -16,19 +16,19 @@ from tiltlens.results.comparison import Comparison
 from tiltlens.results.outputs import Contribution
 from tiltlens.rows.wording import Measure
 
-SHOWN = 20  # features of a chart with one row each
+SHOWN = 20  # maximum number of features in a chart with one row per feature
 VALUES = 24  # values of a feature
-FULL = 200  # letters of a name where a reader points at it
+FULL = 200  # maximum number of characters of a name in a tooltip
 
 
 def drawn_features(c: Comparison, limit: int | None = SHOWN, longest: int = DRAWN) -> list[tuple[str, Contribution]]:
-    """Return the contributions of features, strongest first, each with a label that can be drawn."""
+    """Return the contributions of features in the order of the table, each with a label for a figure."""
     rows = c.by_feature[:limit]
     return [*zip(labels((row.feature for row in rows), longest), rows, strict=True)]
 
 
 def profile_of(c: Comparison, feature: str) -> list[tuple[str, ValueProfile]]:
-    """Return the values of a feature in their order, each with a label that can be drawn."""
+    """Return the values of a feature in order, each with a label for a figure."""
     profiles = c.bins().profiles
     if feature not in profiles:
         names = [label(name) for name in list(profiles)[:SHOWN]]
@@ -38,15 +38,15 @@ def profile_of(c: Comparison, feature: str) -> list[tuple[str, ValueProfile]]:
 
 
 def values_shown(c: Comparison, feature: str) -> str:
-    """Return how many values of a feature are shown, where not all are."""
+    """Return a note on how many values of a feature are shown, or "" if all are."""
     count = len(c.bins().profiles[feature].values)
     return f"the first {VALUES} of {count} values" if count > VALUES else ""
 
 
 def dial_place(c: Comparison, position_index: int | None = None) -> int:
-    """Return a place on the dial, by default the nearest to the audit's own λ4/(λ2 + λ4).
+    """Return an index of the weighting slider, by default the position nearest to the audit's λ4/(λ2 + λ4).
 
-    Only the first exists where outputs cannot be aligned.
+    If outputs cannot be aligned, the slider has only one position.
     """
     last = max(len(c.bins().tradeoff) - 1, 0)
     if position_index is not None:
@@ -60,37 +60,37 @@ def dial_place(c: Comparison, position_index: int | None = None) -> int:
     inputs, outputs = (
         1.0 if (part := numbers.get(name)) is None else part for name in ("input_weight", "output_weight")
     )
-    largest = max(inputs, outputs)  # weights may be as large as floats go
+    largest = max(inputs, outputs)  # weights may be as large as the largest float
     share = outputs / largest / (inputs / largest + outputs / largest) if largest else 0.5
     positions = [point.position for point in c.bins().tradeoff]
     return min(range(len(positions)), key=lambda place: abs(positions[place] - share), default=0)
 
 
 def dial_words(c: Comparison, place: int) -> str:
-    """Return where the dial stands; nothing where there is no dial."""
+    """Return the position of the weighting slider in words, or "" if there is none."""
     dial = c.bins().tradeoff
     return f"weighting slider at {number(dial[place].position, 2)} (0 aligns inputs, 1 aligns outputs)" if dial else ""
 
 
 def span(values: list[float], room: float = 0.06, least: float = 1e-6) -> list[float]:
-    """Return a domain that holds the values with room to spare; one around 0 where there are none."""
+    """Return a domain that contains the values with a margin; one that contains 0 to 1 if there are none."""
     low, high = (min(values), max(values)) if values else (0.0, 1.0)
     reach = max(high - low, least)
     return [low - room * reach, high + room * reach]
 
 
 def steps(low: float, high: float, count: int) -> list[tuple[float, float]]:
-    """Return the edges of equal bins, free of the noise of repeated sums."""
+    """Return the edges of equal bins, rounded to remove rounding noise."""
     edges = [round(low + (high - low) * place / count, 10) for place in range(count + 1)]
     return list(pairwise(edges))
 
 
 ENDS = ("", "_low", "_high")
-TICKS = 10  # of an axis at most, about
+TICKS = 10  # approximate maximum number on an axis
 
 
 def tooltip(reading: Mapping[str, str]) -> list[ChartPart]:
-    """Return the tooltip of a mark: columns of texts, each with its heading."""
+    """Return the tooltip of a mark: the columns of `reading` with their headings."""
     alt = altair()
     return [alt.Tooltip(f"{field}:N", title=title) for field, title in reading.items()]
 
@@ -98,7 +98,7 @@ def tooltip(reading: Mapping[str, str]) -> list[ChartPart]:
 def axis(
     channel: str, field: str, title: ChartPart, domain: list[float] | None = None, **options: ChartPart
 ) -> ChartPart:
-    """Return an axis of numbers, "x" or "y"; `options` are those of `altair.Axis`."""
+    """Return a numeric axis for the channel "x" or "y"; `options` are those of `altair.Axis`."""
     alt = altair()
     drawn = getattr(alt, channel.upper())(f"{field}:Q", title=title)
     if domain is not None:
@@ -109,7 +109,7 @@ def axis(
 
 
 def tick_format(m: Measure, reach: float) -> str:
-    """Return a format of differences in which neighbouring ticks of an axis differ."""
+    """Return a number format in which neighbouring ticks of an axis differ."""
     step = m.factor * reach / TICKS
     return m.difference_axis if m.is_amount or step >= 0.1 else f".{math.ceil(-math.log10(step))}~f"
 
@@ -117,21 +117,21 @@ def tick_format(m: Measure, reach: float) -> str:
 def directed_axis(
     channel: str, field: str, what: str, domain: list[float], c: Compared, **options: ChartPart
 ) -> tuple[ChartPart, ChartPart]:
-    """Return an axis of differences that says at which end the audited group is at a disadvantage, and its title."""
+    """Return an axis of gaps whose title shows which end is the disadvantage of the audited group, and the title."""
     words, anchor = disadvantage_words(c)
     title = [what, words]
     return axis(channel, field, title, domain, titleAnchor=anchor, **options), title
 
 
 def name_axis(has_labels: bool = True, limit: int = 215, **options: ChartPart) -> ChartPart:
-    """Return the rows of a figure by the names in the column `label`."""
+    """Return a y axis of rows, named by the column `label`."""
     alt = altair()
     drawn = alt.Axis(ticks=False, domain=False, labels=has_labels, labelLimit=limit, **({"grid": True} | options))
     return alt.Y("label:N", sort=None, title=None, axis=drawn)
 
 
 def interval(channel: str, name: str, title: ChartPart, other: ChartPart, **style: ChartPart) -> ChartPart:
-    """Return a line from `name`_low to `name`_high of each row that has both; `other` is the other channel."""
+    """Return lines from `name`_low to `name`_high for rows that have both; `other` is the other channel."""
     alt = altair()
     base = alt.Chart().transform_filter(f"datum.{name}_low != null && datum.{name}_high != null")
     rule = base.mark_rule(**({"strokeWidth": 1.8, "color": INK} | style))
@@ -141,7 +141,7 @@ def interval(channel: str, name: str, title: ChartPart, other: ChartPart, **styl
 
 
 def dots(name: str, **style: ChartPart) -> ChartPart:
-    """Return filled points of the rows that have a number."""
+    """Return filled points for the rows in which the column `name` is not null."""
     base = altair().Chart().transform_filter(f"datum.{name} != null")
     return base.mark_point(**({"filled": True, "size": 80, "opacity": 1, "color": INK} | style))
 
@@ -149,7 +149,7 @@ def dots(name: str, **style: ChartPart) -> ChartPart:
 def lines_at(
     channel: str, values: Iterable[float], title: ChartPart, name: str = "lines", solid: float = 0.0
 ) -> ChartPart:
-    """Return lines across the figure, dashed except where there is no difference."""
+    """Return lines across the figure, dashed except at the value `solid`."""
     alt = altair()
     dash = alt.condition(f"datum.at == {solid}", alt.value([1, 0]), alt.value([5, 3]))
     base = alt.Chart(data([{"at": value} for value in values], name)).mark_rule(color=FAINT)
@@ -157,7 +157,7 @@ def lines_at(
 
 
 def scaled(estimates: Mapping[str, Estimate | None], factor: float) -> Record:
-    """Return estimates with the ends of their intervals as an axis has them."""
+    """Return estimates and the limits of their intervals, multiplied by a factor, as columns for an axis."""
     record: Record = {}
     for name, estimate in estimates.items():
         ends = (None, None, None) if estimate is None else (estimate.value, estimate.low, estimate.high)
@@ -166,26 +166,26 @@ def scaled(estimates: Mapping[str, Estimate | None], factor: float) -> Record:
 
 
 def reach(records: Iterable[Record], names: Iterable[str], *more: float, room: float = 0.06) -> list[float]:
-    """Return a domain that holds the numbers, their intervals and more."""
+    """Return a domain that contains the given columns with their intervals, and further values."""
     keys = [f"{name}{end}" for name in names for end in ENDS]
     ends = [record[key] for record in records for key in keys if record.get(key) is not None]
     return span([*ends, *more], room)
 
 
 Box = tuple[float, float, float, float]
-LETTER, LINE = 6.8, 14.0  # pixels of a letter and of a line of text
+LETTER, LINE = 6.8, 14.0  # width of a character and height of a line, in pixels
 OFFSETS = ((11, 0, "left"), (-11, 0, "right"), (0, -15, "center"), (0, 16, "center"))
 FURTHER = ((11, -13, "left"), (11, 13, "left"), (-11, -13, "right"), (-11, 13, "right"), (0, -28, "center"))
 LONGEST = 215.0
-MOST_SHARED = 60.0  # square pixels of a name that may lie on a thin line
+MOST_SHARED = 60.0  # square pixels of a name that thin lines may cover
 
 
 def placed(
     marks: list[Record], across: float, along: float, width: float, height: float, taken: list[Box]
 ) -> list[Record]:
-    """Return, for each mark, its name and where it stands: free of other names, marks, whiskers and what is taken.
+    """Return the name of each mark with a position that avoids other names, marks, whiskers and the boxes `taken`.
 
-    A name without such a place, other than the first, is left out: a reader points at the mark instead.
+    A name for which there is no such position is left out, except for the first; the mark's tooltip has it.
     """
     taken = list(taken)
     first = marks[0] if marks else None
@@ -210,7 +210,7 @@ def placed(
 
 
 def _mark_boxes(mark: Record, across: float, along: float, height: float) -> list[Box]:
-    """Return the boxes of a mark and its whiskers."""
+    """Return the boxes that a mark and its whiskers cover."""
     x, y = mark["reveals"] * across, height - mark["height"] * along
     boxes = [(x - 7, y - 7, x + 7, y + 7)]
     if mark["reveals_low"] is not None and mark["reveals_high"] is not None:
@@ -226,7 +226,7 @@ def _box(x: float, y: float, wide: float, align: str) -> Box:
 
 
 def _shared(a: Box, b: Box) -> float:
-    """Return the area two boxes share."""
+    """Return the area that two boxes share."""
     wide = min(a[2], b[2]) - max(a[0], b[0])
     high = min(a[3], b[3]) - max(a[1], b[1])
     return wide * high if wide > 0 and high > 0 else 0.0
@@ -238,9 +238,9 @@ def _outside(box: Box, width: float, height: float) -> float:
 
 
 def spread(values: list[float], least: float) -> list[float]:
-    """Return the places moved apart to be at least `least` from each other, in the same order, and no further."""
+    """Return positions moved apart as little as possible, in the same order, so that their distances are ≥ `least`."""
     order = sorted(range(len(values)), key=lambda index: values[index])
-    blocks: list[list[float]] = []  # sum of the wished starts, members
+    blocks: list[list[float]] = []  # sum of the desired starts, and number of members
     for rank in range(len(order)):
         blocks.append([values[order[rank]], 1.0])
         while len(blocks) > 1 and blocks[-2][0] / blocks[-2][1] + least * _half(blocks[-2], blocks[-1]) > (
@@ -258,5 +258,5 @@ def spread(values: list[float], least: float) -> list[float]:
 
 
 def _half(first: list[float], second: list[float]) -> float:
-    """Return how far the centres of two blocks must be apart, in steps."""
+    """Return the minimum distance between the centres of two blocks, in steps."""
     return (first[1] + second[1]) / 2

@@ -1,4 +1,4 @@
-"""Figures with observed outcomes: calibration of scores, prices, separate models; and strength of an omitted factor."""
+"""Figures with observed outcomes or costs (calibration, prices, separate models), and of an omitted factor."""
 
 from __future__ import annotations
 
@@ -37,7 +37,7 @@ from tiltlens.rows.wording import Measure
 
 
 def score_calibration(c: Comparison) -> Figure:
-    """Return the observed rate of the outcome against the mean score, by decile of all scores and by group."""
+    """Return the observed rate of the outcome against the mean score, by group and decile of all scores."""
     rates, m = c.error_rates, measure_of(c)
     title = f"Calibration of {m.each}s by group"
     if rates is None:
@@ -131,7 +131,7 @@ def prices(c: Comparison) -> Figure:
 
 
 def price_effect(evaluation: PriceEvaluation) -> Figure:
-    """Return actual to expected by group and decile of the price, before and after a change of the price."""
+    """Return actual to expected by group and decile of the price, before and after the new price."""
     names = dict(zip(BOTH, groups(evaluation), strict=True))
     records = [_effect(row, names[row["group"]]) for row in evaluation.by_decile.iter_rows(named=True)]
     records = [record for record in records if record["ratio"] is not None]
@@ -167,7 +167,7 @@ def _effect_chart(records: list[Record], names: list[str]) -> ChartPart:
     colour, shape = _by_group(names, "top")
     x = alt.X("decile:O", title="decile of the price", axis=alt.Axis(labelAngle=0))
     y = axis("y", "ratio", EFFECT_AXIS, reach(records, ("ratio",), 1.0))
-    # Before and after stand beside each other, so that neither hides the other's interval.
+    # Before and after are drawn side by side, so that their intervals do not overlap.
     beside = alt.XOffset("which:N", sort=["before", "after"])
     encoded = {"x": x, "color": colour, "shape": shape, "xOffset": beside}
     whiskers = interval("y", "ratio", EFFECT_AXIS, x, strokeWidth=1.4).encode(color=colour, xOffset=beside)
@@ -203,7 +203,7 @@ def _price_chart(records: list[Record], names: dict[str, str], unit: str) -> Cha
 
 
 def _by_group(names: list[str], orient: str = "top-left") -> tuple[ChartPart, ChartPart]:
-    """Return the colour and the shape of the marks of the audited group and of the reference, with one legend."""
+    """Return the colour and shape that distinguish the audited group and the reference, with one legend."""
     alt = altair()
     legend = alt.Legend(title=None, orient=orient, offset=4)
     colour = alt.Color("group:N", scale=alt.Scale(domain=names, range=[AUDITED, REFERENCE]), legend=legend)
@@ -215,7 +215,7 @@ SPLITTING_TITLE = "Gain from a separate model for each group"
 
 
 def splitting(c: Comparison) -> Figure:
-    """Return the gain in Brier score at equal weights, of each group, and at the worst weights, with intervals."""
+    """Return the gain in Brier score at equal weights, in each group, and at the weights with the largest gain."""
     gains = c.splitting
     if gains is None:
         raise nothing(SPLITTING_TITLE, "the audit has no outcome, or too few people with one")
@@ -243,15 +243,15 @@ def splitting(c: Comparison) -> Figure:
 
 
 SENSITIVITY_TITLE = "Strength of an omitted factor that would account for the adjusted gap"
-DRAWN = 8  # listed features, the strongest first
-LEFT = (0.75, 0.5, 0.25, 0.0)  # parts of the gap that the curves leave; 0: all is accounted for
+DRAWN = 8  # maximum number of listed features, the strongest first
+LEFT = (0.75, 0.5, 0.25, 0.0)  # share of the gap that remains on each curve; 0: none
 STEPS, HEIGHT = 40, 340
-NAMED = 0.045  # part of an axis, below which names would lie on each other
-FEATURE = 18  # letters of a name
+NAMED = 0.045  # share of an axis below which names would overlap
+FEATURE = 18  # maximum number of characters of a name
 
 
 def sensitivity(c: Comparison, quantity: str = "adjusted_gap") -> Figure:
-    """Return curves of equal gap by the shares that an omitted factor explains, with listed features as points."""
+    """Return curves of equal remaining gap by the shares that an omitted factor explains, and listed features."""
     bounds, m = c.gap_parts.sensitivity.get(quantity), measure_of(c)
     if bounds is None:
         raise nothing(SENSITIVITY_TITLE, "the adjusted gap was not estimated from rows")
@@ -281,7 +281,7 @@ def sensitivity(c: Comparison, quantity: str = "adjusted_gap") -> Figure:
 
 
 def _curve(bounds: Sensitivity, left: float, right: float, top: float, m: Measure) -> list[Record]:
-    """Return R²_W = (B/𝒮)²·(1 − R²_S)/R²_S within the figure, B what is taken from the gap."""
+    """Return points of R²_W = (B/𝒮)²·(1 − R²_S)/R²_S within the figure, where B is the part of the gap removed."""
     taken = ((1.0 - left) * bounds.gap.value / bounds.scale) ** 2
     start = taken / (top + taken)
     name = m.with_unit(m.difference(left * bounds.gap.value)) if left else "all accounted for"

@@ -1,1 +1,1 @@
-"""Other tools' plugins, found by their entry points; each loads nothing heavy before it is used."""
+"""Plugins for other tools, found by entry points; none imports heavy packages before it is used."""

@@ -19,7 +19,7 @@ if TYPE_CHECKING:
     from tiltlens.results.audit import Audit
 
 Untyped: TypeAlias = Any  # of MLflow, or an argument of tl.audit
-FOLDER = "tiltlens"  # among the artifacts of the run
+FOLDER = "tiltlens"  # among the run's artifacts
 JSON, PAGE = "audit.json", "audit.html"
 NOT_IN_NAMES = re.compile(r"[^\w\-. /]")  # characters that MLflow does not allow in names of metrics
 BINARY = 2
@@ -30,13 +30,13 @@ ROLES = ("group", "known_groups", "sample_weight", "clusters", "periods", "prope
 class TiltlensEvaluator(ModelEvaluator):  # type: ignore[misc]
     """Audit the model's predictions; `evaluator_config` holds arguments of `tl.audit`, at least `group`.
 
-    Labels with two values are taken as observed outcomes. Estimates and the ends of their intervals are logged as
-    metrics, `tiltlens/audit.json` and `tiltlens/audit.html` as artifacts.
+    Labels with two values are used as observed outcomes. Estimates and the limits of their intervals are logged as
+    metrics, and `tiltlens/audit.json` and `tiltlens/audit.html` as artifacts.
     """
 
     @classmethod
     def can_evaluate(cls, *, model_type: str, evaluator_config: Mapping[str, Untyped], **kwargs: Untyped) -> bool:
-        """Return whether a group is named, so that evaluations without one are left alone."""
+        """Return whether a group is named, so that other evaluations are skipped."""
         return "group" in (evaluator_config or {})
 
     def evaluate(
@@ -64,7 +64,7 @@ class TiltlensEvaluator(ModelEvaluator):  # type: ignore[misc]
 
 
 def _check_config(config: Mapping[str, Untyped]) -> dict[str, Untyped]:
-    """Return the configuration, whose keys must be arguments of `tl.audit`."""
+    """Return the configuration; raise if a key is not an argument of `tl.audit`."""
     from tiltlens._pipeline import audit
 
     parameters = [
@@ -81,7 +81,7 @@ def _check_config(config: Mapping[str, Untyped]) -> dict[str, Untyped]:
 
 
 def _arguments(dataset: Untyped, model: Untyped, model_type: str, options: dict[str, Untyped]) -> dict[str, Untyped]:
-    """Return the arguments of the audit: those that MLflow implies, unless the configuration has others."""
+    """Return the arguments of the audit; the configuration takes precedence over those that MLflow implies."""
     implied: dict[str, Untyped] = {}
     if "scores" not in options:
         data = dataset.features_data
@@ -96,7 +96,7 @@ def _arguments(dataset: Untyped, model: Untyped, model_type: str, options: dict[
 
 
 def _model_inputs(data: Untyped, model: Untyped, options: Mapping[str, Untyped]) -> Untyped:
-    """Return the inputs of the model: all columns if its signature picks them, else those without a role."""
+    """Return the inputs of the model: all columns if it has a signature, else those without another role."""
     metadata = getattr(model, "metadata", None)
     if metadata is None or metadata.get_input_schema() is not None or not hasattr(data, "columns"):
         return data
@@ -106,7 +106,7 @@ def _model_inputs(data: Untyped, model: Untyped, options: Mapping[str, Untyped])
 
 
 def _metrics(result: Audit) -> dict[str, float]:
-    """Return the estimates and the ends of their intervals, by group."""
+    """Return the estimates and the limits of their intervals, by group."""
     from tiltlens.results.comparison import ESTIMATES
 
     metrics = {}
@@ -121,7 +121,7 @@ def _metrics(result: Audit) -> dict[str, float]:
 
 
 def _log_files(client: MlflowClient, run_id: str, result: Audit) -> dict[str, Untyped]:
-    """Log the files, and return them as artifacts."""
+    """Log the JSON and the report as files of the run, and return them as artifacts."""
     from tiltlens.render.page import page
 
     folder_uri = f"{client.get_run(run_id).info.artifact_uri}/{FOLDER}"

@@ -1,4 +1,4 @@
-"""pytest plugin: audits in tests, and gates that fail with a sentence."""
+"""pytest plugin: audits as fixtures, and gates that fail with a sentence."""
 
 from __future__ import annotations
 

@@ -17,15 +17,16 @@ from tiltlens.learners.candidates import Trial, ridge_logit
 from tiltlens.learners.design import Table
 from tiltlens.learners.propensity import PartFit, Propensity
 from tiltlens.limits import MOST_PRODUCTS, REACH
+from tiltlens.notes import Note
 from tiltlens.paper.checks import Floats
 from tiltlens.rows.features import DesignColumn
 from tiltlens.threads import in_threads
 
 BALANCE_MATERIAL = 0.1  # standard deviations, the usual bound of a covariate balance
 BALANCE_SURE = 3.0  # standard errors; many means are compared
-PARTS_DISAGREE = 0.2  # of the parts of the data, that want another kind of model
-CLEAR_LEAD = 0.005  # nats a row; smaller leads change hands by chance
-MISMATCHES = 20  # of the balance, that a summary lists
+PARTS_DISAGREE = 0.2  # share of the parts of the data that may clearly favour another kind of model
+CLEAR_LEAD = 0.005  # nats per row: smaller leads are due to chance
+MISMATCHES = 20  # that a summary lists at most
 
 
 @dataclass(frozen=True, slots=True)
@@ -38,7 +39,7 @@ class Mismatch:
 
     @property
     def is_material(self) -> bool:
-        """Whether the mismatch is both large and sure."""
+        """Whether the mismatch is both large and statistically significant."""
         return abs(self.difference) > max(BALANCE_MATERIAL, BALANCE_SURE * self.se)
 
 
@@ -53,7 +54,7 @@ class CalibrationLine(NamedTuple):
 class Balance(FieldTable):
     """Balance, overlap and calibration checks of the group-membership model.
 
-    `calibration` are intercept and slope of a logistic model of the group on ℓ: 0 and 1 when ℓ is right.
+    `calibration` gives the intercept and slope of a logistic model of the group on the log-ratio ℓ; ideally 0 and 1.
     """
 
     reasons: tuple[str, ...]
@@ -95,7 +96,7 @@ def balance(
     labels: Mapping[str, Sequence[str]] | None = None,
     expected: str = "expected score",
 ) -> Balance:
-    """Return the balance of the features, of their squares and products, and of the expected score, under its name.
+    """Check the balance of the features, their squares and products, and the expected score (named `expected`).
 
     `labels` name the levels of a feature's codes.
     """
@@ -141,7 +142,7 @@ def mismatch(rows: Rows, name: str, x: Floats, ratio: tuple[Floats, Floats], noi
     spread = math.sqrt(max(rows.mean0((x - mean) ** 2), 0.0)) or math.sqrt(rows.mean1((x - rows.mean1(x)) ** 2))
     if spread <= 1e-9 * (abs(mean) + 1e-300):
         return None
-    # Centred first: a constant in h meets no error of ℓ, only that of its scale.
+    # Centred first: a constant in h would measure only the error of ℓ's scale.
     moved0 = -(x - mean) * ratio[0] / spread
     moved1 = moved0 if ratio[1] is ratio[0] else -(x - mean) * ratio[1] / spread
     difference = InfluenceEstimate.of(rows, rows.mean0(moved0) + rows.mean1(moved1), moved0, moved1)
@@ -182,24 +183,18 @@ def _standardise(column: Floats) -> Floats:
     return np.where(is_finite, np.clip((column - values.mean()) / sd, -REACH, REACH), 0.0)
 
 
-def _unbalanced(mismatches: tuple[Mismatch, ...]) -> Iterator[str]:
+def _unbalanced(mismatches: tuple[Mismatch, ...]) -> Iterator[Note]:
     worst = sorted((m for m in mismatches if m.is_material), key=lambda m: (-round(abs(m.difference), 6), m.name))
     for mismatch in worst[:3]:
-        yield (
-            f"the reweighted reference group misses the audited mean of {mismatch.name} "
-            f"by {mismatch.difference:+.2f} standard deviations"
-        )
+        yield Note("unbalanced", name=mismatch.name, difference=mismatch.difference)
 
 
-def _disagreeing(parts: tuple[PartFit, ...]) -> Iterator[str]:
-    """Yield a reason where parts of the data clearly want different kinds of model: none is sure to be right."""
+def _disagreeing(parts: tuple[PartFit, ...]) -> Iterator[Note]:
+    """Yield a reason if parts of the data clearly favour different kinds of model, so that none is reliable."""
     leads = np.array([lead for part in parts if part.trial is not None and (lead := _lead_of_trees(part.trial))])
     trees, others = int((leads > CLEAR_LEAD).sum()), int((leads < -CLEAR_LEAD).sum())
     if min(trees, others) > PARTS_DISAGREE * len(leads):
-        yield (
-            f"the candidates disagree: boosted trees fit clearly best in {trees} of {len(leads)} parts of the data, "
-            f"other models in {others}"
-        )
+        yield Note("candidates disagree", trees=trees, parts=len(leads), others=others)
 
 
 def _lead_of_trees(trial: Trial) -> float | None:
@@ -208,9 +203,9 @@ def _lead_of_trees(trial: Trial) -> float | None:
     return min(others) - trial.biases["trees"] if others and "trees" in trial.biases else None
 
 
-def _clipped(share: float) -> Iterator[str]:
+def _clipped(share: float) -> Iterator[Note]:
     if share > 0.1:
-        yield f"the groups overlap too little: the log-ratio is clipped for {share:.0%} of a group's rows"
+        yield Note("little overlap", share=share)
 
 
 def calibration_line(audited: Booleans, weights: Floats, log_ratio: Floats) -> CalibrationLine:

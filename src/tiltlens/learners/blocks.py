@@ -1,10 +1,10 @@
-"""Blocks of columns that join the basis where the data show that it misses something.
+"""Blocks of columns that are added to the basis where residuals show that it misses a part of the gap.
 
-Splines, levels and simple products cannot follow a code that is stored as a number, the day of the week inside a date,
-or two features that act only together. Residuals of the regressions on the basis show it: if S̄ − e and W − m vary
-together between the cells of some features' values, a part of the gap goes through these features that the regressions
-attribute to nothing. The cells that hide a material part become columns, owned by the features they are made of, so
-that every set of features sees them. See docs/methods.md, section 5.
+Splines, levels and simple products cannot represent a code stored as a number, the day of the week inside a date, or a
+pure interaction of two features. Residuals of the regressions on the basis reveal it: if S̄ − e and W − m covary over
+cells of some features' values, the regressions miss a part of the gap that these features account for. The cells that
+hide a material part become columns, owned by the features that define the cells, so that every set with these features
+uses them. See docs/methods.md, section 5.
 """
 
 from __future__ import annotations
@@ -69,7 +69,7 @@ from tiltlens.rows.features import DesignColumn
 from tiltlens.sources.arrays import chunks
 from tiltlens.threads import each, in_threads
 
-LEAF_TREE_ROWS = 40_000  # that a tree learns its borders from, at most: it has 64 leaves
+LEAF_TREE_ROWS = 40_000  # most rows that a tree is fitted on: it has 64 leaves
 Days = Mapping[str, Floats]  # of features that are dates: days since 1970, with the time of day as a fraction
 
 
@@ -89,7 +89,7 @@ class Candidate:
     is_learnt: bool = False
 
     def hidden(self, residuals: Residuals) -> Hidden:
-        """Return what its cells hide beyond the coarser ones."""
+        """Return the part of the gap that its cells hide beyond the coarser ones."""
         codes, shape = self.cells()
         sums = residuals.sums(codes, math.prod(shape) if shape else None)
         value, se = hidden_of(sums, residuals.spread)
@@ -119,7 +119,7 @@ class Screen:
     seed: int
 
     def singles(self, encoder: Encoding, residuals: Residuals) -> Iterator[Candidate]:
-        """Yield the cells of single features: the parts of a date, values that repeat, and many equal parts."""
+        """Yield the cells of single features: the parts of a date, repeated values, or many quantile bins."""
         columns = {column.name: column for column in encoder.numeric}
         for name, column in columns.items():
             values = self.table[name]
@@ -133,7 +133,7 @@ class Screen:
                 yield _of_cells((name,), partial(np.asarray, self.repeated[name]))
 
     def pairs(self, encoder: Encoding, residuals: Residuals) -> Iterator[Candidate]:
-        """Yield the cells of each two features, whose columns would be multiplied; parts of dates have cells only."""
+        """Yield the cells of each pair of features, with products of columns as block; parts of dates: cells only."""
         columns: dict[str, NumericColumn | LevelColumns] = {column.name: column for column in encoder.numeric}
         columns |= {column.name: column for column in encoder.levels}
         together = _together(encoder)
@@ -149,7 +149,7 @@ class Screen:
                     yield _of_grid((name, other), [own, self.chosen[other]])
 
     def usual(self) -> Iterator[Candidate]:
-        """Yield whether a value is the most frequent one given another feature's value, such as the same city."""
+        """Yield pairs of cells: whether a feature has its most frequent value given another, such as the same city."""
         largest = {name: int(self.repeated[name].max()) for name in self.chosen if name in self.repeated}
         for names in combinations(largest, 2):
             other, own = sorted(names, key=lambda name: largest[name])
@@ -158,7 +158,7 @@ class Screen:
                 yield _of_cells(names, codes, tuple(self.chosen[name] for name in names))
 
     def cells(self, encoder: Encoding, residuals: Residuals) -> Iterator[Candidate]:
-        """Yield grids on the features of each block: of borders that trees learnt, and of equal parts."""
+        """Yield grids on the features of each block, cut at borders fitted by trees, and at quantiles."""
         for names in _together(encoder):
             columns = [self.table[name] for name in names]
             coarse = [_coarse(column, PAIR_CELLS if len(names) == 2 else TRIPLE_CELLS) for column in columns]
@@ -167,17 +167,17 @@ class Screen:
             yield replace(_of_cells(names, partial(np.asarray, grid_codes(coarse)[0])), is_learnt=has_borders)
 
     def finest(self, encoder: Encoding, residuals: Residuals) -> Iterator[Candidate]:
-        """Yield cells of few rows each, for features that have a block: they see the borders of regions."""
+        """Yield cells of few rows each, for features that have a block, to detect the borders of regions."""
         for names in _together(encoder):
             yield _of_cells(names, partial(nested_codes, [self.table[name] for name in names], NEAREST_ROWS))
 
     def triples(self, encoder: Encoding, residuals: Residuals) -> Iterator[Candidate]:
-        """Yield the cells of each three features."""
+        """Yield the cells of each triple of features."""
         for names in combinations(self.tripled, 3):
             yield _of_grid(names, [self.tripled[name] for name in names])
 
     def leaves(self, encoder: Encoding, residuals: Residuals) -> Iterator[Candidate]:
-        """Yield the leaves of trees on the numbers of each block, which find borders that no smooth curves follow."""
+        """Yield the leaves of trees on the numbers of each block, which detect borders that smooth curves miss."""
         for names in sorted({block.names for block in encoder.blocks}):
             if all(self.table[name].dtype.kind == "f" for name in names):
                 yield self._leaf_candidate(names, residuals)
@@ -208,7 +208,7 @@ class Screen:
         return (distance, *(columns @ np.linalg.lstsq(centred, targets, rcond=None)[0]).T)
 
     def _learnt(self, names: tuple[str, ...], cells: Callable[[Booleans], Integers]) -> Candidate:
-        """Return cells learnt from the rows of two folds and looked at in the others; the block has those of all."""
+        """Return cells fitted on the rows of two folds and tested on the others; the block is fitted on all rows."""
         learns = self.fold < 2
         of_some = _of_cells(names, lambda: np.where(learns, 0, 1 + cells(learns)))
         return replace(of_some, block=lambda: _cell_block(names, cells(np.ones_like(learns))), is_learnt=True)
@@ -244,7 +244,7 @@ def _cell_block(names: tuple[str, ...], codes: Integers) -> CellBlock:
 
 
 def _by_frequency(counts: Integers) -> Integers:
-    """Return the place of each cell, the most frequent first."""
+    """Return the rank of each cell, the most frequent first."""
     rank = np.empty(counts.size, dtype=np.intp)
     rank[np.argsort(-counts, kind="stable")] = np.arange(counts.size)
     return rank
@@ -257,7 +257,7 @@ def _fine_spline(column: NumericColumn, table: Table) -> Block:
 
 
 def _without_tails(column: NumericColumn) -> NumericColumn:
-    """Return a column whose spline is level in the tails: products of two tails would rest on single rows."""
+    """Return a column whose spline is constant in the tails: products of two tails would rest on single rows."""
     return column if column.degree == 1 else replace(column, knots=np.unique(np.clip(column.knots, -TAIL, TAIL)))
 
 
@@ -282,16 +282,16 @@ def _together(encoder: Encoding) -> list[tuple[str, ...]]:
 
 
 def _numbers(columns: Sequence[DesignColumn]) -> Floats:
-    """Return columns for a tree: numbers, with a place of their own for missing ones, and codes."""
+    """Return columns for a tree: numbers, with missing values as −9, and codes."""
     return np.column_stack([np.nan_to_num(column.astype(np.float64), nan=-9.0) for column in columns])
 
 
 def _grid(
     columns: Sequence[DesignColumn], coarse: Sequence[Integers], residuals: Residuals, learns: Booleans, seed: int
 ) -> Integers:
-    """Return the cells of a grid on two or three features: each is cut where residuals by cells of the others change.
+    """Return the cells of a grid on two or three features, each cut where residuals within cells of the others change.
 
-    Equal parts would put rows near a sharp border on its wrong side.
+    Quantile cuts would put rows near a sharp border on its wrong side.
     """
     cells, targets = list(coarse), _standardised_targets(residuals)
     for own in (*range(len(cells)), *range(len(cells))):
@@ -323,7 +323,7 @@ def _tree_cells(raw: Floats, targets: Floats, omega: Floats, learns: Booleans, l
 
 
 def _coarse(column: DesignColumn, cells: int) -> Integers:
-    """Return few cells of a feature: equal parts of a number (in normal scores), the most frequent of its levels."""
+    """Return few cells of a feature: equal parts of a number (given as normal scores), or its most frequent levels."""
     if column.dtype.kind == "f":
         filled = np.where(np.isnan(column), 0.0, column)
         return np.where(np.isnan(column), cells, np.minimum(ndtr(filled) * cells, cells - 1)).astype(np.int32)
@@ -331,7 +331,7 @@ def _coarse(column: DesignColumn, cells: int) -> Integers:
 
 
 class Missed(NamedTuple):
-    """A block that joins the basis, and what its cells hid before."""
+    """A block that joins the basis, and the part of the gap that its cells hid before."""
 
     block: Block
     hidden: Hidden
@@ -344,9 +344,9 @@ def _hidden_parts(candidates: Iterator[Candidate], residuals: Residuals) -> list
 
 
 def missed_blocks(candidates: Iterator[Candidate], residuals: Residuals, blocks: Sequence[Block]) -> list[Missed]:
-    """Return the blocks of the cells that surely hide something, largest first, as far as there is room for more.
+    """Return the blocks of cells that hide a significant part, largest first, up to the limits on blocks and columns.
 
-    No two of them share a feature: with copies of a feature, what one shows the other need not show again.
+    No two of them share a feature: with copies of a feature, the second block would be redundant.
     """
     least = HIDDEN_SPREAD * float(np.sqrt(residuals.omega @ residuals.score**2)) / residuals.spread
     every = _hidden_parts(candidates, residuals)
@@ -394,16 +394,16 @@ class BasisFit:
         return Residuals(group, score, omega, float(omega @ group**2))
 
     def hidden(self, residuals: Residuals) -> tuple[Hidden, ...]:
-        """Return what may be hidden of the gap in some regressions' residuals, by each kind of cells."""
+        """Return the parts of the gap that may be hidden in some regressions' residuals, by each kind of cells."""
         leaves, *others = _hidden_parts(self.screen.anything(self.basis.encoder, residuals), residuals)
         return (*self.learnt, *(hidden for hidden, _ in (*others, leaves)))
 
 
 def widened(omega: Floats, fitted: Callable[[Sequence[Block]], BasisFit]) -> BasisFit:
-    """Return the regressions on a basis with the blocks that it missed.
+    """Return the regressions on the basis, widened by the blocks that it misses.
 
-    `fitted` makes them for some blocks. Single features are looked at first, then pairs, then triples, each beside the
-    blocks found before.
+    `fitted` fits them for given blocks. Single features are searched first, then pairs, then triples, each search given
+    the blocks found before.
     """
     blocks: list[Block] = []
     learnt: list[Hidden] = []
@@ -427,7 +427,7 @@ def widened(omega: Floats, fitted: Callable[[Sequence[Block]], BasisFit]) -> Bas
 def screen_of(
     table: Table, days: Days, targets: tuple[Floats, Floats], omega: Floats, fold: Integers, seed: int
 ) -> Screen:
-    """Return what is looked at: of many features, those that go most with the group or with the score together."""
+    """Return the screen; of many features, only those most associated with the group or the score are combined."""
     everyone = np.arange(len(omega))
     pairs = {name: table[name] for name in sorted(strongest(table, targets, omega, everyone, MULTIPLIED))}
     triples = sorted(strongest(pairs, targets, omega, everyone, TRIPLED))

@@ -196,11 +196,11 @@ def _two_values(column: pl.Series) -> pl.Series:
 
 
 CHOICE_SPLITS = 3  # of a part, two to fit and one to test
-CHOICE_ROWS = 40_000  # of a part, at most, that the choice looks at
+CHOICE_ROWS = 40_000  # of a part, at most, that the choice uses
 SPLIT_ONCE = 20_000  # rows from which one split of them is enough
 TREE_OPTIMISM = 10.0  # measured on known truths: see `trial`
-ROWS_PER_DEGREE = 5  # of the smaller group, for each coefficient left unpenalised
-SURVIVAL = 4.0  # standard deviations by which n·R² of a feature must exceed what chance gives
+ROWS_PER_DEGREE = 5  # of the smaller group, for each weakly penalised coefficient
+SURVIVAL = 4.0  # standard deviations by which n·R² of a feature must exceed its mean under independence
 
 
 @dataclass(frozen=True, slots=True)
@@ -237,14 +237,14 @@ CANDIDATES = (
     _logistic("splines", linear=WEAK_RIDGE, bent=WEAK_RIDGE, spline=WEAK_RIDGE),
     TREES,
 )
-# With many features most may be noise, and each of their columns a cost: those that pass a test are used.
+# With many features most may be noise that only adds variance, so those that pass a test are used.
 WIDE_CANDIDATES = (
     CANDIDATES[0],
     _logistic("screened", is_screened=True, linear=RIDGE),
     _logistic("screened splines", is_screened=True, linear=WEAK_RIDGE, bent=RIDGE, spline=RIDGE),
     TREES,
 )
-# Where the data showed that columns were missed, they compete with trees, which need none, and with the simplest model.
+# If blocks were added, models with them compete with trees, which do not need them, and with the simplest model.
 BLOCK_CANDIDATES = (
     _logistic("blocks, ridge", linear=RIDGE, bent=RIDGE, spline=RIDGE, block=RIDGE),
     _logistic("blocks", linear=WEAK_RIDGE, bent=WEAK_RIDGE, spline=RIDGE, block=RIDGE),
@@ -252,7 +252,7 @@ BLOCK_CANDIDATES = (
 
 
 def candidates(is_wide: bool, has_blocks: bool) -> tuple[Candidate, ...]:
-    """Return the candidates for a table of many features or few, and of features that need blocks of columns."""
+    """Return the candidates for a table of many features or few, with or without blocks of columns."""
     if not has_blocks:
         return WIDE_CANDIDATES if is_wide else CANDIDATES
     return (*BLOCK_CANDIDATES, *(WIDE_CANDIDATES if is_wide else (CANDIDATES[0], TREES)))
@@ -272,7 +272,7 @@ class Sample:
     clusters: Integers | None = None
 
     def rows(self, index: Integers | Booleans) -> Sample:
-        """Return some of the rows."""
+        """Return the rows with this index."""
         return replace(
             self,
             matrix=self.matrix[index],
@@ -368,14 +368,14 @@ class Trial:
 
 
 def trial(sample: Sample, offered: Sequence[Candidate], seed: int) -> Trial:
-    """Return the held-out log-losses of the candidates, three splits, or one where rows are many.
+    """Return the held-out log-losses of the candidates over three splits, or one if there are many rows.
 
-    The double cross-fit corrects for a model's variance; its bias it cannot see. A logistic model of d coefficients
-    loses d/(2n) by variance; trees of few features about a tenth of what they gain on the rows they were fitted on.
+    The double cross-fit corrects for a model's variance, but not for its bias. A logistic model of d coefficients loses
+    d/(2n) by variance, trees of few features about a tenth of their gain on the training rows.
     """
     generator = np.random.default_rng(seed)
     size = len(sample.audited)
-    # Within the part: rows of evaluation have no part in the choice.
+    # Within the part: evaluation rows do not influence the choice.
     index = generator.permutation(size)[:CHOICE_ROWS]
     split = np.arange(index.size) % CHOICE_SPLITS
     if sample.clusters is not None:
@@ -406,7 +406,7 @@ def _held_out(candidate: Candidate, sample: Sample, fit: Integers, test: Integer
     if isinstance(model, Logit):
         # tr(S)/(2n) ≥ tr(S²)/(2n), the loss that estimating the coefficients costs (37).
         return loss, model.degrees / (2 * len(fit))
-    if sample.raw.shape[1] > MULTIPLIED:  # of many features, what trees gain on their own rows is noise learnt by heart
+    if sample.raw.shape[1] > MULTIPLIED:  # with many features, the gain of trees on training rows is overfitting
         return loss, 0.0
     return loss, max(loss - _mean_loss(model, fitted), 0.0) / TREE_OPTIMISM
 
@@ -420,7 +420,7 @@ def _mean_loss(model: FittedModel, sample: Sample) -> float:
 
 
 def _affordable(offered: Sequence[Candidate], sample: Sample) -> list[Candidate]:
-    """Return the candidates whose weakly penalised columns the smaller group has rows for; at least the first."""
+    """Return the candidates whose weakly penalised columns are few enough for the smaller group; at least the first."""
     smaller = min(int(sample.audited.sum()), int((~sample.audited).sum()))
     # Hardly penalised columns need rows of the smaller group, or their fit separates it.
     free_columns = {c.name: int((c.penalty(sample.kinds)[1] < RIDGE).sum()) for c in offered}

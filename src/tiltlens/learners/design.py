@@ -1,7 +1,7 @@
 """A feature table as numbers: linear columns, squares and products, splines, blocks, and the raw matrix for trees.
 
-The encoding looks at the features only, never at the group, so that it may be learnt once from all rows. Which blocks
-it has may depend on the data (`learners.blocks`).
+The encoding depends on the features only, never on the group, so that it may be fitted once on all rows. Its blocks,
+however, may depend on group and score (`learners.blocks`).
 """
 
 from __future__ import annotations
@@ -23,17 +23,17 @@ from tiltlens.rows.features import DesignColumn
 from tiltlens.sources.arrays import below
 
 KNOTS = 5  # of a cubic spline in a membership model
-KNOT_ROWS = 100  # that are no spike, for each knot of a spline beside a spike
+KNOT_ROWS = 100  # outside spikes, for each knot of a spline of a feature with spikes
 GRID = 128  # steps between two knots at which the splines are tabulated
 MODEL_LEVELS = 300  # columns of one categorical feature; rarer levels share the baseline
-ENCODED_ROWS = 50_000  # from which means, knots and levels are learnt to three digits
-SPIKE_SHARE = 0.05  # of the rows that have one and the same number, from which it has an indicator of its own
+ENCODED_ROWS = 50_000  # that determine means, knots and levels to three digits
+SPIKE_SHARE = 0.05  # of the rows with the same number, above which it gets its own indicator
 Table = Mapping[str, DesignColumn]  # floats are numeric (NaN = missing), integers are codes 0, 1, … of levels
 
 
 @dataclass(frozen=True, slots=True)
 class NumericColumn:
-    """How one numeric feature becomes columns."""
+    """The encoding of one numeric feature as columns."""
 
     name: str
     mean: float
@@ -49,7 +49,7 @@ class NumericColumn:
         return self.knots.size + self.degree - 2 if self.knots.size else 0
 
     def standardised(self, values: Floats) -> Floats:
-        """Return (x − mean)/sd, held at ±3, and 0 where x is missing."""
+        """Return (x − mean)/sd, clipped to ±3, and 0 where x is missing."""
         z = np.clip((values - self.mean) / self.sd, -REACH, REACH)
         return np.where(np.isnan(values), 0.0, z)
 
@@ -123,7 +123,7 @@ class LevelColumns:
 
 @dataclass(frozen=True, slots=True, eq=False)
 class CellBlock:
-    """An indicator for each of the frequent cells that some features' values make together."""
+    """An indicator for each of the frequent cells of some features' joint values."""
 
     names: tuple[str, ...]  # the features that own it
     codes: Integers  # the cell of each row of the table, the most frequent first: that one is the baseline
@@ -138,7 +138,7 @@ class CellBlock:
 class ProductBlock:
     """The products of each column of one feature with each column of another, or a finer spline of a single one.
 
-    `scale` gives them about unit variance: a ridge penalty is worth as many rows for splines as for indicators.
+    `scale` gives them about unit variance, so that a ridge penalty acts alike on splines and indicators.
     """
 
     factors: tuple[NumericColumn | LevelColumns, ...]
@@ -182,7 +182,7 @@ def _own_columns(column: NumericColumn | LevelColumns, values: DesignColumn) -> 
 
 @dataclass(frozen=True, slots=True)
 class Encoding:
-    """How a feature table becomes a matrix; `kinds` says of each column: linear, bent, spline or block."""
+    """The encoding of a feature table as a matrix; `kinds` gives for each column linear, bent, spline or block."""
 
     numeric: tuple[NumericColumn, ...]
     levels: tuple[LevelColumns, ...]
@@ -217,7 +217,7 @@ class Encoding:
             fitted = fitted + level.effects(table[level.name][index], next(parts))
         fitted = fitted + _product(bent, next(parts))
         for column, v in splined:
-            if (part := next(parts)).any():  # columns that no model uses are not made
+            if (part := next(parts)).any():  # columns unused by all models are not computed
                 fitted = fitted + column.spline_effects(v, part)
         for block, part in zip(self.blocks, parts, strict=True):
             if part.any():
@@ -266,7 +266,7 @@ def encoding(
     smooth: Set[str] | None = None,
     spike_share: float = SPIKE_SHARE,
 ) -> Encoding:
-    """Return the encoding learnt from the rows `index`; constant features take no column.
+    """Return the encoding fitted on the rows `index`, without constant features.
 
     `multiplied` are the features whose products are columns too, by default all, where these are few enough; `smooth`
     those with squares and splines, by default all; a number that more than `spike_share` of the rows have is a spike.
@@ -309,9 +309,9 @@ def _numeric_column(
 def _knots(observed: Floats, most: int, spike_share: float) -> tuple[Floats, int, tuple[float, ...]]:
     """Return the knots and the degree of a spline, and the spikes.
 
-    Knots are quantiles of what is not a spike, for a cubic spline; beside a spike they are fewer, and leave out the
-    extremes. A feature of few distinct values has all of them, for straight lines from one to the next. Two values, or
-    too few quantiles, have no spline.
+    Knots of a cubic spline are quantiles of the values outside spikes; with spikes there are fewer of them, and they
+    leave out the extremes. A feature with few distinct values has a knot at each, for a piecewise linear spline. With
+    two values, or too few quantiles, there is no spline.
     """
     if most == 0:
         return np.empty(0), 1, ()
@@ -321,7 +321,7 @@ def _knots(observed: Floats, most: int, spike_share: float) -> tuple[Floats, int
     is_spike = counts > spike_share * observed.size
     rest, levels = observed, np.linspace(0.0, 1.0, most)
     if is_spike.any():
-        # A spike would take several quantiles, and leave too few knots to the rest.
+        # A spike would contain several quantiles, and leave too few knots for the rest.
         rest = observed[np.isin(observed, values[~is_spike])]
         levels = np.linspace(0.02, 0.98, min(most, rest.size // KNOT_ROWS))
     quantiles = np.unique(np.quantile(rest, levels)) if rest.size else np.empty(0)
@@ -382,7 +382,7 @@ def column_blocks(encoder: Encoding, owners: Integers) -> Integers:
 def normal_scores(table: Table, weights: Floats) -> dict[str, DesignColumn]:
     """Return the table with its numbers as normal quantiles of their ranks, equal numbers sharing one.
 
-    What is learnt from them does not depend on the scale, or on any increasing transform, of a feature.
+    Models fitted on them do not depend on the scale, or on any increasing transform, of a feature.
     """
     return {
         name: _normal_scores(column, weights) if column.dtype.kind == "f" else column for name, column in table.items()

@@ -1,7 +1,7 @@
-"""The group-membership model P(audited | x): chosen, cross-fitted twice over, or taken as known.
+"""The group-membership model P(audited | x): chosen and doubly cross-fitted, or taken as known.
 
-Each evaluation fold sees two models, fitted on disjoint halves of the other folds. With five folds, ten pairs of
-folds serve three such pairings.
+Each evaluation fold has two models, fitted on disjoint halves of the other folds. With five folds, models on the ten
+pairs of folds provide three such pairings.
 """
 
 from __future__ import annotations
@@ -39,13 +39,13 @@ from tiltlens.threads import each, in_threads, stage, steps_in_threads
 
 SEVERAL_PAIRINGS = 20_000  # rows up to which three pairings are averaged
 FITTED_ROWS = 15_000  # of each fold, at most, that a model is fitted on
-TRIED_PARTS = 2  # parts that try the candidates where rows are many, and one part is as good as another
+TRIED_PARTS = 2  # parts that try the candidates if rows or columns are many
 Part = tuple[int, ...]  # the folds a model is fitted on
 
 
 @dataclass(frozen=True, slots=True)
 class PartFit:
-    """One part of the data: its folds, the rows a model was fitted on, and how the candidates did there."""
+    """One part of the data: its folds, the number of rows for fitting, and the trial of the candidates, if any."""
 
     folds: Part
     rows: int
@@ -57,8 +57,8 @@ class Propensity:
     """The log-ratio ℓ = log P0/P1 of each row, from models that have not seen the row."""
 
     fold: Integers  # the fold in which each row is evaluated
-    # The log-ratios of two models for each row, once or three times; in `halves` the same before they are normalised by
-    # the reference group, (2, n) each: swapped groups change their signs and nothing else
+    # The log-ratios of two models for each row, once or three times; `halves` are the same before normalisation by the
+    # reference group, (2, n) each, so that swapping the groups changes only their signs
     pairings: tuple[Pairing, ...]
     log_odds: Floats  # log P(audited|x)/P(reference|x) of one model fitted on all rows: the paper's plug-in
     name: str  # the candidate that was fitted on every part, or the estimator given
@@ -87,7 +87,7 @@ def row_folds(rows: Rows, folds: int = 5, seed: int = 0) -> Integers:
 def group_folds(
     groups: Integers, clusters: Integers | None, folds: int = 5, seed: int = 0, strata: Integers | None = None
 ) -> Integers:
-    """Return the same for the codes of any number of groups; and of `strata` within them, as far as these go round."""
+    """Return the same for the codes of any number of groups; and of `strata` within them, as far as possible."""
     unit = np.arange(groups.size) if clusters is None else _by_appearance(clusters)
     has = [np.bincount(unit, groups == code) > 0 for code in range(int(groups.max()) + 1)]
     smallest = min(int(is_group.sum()) for is_group in has)
@@ -102,7 +102,7 @@ def group_folds(
     codes = groups if strata is None else np.unique(strata, return_inverse=True)[1]
     has = has if strata is None else [np.bincount(unit, codes == code) > 0 for code in range(int(codes.max()) + 1)]
     kinds = codes if clusters is None else np.unique(np.array(has).T, axis=0, return_inverse=True)[1].ravel()
-    kinds = _by_appearance(kinds)  # not by role or name: swapped groups have the same folds
+    kinds = _by_appearance(kinds)  # independent of roles and names: swapping the groups does not change the folds
     fold = np.empty(kinds.size, dtype=np.intp)
     for kind in range(int(kinds.max()) + 1):
         members = np.flatnonzero(kinds == kind)
@@ -140,7 +140,7 @@ def _part(others: list[int], chosen: list[int]) -> Part:
 def given_membership(rows: Rows, log_odds: Floats, auc: float) -> Propensity:
     """Return membership from given log-odds and the area under their curve, taken as known."""
     pair = given_pairing(rows, log_odds - prior_log_odds(rows))
-    # A given column is one fit: no second one to multiply it with (section 6, why two models).
+    # A given column is a single fit, so both halves are the same (section 6, why two models).
     nothing, halves = np.empty((0, 0)), (np.array([pair.a, pair.b]),)
     return Propensity(pair.fold, (pair,), log_odds, "known", (), nothing, (), 0.0, check_overlap(auc), True, halves)
 
@@ -162,7 +162,7 @@ def choose_membership(
     """Return cross-fitted membership by the candidate with the least bias.
 
     Each training part (a few of them where rows are many) tries the candidates on its own rows; their mean decides
-    for all parts. `blocks` are columns that features need beside their own.
+    for all parts. `blocks` are additional columns of the features.
     """
     fold = row_folds(rows, folds, seed)
     plan = fold_pairings(folds, rows.audited.size <= SEVERAL_PAIRINGS)
@@ -248,7 +248,7 @@ def _assemble(
     pairs, clipped, middle = [], 0.0, np.zeros(fold.size)
     halves = tuple(log_odds[half[fold].T, everyone] - prior for half in plan)
     for a, b in halves:
-        # Shares of rows at which ℓ says no more than "beyond ±4": there the target is changed (section 6).
+        # Shares of rows where ℓ is clipped at ±4, which changes the estimand (section 6).
         clipped = max(clipped, clipped_share(rows, a), clipped_share(rows, b))
         middle += a + b
         pairs.append(pairing(rows, a, b, fold, CLIP, _fold_cycle(parts, plan, log_odds, prior)))
@@ -262,7 +262,7 @@ def _fold_cycle(
 ) -> Floats | None:
     """Return the log-ratios of the parts, each of which shares a fold with the next.
 
-    None where there are several pairings: what is between them tells the same.
+    None with several pairings, whose deviations measure the same.
     """
     folds = [part.folds for part in parts]
     # The ring of section 6: models of folds {f, f + 1}; neighbours share one fold, the next two none.
@@ -283,7 +283,7 @@ def check_overlap(auc: float) -> float:
     if auc >= 1.0 - 1e-6:
         raise SupportError(
             "The features separate the two groups completely, so no reference row is comparable to an audited row.",
-            "leave out the feature that is the group itself, or a copy of it.",
+            "leave out the features that together identify the group, such as a copy of it.",
         )
     return auc
 
@@ -317,7 +317,7 @@ def fit_log_odds(rows: Rows, estimator: object, inputs: NativeTable, train: Bool
 
 
 def fit_clone(estimator: object, inputs: NativeTable, labels: Booleans, weights: Floats) -> UserModel:
-    """Return a clone of `estimator` fitted on all of some rows, with weights where they differ."""
+    """Return a clone of `estimator` fitted on all given rows, with weights if they differ."""
     from sklearn.base import clone
 
     keywords = {} if (weights == weights[0]).all() else {"sample_weight": weights / weights.mean()}

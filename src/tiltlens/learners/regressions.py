@@ -1,4 +1,4 @@
-"""Regressions of the score: on all features, cross-fitted, each group with half of the weight; and on one number."""
+"""Regressions of the score on all features, cross-fitted with half of the weight in each group; and on one number."""
 
 from __future__ import annotations
 
@@ -22,14 +22,14 @@ from tiltlens.paper.checks import Floats
 from tiltlens.rows.predictions import UserModel
 from tiltlens.threads import steps_in_threads
 
-SMOOTH_FEATURES = 25  # of many, that bend in a regression of the score, or are given to its trees
+SMOOTH_FEATURES = 25  # most features with splines in a regression of the score, and most in its trees
 REGRESSED_ROWS = 30_000  # at most, for one fit
-SMALLEST_SHRINKAGE = 0.01  # rows' worth of doubt about a cell's mean, at least
+SMALLEST_SHRINKAGE = 0.01  # rows at 0 by which a cell's mean is shrunk, at least
 LARGEST_SHRINKAGE = 1e6  # and at most
 FEW_JOINT_VALUES = 64  # of a feature, for its joint cells to be few
-TREE_BINS = 62  # of a numeric feature, for trees on what a ridge regression leaves
+TREE_BINS = 62  # of a numeric feature, for trees on residuals of a ridge regression
 FEWEST_LEAF_ROWS = 20  # of a leaf of boosted trees
-PEEKED_ROWS = 5_000  # that tell whether a feature has few values
+PEEKED_ROWS = 5_000  # from which it is seen whether a feature has few values
 CELL_MEAN_ROWS = 10  # for each joint cell, on average, for cell means to be used
 SMOOTH_ROWS = 50_000  # at most, for one fit
 SMOOTH_RIDGE = 1e-6  # of a column's variance: the splines stay defined where they are collinear
@@ -45,12 +45,12 @@ class Ridge:
     level: float
 
     def means(self, table: Table, index: Integers | slice) -> Floats:
-        """Return what it expects at some rows."""
+        """Return the predictions at some rows."""
         return np.asarray(self.level + self.encoder.applied(table, index, self.slopes[:, None])[:, 0])
 
 
 def ridge(encoder: Encoding, table: Table, target: Floats, train: Integers, w: Floats) -> tuple[Ridge, Floats]:
-    """Return the regression of `target` on the rows `train`, of weights `w`, and what it leaves there."""
+    """Return the regression of `target` on the rows `train`, of weights `w`, and its residuals there."""
     x, y = encoder.matrix(table, train), target[train]
     # Centred, so that the ridge penalty leaves the intercept alone.
     centre, middle = np.average(x, axis=0, weights=w), float(np.average(y, weights=w))
@@ -62,7 +62,7 @@ def ridge(encoder: Encoding, table: Table, target: Floats, train: Integers, w: F
 
 @dataclass(frozen=True, slots=True)
 class TreeSize:
-    """How much boosted trees may learn: their number, their leaves, and the least share of the rows in a leaf."""
+    """The size of boosted trees: their number, their leaves, and the smallest share of the rows in a leaf."""
 
     trees: int = 60
     leaves: int = 15
@@ -71,11 +71,11 @@ class TreeSize:
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Regressor:
-    """Ridge regression on all encoded columns, then a flexible fit to what it leaves.
+    """Ridge regression on all encoded columns, then a flexible fit to its residuals.
 
-    The flexible part is boosted trees or, where the features have few joint values, their cells' means, shrunk.
-    Features with more values than columns then have the means, shrunk, of what is left at each of their values. Of many
-    features those that go most with the score, the `strong`, bend and are given to the trees.
+    The flexible fit is boosted trees or, if the features have few joint values, shrunken cell means. For features with
+    more values than columns, shrunken means by value of the remaining residuals follow. Of many features, only those
+    most associated with the score, `strong`, have splines and enter the trees.
     """
 
     table: Table
@@ -111,11 +111,11 @@ class Regressor:
         return np.asarray(self.stages(target, train, wanted).sum(axis=0))
 
     def stages(self, target: Floats, train: Integers, wanted: Integers) -> Floats:
-        """Return the same as two terms, (2, rows): the ridge regression, and what the flexible parts add."""
+        """Return the same as two terms, (2, rows): the ridge regression, and the sum of the flexible parts."""
         if train.size > REGRESSED_ROWS:
             train = np.sort(np.random.default_rng(self.seed).choice(train, REGRESSED_ROWS, replace=False))
         w = self.weights[train] / self.weights[train].mean()
-        # In turns: trees alone miss products that a ridge fit on columns has, and ridge fits miss steps.
+        # In sequence: trees alone miss products that the ridge columns represent, and ridge fits miss steps.
         linear, left = ridge(self.encoder, self.table, target, train, w)
         flexible = [self._trees(train, left, w) if self.cells is None else cell_means(self.cells, train, left, w)]
         left = left - flexible[0](train)
@@ -136,9 +136,9 @@ class Regressor:
 
 
 def cell_means(cells: Integers, train: Integers, left: Floats, w: Floats) -> Predictor:
-    """Return each cell's mean of `left`, shrunk towards 0 by as many rows as the variance within is that between cells.
+    """Return a predictor by each cell's mean of `left`, shrunk towards 0 as if by σ²/τ² more rows with value 0.
 
-    The two variances are those of a one-way layout (empirical Bayes).
+    σ² and τ² are the variances within and between cells of a one-way layout (empirical Bayes).
     """
     size = int(cells.max()) + 1
     sums, counts, squares = (np.bincount(cells[train], v, size) for v in (w * left, w, w * left**2))
@@ -149,7 +149,7 @@ def cell_means(cells: Integers, train: Integers, left: Floats, w: Floats) -> Pre
     between = (
         float((counts[there] * plain[there] ** 2).sum()) / float(counts.sum()) - within * there.sum() / counts.sum()
     )
-    # σ²/τ² rows' worth of prior at 0; the means of values without a difference vanish.
+    # If τ² is 0, the means are shrunk to almost 0.
     shrinkage = within / between if between > 1e-12 * within else LARGEST_SHRINKAGE
     means = sums / (counts + min(max(shrinkage, SMALLEST_SHRINKAGE), LARGEST_SHRINKAGE))
     return lambda rows: means[cells[rows]]
@@ -163,7 +163,7 @@ class BinnedTrees:
     model: UserModel
 
     def predict(self, raw: Floats) -> Floats:
-        """Return what the trees expect."""
+        """Return the predictions of the trees."""
         return np.asarray(self.model.predict(_cut(raw, self.edges)))
 
 
@@ -214,9 +214,9 @@ def joint_values(table: Table) -> Integers | None:
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Expectations:
-    """E[W|X] and E[S̄|X] at every row from models that have not seen it: for each pairing those of both halves, (2, n).
+    """Cross-fitted E[W|X] (`pairs`) and E[S̄|X] (`groups`) at every row: for each pairing those of both halves, (2, n).
 
-    `groups` is empty where the membership is known. `hidden` is what cells of features still hide of the gap.
+    `groups` is empty if the membership is known. `hidden` are the parts of the gap that cells of features still hide.
     """
 
     fold: Integers
@@ -248,7 +248,7 @@ def expectations(
     regressor = Regressor.of(table, values, outcome, omega * omega.size, seed, blocks)
     if membership is None or membership.is_known:
         fold = row_folds(rows, folds, seed)
-        # One fit for each fold: as the given membership is one fit, there is nothing to pair with.
+        # One fit per fold serves as both halves, because the given membership is a single fit.
         expected = np.empty(outcome.size)
 
         def expect(number: int) -> None:
@@ -276,10 +276,10 @@ def best_expectations(
     expected: Expectations,
     fit: BasisFit,
 ) -> Expectations:
-    """Return the expectations of the group and of the score, each by the regressions with the smaller bias.
+    """Return the expectations of the group and of the score, each from the regressions with the smaller bias.
 
-    Those of `fit` are on a basis. The mean product of two independent fits' residuals is the unavoidable variance and
-    the squared bias, without the variance of the fits. What residuals of the best still hide goes with them.
+    Those of `fit` use a basis. The mean product of two independent fits' residuals is the irreducible variance plus the
+    squared bias, without the variance of the fits. `hidden` is computed from the residuals of the best regressions.
     """
     if membership is None or membership.is_known:
         return expected
@@ -304,7 +304,7 @@ def best_expectations(
 
 @dataclass(frozen=True, slots=True, eq=False)
 class SmoothPart:
-    """Targets to learn from some rows, (rows, t), and the rows at which their means are wanted."""
+    """Targets at training rows, (rows, t), and the rows at which their means are predicted."""
 
     train: Integers
     target: Floats

@@ -1,8 +1,8 @@
 """Measure the use of features by a score, from regressions of the score on the group and the other features.
 
 Three ridge regressions within each group compete by held-out loss: of the score's log-odds on columns of single
-features, and of the log-odds and of the score on the whole basis. Where the best of them leaves next to nothing of the
-score, or where the score is a decision, use is the loss that a feature's columns avoid. Otherwise the residuals of
+features, and of the log-odds and of the score on the whole basis. If the residuals of the best are negligible, or
+if the score is a decision, use is the increase in loss without a feature's columns. Otherwise the residuals of
 regressions without the feature, by ridge or by boosted trees, are projected onto its columns. See docs/methods.md,
 section 5.
 """
@@ -61,7 +61,7 @@ ADDITIVE, LOG_ODDS, SCORE = "additive log-odds", "log-odds", "score"
 
 @dataclass(frozen=True, slots=True)
 class _Fit:
-    """The residuals of a regression without a set along its lines, curves, strongest column and all, and in all."""
+    """Residuals without a set, projected onto its lines, curves, strongest column and all; and their mean square."""
 
     lines: Projection
     curves: Projection
@@ -152,12 +152,12 @@ class ScoreUse:
 
     @property
     def learner(self) -> str:
-        """The ridge regression with the smallest held-out loss, less the variance of its fits."""
+        """The ridge regression with the smallest held-out loss, corrected for the variance of its fits."""
         return min(self._losses, key=lambda learner: self._losses[learner])
 
     @cached_property
     def _losses(self) -> dict[str, float]:
-        """The losses of the ridge regressions, up to the first that leaves next to nothing."""
+        """The losses of the ridge regressions, up to the first with negligible residuals."""
         losses: dict[str, float] = {}
         for learner in (ADDITIVE, LOG_ODDS, SCORE):
             if learner == SCORE or (self.is_probability and not self.is_decision):
@@ -177,7 +177,7 @@ class ScoreUse:
         if self._is_clear(features):
             return self._ridge_fit(features).judge(confidence, self.materiality)
         together = next((group for group in self._groups_left_out if set(features) <= set(group)), features)
-        # (15a) holds for every T: the one that leaves less of the score makes the smaller covariance K.
+        # (15a) is valid for every T; the one with the smaller residuals gives the smaller covariance K.
         residuals = min(self._ridge_residuals([together])[:, 0], self._trees(together), key=self._mean_square)
         if self._mean_square(residuals) > LOST_FIT * self._whole_residual:
             # Neither ridges nor trees replace the set, as with a parity that no projection onto few columns shows.
@@ -188,7 +188,7 @@ class ScoreUse:
         return self._widen(use, features, residuals, confidence)
 
     def _widen(self, use: Use, features: Features, residuals: Floats, confidence: float) -> Use:
-        """Return a use that is wider if a column that is learnt finds more, such as a rapid wave."""
+        """Return the use, widened if a column fitted to the residuals shows more of it, such as a rapid wave."""
         residual_square = self._mean_square(residuals)
         if use.high > self.materiality or 2.0 * np.sqrt(residual_square) <= self.materiality:
             return use
@@ -215,7 +215,7 @@ class ScoreUse:
     def _is_clear(self, features: Features) -> bool:
         """Whether ridge residuals show clear use.
 
-        The regressions of the score and of the columns share a basis, so that what both miss would pass for small use.
+        The regressions of the score and of the columns share a basis, so a misfit of both would look like small use.
         """
         return self._ridge_fit(features).judge(CLEAR_USE, self.materiality).low > WIDE_USE * self.materiality
 
@@ -233,14 +233,14 @@ class ScoreUse:
 
     @cached_property
     def _whole_residual(self) -> float:
-        """The mean square that the ridge regressions on all features leave."""
+        """The mean squared residual of the ridge regressions on all features."""
         return self._mean_square(self._ridge_residuals([[]])[:, 0])
 
     @cached_property
     def _groups_left_out(self) -> list[list[int]]:
         """Groups of candidates without clear use that trees may leave out together.
 
-        Each group grows while the ridge regressions hardly lose by it. Copies of a used feature are therefore apart.
+        A group grows while leaving it out hardly raises the ridge loss, so copies of a used feature stay apart.
         """
         unclear = [feature for feature in self.candidates if not self._is_clear([feature])]
         most = JOINT_LOSS * self._whole_residual
@@ -256,7 +256,7 @@ class ScoreUse:
         return groups
 
     def _project(self, features: Features, residuals: Floats) -> tuple[Projection, Projection, Projection, Projection]:
-        """Project residuals onto the lines of a set, its own columns, the strongest of its modified ones, and most.
+        """Project residuals onto a set's lines, its own columns, its strongest modified column, and most of them.
 
         Lines and steps are modified by the group and by indicators of other features, so that they still have mean 0
         given the other features. The other features come in the order of their use.
@@ -297,7 +297,7 @@ class ScoreUse:
 
     @cached_property
     def _modifiers(self) -> list[int]:
-        """The features without which the ridge regressions leave most of the score."""
+        """The features whose omission raises the loss of the ridge regressions most."""
         losses = [self._mean_square(left) for left in self._ridge_residuals([[k] for k in range(len(self.table))]).T]
         return [int(k) for k in np.argsort(-np.array(losses), kind="stable")[:MODIFIERS]]
 
@@ -325,10 +325,10 @@ class ScoreUse:
 
     @cached_property
     def _rows(self) -> Floats:
-        """(1, Φ, logit W, W) of the rows; W twice where it is no probability."""
+        """(1, Φ, logit W, W) of the rows; W twice if it is not a probability."""
         first = self.score
         if self.is_probability:
-            # Scores of 0 and 1 have no log-odds: they are cut at ±9.
+            # Scores of 0 and 1 have infinite log-odds, which are clipped to ±9.
             least = expit(-LARGEST_LOG_ODDS)
             first = logit(np.clip(first, least, 1.0 - least))
         return np.column_stack([self.z[:, :-1], first, self.score])
@@ -435,6 +435,6 @@ def _standardise(values: Floats) -> Floats:
 
 
 def _rank_levels(codes: Integers) -> Integers:
-    """Return codes by frequency, the rarest joined: trees have few bins."""
+    """Return codes by frequency, the rarest merged because trees have few bins."""
     rank = np.argsort(np.argsort(-np.bincount(codes), kind="stable"), kind="stable")
     return np.asarray(np.minimum(rank, MOST_TREE_LEVELS)[codes])

@@ -1,1 +1,1 @@
-"""Models read from files: fixed, without running code that a file brings."""
+"""Models read from files without running code from the file."""

@@ -1,6 +1,6 @@
-"""A model read from a file, as audits use one: `predict_proba`, `predict`, or a function of a table.
+"""Models read from files, with the interface that audits expect: `predict_proba`, `predict` or a call.
 
-The columns of a table are checked against those that the model was fitted on.
+The columns of a table are checked against those on which the model was fitted.
 """
 
 from __future__ import annotations
@@ -16,25 +16,25 @@ from tiltlens.errors import DataError, listed, shown
 from tiltlens.paper.checks import Floats
 from tiltlens.sources.columns import NativeTable, column_of_values, read_table
 
-Answer: TypeAlias = Any  # of a model to a table: numbers, or a map from outcomes for each row
+Answer: TypeAlias = Any  # a model's predictions for a table: numbers, or a map from outcomes per row
 Kind = Literal["number", "whole number", "text", "category"]
 
 
 @dataclass(frozen=True, slots=True)
 class ModelColumn:
-    """A column that a model was fitted on."""
+    """A column on which a model was fitted."""
 
-    name: str | None  # None where the model knows its position only
-    # Kind of its values. A category is its position among `levels`, or text where the file has no levels.
+    name: str | None  # None if the model only knows its position
+    # Kind of its values. A category is given as its index in `levels`, or as text if the file has no levels.
     kind: Kind = "number"
     levels: tuple[object, ...] = ()
     may_be_missing: bool = True  # whether the model accepts missing values
 
 
 def checked_table(columns: Sequence[ModelColumn], inputs: NativeTable) -> pl.DataFrame:
-    """Return the columns of a model, in its order and of its kinds; text where the file has no levels.
+    """Return the columns of a model in its order and kinds; categories are text if the file has no levels.
 
-    Columns are matched by name, or by position where the model has no names.
+    Columns are matched by name, or by position if the model has no names.
     """
     names = [column.name for column in columns if column.name is not None]
     table = read_table(inputs, names) if names else _by_position(columns, inputs)
@@ -63,7 +63,7 @@ def _by_position(columns: Sequence[ModelColumn], inputs: NativeTable) -> pl.Data
 
 
 def _checked(column: ModelColumn, series: pl.Series) -> pl.Series:
-    """Return a column as the model expects it, which must be of its kind."""
+    """Return a column in the form that the model expects; raise if its kind is wrong."""
     is_number = series.dtype.is_numeric() or series.dtype == pl.Boolean
     is_text = series.dtype in (pl.String, pl.Enum)
     wants_number = column.kind in ("number", "whole number")
@@ -85,7 +85,7 @@ def _checked(column: ModelColumn, series: pl.Series) -> pl.Series:
 
 
 def _codes(column: ModelColumn, series: pl.Series) -> pl.Series:
-    """Return the positions of a category's values among its levels, as numbers."""
+    """Return the indices of a category's values in its levels, as numbers."""
     levels = pl.Series(list(column.levels), strict=False)
     texts = series.cast(pl.String) if levels.dtype == pl.String else series
     code_of = dict(zip(levels.to_list(), map(float, range(len(levels))), strict=True))
@@ -105,47 +105,47 @@ def _kind(series: pl.Series) -> str:
 
 
 def number_matrix_of(table: pl.DataFrame) -> Floats:
-    """Return a table of numbers as a matrix, with NaN where they are missing."""
+    """Return a table of numbers as a matrix, with NaN for missing values."""
     return table.select(pl.all().cast(pl.Float64).fill_null(np.nan)).to_numpy()
 
 
 @dataclass(frozen=True, slots=True, eq=False)
 class OpenModel:
-    """A model as its library reads it from a file."""
+    """A model as read from a file by its library."""
 
-    columns: tuple[ModelColumn, ...]  # that it was fitted on, in its order
-    output: Literal["probability", "amount"] | None  # None where the file does not say
-    classes: tuple[object, ...]  # the outcomes, where they are known
-    # Returns its predictions for a table: numbers, or for each row a map from outcomes to their probabilities
+    columns: tuple[ModelColumn, ...]  # on which it was fitted, in this order
+    output: Literal["probability", "amount"] | None  # None if the file does not specify it
+    classes: tuple[object, ...]  # the outcomes, if known
+    # Returns the predictions for a table: numbers, or for each row a map from outcomes to probabilities
     answer: Callable[[pl.DataFrame], Answer]
 
 
 class FileModel:
-    """A model from a file: it travels as the bytes of the file, and is opened where it is asked."""
+    """A model from a file; it is pickled as the file's bytes, and opened again on first use."""
 
     def __init__(self, name: str, content: bytes, reader: Callable[[bytes], OpenModel], model: OpenModel) -> None:
         self.name, self.content, self.reader = name, content, reader
         self._model: OpenModel | None = model
-        self._named: tuple[object, ...] = ()  # outcomes, as an answer named them
+        self._named: tuple[object, ...] = ()  # outcomes named by the last predictions
 
     def __getstate__(self) -> dict[str, object]:
         return self.__dict__ | {"_model": None}
 
     @property
     def model(self) -> OpenModel:
-        """The model, opened."""
+        """The opened model."""
         if self._model is None:
             self._model = self.reader(self.content)
         return self._model
 
     @property
     def origin(self) -> str:
-        """Where it comes from, for the record."""
+        """The origin of the model, for the provenance."""
         return f"{self.name} (model file)"
 
     @property
     def feature_names_in_(self) -> list[str] | None:
-        """The names of the columns that it was fitted on; None where it knows their places alone."""
+        """The names of the columns on which it was fitted; None if it only knows their positions."""
         names = [column.name for column in self.model.columns if column.name is not None]
         return names or None
 
@@ -161,20 +161,20 @@ class FileModel:
 
 
 class FileClassifier(FileModel):
-    """A model from a file that gives probabilities."""
+    """A model from a file that predicts probabilities."""
 
     @property
     def classes_(self) -> tuple[object, ...]:
-        """The outcomes, where they are known; a graph of ONNX names them with its first answer."""
+        """The outcomes, if known; an ONNX graph names them in its first predictions."""
         return self.model.classes or self._named
 
     def predict_proba(self, inputs: NativeTable) -> Floats:
-        """Return the probabilities of the outcomes per row; of two, that of the second may stand alone."""
+        """Return the probabilities of the outcomes per row; for two outcomes, only the second may be returned."""
         return self._answer(inputs)
 
 
 class FileRegressor(FileModel):
-    """A model from a file that gives amounts."""
+    """A model from a file that predicts amounts."""
 
     def predict(self, inputs: NativeTable) -> Floats:
         """Return one amount per row."""
@@ -182,15 +182,15 @@ class FileRegressor(FileModel):
 
 
 class FileFunction(FileRegressor):
-    """A model from a file that does not say whether its numbers are probabilities or amounts: the audit must."""
+    """A model from a file that does not state whether it predicts probabilities or amounts; the audit must."""
 
     def __call__(self, inputs: NativeTable) -> Floats:
-        """Return what the model says of each row."""
+        """Return the model's predictions."""
         return self._answer(inputs)
 
 
 def file_model(name: str, content: bytes, reader: Callable[[bytes], OpenModel]) -> FileModel:
-    """Return the model that a reader makes of a file's content."""
+    """Return the model of a file's content, of the class that fits its output."""
     model = reader(content)
     kinds = {"probability": FileClassifier, "amount": FileRegressor, None: FileFunction}
     return kinds[model.output](name, content, reader, model)

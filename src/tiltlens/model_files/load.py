@@ -1,4 +1,4 @@
-"""Models read from files, whose format is known by name and first bytes; a pickle is never opened."""
+"""Read models from files, whose format is recognised by name and first bytes; pickles are never opened."""
 
 from __future__ import annotations
 
@@ -251,17 +251,17 @@ def _catboost_columns(model: Booster) -> tuple[ModelColumn, ...]:
 
 
 PICKLES = (".pkl", ".pickle", ".joblib", ".dill", ".cloudpickle", ".sav", ".p")
-PICKLE = b"\x80"  # opens every pickle since Python 2.3; older ones are refused as unknown
+PICKLE = b"\x80"  # first byte of every pickle since Python 2.3; older ones are of unknown format
 
 
 @dataclass(frozen=True, slots=True)
 class ModelFormat:
-    """A format of model files; `starts` are its possible first bytes, none where they say nothing."""
+    """A format of model files; `starts` has the possible first bytes, and is empty if they are not characteristic."""
 
     name: str
     endings: tuple[str, ...]
     starts: tuple[bytes, ...]
-    reader: Callable[[bytes], OpenModel] | None  # None: skops, which gives the model itself
+    reader: Callable[[bytes], OpenModel] | None  # None for skops, which returns the model itself
 
 
 FORMATS = (
@@ -279,7 +279,7 @@ def load_model(path: str | os.PathLike[str], trusted: str | Sequence[str] = ()) 
     Parameters
     ----------
     path
-        A skops file (.skops), an ONNX graph (.onnx), or a model in the own format of XGBoost (.json, .ubj), LightGBM
+        A skops file (.skops), an ONNX graph (.onnx), or a model in the native format of XGBoost (.json, .ubj), LightGBM
         (.txt, .lgb) or CatBoost (.cbm). A pickle raises an error, because opening it would run any code that it
         contains.
     trusted
@@ -318,13 +318,13 @@ def load_model(path: str | os.PathLike[str], trusted: str | Sequence[str] = ()) 
         raise DataError(
             f"{shown(file.name)} must be a model that can be opened without running its code, got a pickle.",
             "if you trust it, save it again with skops.io.dump(model, 'model.skops') or as ONNX; or load it yourself "
-            "and pass model=….",
+            "in Python and pass it to tl.audit.",
         )
     model_format = next((candidate for candidate in FORMATS if file.suffix.lower() in candidate.endings), None)
     if model_format is None or not (not model_format.starts or content.startswith(model_format.starts)):
         endings = ", ".join(f"{', '.join(candidate.endings)} ({candidate.name})" for candidate in FORMATS)
         raise DataError(
-            f"{shown(file.name)} must be a model file of a known format, by its name and content, got "
+            f"{shown(file.name)} must be a model file whose name and content agree with a known format, got "
             f"{'an unknown name' if model_format is None else f'no {model_format.name} file'}.",
             f"known are {endings}.",
         )
@@ -340,7 +340,7 @@ def load_model(path: str | os.PathLike[str], trusted: str | Sequence[str] = ()) 
 
 
 def open_skops(name: str, content: bytes, trusted: Sequence[str]) -> UserModel:
-    """Return the scikit-learn model of a skops file, all of whose types must be known to skops or trusted."""
+    """Return the scikit-learn model of a skops file; raise if it has types that are neither known nor trusted."""
     sio = import_extra("skops.io", "Reading skops files", extra="models")
     problem = f"{shown(name)} is not a complete skops file"
     hint = "save the model again, with the versions of scikit-learn and skops that are installed here."

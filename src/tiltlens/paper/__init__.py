@@ -1,1 +1,1 @@
-"""The paper: worlds, corrections, paths and exponents. numpy and scipy only; arguments in, values out."""
+"""The paper's theory: worlds, corrections, paths and exponents, as pure functions with numpy and scipy only."""

@@ -1,4 +1,4 @@
-"""Validation at the edge of `paper`: each check returns clean arrays or says what is wrong and where."""
+"""Validation at the edge of `paper`: each check returns clean values or raises an error with the invalid one."""
 
 from __future__ import annotations
 
@@ -11,9 +11,9 @@ from numpy.typing import ArrayLike, NDArray
 from tiltlens.errors import DataError, DistributionError, TiltlensError, WeightsError
 from tiltlens.limits import LARGEST
 
-SUM_TOLERANCE = 1e-8  # by which probabilities may miss a sum of 1
-SINGLE_TOLERANCE = 1e-5  # for numbers that came in single precision
-SMALLEST_PROBABILITY = 1e-300  # anything smaller overflows in a ratio and counts as zero
+SUM_TOLERANCE = 1e-8  # largest deviation of a sum of probabilities from 1
+SINGLE_TOLERANCE = 1e-5  # the same for numbers in single precision
+SMALLEST_PROBABILITY = 1e-300  # smaller numbers would overflow in ratios and are set to zero
 Floats = NDArray[np.float64]
 Weights = tuple[float, float, float, float]
 CUT = "for example 0.5: a decision is 1 where the score is at least the threshold."
@@ -57,7 +57,7 @@ def _tolerance(values: ArrayLike) -> float:
 
 
 def check_distribution(name: str, values: ArrayLike) -> Floats:
-    """Return `values` as a probability vector that sums to 1 exactly."""
+    """Return `values` as a probability vector, normalised to sum to 1."""
     array = check_array(name, values)
     if (array < 0).any():
         index = int(np.argmin(array))
@@ -117,7 +117,7 @@ def check_channel(name: str, values: ArrayLike) -> Floats:
 
 
 def check_weights(weights: ArrayLike) -> Weights:
-    """Return λ = (λ1, λ2, λ3, λ4) as floats, not negative, finite, not all zero."""
+    """Return λ = (λ1, λ2, λ3, λ4) as finite, non-negative floats, at least one of which is positive."""
     try:
         values = np.asarray(weights, dtype=np.float64)
     except (TypeError, ValueError):
@@ -139,7 +139,7 @@ def check_weights(weights: ArrayLike) -> Weights:
 
 
 def check_weight(name: str, value: float) -> float:
-    """Return one weight as a finite float that is not negative."""
+    """Return one weight as a finite, non-negative float."""
     number = check_number(name, value)
     if number < 0 or number > LARGEST:
         raise WeightsError(
@@ -150,7 +150,7 @@ def check_weight(name: str, value: float) -> float:
 
 
 def direction_weights(input_weight: float, output_weight: float) -> tuple[float, float, float]:
-    """Return λ2 and λ4 divided by their sum, and the sum: a direction does not depend on it, but underflow does."""
+    """Return λ2 and λ4 divided by their sum, and the sum: directions do not depend on it, and underflow is avoided."""
     total = (input_weight + output_weight) or 1.0
     return input_weight / total, output_weight / total, total
 
@@ -165,14 +165,14 @@ def check_probability(name: str, value: float) -> float:
 
 
 def check_share(name: str, value: object, hint: str) -> float:
-    """Return a number from 0 to below 1."""
+    """Return a number in [0, 1)."""
     if isinstance(value, bool) or not isinstance(value, numbers.Real) or not 0 <= float(value) < 1:
         raise DataError(f"`{name}` must be a number from 0 to below 1, got {value!r}.", hint)
     return float(value)
 
 
 def check_threshold(value: object, *, below_one: bool = False, name: str = "threshold", hint: str = CUT) -> float:
-    """Return a threshold that is above 0 and at most 1, or below 1."""
+    """Return a threshold in (0, 1], or in (0, 1) if `below_one`."""
     number = math.nan if isinstance(value, bool) or not isinstance(value, numbers.Real) else float(value)
     if not 0 < number <= 1 or (below_one and number == 1):
         raise DataError(

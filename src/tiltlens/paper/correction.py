@@ -186,11 +186,11 @@ PAPER_NUMBERS = ("rho_m", "a1", "a2", "b1", "n_l", "n_m", "descent_rate")
 class CorrectionFunction:
     """The affine function f~(x) = intercept + on_log_odds·ℓ(x) + Σ_y on_scores_y·W(y|x).
 
-    Over the audited group it has mean 0 and variance 1: the direction of change of the audited group's inputs along
-    which L falls fastest. It is identically 0 where there is nothing to correct.
+    Over the audited group it has mean 0 and variance 1: it is the direction of change of that group's inputs along
+    which L decreases fastest. It is identically 0 if there is nothing to correct.
 
-    The names of the paper (`rho_m`, `a1`, `a2`, `b1`, `n_l`, `n_m`; `f_l`, `f_m`, `g_l`, `g_m`) exist for
-    two outcomes.
+    The quantities named in the paper (`rho_m`, `a1`, `a2`, `b1`, `n_l`, `n_m`; `f_l`, `f_m`, `g_l`, `g_m`) are defined
+    for two outcomes only.
 
     Attributes
     ----------
@@ -201,7 +201,7 @@ class CorrectionFunction:
     input_weight, output_weight
         λ2 and λ4.
     audited, reference
-        Moments of the two groups it was made from.
+        Moments of the two groups from which it was computed.
     log_output_ratio
         log Y0(y)/Y1(y) of each outcome.
 
@@ -267,10 +267,10 @@ class CorrectionFunction:
 
     @property
     def a1(self) -> float:
-        """E0[f_l·f_m] (Theorem 1); 0 where the score is constant."""
+        """E0[f_l·f_m] (Theorem 1); 0 if the score is constant."""
         self._check_binary("a1")
         sd = self._score_sd
-        # f_l = ℓ − E0[ℓ] and f_m = −(W − p)/sd0(W): f_m falls with W, hence the sign.
+        # f_l = ℓ − E0[ℓ] and f_m = −(W − p)/sd0(W): f_m decreases in W, hence the sign.
         return -float(self.audited.covariance[0, 1]) / sd if sd > 0 else 0.0
 
     @property
@@ -280,9 +280,9 @@ class CorrectionFunction:
 
     @property
     def b1(self) -> float:
-        """E0[g_l·g_m] = −sqrt(p(1−p))·k (Theorem 1); an error where the reference group never has an outcome."""
+        """E0[g_l·g_m] = −sqrt(p(1−p))·k (Theorem 1); raises if an outcome never occurs in the reference group."""
         self._check_binary("b1")
-        # With λ4 = 0 the ratios need not exist, but b1 is asked for all the same.
+        # With λ4 = 0 the ratios need not be finite, but b1 requires it.
         output_log_ratios(self.audited.output, self.reference.output, needed=True)
         k = float(self.log_output_ratio[1] - self.log_output_ratio[0])
         return -math.sqrt(self.p * (1 - self.p)) * k
@@ -307,7 +307,7 @@ class CorrectionFunction:
         return log_odds - self.audited.mean_log_odds
 
     def f_m(self, score: Any) -> Any:
-        """Return the principal function f_m = −(W − p)/sd0(W) (Theorem 2); 0 where the score is constant."""
+        """Return the principal function f_m = −(W − p)/sd0(W) (Theorem 2); 0 if the score is constant."""
         self._check_binary("f_m")
         sd = self._score_sd
         return -(score - self.p) / sd if sd > 0 else 0.0 * score
@@ -319,7 +319,7 @@ class CorrectionFunction:
         return values
 
     def g_m(self, y: ArrayLike) -> Floats:
-        """Return g_m(y): sqrt(p/(1−p)) at 0 and −sqrt((1−p)/p) at 1 (Theorem 2); 0 where p is 0 or 1."""
+        """Return g_m(y): sqrt(p/(1−p)) at 0 and −sqrt((1−p)/p) at 1 (Theorem 2); 0 if p is 0 or 1."""
         self._check_binary("g_m")
         p = self.p
         odds = math.sqrt(p / (1 - p)) if 0 < p < 1 else 0.0
@@ -327,7 +327,7 @@ class CorrectionFunction:
         return values
 
     def to_dict(self) -> dict[str, float | None]:
-        """Return the paper's named numbers, λ2 and λ4, and the affine form; None for `b1` where it is infinite."""
+        """Return the paper's named numbers, λ2 and λ4, and the affine form; `b1` is None if it is infinite."""
         affine: dict[str, float | None] = {"input_weight": self.input_weight, "output_weight": self.output_weight}
         affine |= {"intercept": self.intercept, "on_log_odds": self.on_log_odds}
         if self.outcomes > 2:
@@ -371,7 +371,7 @@ def correction_function(
     audited, reference
         Moments of the two groups, under the same log-odds and scores.
     input_weight, output_weight
-        λ2 and λ4: how much aligning inputs and aligning outputs count.
+        λ2 and λ4, the weights of aligning inputs and of aligning outputs.
 
     Returns
     -------
@@ -404,12 +404,12 @@ def correction_function(
     l4 = check_weight("output_weight", output_weight)
     ratios = output_log_ratios(audited.output, reference.output, needed=l4 > 0)
     unit_l2, unit_l4, total = direction_weights(l2, l4)
-    # (12): g is affine in z = (ℓ, W_1, …); W_0 is what the others leave, hence c_y − c_0.
+    # (12): g is affine in z = (ℓ, W_1, …); W_0 is 1 minus the others, hence c_y − c_0.
     slope = np.concatenate([[unit_l2], unit_l4 * (ratios[1:] - ratios[0])])
-    # The paper divides by ρ_m: NaN for a constant score, which here has no part in the direction.
+    # The paper divides by ρ_m, which gives NaN for a constant score; here such a score has coefficient 0.
     slope[standard_deviations(audited) == 0] = 0.0
     norm = steepness(slope, audited.covariance)
-    # ‖g̃‖ = 0: every direction is as good, and f̃ ≡ 0 says that there is nothing to correct.
+    # ‖g̃‖ = 0: all directions are equal, and f̃ ≡ 0 means that there is nothing to correct.
     scale = -1.0 / norm if norm > 0 else 0.0
     on_log_odds, *on_scores = (scale * slope).tolist()
     intercept = -float(scale * slope @ audited.mean)
@@ -427,17 +427,17 @@ def correction_function(
 
 
 def steepness(slope: Floats, covariance: Floats) -> float:
-    """Return ‖g~‖ = sqrt(slopeᵀ·Cov0·slope), exactly 0 where it is rounding noise."""
+    """Return ‖g~‖ = sqrt(slopeᵀ·Cov0·slope), exactly 0 if it is only rounding noise."""
     variance = float(slope @ covariance @ slope)
-    # Noise relative to what the columns would have if they did not cancel.
+    # Rounding noise is relative to the variance without cancellation between the columns.
     scale = float(slope**2 @ np.diag(covariance))
     return math.sqrt(variance) if variance > EQUAL * scale else 0.0
 
 
 def standard_deviations(moments: GroupMoments) -> Floats:
-    """Return the standard deviations of (ℓ, W_1, …), exactly 0 where the column is constant up to rounding."""
+    """Return the standard deviations of (ℓ, W_1, …), exactly 0 for columns that are constant up to rounding."""
     sd = np.sqrt(np.maximum(np.diag(moments.covariance), 0.0))
     size = np.abs(moments.mean)
-    size[0] = max(size[0], 1.0)  # log-odds that differ by less than 1e-13 differ by nothing
+    size[0] = max(size[0], 1.0)  # log-odds that differ by less than 1e-13 are equal
     deviations: Floats = np.where(sd <= EQUAL * size, 0.0, sd)
     return deviations

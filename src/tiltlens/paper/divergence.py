@@ -1,6 +1,6 @@
 """The f-divergences J(Q‖P) = Σ P·φ(Q/P), in nats, the conjugates that the path's dual needs, and a Newton method.
 
-Each is kept as functions of the pair (q, p) instead of the ratio q/p, so that no intermediate overflows.
+Each is given by functions of the pair (q, p) instead of the ratio q/p, so that no intermediate result overflows.
 """
 
 from __future__ import annotations
@@ -89,7 +89,7 @@ PairFunction = Callable[[Floats, Floats], Floats]
 
 @dataclass(frozen=True, slots=True)
 class Divergence:
-    """An f-divergence, by its generator φ.
+    """An f-divergence, given by its generator φ.
 
     Attributes
     ----------
@@ -100,7 +100,7 @@ class Divergence:
     curvature
         φ''(Q/P)/P where both are positive.
     at_zero, slope_at_infinity
-        φ(0) and φ'(∞): the cost per unit of P that Q misses, and of Q where P has no mass.
+        φ(0) and φ'(∞): the cost per unit of P where Q has no mass, and per unit of Q where P has none.
     slope_at_one
         φ'(1), the slope at Q = P.
     """
@@ -115,7 +115,7 @@ class Divergence:
 
     def between(self, q: Floats, p: Floats) -> float:
         """Return J(Q‖P), which may be infinite."""
-        if q.min() > 0 and p.min() > 0:  # by far the usual case, and a mask copies
+        if q.min() > 0 and p.min() > 0:  # by far the most common case, in which masks would only copy
             return max(float(self.term(q, p).sum()), 0.0)
         both, missed, extra = (q > 0) & (p > 0), (q == 0) & (p > 0), (q > 0) & (p == 0)
         value = float(self.term(q[both], p[both]).sum())
@@ -127,23 +127,23 @@ class Divergence:
         return max(value, 0.0)
 
     def slope_of(self, q: Floats, p: Floats, support: str) -> Floats:
-        """Return φ'(Q/P) − φ'(1) where Q > 0, else 0; an infinite slope raises and names the `support`.
+        """Return φ'(Q/P) − φ'(1) where Q > 0, else 0; raise for an infinite slope with the name of the `support`.
 
-        The constant φ'(1) moves no perturbation; without it, equal probabilities have slope 0 exactly.
+        The constant φ'(1) has no effect on perturbations; without it, equal probabilities have slope exactly 0.
         """
         both, extra = (q > 0) & (p > 0), (q > 0) & (p == 0)
         if extra.any() and math.isinf(self.slope_at_infinity):
             raise infinite(self, support, int(np.flatnonzero(extra)[0]))
         slope = np.zeros_like(q)
         slope[both] = self.slope(q[both], p[both]) - self.slope_at_one
-        # Rounding of equal probabilities would otherwise be all of g, and give f̃ a direction.
+        # Otherwise g would consist of rounding noise for equal probabilities, and f̃ would have a direction.
         slope[both & (np.abs(q - p) <= EQUAL * np.maximum(q, p))] = 0.0
         slope[extra] = self.slope_at_infinity - self.slope_at_one
         return slope
 
 
 def infinite(divergence: Divergence, support: str, index: int) -> SupportError:
-    """Return the error for a divergence that is infinite because of one atom or outcome."""
+    """Return the error of a divergence that is infinite because of one atom or outcome."""
     return SupportError(
         f"the `{divergence.name}` divergence is infinite: {support} {index} has mass in one distribution and "
         "none in the other.",
@@ -152,7 +152,7 @@ def infinite(divergence: Divergence, support: str, index: int) -> SupportError:
 
 
 def log_ratio(q: Floats, p: Floats) -> Floats:
-    """Return log(q/p), exactly 0 where the two differ by rounding only."""
+    """Return log(q/p), exactly 0 where q and p differ by rounding only."""
     equal = np.abs(q - p) <= EQUAL * np.maximum(q, p)
     ratio: Floats = np.log(q / p)
     ratio[equal] = 0.0
@@ -221,7 +221,7 @@ DIVERGENCES = {
 
 
 def check_divergence(name: str) -> Divergence:
-    """Return the divergence called `name`."""
+    """Return the divergence with this name."""
     if not isinstance(name, str) or name not in DIVERGENCES:
         raise TiltlensError(
             f"`divergence` must be one of {sorted(DIVERGENCES)}, got {name!r}.",
@@ -230,10 +230,10 @@ def check_divergence(name: str) -> Divergence:
     return DIVERGENCES[name]
 
 
-NEWTON_STEPS = 100  # of a one-dimensional root, which takes ten
+NEWTON_STEPS = 100  # for a one-dimensional root, which usually takes ten
 
 
-# Where every weighted distribution is 0, it becomes this small: the dual then has no hard walls.
+# Probabilities where all weighted distributions are 0, so that the dual has no hard walls.
 FLOORS = {"reverse_kl": 1e-10, "hellinger": 1e-18, "js": 1e-10}
 
 
@@ -249,7 +249,7 @@ class PenaltyPair:
 
     def in_domain(self, s: Floats) -> bool:
         """Whether F* is finite at s: every s below the slope of F at infinity."""
-        # Beyond it s·q − F(q) grows with q without end.
+        # At or above it, s·q − F(q) is unbounded in q.
         limit = (self.la + self.lb) * self.divergence.slope_at_infinity
         return bool((s < limit).all())
 
@@ -274,14 +274,14 @@ class PenaltyPair:
 
 
 def penalty_pair(divergence: Divergence, la: float, pa: Floats, lb: float, pb: Floats) -> PenaltyPair:
-    """Return the pair with a floor where every weighted distribution is 0."""
+    """Return the penalty pair, with a floor where all weighted distributions are 0."""
     floor = np.where(la * pa + lb * pb > 0, 0.0, FLOORS.get(divergence.name, 0.0))
     return PenaltyPair(divergence, la, pa + floor, lb, pb + floor)
 
 
 def _chi2(pair: PenaltyPair, s: Floats) -> Floats:
     weight = sum(w for w, _ in pair._terms())
-    # F’(q) = 2λa(q/pa − 1) + 2λb(q/pb − 1) = s; its slope at q = 0 is finite, so that Q may be 0.
+    # F’(q) = 2λa(q/pa − 1) + 2λb(q/pb − 1) = s; the slope at q = 0 is finite, so Q may be 0.
     stiffness = sum((2.0 * w / p for w, p in pair._terms()), np.zeros_like(s))
     return np.maximum(0.0, (s + 2.0 * weight) / stiffness)
 
@@ -300,12 +300,12 @@ def _hellinger(pair: PenaltyPair, s: Floats) -> Floats:
 
 
 def _js(pair: PenaltyPair, s: Floats) -> Floats:
-    """Return the root of ½·Σ λ·log(2q/(q+p)) = s by Newton in y = log q.
+    """Return the root of ½·Σ λ·log(2q/(q+p)) = s by Newton's method in y = log q.
 
-    The left side is increasing and concave in y, so Newton from the left of the root climbs to it.
+    The left side is increasing and concave in y, so iterates from the left of the root increase to it.
     """
     terms = pair._terms()
-    free = sum((weight * (p == 0) for weight, p in terms), np.zeros_like(s))  # terms that cost ½·log 2 at any q
+    free = sum((weight * (p == 0) for weight, p in terms), np.zeros_like(s))  # these have slope ½·log 2
     bound = sum((weight * (p > 0) for weight, p in terms), np.zeros_like(s))
     lowest = np.minimum.reduce([np.where(p > 0, p, np.inf) for _, p in terms])
     headroom = (2.0 * s - free * LOG2) / bound - LOG2  # < 0 inside the domain

@@ -137,14 +137,14 @@ STEPS = tuple(float(step) for step in np.geomspace(0.1, 1000.0, 13))
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Figure1Paths:
-    """The output path and the joint path, and the end of the first: the least change that removes the disparate impact.
+    """The output path and the joint path, and the end of the first: the least change without disparate impact.
 
     Attributes
     ----------
     output_path, joint_path
-        Points of the correction path for t in `STEPS`; empty where outputs have no finite divergence.
+        Points of the correction path for t in `STEPS`; empty if outputs have no finite divergence.
     end, cost
-        The distribution at the end of the output path, and KL(end‖P0); None where no change of the inputs gets there.
+        The distribution at the end of the output path, and KL(end‖P0); None if no change of the inputs reaches it.
     """
 
     output_path: tuple[PathPoint, ...]
@@ -166,7 +166,7 @@ def figure1_paths(inputs: Inputs) -> Figure1Paths:
 def _path(inputs: Inputs, on_inputs: float) -> tuple[PathPoint, ...]:
     points: list[PathPoint] = []
     for step in STEPS:
-        # λ1 = 1 keeps Q near P0; λ2 and λ4 grow along the path.
+        # λ1 = 1 keeps Q near P0; λ2 and λ4 increase along the path.
         lam = check_weights((1.0, on_inputs * step, 0.0, step))
         try:
             start = points[-1].multipliers if points else None
@@ -176,24 +176,24 @@ def _path(inputs: Inputs, on_inputs: float) -> tuple[PathPoint, ...]:
     return tuple(points)
 
 
-CORNERS = np.array([[0.0, 0.0], [1.0, 0.0], [0.5, np.sqrt(0.75)]])  # a triangle with sides 1
+CORNERS = np.array([[0.0, 0.0], [1.0, 0.0], [0.5, np.sqrt(0.75)]])  # an equilateral triangle with sides of length 1
 WEIGHTS = tuple(float(weight) for weight in np.geomspace(0.02, 2000.0, 60))
 
 
-Point = dict[str, float | list[float] | None]  # a distribution q over three atoms, its x and y in the plane, and t
+Point = dict[str, float | list[float] | None]  # a distribution q over three atoms, its position x, y, and t
 
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Simplex:
-    """Distributions over three atoms, one row each, and what lies between them.
+    """Both groups and both paths as distributions over three atoms, one per row.
 
     Attributes
     ----------
     p0, p1
         The two groups.
     level
-        The two ends of the line {q: W·q = Y1(1)} inside the triangle, where the disparate impact is zero; empty
-        where every q is on it.
+        The two ends of the line {q: W·q = Y1(1)} inside the triangle, where there is no disparate impact; empty if
+        every q is on it.
     green
         From P0 to the least change that removes the disparate impact, λ = (1, 0, 0, t): outputs are aligned.
     red
@@ -211,7 +211,7 @@ class Simplex:
     red_weights: Floats
 
     def to_dict(self) -> dict[str, Point | list[Point]]:
-        """Return every point with its position in the plane; an infinite weight is None."""
+        """Return all points with their positions in the plane; an infinite weight becomes None."""
         return {
             "corners": [_point(row) for row in np.eye(3)],
             "p0": _point(self.p0),
@@ -223,9 +223,9 @@ class Simplex:
 
 
 def simplex_paths(world: World) -> Simplex:
-    """Return both ways of a world with three atoms and two outcomes, in the KL divergence.
+    """Return both paths of a world with three atoms and two outcomes, in the KL divergence.
 
-    The green way has only its start where no change of the inputs removes the disparate impact.
+    The green path has no endpoint if no change of the inputs removes the disparate impact.
     """
     if world.channel.shape != (3, 2):
         raise NotBinaryError(
@@ -238,7 +238,7 @@ def simplex_paths(world: World) -> Simplex:
 
 
 def level_line(score: Floats, level: float) -> Floats:
-    """Return where {q: score·q = level} meets the edges of the simplex, as at most two distributions.
+    """Return the points where {q: score·q = level} meets the edges of the simplex, as at most two distributions.
 
     On the edge from atom i to j, q_j = (level − score_i)/(score_j − score_i).
     """
@@ -247,8 +247,8 @@ def level_line(score: Floats, level: float) -> Floats:
     corners: list[Floats] = []
     for i, j in ((0, 1), (1, 2), (2, 0)):
         if score[i] == score[j]:
-            continue  # its two atoms are met from the other edges, where the whole edge is on the level
-        # A hyperplane meets a triangle in two of its edges, in a corner, or along an edge.
+            continue  # both atoms are on the other edges; here the whole edge has one score
+        # A line meets a triangle in two of its edges, in a corner, or along an edge.
         part = (level - score[i]) / (score[j] - score[i])
         q = np.zeros(3)
         q[i], q[j] = 1.0 - part, part
@@ -265,7 +265,7 @@ def _least_change(world: World) -> Floats | None:
 
 
 def _stretch(world: World, on_inputs: float, end: Floats | None) -> list[tuple[float, Floats]]:
-    """Return P0, the path's points for the weights, and the end."""
+    """Return P0, the points of the path for all weights, and the end, with their weights."""
     try:
         points: list[PathPoint] = world.sweep([(1.0, on_inputs * t, 0.0, t) for t in WEIGHTS])
     except SupportError:

@@ -1,6 +1,6 @@
-"""How hard it is to tell the groups apart: error exponents of the two hypothesis tests of the paper.
+"""How well the groups can be distinguished: error exponents of the two hypothesis tests of the paper.
 
-One test sees the inputs X, the other the model's outputs Y. The null hypothesis is the audited group (S = 0).
+One test observes the inputs X, the other the model's outputs Y. The null hypothesis is the audited group (S = 0).
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ from tiltlens.limits import EQUAL
 from tiltlens.paper.checks import Floats, check_probability
 from tiltlens.paper.divergence import DIVERGENCES, log_ratio
 
-LARGEST_SAMPLE = 1_000_000  # decisions: more than anybody can wait for
+LARGEST_SAMPLE = 1_000_000  # decisions, beyond which no exact sample size is computed
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -31,7 +31,7 @@ class TestPair:
         The distribution of one observation in the audited and in the reference group.
     """
 
-    __test__ = False  # not a test case, whatever pytest makes of the name
+    __test__ = False  # not a test case, despite its name
 
     null: Floats
     alternative: Floats
@@ -54,14 +54,14 @@ class TestPair:
 
     @property
     def chernoff_order(self) -> float:
-        """The order a that attains the Chernoff exponent; ½ where the groups are equal."""
-        # The affinity is 1 at every order, so that none is the best one.
+        """The order a that attains the Chernoff exponent; ½ if the groups are equal."""
+        # The affinity is 1 at every order, so no order is best.
         if np.allclose(self.null, self.alternative, rtol=1e-12, atol=0):
             return 0.5
         from scipy.optimize import minimize_scalar
 
         solution = minimize_scalar(self._log_affinity, bounds=(0.0, 1.0), method="bounded", options={"xatol": 1e-12})
-        # Convex in the order; where supports differ the best one may be an end, which the search does not reach.
+        # Convex in the order; if supports differ, the optimum may be an end, which the bounded search does not reach.
         return float(min((0.0, float(solution.x), 1.0), key=self._log_affinity))
 
     def renyi(self, order: float) -> float:
@@ -85,8 +85,8 @@ class TestPair:
         """Return the curve of best exponents: rows (order a, type I exponent, type II exponent).
 
         The tilted Q_a ∝ P0^a·P1^{1−a} has exponents KL(Q_a‖P0) and KL(Q_a‖P1) (Blahut): from order 1, where the
-        type II error falls fastest, to order 0, where the type I error does. Orders whose exponent would be
-        infinite are left out.
+        type II exponent is largest, to order 0, where the type I exponent is. Orders with an infinite exponent are left
+        out.
         """
         if not isinstance(points, int) or points < 2:
             raise TiltlensError(
@@ -104,7 +104,7 @@ class TestPair:
     def detection_sample_size(self, alpha: float = 0.05, beta: float = 0.05) -> int | None:
         """Return the sample size that distinguishes the groups at error rates `alpha` and `beta`; None if equal.
 
-        The smallest n at which the exact binomial test of Y0(1) against Y1(1) has a type I error ≤ alpha and a
+        n is the smallest at which the exact binomial test of Y0(1) against Y1(1) has a type I error ≤ alpha and a
         type II error ≤ beta.
         """
         check_probability("alpha", alpha)
@@ -120,14 +120,14 @@ class TestPair:
         return _exact_sample_size(p, p1, alpha, beta)
 
     def _renyi(self, order: float) -> float:
-        """Return log E0[e^{(a−1)ℓ}]/(a−1) in the form that keeps its digits: near order 1, beyond it, below it."""
+        """Return log E0[e^{(a−1)ℓ}]/(a−1), in a form without loss of precision near order 1, above it or below it."""
         both = (self.null > 0) & (self.alternative > 0)
         if not both.any():
             return self._log_affinity(order)  # raises
         p0, ell, power = self.null[both], log_ratio(self.null[both], self.alternative[both]), order - 1
         if abs(power) * float(np.abs(ell).max()) < 1e-3:
             missing = float(self.null[~both].sum())
-            # Near order 1 the sum is 1 up to (a − 1)·KL, whose digits its logarithm would lose.
+            # Near order 1 the sum is 1 up to (a − 1)·KL, which its logarithm would lose to rounding.
             return math.log1p(float(p0 @ np.expm1(power * ell)) - missing) / power
         if order > 1:
             top = float(ell.max())
@@ -139,7 +139,7 @@ class TestPair:
         return self._tilt(order)[1]
 
     def _tilt(self, order: float) -> tuple[Floats, float]:
-        """Return Q_a ∝ P0^a·P1^{1−a} on the values both groups show, and the logarithm of its sum."""
+        """Return Q_a ∝ P0^a·P1^{1−a} on the values that both groups have, and the log of its normalising sum."""
         both = (self.null > 0) & (self.alternative > 0)
         if not both.any():
             raise SupportError(
@@ -154,7 +154,7 @@ class TestPair:
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Exponents:
-    """The exponents of telling the groups apart by inputs and by outputs."""
+    """The exponents of tests that distinguish the groups by inputs and by outputs."""
 
     inputs: TestPair
     outputs: TestPair
@@ -184,7 +184,7 @@ class Exponents:
         return self.inputs.renyi(order)
 
     def detection_sample_size(self, alpha: float = 0.05, beta: float = 0.05) -> int | None:
-        """Return how many decisions of the model tell the groups apart; None if they never do."""
+        """Return how many decisions of the model distinguish the groups; None if the groups have equal outputs."""
         return self.outputs.detection_sample_size(alpha, beta)
 
 
@@ -193,9 +193,9 @@ def _is_number(value: object) -> bool:
 
 
 def _exact_sample_size(p: float, p1: float, alpha: float, beta: float) -> int:
-    """Return the smallest n whose exact one-sided test of p against p1 keeps both errors.
+    """Return the smallest n at which the exact one-sided test of p against p1 keeps both error rates.
 
-    The normal approximation ((z_α·√(p(1−p)) + z_β·√(p1(1−p1)))/(p − p1))² says where to look.
+    The normal approximation ((z_α·√(p(1−p)) + z_β·√(p1(1−p1)))/(p − p1))² decides whether n is too large to compute.
     """
     z_alpha, z_beta = max(0.0, -float(ndtri(alpha))), max(0.0, -float(ndtri(beta)))
     approximate = ((z_alpha * math.sqrt(p * (1 - p)) + z_beta * math.sqrt(p1 * (1 - p1))) / (p - p1)) ** 2
@@ -205,7 +205,7 @@ def _exact_sample_size(p: float, p1: float, alpha: float, beta: float) -> int:
             f"{approximate:,.0f}.",
             "so small a difference is not seen in decisions; read the output divergence instead.",
         )
-    # The error of the exact test is no monotone function of n (its level jumps), so each n is tried.
+    # The error of the exact test is not monotone in n (its level jumps), so each n is tried.
     start, block = _first_sample_size(p, p1, alpha, beta), 256
     while True:
         n = np.arange(start, start + block)
@@ -216,12 +216,12 @@ def _exact_sample_size(p: float, p1: float, alpha: float, beta: float) -> int:
 
 
 def _first_sample_size(p: float, p1: float, alpha: float, beta: float) -> int:
-    """Return the smallest n at which the most powerful test, which may be randomised, keeps both errors.
+    """Return the smallest n at which the most powerful test, possibly randomised, keeps both error rates.
 
-    No exact test does with fewer. Its type II error never rises with n, since a test may ignore an observation, so
-    that bisection finds n.
+    No exact test needs fewer. Its type II error never increases in n, since a test may ignore an observation, so
+    bisection finds n.
     """
-    # Doubling finds a sample size that does, bisection the first.
+    # Doubling finds a sufficient n, and bisection the smallest.
     low = high = _least_sample_size(p, p1, alpha, beta)
     while _randomised_error(high, p, p1, alpha) > beta:
         low, high = high + 1, 2 * high
@@ -232,7 +232,7 @@ def _first_sample_size(p: float, p1: float, alpha: float, beta: float) -> int:
 
 
 def _least_sample_size(p: float, p1: float, alpha: float, beta: float) -> int:
-    """Return a sample size that no smaller one can beat: n·KL(p‖p1) ≥ KL(alpha‖1−beta), by data processing."""
+    """Return a lower bound on the sample size: n·KL(p‖p1) ≥ KL(alpha‖1−beta), by the data-processing inequality."""
     if alpha + beta >= 1:
         return 1
 
@@ -249,14 +249,14 @@ def _least_sample_size(p: float, p1: float, alpha: float, beta: float) -> int:
 
 
 def _type_two_error(n: NDArray[np.int64], p: float, p1: float, alpha: float) -> Floats:
-    """Return the type II error of the exact test that rejects p when too few (p > p1) or too many come out."""
+    """Return the type II error of the exact test, which rejects p for too few (p > p1) or too many occurrences."""
     if p < p1:
         p, p1 = 1 - p, 1 - p1
     return _exceedance(_critical_value(n, p, alpha), n, p1)
 
 
 def _randomised_error(n: int, p: float, p1: float, alpha: float) -> float:
-    """Return the type II error of the test of size exactly alpha, by Neyman and Pearson."""
+    """Return the type II error of the randomised test of size exactly alpha (Neyman and Pearson)."""
     if p < p1:
         p, p1 = 1 - p, 1 - p1
     size = np.array([n])
@@ -267,10 +267,10 @@ def _randomised_error(n: int, p: float, p1: float, alpha: float) -> float:
     return float((errors[0] - spare * (errors[0] - errors[1]))[0])
 
 
-# scipy.special in place of scipy.stats.binom: importing the latter takes a third of the time of a small audit.
+# scipy.special instead of scipy.stats.binom, whose import takes a third of the time of a small audit.
 def _critical_value(n: NDArray[np.int64], p: float, alpha: float) -> Floats:
     """Return the largest count with P(X ≤ count) ≤ alpha for X ~ Binomial(n, p); −1 if there is none."""
-    # The inverse is off by one where rounding decides; the neighbours are checked.
+    # The inverse may be off by one because of rounding, so its neighbours are checked.
     near = np.floor(bdtrik(alpha, n, p))
     counts = np.clip(near + np.array([[1.0], [0.0], [-1.0], [-2.0]]), -1.0, n)
     works = np.where(counts < 0, 0.0, bdtr(np.maximum(counts, 0.0), n, p)) <= alpha

@@ -1,6 +1,6 @@
-"""The correction path: the distribution Q of the inputs that minimises L, globally.
+"""The correction path: the distribution Q of the inputs that globally minimises L.
 
-L(Q) = λ1·J(Q‖P0) + λ2·J(Q‖P1) + λ3·J(W∘Q‖Y0) + λ4·J(W∘Q‖Y1). Every smooth divergence has a dual with as many
+L(Q) = λ1·J(Q‖P0) + λ2·J(Q‖P1) + λ3·J(W∘Q‖Y0) + λ4·J(W∘Q‖Y1). Every smooth divergence has a dual with about as many
 unknowns as outcomes, however many atoms there are; total variation is a linear program.
 """
 
@@ -17,13 +17,13 @@ from tiltlens.errors import ConvergenceError, SupportError, WeightsError
 from tiltlens.paper.checks import Floats, Weights
 from tiltlens.paper.divergence import Divergence, minimiser, penalty_pair
 
-OPTIMALITY = 1e-7  # largest gap to the dual bound that counts as solved, relative to the sum of the weights
-NO_MASS = 1e-7  # of an atom outside every weighted distribution, that is only its floor
+OPTIMALITY = 1e-7  # largest duality gap that counts as solved, relative to the sum of the weights
+NO_MASS = 1e-7  # mass of an atom outside all weighted distributions that is due to its floor
 
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Inputs:
-    """What a path is made of: the distributions of the groups and the channel, checked.
+    """The data of a path, checked: the distributions of the groups, and the channel.
 
     Attributes
     ----------
@@ -59,11 +59,11 @@ class PathPoint:
     weights, divergence
         λ and the divergence's name.
     multipliers
-        Unknowns of the dual, from which the next solve of a sweep starts; empty for total variation.
+        Unknowns of the dual, the start for the next point of a sweep; empty for total variation.
     optimality_gap
         An upper bound on L(Q) − min L, by duality.
     unique
-        Whether the minimiser is known to be the only one; for total variation it need not be.
+        Whether the minimiser is known to be unique; for total variation it need not be.
     """
 
     q: Floats
@@ -85,14 +85,14 @@ def path_point(inputs: Inputs, weights: Weights, divergence: Divergence, start: 
             "without an input term the minimiser is not unique; give λ1 a small weight such as 1e-6.",
         )
     scale = sum(weights)
-    # Solved for weights that sum to 1, so that one tolerance suits all.
+    # Solved for weights that sum to 1, so that one tolerance is suitable for all.
     l1, l2, l3, l4 = (value / scale for value in weights)
     unit: Weights = (l1, l2, l3, l4)
     q, bound, multipliers = _solved(inputs, unit, divergence, start)
     terms = divergences(inputs, q, divergence)
     objective = weighted(terms, unit)
     gap = max(0.0, objective - bound)
-    if gap > OPTIMALITY and start is not None:  # a start from elsewhere can lead astray
+    if gap > OPTIMALITY and start is not None:  # a start from another point may lead the solver astray
         return path_point(inputs, weights, divergence)
     if gap > OPTIMALITY:
         raise ConvergenceError(
@@ -125,11 +125,11 @@ def _solved(
 
 
 def _is_unique(inputs: Inputs, weights: Weights, divergence: Divergence) -> bool:
-    """Return whether L is strictly convex wherever Q may have mass: not so for TV, nor where mass costs the same."""
+    """Return whether L is strictly convex where Q may have mass; not for TV, nor if mass costs the same elsewhere."""
     l1, l2, _, _ = weights
     if divergence.name == "tv" or l1 + l2 == 0:
         return False
-    # φ’(∞) < ∞: mass where no weighted distribution has any costs the same wherever it lies.
+    # φ’(∞) < ∞: mass outside all weighted distributions costs the same on any atom.
     is_curved = (l1 * inputs.p0 + l2 * inputs.p1) > 0
     return bool(np.isinf(divergence.slope_at_infinity) or is_curved.all())
 
@@ -137,7 +137,7 @@ def _is_unique(inputs: Inputs, weights: Weights, divergence: Divergence) -> bool
 def divergences(
     inputs: Inputs, q: Floats, divergence: Divergence
 ) -> tuple[float | None, float | None, float | None, float | None]:
-    """Return the four divergences of Definition 1, None for an infinite one."""
+    """Return the four divergences of Definition 1; None for infinite ones."""
     r = q @ inputs.channel
     pairs = ((q, inputs.p0), (q, inputs.p1), (r, inputs.y0), (r, inputs.y1))
     j1, j2, j3, j4 = (divergence.between(a, b) for a, b in pairs)
@@ -145,7 +145,7 @@ def divergences(
 
 
 def weighted(terms: tuple[float | None, ...], weights: Weights) -> float:
-    """Return Σ λ_i·J_i; a term of weight 0 does not count, whatever it is."""
+    """Return Σ λ_i·J_i; terms with weight 0 are left out, even if infinite."""
     total = 0.0
     for position, (term, weight) in enumerate(zip(terms, weights, strict=True), start=1):
         if weight == 0:
@@ -165,7 +165,7 @@ def projection(p0: Floats, channel: Floats, target: Floats) -> tuple[Floats, Flo
     Q_t ∝ P0·exp(Σ_y t_y W(y|x)) with t_0 = 0 minimises log Σ P0·e^{W·t} − t·target.
     """
     W, wanted = np.ascontiguousarray(channel.T[1:]), target[1:]
-    # A target on the edge of what scores reach needs endless t; then only atoms on that edge have mass.
+    # A target on the edge of the reachable outputs needs infinite t; then only atoms on that edge have mass.
     for support in (p0 > 0, None):
         if support is None:
             support = _reachable(p0, channel, target)
@@ -175,7 +175,7 @@ def projection(p0: Floats, channel: Floats, target: Floats) -> tuple[Floats, Flo
             value, r, covariance, _ = _tilted(log_g, W, t)
             return value - float(t @ wanted), r - wanted, covariance
 
-        # ∇ = r − target: at the minimum the outputs are those wanted.
+        # ∇ = r − target, so at the minimum the outputs equal the target.
         t = minimiser(function, np.zeros(len(wanted)))
         q = np.zeros_like(p0)
         q[support] = _tilted(log_p0, W[:, support], t)[3]
@@ -188,7 +188,7 @@ def projection(p0: Floats, channel: Floats, target: Floats) -> tuple[Floats, Flo
 
 
 def _reachable(p0: Floats, channel: Floats, target: Floats) -> NDArray[np.bool_]:
-    """Return the atoms that some Q with W∘Q = target can use: the largest support, by one linear program.
+    """Return the atoms that some Q with W∘Q = target can use, the largest support, by one linear program.
 
     Maximise Σ z with 0 ≤ z ≤ 1, z ≤ v, Wᵀv = target·Σv, over measures v on the support of P0.
     """
@@ -219,9 +219,9 @@ def _reachable(p0: Floats, channel: Floats, target: Floats) -> NDArray[np.bool_]
 
 
 def _tilted(log_g: Floats, W: Floats, t: Floats) -> tuple[float, Floats, Floats, Floats]:
-    """Return log Σ G·e^{W·t}, and mean of W, covariance of W and Q under Q_t ∝ G·e^{W·t}; W has a row an outcome.
+    """Return log Σ G·e^{W·t}, and mean of W, covariance of W and Q under Q_t ∝ G·e^{W·t}; W has one row per outcome.
 
-    Sums of products by einsum: at these sizes the threads of a BLAS cost more than they bring.
+    Products are summed by einsum, because at these sizes the threads of BLAS cost more time than they save.
     """
     mass = log_g + np.einsum("kn,k->n", W, t)
     peak = float(mass.max())
@@ -248,7 +248,7 @@ def _kl(inputs: Inputs, weights: Weights, start: Floats | None) -> tuple[Floats,
 
     def function(t: Floats) -> tuple[float, Floats, Floats]:
         value, r, covariance, _ = _tilted(log_g, W, t)
-        # s = softmax((c − A·t)/B) are the outputs that t pays for; at the minimum of D they are r = W∘Q.
+        # s = softmax((c − A·t)/B) are the outputs implied by t; at the minimum of D they equal r = W∘Q.
         u = (c - A * np.concatenate([[0.0], t])) / B
         normaliser = float(np.logaddexp.reduce(u))
         s = np.exp(u - normaliser)[1:]
@@ -265,8 +265,8 @@ def _kl(inputs: Inputs, weights: Weights, start: Floats | None) -> tuple[Floats,
 
 
 def _outputs_only(inputs: Inputs, log_target: Floats, outcomes: NDArray[np.intp]) -> tuple[Floats, float, Floats]:
-    """Return, where no input term counts, the Q nearest to P0 whose outputs are the optimal ones."""
-    # min over r of λ3·KL(r‖Y0) + λ4·KL(r‖Y1) is at r ∝ Y0^{λ3/B}·Y1^{λ4/B}.
+    """Return, if no input term has weight, the Q nearest to P0 with the optimal outputs."""
+    # The minimum over r of λ3·KL(r‖Y0) + λ4·KL(r‖Y1) is at r ∝ Y0^{λ3/B}·Y1^{λ4/B}.
     normaliser = float(np.logaddexp.reduce(log_target))
     target = np.zeros(inputs.channel.shape[1])
     target[outcomes] = np.exp(log_target - normaliser)
@@ -275,7 +275,7 @@ def _outputs_only(inputs: Inputs, log_target: Floats, outcomes: NDArray[np.intp]
 
 
 def _weighted_logs(la: float, pa: Floats, lb: float, pb: Floats) -> Floats:
-    """Return λa·log pa + λb·log pb, leaving out a term of weight 0."""
+    """Return λa·log pa + λb·log pb without terms of weight 0."""
     total = np.zeros_like(pa)
     for weight, p in ((la, pa), (lb, pb)):
         if weight > 0:
@@ -284,7 +284,7 @@ def _weighted_logs(la: float, pa: Floats, lb: float, pb: Floats) -> Floats:
 
 
 def _allowed(inputs: Inputs, weights: Weights) -> tuple[NDArray[np.bool_] | slice, NDArray[np.intp]]:
-    """Return the atoms where Q may have mass when J is infinite off the support, and the outcomes they reach."""
+    """Return the atoms where Q may have mass if J is infinite off the support, and the outcomes that they reach."""
     l1, l2, l3, l4 = weights
     allowed = np.ones(len(inputs.p0), dtype=bool)
     for weight, p in ((l1, inputs.p0), (l2, inputs.p1)):
@@ -303,7 +303,7 @@ def _allowed(inputs: Inputs, weights: Weights) -> tuple[NDArray[np.bool_] | slic
 
 
 def _reached(channel: Floats) -> NDArray[np.intp]:
-    """Return the outcomes that some atom can have."""
+    """Return the outcomes that have positive probability at some atom."""
     return np.flatnonzero([column.max() > 0 for column in channel.T])
 
 
@@ -312,7 +312,7 @@ def _smooth(
 ) -> tuple[Floats, float, Floats]:
     """Return Q, a lower bound on L and the multipliers, for χ², reverse KL, Hellinger and Jensen–Shannon.
 
-    The dual of min F(Q) + H(r), r = W∘Q, Σr = 1, is to minimise Σ_x F*(Σ_y τ_y W(y|x)) + Σ_y H*(μ − τ_y) − μ
+    The dual of min F(Q) + H(r) with r = W∘Q, Σr = 1 minimises Σ_x F*(Σ_y τ_y W(y|x)) + Σ_y H*(μ − τ_y) − μ
     over K + 1 unknowns (τ, μ); Q and r are the derivatives of F* and H* there. Without output terms τ_y = μ.
     """
     l1, l2, l3, l4 = weights
@@ -340,7 +340,7 @@ def _smooth(
             hessian = hessian + (gather.T * output_curvature) @ gather
         return value - theta[-1], gradient, hessian
 
-    # The multipliers of Q = P0 = P1: inside the domain of every divergence.
+    # The multipliers for Q = P0 = P1, which are in the domain of every divergence.
     theta = np.full(len(unit), A * divergence.slope_at_one)
     theta[-1] += B * divergence.slope_at_one
     if start is not None and len(start) == len(theta) and np.isfinite(function(start)[0]):
@@ -348,17 +348,17 @@ def _smooth(
     theta = minimiser(function, theta)
     q = np.zeros(n)
     q[atoms] = F.conjugate(spread @ theta)[0]
-    # A floor in place of 0 leaves these atoms a trace of mass.
+    # These atoms have a trace of mass because of their floor.
     q[(q < NO_MASS) & (l1 * inputs.p0 + l2 * inputs.p1 == 0)] = 0.0
     excluded = _cost_of_excluded(inputs, weights, divergence, atoms, outcomes)
     return q / q.sum(), excluded - function(theta)[0], theta
 
 
 def _useful(inputs: Inputs, weights: Weights) -> tuple[NDArray[np.bool_], NDArray[np.intp]]:
-    """Return the atoms that an optimal Q needs where J is bounded, and the outcomes they reach.
+    """Return the atoms that an optimal Q needs if J is bounded, and the outcomes that they reach.
 
     These are the atoms with mass in a weighted distribution and, of the others, which all cost the same, those with
-    extreme scores. An outcome out of reach has a dual that is least at −∞, where no step arrives.
+    extreme scores. For an unreachable outcome, the dual would decrease without attaining its infimum.
     """
     needed = (weights[0] * inputs.p0 + weights[1] * inputs.p1) > 0
     free = np.flatnonzero(~needed)
@@ -367,7 +367,7 @@ def _useful(inputs: Inputs, weights: Weights) -> tuple[NDArray[np.bool_], NDArra
 
 
 def _extreme(points: Floats) -> NDArray[np.intp]:
-    """Return indices of points whose convex hull holds all points: the hull's corners, or all where it is flat."""
+    """Return indices of points with the same convex hull: its corners, or all points if it is degenerate."""
     if len(points) <= points.shape[1]:
         return np.arange(len(points))
     if points.shape[1] == 2:
@@ -387,7 +387,7 @@ def _cost_of_excluded(
     atoms: NDArray[np.bool_] | slice,
     outcomes: NDArray[np.intp],
 ) -> float:
-    """Return the constant Σ λ·P·φ(0) over atoms and outcomes that no Q of finite cost can reach."""
+    """Return the constant Σ λ·P·φ(0) over the atoms and outcomes that no Q of finite cost can reach."""
     sides = ((inputs.p0, atoms), (inputs.p1, atoms), (inputs.y0, outcomes), (inputs.y1, outcomes))
     missed = [1.0 - float(p[kept].sum()) for p, kept in sides]
     return sum(w * divergence.at_zero * m for w, m in zip(weights, missed, strict=True) if w > 0 and m > 1e-12)
@@ -405,7 +405,7 @@ def _tv(inputs: Inputs, weights: Weights) -> tuple[Floats, float, Floats]:
     identity, outputs = sparse.eye_array(n), sparse.csr_array(inputs.channel.T)
     targets = ((identity, inputs.p0), (identity, inputs.p1), (outputs, inputs.y0), (outputs, inputs.y1))
     used = [(weight, matrix, p) for weight, (matrix, p) in zip(weights, targets, strict=True) if weight > 0]
-    # ½·λ for each unit of over and under: TV is half of Σ|Q − P|.
+    # The cost is ½·λ per unit of over and under, because TV is half of Σ|Q − P|.
     cost = np.concatenate([np.zeros(n), *(np.full(2 * len(p), weight / 2) for weight, _, p in used)])
     splits = [sparse.hstack([-sparse.eye_array(len(p)), sparse.eye_array(len(p))]) for _, _, p in used]
     deviations = sparse.hstack([sparse.vstack([matrix for _, matrix, _ in used]), sparse.block_diag(splits)])
@@ -424,10 +424,10 @@ def _tv(inputs: Inputs, weights: Weights) -> tuple[Floats, float, Floats]:
 
 
 def _tv_bound(used: list[tuple[float, Any, Floats]], marginals: Floats) -> float:
-    """Return Σ y·p − max_x Σ (Aᵀy)_x for the solver's prices y, cut to |y| ≤ λ/2: a bound whatever its tolerances."""
+    """Return Σ y·p − max_x Σ (Aᵀy)_x for the solver's dual y, clipped to |y| ≤ λ/2: a valid bound at any tolerance."""
     start, value, prices = 0, 0.0, 0.0
     for weight, matrix, p in used:
-        # Any y with |y| ≤ λ/2 bounds L from below; the solver’s may exceed that by its tolerance.
+        # Any y with |y| ≤ λ/2 bounds L from below; the solver’s y may exceed that by its tolerance.
         y = np.clip(marginals[start : start + len(p)], -weight / 2, weight / 2)
         start += len(p)
         value += float(y @ p)

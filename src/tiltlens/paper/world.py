@@ -1,4 +1,4 @@
-"""Exact theory for people with distributions instead of rows."""
+"""The paper's exact theory for groups that are given as distributions instead of rows."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ from tiltlens.paper.divergence import Divergence, check_divergence, log_ratio
 from tiltlens.paper.exponents import Exponents, TestPair
 from tiltlens.paper.path import Inputs, PathPoint, divergences, path_point, projection, weighted
 
-MEAN_TOLERANCE = 1e-9  # by which the mean of a perturbation may miss 0
+MEAN_TOLERANCE = 1e-9  # largest deviation of the mean of a perturbation from 0
 BOTH = (0.0, 1.0, 0.0, 1.0)  # λ2 = λ4 = 1, the weights of the paper's experiment
 
 
@@ -36,8 +36,8 @@ BOTH = (0.0, 1.0, 0.0, 1.0)  # λ2 = λ4 = 1, the weights of the paper's experim
 class WorldCorrection:
     """The correction function of a world, on its atoms.
 
-    For the KL divergence and two outcomes it has the paper's names too: `rho_m`, `a1`, `a2`, `b1`, `n_l`, `n_m`,
-    `f_l`, `f_m`, `g_l`, `g_m`.
+    For the KL divergence and two outcomes it also has the quantities named in the paper: `rho_m`, `a1`, `a2`, `b1`,
+    `n_l`, `n_m`, `f_l`, `f_m`, `g_l`, `g_m`.
 
     Attributes
     ----------
@@ -46,7 +46,7 @@ class WorldCorrection:
     descent_rate
         Δ(f~) ≤ 0.
     epsilon_max
-        Largest ε for which P0·(1 + ε·f~) is a distribution; 0 where there is nothing to correct.
+        Largest ε for which P0·(1 + ε·f~) is a distribution; 0 if there is nothing to correct.
     """
 
     values: Floats
@@ -121,21 +121,21 @@ class World:
         return f"World({len(self.p0)} atoms, {self.channel.shape[1]} outcomes)"
 
     def correction(self, weights: ArrayLike = BOTH, divergence: str = "kl") -> WorldCorrection:
-        """Return the correction function: the unit perturbation along which L falls fastest (Theorem 1).
+        """Return the correction function: the unit perturbation along which L decreases fastest (Theorem 1).
 
         f~ = −g~/‖g~‖ with g(x) = λ2·φ'(P0/P1) + λ4·Σ_y W(y|x)·φ'(Y0/Y1), centred under P0.
         """
         lam, d = check_weights(weights), check_divergence(divergence)
         l2, l4, total = direction_weights(lam[1], lam[3])
-        # λ1 and λ3 drop out: their divergences are least at P0 (Lemma 1).
+        # λ1 and λ3 drop out, because their divergences are minimal at P0 (Lemma 1).
         raw = self._gradient((0.0, l2, 0.0, l4), d)
         g = self._centred(raw)
         if d.name == "tv":
             self._check_tv_is_smooth(lam)
-            # For total variation J(Q‖P0) has a kink at P0, so that λ1 holds back atoms with |g − μ| ≤ λ1/2.
+            # For total variation, J(Q‖P0) has a kink at P0, so λ1 removes atoms with |g − μ| ≤ λ1/2.
             g = self._soft_threshold(g, lam[0] / total / 2)
         norm = self._norm(g)
-        if norm <= EQUAL * self._norm(raw):  # rounding noise of a constant
+        if norm <= EQUAL * self._norm(raw):  # rounding noise of a constant g
             norm = 0.0
         values = self._centred(-g / norm) if norm > 0 else np.zeros_like(g)
         smallest = float(values.min())
@@ -160,7 +160,7 @@ class World:
         return q
 
     def slope(self, f: ArrayLike, weights: ArrayLike = BOTH, divergence: str = "kl") -> float:
-        """Return Δ(f), the derivative of L along P0·(1 + ε·f) at ε = 0 from the right (Lemma 1).
+        """Return Δ(f), the right derivative of L along P0·(1 + ε·f) at ε = 0 (Lemma 1).
 
         For total variation, terms at a kink add the directional derivative ½·Σ|change|.
         """
@@ -184,15 +184,15 @@ class World:
         return weighted(divergences(self._inputs, self._check_q(q), d), lam)
 
     def terms(self, q: ArrayLike, divergence: str = "kl") -> tuple[float | None, ...]:
-        """Return the four divergences of Definition 1 at Q; None for an infinite one."""
+        """Return the four divergences of Definition 1 at Q; None for infinite ones."""
         return divergences(self._inputs, self._check_q(q), check_divergence(divergence))
 
     def path(self, weights: ArrayLike = BOTH, divergence: str = "kl") -> PathPoint:
-        """Return the correction path's point for these weights: the global minimiser of L over all Q."""
+        """Return the point of the correction path for these weights: the global minimiser of L over all Q."""
         return path_point(self._inputs, check_weights(weights), check_divergence(divergence))
 
     def sweep(self, weights: Sequence[ArrayLike], divergence: str = "kl") -> list[PathPoint]:
-        """Return a whole correction path, one point for each of the weights, each solve started from the last."""
+        """Return a whole correction path, one point per entry of `weights`, each solved from the previous point."""
         d = check_divergence(divergence)
         if not np.iterable(weights):
             raise WeightsError(f"`weights` must be a list of four numbers each, got {weights!r}.", "see `path`.")
@@ -216,19 +216,19 @@ class World:
         return Inputs(self.p0, self.p1, self.channel, self.y0, self.y1)
 
     def _gradient(self, weights: Weights, d: Divergence) -> Floats:
-        """Return g(x) of Lemma 1, 0 on atoms the audited group does not reach."""
+        """Return g(x) of Lemma 1, and 0 on atoms without mass in the audited group."""
         _, l2, _, l4 = weights
         g = np.zeros_like(self.p0)
         if l2 > 0:
             g += l2 * d.slope_of(self.p0, self.p1, "atom")
         if l4 > 0:
             slope = d.slope_of(self.y0, self.y1, "outcome")
-            # Relative to the commonest outcome: the columns left are small where outcomes are rare, and keep digits.
+            # Relative to the commonest outcome: the remaining columns are small if outcomes are rare, and stay precise.
             g += l4 * self.channel @ (slope - slope[int(np.argmax(self.y0))])
         return np.where(self.p0 > 0, g, 0.0)
 
     def _centred(self, g: Floats) -> Floats:
-        """Return g − E0[g]; the second time takes away what the first rounded off."""
+        """Return g − E0[g]; the second pass removes the rounding error of the first."""
         for _ in range(2):
             g = np.where(self.p0 > 0, g - self.p0 @ g, 0.0)
         return g
@@ -241,7 +241,7 @@ class World:
     def _paper(self, weights: Weights) -> CorrectionFunction:
         on_support = self.p0 > 0
         p0, p1 = self.p0[on_support], self.p1[on_support]
-        # Where λ2 = 0 the log-ratio has no part in f~ and may be infinite: leave it out of the sums.
+        # If λ2 = 0, the log-ratio does not enter f~ and may be infinite, so it is left out of the sums.
         ratio = log_ratio(p0, p1) if (p1 > 0).all() else np.zeros_like(p0)
         score = self.channel[:, 1]
         audited = GroupMoments.from_rows(ratio, score[on_support], p0)
@@ -274,7 +274,7 @@ class World:
         low, high = float(g.min()) - width, float(g.max()) + width
         from scipy.optimize import brentq
 
-        # The mean of soft(g − μ) falls with μ: from above 0 at min g − width to below 0 at max g + width.
+        # The mean of soft(g − μ) decreases in μ: from above 0 at min g − width to below 0 at max g + width.
         mu = brentq(lambda m: float(self.p0 @ shrunk(m)), low, high, xtol=1e-15)
         return shrunk(float(mu))
 

@@ -1,1 +1,1 @@
-"""Terminal, HTML report, notebook and tables: summaries become text and files."""
+"""Output of documents: terminal, HTML report, notebook and tables."""

@@ -70,7 +70,7 @@ Name = Callable[[int, Cell], str]
 
 
 def blocks_html(blocks: Iterable[Block], draw: Draw) -> str:
-    """Return blocks as HTML; `draw` returns a figure."""
+    """Return blocks as HTML; `draw` returns a figure as HTML."""
     return "\n".join(_block(block, draw) for block in blocks)
 
 
@@ -93,10 +93,10 @@ def _block(block: Block, draw: Draw) -> str:
 
 
 def table_html(table: Table, name: Name | None = None, split: int | None = None) -> str:
-    """Return a table.
+    """Return a table as HTML.
 
-    `name` returns the first cell of a row, by its index. Rows from `split` on are hidden until the page's script shows
-    them.
+    `name` returns the content of a row's first cell, given the row's index. Rows from `split` on are hidden until the
+    page's script shows them.
     """
     heads = "".join(_head(table, index, column) for index, column in enumerate(table.columns))
     rows = [_row(table, index, row, name) for index, row in enumerate(table.rows)]
@@ -114,7 +114,7 @@ def _head(table: Table, index: int, column: Column) -> str:
     has_intervals = table.interval and any(row[index].interval for row in table.rows)
     level = f" <small>{escape(table.interval)}</small>" if has_intervals else ""
     kind = ' class="number"' if column.kind == NUMBER else ""
-    label = escape(column.label).replace("_", "_<wbr>")  # long names of columns end a line here
+    label = escape(column.label).replace("_", "_<wbr>")  # so that long column names can break here
     return f'<th scope="col"{kind}>{label}{level}</th>'
 
 
@@ -148,18 +148,18 @@ T = TypeVar("T")
 
 
 def document_html(document: Document) -> str:
-    """Return a document as HTML without style."""
+    """Return a document as HTML without styles."""
     title = f"<p><b>{escape(label(document.title, 200))}</b></p>" if document.title else ""
     return f"<div>{title}{blocks_html(document.blocks, _picture)}</div>"
 
 
 def _html(build: Callable[[T], Document]) -> Callable[[T], str]:
-    """Return a function that returns the document of a result as HTML."""
+    """Return a function that converts a result to HTML through its document."""
     return lambda result: document_html(build(result))
 
 
 def audit_html(audit: Audit) -> str:
-    """Return an audit: the first screen with its figure; for several groups a matrix, and each folded."""
+    """Return the HTML of an audit: the first screen and a figure, or for several groups a matrix and folded groups."""
     return document_html(audit_document(audit, is_brief=True))
 
 
@@ -169,7 +169,7 @@ alternatives_html, rule_tables_html = _html(alternatives_document), _html(rule_d
 
 
 def _picture(reference: FigureRef) -> str:
-    """Return a figure as a picture that needs no network; nothing where the packages that draw are missing."""
+    """Return a figure as an embedded SVG image, or "" if the drawing packages are not installed."""
     if any(find_spec(package) is None for package in ("altair", "vl_convert")):
         return ""
     from tiltlens.figures import draw

@@ -1,4 +1,4 @@
-"""The report: one HTML page that needs nothing else; pages of other documents; and PDF."""
+"""The report as one self-contained HTML page, pages of other documents, and PDF."""
 
 from __future__ import annotations
 
@@ -43,6 +43,7 @@ from tiltlens.documents.result_documents import (
 from tiltlens.documents.tables import (
     MATRIX_NOTE,
     check_table,
+    decision_table_words,
     factor_words,
     group_matrix,
     group_table,
@@ -78,14 +79,14 @@ COMMANDS = (
     *("chromium", "chromium-browser", "google-chrome", "google-chrome-stable", "chrome"),
     *("microsoft-edge", "msedge", "brave-browser"),
 )
-APPLICATIONS = (  # where other systems install one
+APPLICATIONS = (  # where browsers are installed on other systems
     "/Applications/Google Chrome.app/Contents/MacOS/Google Chrome",
     "/Applications/Chromium.app/Contents/MacOS/Chromium",
     "/Applications/Microsoft Edge.app/Contents/MacOS/Microsoft Edge",
     r"C:\Program Files\Google\Chrome\Application\chrome.exe",
     r"C:\Program Files (x86)\Microsoft\Edge\Application\msedge.exe",
 )
-WIDTH = 695  # pixels of an A4 page between its margins
+WIDTH = 695  # width in pixels of an A4 page between its margins
 FLAGS = (
     *("--headless", "--disable-gpu", "--no-first-run", "--disable-extensions", "--disable-sync"),
     *("--disable-background-networking", "--disable-component-update", "--host-resolver-rules=MAP * ~NOTFOUND"),
@@ -93,14 +94,14 @@ FLAGS = (
         f"--window-size={WIDTH},1000",
         "--no-pdf-header-footer",
         "--virtual-time-budget=20000",
-    ),  # time enough to draw all figures
+    ),  # enough time to draw all figures
 )
 SECONDS = 180
 BY_HAND = "write audit.html, open it in a browser and print it to PDF."
 
 
 def write_pdf(html: str, path: Path) -> None:
-    """Print a page to a PDF file, whole or not at all."""
+    """Print a page to a PDF file, completely or not at all."""
     browser = find_browser()
     with TemporaryDirectory(prefix="tiltlens-") as folder:
         page, printed = Path(folder, "page.html"), Path(folder, "page.pdf")
@@ -111,12 +112,12 @@ def write_pdf(html: str, path: Path) -> None:
 
 
 def check_pdf() -> None:
-    """Raise where no PDF could be printed: better before an audit than after it."""
+    """Raise if no PDF can be printed, so that an audit fails before it is computed."""
     find_browser()
 
 
 def find_browser() -> str:
-    """Return the first Chromium that is installed."""
+    """Return the first Chromium-based browser that is installed."""
     for browser in _installed():
         return browser
     raise MissingExtraError(
@@ -130,7 +131,7 @@ def _installed() -> Iterator[str]:
 
 
 def _sandbox() -> list[str]:
-    """Return the option without which Chromium does not start as root."""
+    """Return the option that Chromium needs to start as root."""
     is_root = sys.platform != "win32" and os.geteuid() == 0
     return ["--no-sandbox"] if is_root else []
 
@@ -145,22 +146,22 @@ def _run(command: list[str], printed: Path) -> None:
         raise DataError(f"{command[0]} did not print the report: {problem}.", f"Or {BY_HAND}")
 
 
-DATA_LIMIT = 300_000  # characters of numbers; with the drawing library a page of nine groups stays below 1.5 MB
+DATA_LIMIT = 300_000  # characters of JSON data; a page of nine groups then stays below 1.5 MB with the drawing library
 DIGITS = 10
 ENDINGS = (".html", ".htm", ".pdf")
-RUNNING = 110  # letters of the model at the foot of a printed page
+RUNNING = 110  # maximum number of characters of the model's name at the foot of a printed page
 FORMATS = (formats.number, formats.signed, formats.percent, formats.minus, formats.interval_name, formats.count)
 WORDS = (decision_table_words, expected, factor_words, reason_words, shapley_words)
 FUNCTIONS = (*FORMATS, *WORDS, unsplit, formats.label, formats.sentence)
 
 
 def write_report(audit: Audit, target: Target) -> None:
-    """Write the report of an audit as HTML or PDF, whole or not at all; to an open file, as HTML."""
+    """Write the report of an audit as HTML or PDF, completely or not at all; as HTML to an open file."""
     write_page(page(audit), target)
 
 
 def write_page(html: str, target: Target) -> None:
-    """Write a page as HTML, or print it where the file is to be a PDF."""
+    """Write a page as HTML, or print it if the name ends in .pdf."""
     check_name(target)
     if is_pdf(target):
         write_pdf(html, Path(str(target)))
@@ -169,12 +170,12 @@ def write_page(html: str, target: Target) -> None:
 
 
 def is_pdf(target: Target | None) -> bool:
-    """Return whether a file is to be a PDF, by its name."""
+    """Return whether a file is a PDF by its name."""
     return isinstance(target, str | Path) and Path(target).suffix.lower() == ".pdf"
 
 
 def check_report(target: str | None) -> None:
-    """Raise where a report could not be made or written: better before an audit than after it."""
+    """Raise if a report cannot be made or written, so that an audit fails before it is computed."""
     if target is not None:
         check_name(target)
         if is_pdf(target):
@@ -184,15 +185,15 @@ def check_report(target: str | None) -> None:
 
 
 def check_name(target: Target | None) -> None:
-    """Raise where the name of a report does not end as HTML or PDF does; a device or a pipe may have any name."""
+    """Raise if the name of a report does not end in .html, .htm or .pdf; devices and pipes may have any name."""
     if not isinstance(target, str | Path) or str(target) == "-" or Path(target).suffix.lower() in ENDINGS:
         return
     if not Path(target).is_dir() and (not Path(target).exists() or Path(target).is_file()):
-        raise DataError(f"a report must be an HTML or PDF file, got {str(target)!r}.", "for example audit.html.")
+        raise DataError(f"A report must be an HTML or PDF file, got {str(target)!r}.", "for example audit.html.")
 
 
 def page(audit: Audit) -> str:
-    """Return the report as one HTML text, the widest gaps first."""
+    """Return the report as one HTML page, with clearly disadvantaged groups first, then by the size of the gap."""
     audit = by_gap(named(audit))
     comparisons = [section(audit, index, name) for index, name in enumerate(audit.comparisons)]
     whole = overview(audit)
@@ -231,32 +232,32 @@ def page(audit: Audit) -> str:
 
 
 def _model(audit: Audit) -> str:
-    """Return the model for the foot of each printed page, where it is stated."""
+    """Return the name of the model for the foot of printed pages, if the user stated it."""
     model = audit.provenance.stated.get("model")
     return f"Model: {formats.label(model, RUNNING)} · " if model else ""
 
 
 def _ratio_note(audit: Audit) -> str:
-    """Return rates of what a ratio divides, where they are not the means of the gap."""
+    """Return the rates that an impact ratio divides, if they are not the means behind the gap."""
     c = audit[0]
     return "" if is_favourable_mean(c) or c.impact_ratio is None else ratio_words(c, c.impact_ratio)
 
 
 def css_text(text: str) -> Any:
-    """Return a text for a CSS string: every letter that could end it or the style is written as its number."""
+    """Return a text for a CSS string, in which characters that could end the string are escaped."""
     return markup(
         "".join(letter if letter.isalnum() or letter in " .,:;()·-" else f"\\{ord(letter):x} " for letter in text)
     )
 
 
 def _checks(audit: Audit) -> Any:
-    """Return the checks of all groups; nothing where there are none."""
+    """Return the table of checks of all groups, or "" if there are none."""
     has_checks = any(c.checks.balance is not None for _, c in audit.items())
     return markup(table_html(check_table(audit), _linked(audit))) if has_checks else ""
 
 
 def _linked(audit: Audit) -> Callable[[int, Cell], str]:
-    """Return a function that writes the name of a group as a link to its section."""
+    """Return a function that links the name of a group to its section."""
     count = len(audit.comparisons)
 
     def name(index: int, cell: Cell) -> str:
@@ -282,15 +283,15 @@ def draw_blocks(blocks: Iterable[Block], before: int = 0) -> tuple[Any, list[Dra
 
 
 def markup(text: str) -> Any:
-    """Return HTML that a template leaves as it is."""
+    """Return HTML that templates do not escape."""
     from markupsafe import Markup
 
     return Markup(text)
 
 
 def rendered(template: str, data: str, **values: Any) -> str:
-    """Return a page: a template filled in, with what its script needs as JSON, the drawing library and the style."""
-    scripts = [str(vl_convert().javascript_bundle()), own("page.js")]  # Vega, which draws, and our own
+    """Return a page from a template, the JSON data of its script, the drawing library and the style."""
+    scripts = [str(vl_convert().javascript_bundle()), own("page.js")]  # Vega, which draws, and the page's own script
     hashes = [sha256(script) for script in scripts]
     text: str = (
         environment()
@@ -307,7 +308,7 @@ def drawn_data(drawings: Iterable[Drawing | None]) -> str:
 
 
 def environment() -> Any:
-    """Return what fills in the templates."""
+    """Return the environment of the templates."""
     try:
         from jinja2 import Environment, PackageLoader, StrictUndefined
     except ImportError:
@@ -324,12 +325,12 @@ def environment() -> Any:
 
 
 def own(name: str) -> str:
-    """Return a piece of the page."""
+    """Return the content of a file in `pieces`."""
     return files("tiltlens.render").joinpath("pieces", name).read_text(encoding="utf-8")
 
 
 def sha256(text: str) -> str:
-    """Return the hash by which a browser knows a script as ours; it runs no other."""
+    """Return the hash by which the browser allows a script; it runs no others."""
     return "sha256-" + base64.b64encode(hashlib.sha256(text.encode()).digest()).decode()
 
 
@@ -346,7 +347,7 @@ def _data(audit: Audit, drawings: list[Drawing]) -> str:
 
 
 def as_json(value: Any) -> str:
-    """Return a value as JSON that cannot end the element it stands in."""
+    """Return a value as JSON that cannot end the HTML element around it."""
     text = json.dumps(_rounded(value), ensure_ascii=False, allow_nan=False, separators=(",", ":"))
     for letter in "<>&\u2028\u2029":
         text = text.replace(letter, f"\\u{ord(letter):04x}")
@@ -354,7 +355,7 @@ def as_json(value: Any) -> str:
 
 
 def _rounded(value: Any) -> Any:
-    """Return the value with ten significant digits in every number."""
+    """Return a value with all numbers rounded to ten significant digits."""
     if isinstance(value, float):
         return float(f"{value:.{DIGITS}g}")
     if isinstance(value, dict):
@@ -382,17 +383,17 @@ def change_page(change: Change) -> str:
 
 
 def evaluations_page(evaluations: Sequence[Evaluation]) -> str:
-    """Return the page of an evaluation."""
+    """Return the page of an adjustment's evaluation."""
     return _page(evaluation_document(evaluations), "Mitigation, separate from the audit that it acts on")
 
 
 def alternatives_page(search: AlternativesByGroup) -> str:
-    """Return the page of alternatives."""
+    """Return the page of the search for less discriminatory alternatives."""
     return _page(alternatives_document(search), "Other rules of the same features, compared on the same people")
 
 
 def _writer(build: Callable[[T], str]) -> Callable[[T, Target], None]:
-    """Return a function that writes a page, whole or not at all; to an open file, as it is."""
+    """Return a function that writes the page of a result, completely or not at all."""
 
     def write(result: T, target: Target) -> None:
         check_name(target)
@@ -418,7 +419,7 @@ def _page(document: Document, lead: str, more: Iterable[Block] = ()) -> str:
 
 
 def _parts(blocks: Iterable[Block]) -> list[list[Block]]:
-    """Return blocks by section; those before the first heading come with it."""
+    """Return blocks grouped by section; blocks before the first section are placed at its start."""
     parts: list[list[Block]] = []
     before: list[Block] = []
     for block in blocks:

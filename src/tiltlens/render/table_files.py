@@ -1,4 +1,4 @@
-"""The tables of results, for spreadsheets, and files of them."""
+"""Tables of an audit for spreadsheets and documents, and the files that contain them."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ from tiltlens.results.codec import check_target, write_bytes, write_text
 from tiltlens.results.comparison import Comparison
 
 RATES, CONTRIBUTIONS = NAMES = ("rates", "contributions")
-AGAINST_REFERENCE = (*HEADLINE_KEYS, "standardised_difference")  # estimates of an audited group, beside its rate
+AGAINST_REFERENCE = (*HEADLINE_KEYS, "standardised_difference")  # an audited group's, beside its rate
 BANDS = (
     "Intervals of alone and beyond the others are simultaneous confidence bands over all features, from which the "
     "verdicts are read."
@@ -34,16 +34,16 @@ BANDS = (
 
 @dataclass(frozen=True, slots=True)
 class ExportTable:
-    """A table to hand on.
+    """A table for export.
 
     Attributes
     ----------
     name, title
         The name of a file or a sheet; and its title.
     columns, records
-        Every number as it is, None where it is not known or suppressed.
+        All numbers, unrounded; None if unknown or suppressed.
     table, notes
-        The same for readers, and how to read it.
+        The same table for readers, and notes on how to read it.
     """
 
     name: str
@@ -55,13 +55,13 @@ class ExportTable:
 
 
 def export_tables(audit: Audit) -> list[ExportTable]:
-    """Return the tables of an audit; that of features is missing where none were listed."""
+    """Return the tables of an audit; the table of contributions is left out if no features were listed."""
     tables = [_rates(audit)]
     return [*tables, _contributions(audit)] if any(c.by_feature for _, c in audit.items()) else tables
 
 
 def about(audit: Audit) -> list[tuple[str, str]]:
-    """Return what a reader of the tables should know, by name."""
+    """Return facts about the audit that readers of the tables need, as pairs of name and text."""
     readable, m, origin = named(audit), measure_of(audit), audit.provenance
     notes = dict.fromkeys(note for _, c in readable.items() for note in c.checks.notes)
     return [
@@ -79,7 +79,7 @@ def about(audit: Audit) -> list[tuple[str, str]]:
 
 
 def _rates(audit: Audit) -> ExportTable:
-    """Return one row for each group: the audited ones, the reference, and those too small to be analysed."""
+    """Return one row per group: the audited ones, the reference, and those too small to be analysed."""
     comparisons = [*audit.comparisons.values()]
     first, m = comparisons[0], measure_of(audit)
     rates = ["favourable_rate", *(["metric_rate"] if first.outputs.metric_rates is not None else [])]
@@ -90,7 +90,8 @@ def _rates(audit: Audit) -> ExportTable:
     records = [[group_of(c, role), role, c.rows[role], *_estimates(c, role, rates, keys)] for c, role in groups]
     records += [[name, "too small", *[None] * (len(columns) - 2)] for name in audit.too_small]
     readable = named(audit)
-    notes = [f"In brackets the {level_of(first)}; compared with {label(readable.reference)}{m.among}."]
+    compared = f"Groups are compared with {label(readable.reference)}{m.among}."
+    notes = [f"Intervals in brackets are {level_of(first)}s. {compared}"]
     notes += filter(None, [simultaneous_words(audit)])
     title = f"{m.rate.capitalize()}s by {label(audit.group)}"
     return ExportTable(RATES, title, columns, records, group_table(readable), (*notes, IS_NO_FINDING))
@@ -101,7 +102,7 @@ def _error_rate(c: Comparison, key: str) -> ErrorRate | None:
 
 
 def _estimates(c: Comparison, role: str, rates: list[str], keys: list[str]) -> Iterator[float | None]:
-    """Yield the numbers of a group, each with the ends of its interval; the reference is not compared with itself."""
+    """Yield the estimates of a group with the limits of their intervals; the reference has only rates."""
     of_groups = {"favourable_rate": c.outputs.rates, "metric_rate": c.outputs.metric_rates}
     for key in rates:
         both = of_groups[key] if key in of_groups else _error_rate(c, key)
@@ -112,7 +113,7 @@ def _estimates(c: Comparison, role: str, rates: list[str], keys: list[str]) -> I
 
 
 def _contributions(audit: Audit) -> ExportTable:
-    """Return one row for each audited group and feature."""
+    """Return one row per audited group and feature."""
     columns = ("audited", "reference", *audit[0].contributions_full.columns)
     records = [[c.audited, c.reference, *row] for _, c in audit.items() for row in c.contributions_full.rows()]
     comparisons = named(audit).comparisons.values()
@@ -128,16 +129,16 @@ def _contributions(audit: Audit) -> ExportTable:
     return ExportTable(CONTRIBUTIONS, title, columns, records, readable, (*bands, IS_NO_FINDING))
 
 
-FORMULA = ("=", "+", "-", "@", "\t", "\r", "\n", "＝", "＋", "－", "＠")  # what a spreadsheet may take for one
-LONGEST_CELL = 32_767  # characters of a cell in Excel
-WIDEST_COLUMN = 60  # characters of a column in Excel, at most
-MADE = datetime(2000, 1, 1)  # in every workbook: the same audit has the same bytes
-MARKDOWN = re.compile(r"([\\`*_\[\]<>|~$&@]|:(?=//)|(?<=www)\.)")  # links are made of the last three
+FORMULA = ("=", "+", "-", "@", "\t", "\r", "\n", "＝", "＋", "－", "＠")  # as in spreadsheet formulas
+LONGEST_CELL = 32_767  # maximum number of characters of a cell in Excel
+WIDEST_COLUMN = 60  # maximum width of a column in Excel, in characters
+MADE = datetime(2000, 1, 1)  # creation time of every workbook, so that the same audit gives the same bytes
+MARKDOWN = re.compile(r"([\\`*_\[\]<>|~$&@]|:(?=//)|(?<=www)\.)")  # "@", "://" and "www." would become links
 LATEX = {
     **{one: f"\\{one}" for one in "&%$#_{}"},
     **{"\\": r"\textbackslash{}", "~": r"\textasciitilde{}", "^": r"\textasciicircum{}"},
     **{"<": r"\textless{}", ">": r"\textgreater{}", "|": r"\textbar{}", '"': r"\char34{}", "`": "{`}"},
-    **{"[": "{[}", "]": "{]}", "*": "{*}"},  # else, after the end of a row, they would be its options
+    **{"[": "{[}", "]": "{]}", "*": "{*}"},  # after the end of a row they would be read as its options
     **{"÷": r"$\div$", "±": r"$\pm$", "≤": r"$\le$", "≥": r"$\ge$", "−": "-"},
 }
 
@@ -164,14 +165,14 @@ def write_tables(audit: Audit, target: str | Path) -> list[Path]:
 
 
 def files_of_tables(target: str | None) -> list[Path]:
-    """Return the files that `write_tables` writes."""
+    """Return the files that `write_tables` would write."""
     if target is None or target.lower().endswith((".xlsx", *TEXTS)):
         return [] if target is None else [Path(target)]
     return [Path(target, f"{name}{ending}") for name in NAMES for ending in (*TEXTS, ".csv")]
 
 
 def check_tables(target: str | Path | None) -> None:
-    """Raise where tables could not be written: better before an audit than after it."""
+    """Raise if tables cannot be written, so that an audit fails before it is computed."""
     if target is None:
         return
     path = Path(target)
@@ -194,7 +195,7 @@ def check_tables(target: str | Path | None) -> None:
 
 
 def csv_text(table: ExportTable) -> str:
-    """Return a table as CSV; before a text that a spreadsheet could take for a formula stands an apostrophe."""
+    """Return a table as CSV; an apostrophe precedes texts that a spreadsheet could take for formulas."""
     stream = io.StringIO()
     writer = csv.writer(stream, lineterminator="\n")
     writer.writerow(table.columns)
@@ -214,7 +215,7 @@ def _printable(text: str) -> str:
 
 
 def texts(table: ExportTable) -> list[list[str]]:
-    """Return head and rows of a table as texts."""
+    """Return the head and rows of a table as texts."""
     return [
         [column.label for column in table.table.columns],
         *([_text(cell) for cell in row] for row in table.table.rows),
@@ -226,7 +227,7 @@ def _text(cell: Cell) -> str:
 
 
 def markdown(table: ExportTable) -> str:
-    """Return a table in Markdown, with its title and how to read it."""
+    """Return a table in Markdown with its title and notes."""
     rows = [[_markdown(cell) for cell in row] for row in texts(table)]
     rows.insert(1, ["---:" if column.kind == NUMBER else "---" for column in table.table.columns])
     lines = [f"| {' | '.join(row)} |" for row in rows]
@@ -238,7 +239,7 @@ def _markdown(text: str) -> str:
 
 
 def latex(table: ExportTable) -> str:
-    """Return a table in LaTeX, without packages."""
+    """Return a table in LaTeX that needs no packages."""
     kinds = "".join(_latex_kind(column) for column in table.table.columns)
     head, *rows = (" & ".join(_latex(cell) for cell in row) + r" \\" for row in texts(table))
     return "\n".join(
@@ -264,7 +265,7 @@ def _latex(text: str) -> str:
 
 
 def _workbook(tables: Sequence[ExportTable], known: Sequence[tuple[str, str]]) -> bytes:
-    """Return the tables as sheets of a workbook, and a sheet of what to know; a text is a text, never a formula."""
+    """Return a workbook with one sheet per table and a sheet of facts about the audit; texts are never formulas."""
     import xlsxwriter
 
     stream = io.BytesIO()

@@ -1,4 +1,4 @@
-"""Documents on the terminal: rich's tables, fitted to its width, and words that are not split."""
+"""Documents on the terminal: tables fitted to its width, and lines that do not split intervals."""
 
 from __future__ import annotations
 
@@ -45,14 +45,14 @@ from tiltlens.formats import END, ISOLATE, JOINERS, MINUS, NOTHING, typed
 
 INTERVAL = re.compile(r"\([^()]* to [^()]*\)")
 SHORT = re.compile(r"\d+% CIs?|\S+ [<=≤] \S+|\S*\d\S* to \S*\d\S*")  # "p < 0.001", "2 to 5%"
-LONGEST = 36  # characters of an interval that fit on a line of a phone
+LONGEST = 36  # characters of an interval that fit a line on a phone
 NO_BREAK = "\u00a0"
-JOINED = "\u2060"  # no line ends here: between a minus sign and a currency
-GLUE = "\ue000"  # Rich ends lines at no-break spaces too, so a letter of private use stands for them
+JOINED = "\u2060"  # prevents a line break between a minus sign and a currency
+GLUE = "\ue000"  # placeholder for a no-break space, at which Rich would break lines
 
 
 def unsplit(text: str) -> str:
-    """Return a text whose intervals, such as "(95% CI −$6.0 to $19.9)", and their numbers stay on one line."""
+    """Return a text in which intervals, such as "(95% CI −$6.0 to $19.9)", are not broken across lines."""
     return re.sub(rf"{MINUS}(?=[^\d\s])", MINUS + JOINED, _glued(text, NO_BREAK))
 
 
@@ -64,30 +64,30 @@ def _glued(text: str, glue: str) -> str:
 
 @dataclass(frozen=True, slots=True)
 class Unsplit:
-    """A paragraph on a terminal, in one style."""
+    """A paragraph on a terminal in one style, without line breaks inside intervals."""
 
     text: str
     style: str = ""
 
     def __rich_console__(self, console: Console, options: ConsoleOptions) -> RenderResult:
-        """Yield its lines."""
+        """Yield the lines of the paragraph."""
         for line in Text(_glued(self.text, GLUE)).wrap(console, options.max_width):
             yield Text(line.plain.rstrip().replace(GLUE, " "), self.style)
 
     def __rich_measure__(self, console: Console, options: ConsoleOptions) -> Measurement:
-        """Return its least and its greatest width."""
+        """Return the minimum and maximum width of the paragraph."""
         return Measurement.get(console, options, Text(_glued(self.text, GLUE)))
 
 
-HEAD = 16  # characters of a line above a column of numbers
-WHOLE, FOLDED = 30, 10  # characters of a name that a layout keeps on one line
-LEAST_TEXT, LEAST_OPTIONAL = 14, 24  # characters of a line of a text
+HEAD = 16  # characters per line of the head of a number column
+WHOLE, FOLDED = 30, 10  # maximum number of characters of a name on one line in the two kinds of layout
+LEAST_TEXT, LEAST_OPTIONAL = 14, 24  # minimum width of a text column, if required and if optional
 GAP = 3  # characters between columns
 
 
 @dataclass(frozen=True, slots=True)
 class Layout:
-    """Which columns are shown, whether intervals stand below their values, and how long a name may be."""
+    """The columns shown, whether intervals are placed below their values, and the maximum width of a name."""
 
     columns: tuple[int, ...]
     is_stacked: bool
@@ -96,7 +96,7 @@ class Layout:
 
 @dataclass(frozen=True, slots=True)
 class FittedTable:
-    """A table as wide as the terminal: intervals stack, optional columns go, names fold; at last it is a list."""
+    """A table fitted to the terminal: intervals stack, optional columns drop out, names fold; if need be, a list."""
 
     table: Table
     clean: Callable[[str], str]
@@ -121,7 +121,7 @@ class FittedTable:
                     yield from (Layout(columns, is_stacked, name_width) for is_stacked in (False, True))
 
     def _width(self, index: int, layout: Layout) -> int:
-        """Return the least width of a column in a layout."""
+        """Return the minimum width of a column in a layout."""
         column, cells = self.table.columns[index], [row[index] for row in self.table.rows]
         if column.kind == NUMBER:
             heads = wrap(column.label, HEAD)
@@ -137,7 +137,7 @@ class FittedTable:
         return max(min(longest, LEAST_OPTIONAL if column.is_optional else LEAST_TEXT), min(word, LEAST_OPTIONAL))
 
     def _is_split(self, index: int, layout: Layout) -> bool:
-        """Return whether intervals get a column of their own: if they have a name and no other column has some."""
+        """Return whether intervals get their own column: if they have a name and only this column has some."""
         with_intervals = {
             other
             for row in self.table.rows
@@ -181,7 +181,7 @@ class FittedTable:
             yield Text("\n".join(map(self.clean, self._lines(cell, layout))), style)
 
     def _left_out(self, layout: Layout) -> Iterator[Text]:
-        """Yield which numbers there was no room for."""
+        """Yield a note on the number columns that are not shown."""
         labels = [
             column.label
             for index, column in enumerate(self.table.columns)
@@ -191,7 +191,7 @@ class FittedTable:
             yield Text(f"Not shown at this width: {', '.join(labels)}.", "dim")
 
     def _list(self) -> Iterator[Unsplit]:
-        """Yield each row as a few lines, where columns do not fit beside each other."""
+        """Yield each row as a few lines, for terminals too narrow for columns."""
         layout = Layout((), False, FOLDED)
         for row in self.table.rows:
             cells = [*zip(self.table.columns, row, strict=True)]
@@ -202,9 +202,9 @@ class FittedTable:
                     yield Unsplit(self.clean(f"  {column.label} {self._lines(cell, layout)[0]}"))
 
 
-KEPT = {*JOINERS, ISOLATE, END}  # invisible letters that words and names need
-WIDE = 100  # columns of a terminal whose width is not known
-WIDEST = 110  # columns of a page: longer lines are hard to read
+KEPT = {*JOINERS, ISOLATE, END}  # invisible characters that words and names need
+WIDE = 100  # width of a terminal whose width is unknown
+WIDEST = 110  # maximum width of a page, since longer lines are hard to read
 STYLES = {HEADLINE: "bold", QUIET: "dim", WARNING: "yellow"}
 T = TypeVar("T")
 P = ParamSpec("P")
@@ -247,7 +247,7 @@ def _renderables(block: Block, clean: Callable[[str], str]) -> Iterator[Renderab
 
 
 def _encodable(text: str, console: Console) -> str:
-    """Return a text that the terminal can show: a hyphen where its encoding has no minus sign."""
+    """Return a text that the terminal can display; without a minus sign in its encoding, with hyphens."""
     text = printable(text)
     try:
         MINUS.encode(console.encoding)
@@ -266,7 +266,7 @@ def _printer(build: Callable[Concatenate[T, P], Document]) -> Callable[Concatena
 
 
 def _writer(build: Callable[[T], Document]) -> Callable[[T], str]:
-    """Return a function that returns the same as plain text, as wide as the terminal."""
+    """Return a function that returns the document of a result as plain text, as wide as the terminal."""
 
     def write(result: T) -> str:
         width = min(get_terminal_size((WIDE, 24)).columns, WIDEST)
@@ -288,7 +288,7 @@ print_alternatives, print_rule_tables = _printer(alternatives_document), _printe
 
 @contextmanager
 def progress_bar(console: Console) -> Iterator[Callable[[str, float], None]]:
-    """Yield a function that moves a bar to a stage and a fraction; the bar is gone once all is done."""
+    """Yield a function that moves a progress bar to a stage and fraction; the bar disappears at the end."""
     columns = (TextColumn("{task.description}", markup=False), BarColumn(), TaskProgressColumn(), TimeElapsedColumn())
     with Progress(*columns, console=console, transient=True) as bar:
         task = bar.add_task("reading", total=1.0)
@@ -300,5 +300,5 @@ def progress_bar(console: Console) -> Iterator[Callable[[str, float], None]]:
 
 
 def printable(text: str) -> str:
-    """Return a text without control characters: names come from data, not from us."""
+    """Return a text without control characters, since names come from the data."""
     return "".join(letter if letter.isprintable() or letter in KEPT else "�" for letter in text)

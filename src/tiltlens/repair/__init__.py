@@ -1,1 +1,1 @@
-"""Acting on an audit: the least change of the scores that closes a gap, and what it costs."""
+"""Score adjustments: the smallest change of the scores that closes a gap, and its effect."""

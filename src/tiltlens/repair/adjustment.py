@@ -1,8 +1,8 @@
-"""What adjustments of scores share: outputs of new rows, and cross-fitted models of the group.
+"""The base class of adjustments, and cross-fitted group-membership models.
 
-The additive logistic model, log-odds(x) = intercept + Σ_j f_j(x_j) with f_j a spline of a number or an effect of each
-level of a category, can be inspected and saved as numbers. Any scikit-learn classifier may take its place; it is saved
-as a skops file within the JSON, which holds data and names of types, and no code.
+The additive logistic model, log-odds(x) = intercept + Σ_j f_j(x_j), where f_j is a spline of a number or has one effect
+per level of a category, can be inspected and saved as numbers. Any scikit-learn classifier may replace it; it is saved
+as a skops file within the JSON, which contains data and type names but no code.
 """
 
 from __future__ import annotations
@@ -64,7 +64,7 @@ Labels = NDArray[np.str_]
 
 
 class Adjustment(ABC):
-    """An adjustment of outputs: it is applied to rows, evaluated, printed, and saved as numbers and texts.
+    """An adjustment of outputs that can be applied to rows, evaluated, printed, and saved as JSON.
 
     The subclasses are dataclasses: they declare these fields in the order of their files.
     """
@@ -72,7 +72,7 @@ class Adjustment(ABC):
     __slots__ = ()
 
     SCHEMA: ClassVar[str]
-    LEARNT_BY: ClassVar[str]  # the models, in notes
+    LEARNT_BY: ClassVar[str]  # the name of the models in notes
 
     given: Mapping[str, str]
     ranges: Mapping[str, Range]
@@ -92,16 +92,16 @@ class Adjustment(ABC):
     @property
     @abstractmethod
     def left_alone(self) -> str:
-        """What happens to rows that do not meet the conditions, in words."""
+        """The treatment of rows that do not meet the conditions, in words."""
 
     @property
     @abstractmethod
     def _readers(self) -> Sequence[CodedFeatures]:
-        """The models; the first reads the features of all."""
+        """The fitted models; all features can be read with the first."""
 
     @property
     def _derived(self) -> Mapping[str, object]:
-        """What files hold beyond the fields."""
+        """The derived values that files contain in addition to the fields."""
         return {}
 
     @property
@@ -115,13 +115,13 @@ class Adjustment(ABC):
 
     @property
     def features(self) -> tuple[str, ...]:
-        """The columns that it needs in addition to the outputs."""
+        """The columns that the adjustment needs in addition to the outputs."""
         names = dict.fromkeys(name for model in self._readers for name in model.features if self._changes_outputs)
         return tuple(self.declared.sources(list(names)))
 
     @property
     def text_features(self) -> frozenset[str]:
-        """The features that are texts, whatever they look like."""
+        """The features that are read as text, even if all their values look like numbers."""
         return frozenset(name for model in self._readers for name in model.levels)
 
     @abstractmethod
@@ -134,19 +134,19 @@ class Adjustment(ABC):
 
     @abstractmethod
     def check_score_columns(self, count: int) -> None:
-        """Raise unless so many columns hold the outputs to adjust."""
+        """Raise if `count` is not the number of output columns that the adjustment needs."""
 
     @abstractmethod
     def check_whole(self) -> None:
-        """Raise where a part is missing, or parts do not fit together."""
+        """Raise if a part is missing, or if parts do not fit together."""
 
     @abstractmethod
     def repair_batch(
         self, frame: pl.DataFrame, scores: Floats, group: Labels | None = None, sums: list[NewRowSums] | None = None
     ) -> Floats:
-        """Return the adjusted outputs of a clean frame of rows; `group` holds its groups where they are used.
+        """Return the adjusted outputs of a clean frame of rows; `group` has their groups if the adjustment uses them.
 
-        Sums that show whether the rows resemble the audited ones are added to `sums`.
+        Sums by which the rows are compared with the audited ones are appended to `sums`.
         """
 
     def unadjusted(self, scores: Floats) -> Floats:
@@ -158,29 +158,29 @@ class Adjustment(ABC):
         return self._readers[0].checked_table(frame) if self._readers else {}
 
     def row_sums(self, frame: pl.DataFrame) -> NewRowSums:
-        """Return how many rows of a clean frame hold values that were not learnt, or lie beyond the audited range."""
+        """Return the number of rows of a clean frame with unseen levels, or with numbers beyond the audited range."""
         reads = bool(self._readers) and self._changes_outputs
         unseen = self._readers[0].unseen_levels(frame) if reads else {}
         return NewRowSums(0, 0, Counter(unseen), values_beyond(self.table(frame), self.ranges))
 
     def row_notes(self, sums: NewRowSums) -> list[str]:
-        """Return notes on rows that do not resemble the audited ones, from their sums."""
+        """Return notes on rows that differ from the audited ones, from their sums."""
         rows = sums.rows - sums.outside
         return unseen_notes(sums.unseen, rows, self.LEARNT_BY) + beyond_notes(sums.beyond, rows, self.ranges)
 
     def without_row_index(self) -> Self:
-        """Return the same without the hashes of audited rows, as workers need it."""
+        """Return the same adjustment without the hashes of audited rows, for worker processes."""
         adjustment: Self = replace(cast(Any, self), row_index=AuditedRowIndex())  # the class itself has no fields
         return adjustment
 
     def to_dict(self) -> dict[str, Any]:
-        """Return the adjustment as plain numbers and texts: all its parts, its models, and the hashes of rows."""
+        """Return the adjustment as plain numbers and texts, including its models and the hashes of audited rows."""
         return {"schema": self.SCHEMA, **to_plain(self), **to_plain(self._derived)}
 
     def to_json(self, path: str | Path) -> None:
         """Write the adjustment to a JSON file, which `tl.read_repair` reads.
 
-        The file holds numbers and texts, and a user's own group-membership model in skops format.
+        The file contains numbers and texts, and a user's own group-membership model in skops format.
         """
         write_json(self.to_dict(), str(path))
 
@@ -195,7 +195,7 @@ class Adjustment(ABC):
         return repair_text(self)
 
 
-MIN_IDENTICAL_PEOPLE = 10  # with equal features: a membership model of so many hardly depends on one of them
+MIN_IDENTICAL_PEOPLE = 10  # with equal features: one of them hardly influences a model fitted on so many
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -209,15 +209,15 @@ class AdditiveLogit(AdditiveModel):
 
 @dataclass(frozen=True, slots=True, eq=False)
 class EstimatorLogit(CodedFeatures):
-    """A fitted classifier of a Polars frame: numbers, NaN where missing, and texts of the audited levels.
+    """A fitted classifier that predicts from a Polars frame: numbers (NaN if missing) and texts of audited levels.
 
-    It sees a level that no audited row had as missing.
+    Levels that no audited row has are passed as missing.
     """
 
     estimator: object
 
     def disclosed(self) -> EstimatorLogit:
-        """Return the same with the classifier as text, as files have it."""
+        """Return a copy whose classifier is text, as in files."""
         return replace(self, estimator=dump_estimator(self.estimator))
 
     def log_odds(self, table: Table, index: Integers | slice = slice(None)) -> Floats:
@@ -243,7 +243,7 @@ def dump_estimator(estimator: object) -> str:
 
 
 def load_estimator(content: str, trusted: Sequence[str]) -> UserModel:
-    """Return the classifier of `dump_estimator`, if skops knows all of its types or they are trusted."""
+    """Return the classifier that `dump_estimator` saved; all its types must be known to skops or trusted."""
     return open_skops("the group-membership model", b64decode(content), trusted)
 
 
@@ -261,9 +261,9 @@ def _refused(estimator: object, method: str, error: Exception) -> DataError:
 
 
 class Design(NamedTuple):
-    """The encoding of the features without products, the levels of categories, and the table of the rows.
+    """The encoding of the features (without products), the levels of categories, and the rows as a table.
 
-    `estimator` is a classifier to fit in place of the additive model.
+    `estimator` is a classifier to fit instead of the additive model.
     """
 
     encoding: Encoding
@@ -273,7 +273,7 @@ class Design(NamedTuple):
 
 
 def additive_design(features: Sequence[Feature], estimator: object = None) -> Design:
-    """Return the design of the features that a membership model may use."""
+    """Return the design of the features that the membership model may use."""
     used = [feature for feature in features if feature.in_membership]
     table = feature_table(used)
     whole = encoding(table, np.arange(len(next(iter(table.values())))), multiplied=frozenset(), spike_share=1.0)
@@ -282,10 +282,10 @@ def additive_design(features: Sequence[Feature], estimator: object = None) -> De
 
 
 def fit_membership(design: Design, rows: Integers, labels: Booleans, weights: Floats) -> Fitted:
-    """Return the membership model fitted on some rows: the additive one, or the classifier of the design."""
+    """Return the membership model fitted on these rows: the additive model, or the classifier of the design."""
     if design.estimator is None:
         encoded = design.encoding
-        # Splines and rare levels are shrunk towards no effect, so that they do not follow single people.
+        # Splines and rare levels are shrunk towards 0, so that they do not fit single people.
         penalty = np.where(encoded.kinds == "spline", RIDGE, WEAK_RIDGE)
         fit = ridge_logit(encoded.matrix(design.table, rows), labels[rows], weights[rows], penalty)
         return AdditiveLogit(*encoded_features(encoded, design.levels), encoded, fit.intercept, fit.slopes)
@@ -301,7 +301,7 @@ def fit_membership(design: Design, rows: Integers, labels: Booleans, weights: Fl
 
 @dataclass(frozen=True, slots=True, eq=False)
 class CellModel:
-    """A model of P(group and event|x); with the group, of P(event|x) within it."""
+    """A model of P(group and event|x) or, if the group is used, of P(event|x) within the group."""
 
     group: str
     event: str
@@ -309,7 +309,7 @@ class CellModel:
 
     @property
     def cell(self) -> Cell:
-        """The group and event that it predicts."""
+        """The group and event whose probability is predicted."""
         return self.group, self.event
 
     def probability(self, table: Table) -> Floats:
@@ -319,22 +319,22 @@ class CellModel:
 
 @dataclass(frozen=True, slots=True, eq=False)
 class MembershipFit:
-    """Models of the cells of some constraints."""
+    """Fitted models of the cells of the constraints."""
 
-    design: Design | None  # the design of the models; None where no model is needed
-    models: tuple[CellModel, ...]  # fitted on all rows: these are saved, and applied to new rows
-    cross_fitted: Mapping[Cell, Floats]  # the probabilities of each row by models that were fitted on the other folds
+    design: Design | None  # the design of the models; None if no model is needed
+    models: tuple[CellModel, ...]  # fitted on all rows; saved, and applied to new rows
+    cross_fitted: Mapping[Cell, Floats]  # each row's probabilities, by models fitted on the other folds
 
     def fitted(self) -> Mapping[Cell, Floats]:
-        """Return the probabilities of each row by the models of all rows."""
+        """Return the probabilities of each row by the models fitted on all rows."""
         table = {} if self.design is None else self.design.table
         return {model.cell: model.probability(table) for model in self.models}
 
     def for_decisions(self, clusters: Integers | None) -> Mapping[Cell, Floats]:
-        """Return probabilities with which people with equal features get equal decisions, as new rows do.
+        """Return probabilities for which people with equal features get equal decisions, as they do in new rows.
 
-        The models of the five folds differ, and would decide some of them differently. Where many people share all
-        features, the models of all rows serve: no single person matters to them.
+        The models of the five folds differ, and could decide differently for equal people. Where at least ten people
+        share all features, the models of all rows are used, since no single person influences them much.
         """
         if self.design is None:
             return self.cross_fitted
@@ -343,7 +343,7 @@ class MembershipFit:
 
 
 def exempt_model(models: Sequence[CellModel]) -> AdditiveModel | None:
-    """Return the model of the group given the exempt factors, where there are any; it is always additive."""
+    """Return the model of the group given the exempt factors, which is always additive; None if there is none."""
     fits = (model.model for model in models if model.event == GIVEN_EXEMPT)
     return next((fit for fit in fits if isinstance(fit, AdditiveModel)), None)
 
@@ -351,7 +351,7 @@ def exempt_model(models: Sequence[CellModel]) -> AdditiveModel | None:
 def fit_cells(
     rows: AuditedRows, constraints: Sequence[Constraint], use_group: bool, estimator: object
 ) -> MembershipFit:
-    """Return the models of the cells whose probabilities the constraints need."""
+    """Return models of the cells whose probabilities the constraints need."""
     cells = modelled_cells([cell for each in constraints for cell in each.cells], rows.reference, use_group)
     if not cells and estimator is not None:
         raise DataError(
@@ -384,7 +384,7 @@ def fit_cells(
 def cross_fit(
     design: Design, weights: Floats, fold: Integers, labels: Booleans, among: Booleans
 ) -> tuple[Fitted, Floats]:
-    """Return a model of `labels` fitted on the rows `among`, and each row's probability by models of other folds."""
+    """Return a model of `labels` fitted on the rows `among`, and the cross-fitted probability of each row."""
     probability = np.empty(labels.size)
     for k in range(FOLDS):
         held_out = np.flatnonzero(fold == k)
@@ -394,9 +394,9 @@ def cross_fit(
 
 
 def _strata(rows: AuditedRows, constraints: Sequence[Constraint]) -> Integers | None:
-    """Return group and outcome as strata of the folds, where the outcome counts.
+    """Return the strata of the folds: group and outcome if a constraint depends on the outcome, else None.
 
-    If one fold had more people with the outcome than the others, models of the others would find it too rare there.
+    If the outcome were more frequent in one fold, models of the other folds would underestimate its rate there.
     """
     if rows.outcome is None or all(constraint.event == ALL for constraint in constraints):
         return None
@@ -404,7 +404,7 @@ def _strata(rows: AuditedRows, constraints: Sequence[Constraint]) -> Integers | 
 
 
 def many_alike(hashes: Hashes, clusters: Integers | None) -> Booleans:
-    """Return which rows have the features, by their `hashes`, of at least nine other people."""
+    """Return which rows have at least nine other people with the same features, compared by `hashes`."""
     _, cells = np.unique(hashes, return_inverse=True)
     codes = cluster_codes(clusters)
     people = cells if codes is None else np.unique(np.stack([cells, codes]), axis=1)[0]

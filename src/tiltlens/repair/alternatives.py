@@ -1,8 +1,8 @@
-"""Less discriminatory alternatives: other rules of the same features, compared with the audited decisions in pairs.
+"""Less discriminatory alternatives: other rules based on the same features, compared with the audited decisions.
 
-With η(x) = P(Y=1|x) and m(x) = P(audited|x), both cross-fitted, the rules "1 where η(x) − τ > μ·a(x)" trace the least
-loss of accuracy for each gap as μ moves. Errors are weighted by the threshold τ, so that no rule is more accurate than
-η(x) > τ. Each is evaluated on rows that it was not fitted on, so that it is attainable and has an interval.
+With η(x) = P(Y=1|x) and m(x) = P(audited|x), both cross-fitted, the rules "1 where η(x) − τ > μ·a(x)" trace the
+smallest loss of accuracy for each gap as μ varies. Errors are weighted by the threshold τ, so no rule is more accurate
+than η(x) > τ. Each rule is evaluated on rows that it was not fitted on, so it is attainable and has an interval.
 """
 
 from __future__ import annotations
@@ -50,7 +50,7 @@ from tiltlens.results.comparison import Comparison
 if TYPE_CHECKING:
     from tiltlens.figures import Figure
 
-TRADED_RULES = 41  # from one end of the trade between accuracy and gap to the other
+TRADED_RULES = 41  # number of values of μ
 SUMMARY = "tiltlens/alternatives/1"
 AT_HALF = "the scores are decisions, so both kinds of error cost the same unless you pass `threshold`"
 WHOLE = "the exempt factors of the audit are not held equal"
@@ -75,22 +75,22 @@ class Alternatives:
         For the "model" and the "alternative": the share of people "selected" (decision 1), the "impact_ratio" of
         favourable decisions, and the "true_positive_rate".
     soft
-        For unobserved groups, the estimates of the gap of the "model" and of the "alternative"; empty where groups are
+        For unobserved groups, the estimates of the gap of the "model" and of the "alternative"; empty if groups are
         observed.
     accuracy_change, gap_reduction
-        The accuracy of the alternative, which was chosen on other rows, minus the model's, and by how much its gap is
-        smaller; both are paired.
+        The accuracy of the alternative, which was chosen on other rows, minus the model's accuracy, and the reduction
+        of the gap; both are paired.
     tolerance
         The loss of accuracy that still counts as equally accurate.
     verdict
         "exists", "was not found" or "inconclusive".
     what_ifs
-        One row for each feature of the model that is neutralised or coarsened, with its effect; none where scores were
-        audited without their model.
+        One row per feature of the model that is neutralised or coarsened, with its effect; empty if scores were audited
+        without their model.
     notes
         The strongest what-if, and warnings.
     audited, reference, rows
-        The groups, and how many people of each have an outcome.
+        The groups, and the number of people of each with an outcome.
     threshold, confidence
         The threshold of the audited decisions and of the weights of errors; and the confidence level.
     """
@@ -157,7 +157,7 @@ class Alternatives:
 
 
 def _rates_words(model: Mapping[str, Estimate | None], alternative: Mapping[str, Estimate | None]) -> str:
-    """Return the rates of both rules: a rule may be accurate because it selects almost nobody."""
+    """Return a sentence with the rates of both rules, because a rule may be accurate by selecting almost nobody."""
     selected, true_positives, ratio = (
         f"{alternative[name]:{form}} (audited rule: {model[name]:{form}})"
         if None not in (alternative[name], model[name])
@@ -170,7 +170,7 @@ def _rates_words(model: Mapping[str, Estimate | None], alternative: Mapping[str,
 
 @dataclass(frozen=True, slots=True, eq=False)
 class AlternativesByGroup:
-    """The alternatives of some audited groups; `group` is the name of the column."""
+    """The alternatives of each audited group; `group` is the name of the group column."""
 
     comparisons: Mapping[str, Alternatives]
     group: str = "group"
@@ -182,7 +182,7 @@ class AlternativesByGroup:
 
 
 class _Rules(NamedTuple):
-    """Rules that trade accuracy for the gap: their μ, decisions and scores on rows that they were not fitted on."""
+    """Rules for a grid of μ: their decisions and scores on rows that they were not fitted on."""
 
     grid: Floats
     decided: list[Booleans]
@@ -190,7 +190,7 @@ class _Rules(NamedTuple):
 
 
 def find_alternatives(comparison: Comparison, tolerance: float, threshold: float) -> Alternatives:
-    """Return the accuracy and gap of other rules of the audited features, on the rows with an outcome."""
+    """Find rules of the audited features with other accuracies and gaps, evaluated on the rows with an outcome."""
     whole, confidence = audited_rows(comparison, "alternatives"), comparison.scale.confidence
     _check(tolerance, threshold, whole.scores)
     index = _rows_with_outcome(whole)
@@ -217,7 +217,7 @@ def find_alternatives(comparison: Comparison, tolerance: float, threshold: float
         rates={name: data.rates(decided, confidence) for name, decided in decisions.items()},
         soft={
             name: estimate(decided.astype(np.float64), index)
-            for estimate in audited.soft.values()  # of the one audited group, where it is unobserved
+            for estimate in audited.soft.values()  # of the audited group, if it is unobserved
             for name, decided in decisions.items()
         },
         tolerance=tolerance,
@@ -240,7 +240,7 @@ def _check(tolerance: object, threshold: object, scores: Floats) -> None:
 
 
 def _rows_with_outcome(audited: AuditedRows) -> Integers:
-    """Return the rows with an outcome, after checks that there are enough of them, and features."""
+    """Return the index of the rows with an outcome; raise if there are too few of them or no features."""
     index = np.flatnonzero(outcome_of(audited) != UNKNOWN)
     is_audited = audited.rows.audited[index]
     sizes = int(is_audited.sum()), int((~is_audited).sum())
@@ -266,7 +266,7 @@ def _what_ifs(data: PairedRows, confidence: float) -> tuple[pl.DataFrame, tuple[
 def _make_rules(data: PairedRows, design: Design) -> _Rules:
     """Return the rules "1 where η(x) − τ > μ·a(x)" for a grid of μ.
 
-    At either end of the grid one group is surely all 1, or all 0, and the other the opposite.
+    At either end of the grid, all decisions are 1 in one group and 0 in the other.
     """
     rows, tau = data.rows, data.threshold
     eta, probability = (_cross_fit(design, data, labels) for labels in (data.y, rows.audited))
@@ -279,7 +279,7 @@ def _make_rules(data: PairedRows, design: Design) -> _Rules:
 
 
 def _cross_fit(design: Design, data: PairedRows, labels: Booleans) -> Floats:
-    """Return P(label|x) of each row by models of the other folds: additive, or trees where their loss is lower."""
+    """Return cross-fitted P(label|x) of each row: from additive models, or from trees if their log-loss is lower."""
     weights = data.rows.weights
     additive = cross_fit(design, weights, data.fold, labels, np.ones_like(labels))[1]
     candidates = np.array([additive, _cross_fit_trees(design, data, labels)])
@@ -307,7 +307,7 @@ def _cross_fit_trees(design: Design, data: PairedRows, labels: Booleans) -> Floa
 
 
 def _curve(data: PairedRows, rules: _Rules, confidence: float) -> pl.DataFrame:
-    """Return a row for each rule."""
+    """Return one row per rule, with the interval of each quantity."""
     records = []
     for mu, decided, scores in zip(rules.grid.tolist(), rules.decided, rules.scores, strict=True):
         quantities = {

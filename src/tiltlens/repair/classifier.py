@@ -1,4 +1,4 @@
-"""A scikit-learn classifier whose scores are tilted until no gap between groups is larger than a limit."""
+"""A scikit-learn classifier whose scores are tilted until no gap between groups exceeds a limit."""
 
 from __future__ import annotations
 
@@ -67,13 +67,14 @@ class TiltedClassifier(ClassifierMixin, MetaEstimatorMixin, BaseEstimator):  # t
         The largest gap that is allowed.
     metric
         "mean_score": `predict_proba` of every class is tilted. For two classes also "fpr", "fnr" or "equalized_odds":
-        mean scores of people of the first class, of the second, and of either; and "decisions", at the threshold ½.
+        mean scores of people in the first class, in the second, or in each of the two; and "decisions", at the
+        threshold ½.
     threshold
-        Decisions, 1 above it, meet the metric instead of scores: `predict` has equal rates, or equal error rates,
-        and `predict_proba` is that of `estimator`. For two classes only.
+        Score above which the decision is 1. With it, decisions meet the metric instead of scores: `predict` has equal
+        rates, or equal error rates, and `predict_proba` is that of `estimator`. For two classes only.
     propensity
-        A classifier of the group, for error rates of group and class, from the same columns; logistic regression by
-        default, after the steps of `estimator` if that is a pipeline.
+        A classifier of the group (for error rates, of group and class) from the same columns; by default logistic
+        regression, after the steps of `estimator` if that is a pipeline.
     cv
         The number of random folds for cross-fitting, or a splitter.
     reference
@@ -86,9 +87,9 @@ class TiltedClassifier(ClassifierMixin, MetaEstimatorMixin, BaseEstimator):  # t
     groups_
         The groups, the reference last.
     constraints_
-        One for each group, event and class: its multiplier, and the gap of cross-fitted scores before and after.
+        One per group, event and class: its multiplier, and the gap of cross-fitted scores before and after.
     multiplier_, gap_before_, gap_after_
-        Those of the only constraint; None where there are several, or no groups.
+        Values of the only constraint; None if there are several, or no groups.
 
     Examples
     --------
@@ -161,7 +162,7 @@ class TiltedClassifier(ClassifierMixin, MetaEstimatorMixin, BaseEstimator):  # t
         return self
 
     def _keep(self, constraints: tuple[Constraint, ...]) -> None:
-        """Keep the constraints, and the numbers of the only one."""
+        """Set the constraints, and the values of the only one."""
         self.constraints_ = constraints
         self.multiplier_ = only(constraints, "multiplier")
         self.gap_before_, self.gap_after_ = only(constraints, "gap_before"), only(constraints, "gap_after")
@@ -184,7 +185,7 @@ class TiltedClassifier(ClassifierMixin, MetaEstimatorMixin, BaseEstimator):  # t
         return self._classifier(model).fit(X, target, **_weight_arguments(model, weights))
 
     def _membership_model(self) -> UserModel:
-        """Return the model of the group; by default it reads X as `estimator` does, texts too."""
+        """Return the group-membership model; by default it preprocesses X, including text, as `estimator` does."""
         if self.propensity is not None or not isinstance(self.estimator, Pipeline):
             return self.propensity
         return Pipeline([*self.estimator.steps[:-1], ("propensity", LogisticRegression())])
@@ -208,7 +209,7 @@ class TiltedClassifier(ClassifierMixin, MetaEstimatorMixin, BaseEstimator):  # t
         limit: float,
         weights: Floats | None,
     ) -> tuple[Constraint, ...]:
-        """Return the constraints with their multipliers, by models that were fitted on other rows."""
+        """Return the constraints with their multipliers, solved with cross-fitted scores and probabilities."""
         constraints = constraints_for(rows, self.metric, limit)
         table = _columns_of(X)
         hashes = row_hashes(table)
@@ -239,7 +240,7 @@ class TiltedClassifier(ClassifierMixin, MetaEstimatorMixin, BaseEstimator):  # t
         return solved
 
     def _folds(self, group: Integers, codes: Integers, clusters: Integers | None) -> Any:
-        """Return a splitter; numbered folds are random, as rows may be sorted, and keep duplicates together."""
+        """Return a splitter; numbered folds are random because rows may be sorted, and keep duplicates together."""
         splitter = check_cv(self.cv)
         if self.cv is not None and not isinstance(self.cv, Integral):
             return splitter
@@ -289,7 +290,7 @@ class TiltedClassifier(ClassifierMixin, MetaEstimatorMixin, BaseEstimator):  # t
     ) -> RepairEvaluation:
         """Return the effect on held-out rows, as `ScoreTilt.evaluate` does; for two classes only.
 
-        `audited` is the group that is compared with the reference, where there are several.
+        `audited` is the group to compare with the reference; it is required if there are several.
         """
         score, shift = self._score_and_shift(X)
         *others, reference = (str(group) for group in self.groups_)
@@ -313,7 +314,7 @@ class TiltedClassifier(ClassifierMixin, MetaEstimatorMixin, BaseEstimator):  # t
         return evaluate_parts(data, scores_after, confidence, self._summary(group, reference))
 
     def _summary(self, audited: str, reference: str) -> TiltSummary:
-        """Return what `ScoreTilt.summary` returns."""
+        """Return the summary of the adjustment, as `ScoreTilt.summary` does."""
         columns = getattr(self, "feature_names_in_", [f"x{n}" for n in range(self.n_features_in_)])
         return TiltSummary(
             group="group",
@@ -336,7 +337,7 @@ class TiltedClassifier(ClassifierMixin, MetaEstimatorMixin, BaseEstimator):  # t
         return np.asarray(model.predict_proba(X), dtype=np.float64)
 
     def _gradients(self, constraints: Sequence[Constraint], probabilities: ArrayLike) -> Floats:
-        """Return a of each constraint from the probabilities of groups, or of groups and classes in this order."""
+        """Return a_c(x) of each constraint from the probabilities of groups, or of groups and classes in this order."""
         names = [str(group) for group in self.groups_]
         if EVENTS[self.metric] == (ALL,):
             cells: list[Cell] = [(name, ALL) for name in names]
@@ -346,7 +347,7 @@ class TiltedClassifier(ClassifierMixin, MetaEstimatorMixin, BaseEstimator):  # t
 
     @property
     def _threshold(self) -> float | None:
-        """The threshold; decisions are 1 above it, as scikit-learn's are, not at it."""
+        """The threshold, moved up to the next float, since scikit-learn decides 1 above it and not at it."""
         threshold = 0.5 if self.threshold is None and self.metric == DECISIONS else self.threshold
         return None if threshold is None else float(np.nextafter(threshold, 1.0))
 
@@ -354,12 +355,12 @@ class TiltedClassifier(ClassifierMixin, MetaEstimatorMixin, BaseEstimator):  # t
         return LogisticRegression() if model is None else clone(model)
 
     def _scores(self, predictions: object) -> Floats:
-        """Return W(1|x) for two classes, all columns for more."""
+        """Return W(1|x) for two classes, and the scores of all classes for more."""
         probabilities = np.asarray(predictions, dtype=np.float64)
         return probabilities[:, 1] if len(self.classes_) == 2 else probabilities
 
     def _score_and_shift(self, X: object) -> tuple[Floats, Floats | None]:
-        """Return the scores before the tilt, and by how much they are shifted; None where they are not."""
+        """Return the scores before the tilt, and their shift; None if no multiplier differs from 0."""
         check_is_fitted(self)
         score = self._scores(self.estimator_.predict_proba(X))
         validate_data(self, X, reset=False, skip_check_array=True)
@@ -369,7 +370,7 @@ class TiltedClassifier(ClassifierMixin, MetaEstimatorMixin, BaseEstimator):  # t
         return score, shift_of(self.constraints_, a, len(self.classes_))
 
     def predict_proba(self, X: object) -> Floats:
-        """Return the probabilities of the classes, tilted unless decisions meet the metric."""
+        """Return the class probabilities, tilted unless the metric is met by decisions."""
         score, shift = self._score_and_shift(X)
         if shift is not None and self._threshold is None:
             score = repaired(score, shift)
@@ -384,7 +385,7 @@ class TiltedClassifier(ClassifierMixin, MetaEstimatorMixin, BaseEstimator):  # t
         return np.asarray(self.classes_[index])
 
     def __sklearn_tags__(self) -> Tags:
-        """Return scikit-learn's tags: those of the classifier within."""
+        """Return scikit-learn's tags, with those of the wrapped classifier."""
         tags = super().__sklearn_tags__()
         within = get_tags(self._classifier(self.estimator))
         tags.input_tags.sparse = within.input_tags.sparse
@@ -394,15 +395,15 @@ class TiltedClassifier(ClassifierMixin, MetaEstimatorMixin, BaseEstimator):  # t
 
 
 def _weight_arguments(model: object, weights: Floats | None) -> dict[str, Floats]:
-    """Return the arguments that pass weights to a classifier, for a pipeline to its last step."""
+    """Return the keyword arguments that pass weights to a classifier, or to the last step of a pipeline."""
     name = f"{model.steps[-1][0]}__sample_weight" if isinstance(model, Pipeline) else "sample_weight"
     return {} if weights is None else {name: weights}
 
 
 def _columns_of(X: ValuesLike) -> dict[str, Floats]:
-    """Return the columns of any X as numbers, texts as codes, so that equal rows have equal hashes."""
+    """Return the columns of X as numbers, with texts as codes, so that equal rows have equal hashes."""
     is_sparse = bool(issparse(X))
-    if is_sparse:  # equal rows have equal products
+    if is_sparse:  # equal rows have equal random projections
         return {"": np.asarray(X @ np.random.default_rng(0).standard_normal(X.shape[1]), dtype=np.float64)}
     values = np.asarray(X)
     columns = values.reshape(len(values), -1).T

@@ -1,7 +1,7 @@
 """Constraints of an adjustment, and the features of its models as they are read from new rows.
 
-An additive model, intercept + Σ_j f_j(x_j) with f_j a spline of a number or an effect of each level of a category, can
-be inspected and saved as numbers.
+An additive model, intercept + Σ_j f_j(x_j), where f_j is a spline of a number or has one effect per level of a
+category, can be inspected and saved as numbers.
 """
 
 from __future__ import annotations
@@ -36,14 +36,14 @@ EVENTS = {
     FNR: (WITH_OUTCOME,),
     ODDS: (WITHOUT_OUTCOME, WITH_OUTCOME),
 }
-OUTCOMES = {WITHOUT_OUTCOME: WITHOUT, WITH_OUTCOME: WITH}  # the outcome of the people of an event
+OUTCOMES = {WITHOUT_OUTCOME: WITHOUT, WITH_OUTCOME: WITH}  # the outcome of the people of each event
 DIFFERENCES = {
     ALL: "the gap",
     EQUAL: "the gap at equal exempt factors",
     WITHOUT_OUTCOME: "the difference of false positive rates",
     WITH_OUTCOME: "the difference of false negative rates",
 }
-Cell = tuple[str, str]  # a group, and an event
+Cell = tuple[str, str]  # a group and an event
 
 
 @dataclass(frozen=True, slots=True)
@@ -55,23 +55,24 @@ class Constraint(FieldTable):
     audited, reference
         The groups: a gap is the audited group's rate minus that of the reference.
     event
-        The people who count: "all", "all, at equal exempt factors", "without the outcome" (false positives) or "with
-        the outcome" (false negatives).
+        The people counted: "all", "all, at equal exempt factors", "without the outcome" (false positives) or "with the
+        outcome" (false negatives).
     score_class
-        The class whose score counts; 1 of two.
+        The class whose score counts; 1 if there are two classes.
     shares
-        q0 and q1: the shares of counted people of either group in all rows; at equal exempt factors, by overlap.
+        q0 and q1: the shares of counted people of either group in all rows; at equal exempt factors, weighted by
+        overlap.
     multiplier
-        t; 0 where the gap is within the limit without a change.
+        t; 0 if the gap is within the limit without a change.
     gap_before, gap_after
-        On the audited rows, by models that were fitted on other rows.
+        On the audited rows, computed with cross-fitted models.
     se
-        The standard error of the latter, given the membership model: the sampling error of its fit is left out. None
+        The standard error of `gap_after`, given the membership model: the sampling error of its fit is left out. None
         where it is not determined.
     se_before
         The standard error of the gap before.
     modelled
-        The gap after as the membership model predicts it, without groups: new rows are compared with it.
+        The gap after the adjustment that the membership model predicts without groups, to be compared with new rows.
     """
 
     audited: str
@@ -88,12 +89,12 @@ class Constraint(FieldTable):
 
     @property
     def sign(self) -> float:
-        """The sign of a difference of scores in the gap: a false negative is a low score."""
+        """The sign with which a difference of scores enters the gap: −1 for false negatives, which are low scores."""
         return -1.0 if self.event == WITH_OUTCOME else 1.0
 
     @property
     def cells(self) -> tuple[Cell, Cell]:
-        """The people whose means are compared."""
+        """The two cells (group and event) whose means are compared."""
         event = ALL if self.event == EQUAL else self.event
         return (self.audited, event), (self.reference, event)
 
@@ -112,7 +113,7 @@ class SoftChange(NamedTuple):
 
 @dataclass(frozen=True, slots=True, eq=False)
 class TiltSummary:
-    """A score adjustment as its readers see it, for one audited group or for all; see `ScoreTilt`.
+    """A score adjustment as shown to users, for one audited group or for all; see `ScoreTilt`.
 
     Attributes
     ----------
@@ -144,19 +145,19 @@ class TiltSummary:
 
 
 def check_max_gap(max_gap: float) -> float:
-    """Return the largest gap that is allowed, as a number."""
+    """Return `max_gap` as a number after a check."""
     return check_share("max_gap", max_gap, "0 closes the gap.")
 
 
 def only(constraints: Sequence[Constraint], name: str) -> float | None:
-    """Return a number of the only constraint; None where there are several."""
+    """Return a field of the only constraint; None if there are several."""
     return float(getattr(constraints[0], name)) if len(constraints) == 1 else None
 
 
 def constrained_classes(classes: int, limit: float) -> range:
     """Return the classes whose gaps are constrained.
 
-    The gaps of all classes add up to 0: one is redundant among two, and among any number where all are to be 0.
+    The gaps of all classes sum to 0: one is redundant for two classes, and for any number of classes if the limit is 0.
     """
     return range(1 if classes == 2 or limit == 0.0 else 0, classes)
 
@@ -164,8 +165,8 @@ def constrained_classes(classes: int, limit: float) -> range:
 def modelled_cells(cells: Iterable[Cell], reference: str, use_group: bool) -> list[Cell]:
     """Return the cells whose probability needs a model.
 
-    With the group it is P(event|x) within it, which is 1 for all people. Without it the reference's probability among
-    all people is 1 minus that of the other groups.
+    If the group is used, it is P(event|x) within the group, which is 1 for the event "all". Otherwise the reference's
+    probability of this event is 1 minus that of the other groups.
     """
     unmodelled = {cell for cell in cells if cell[1] == ALL and (use_group or cell[0] == reference)}
     return [cell for cell in dict.fromkeys(cells) if cell not in unmodelled]
@@ -176,7 +177,7 @@ def gradients(
 ) -> Floats:
     """Return a_c of each constraint, (C, n), from the probabilities of modelled cells.
 
-    `members` holds the rows of each group, where the group is used.
+    `members` has the rows of each group if the group is used.
     """
     by_cells: dict[tuple[Cell, Cell], Floats] = {}
     for constraint in constraints:
@@ -191,17 +192,17 @@ def gradients(
 
 
 def shift_of(constraints: Sequence[Constraint], a: Floats, outcomes: int) -> Floats:
-    """Return by how much log-odds, or log-scores, are shifted, from the gradients (C, n) of the constraints."""
+    """Return the shift of the log-odds, or log-scores, from the gradients (C, n) of the constraints."""
     t = np.array([constraint.multiplier for constraint in constraints])
     classes = np.array([constraint.score_class for constraint in constraints], dtype=np.intp)
     return shifts(t, a, classes, outcomes)
 
 
 def overlap_weights(constraint: Constraint, probabilities: Mapping[Cell, Floats]) -> tuple[Floats, Floats]:
-    """Return the weights of rows of the audited group and of the reference: 1, or at equal exempt factors the overlap.
+    """Return the weights of rows of the audited group and of the reference: 1, or overlap weights if `event` is EQUAL.
 
-    With e = P(audited|E) among the two groups that is 1 − e and e: E[(S̄ − e)·W]/E[e(1 − e)] is then the difference of
-    two means, and c_E of the audit.
+    With e = P(audited|E) among the two groups, these are 1 − e and e: E[(S̄ − e)·W]/E[e(1 − e)], c_E of the audit, is
+    then a difference of two weighted means.
     """
     if constraint.event != EQUAL:
         return np.ones(1), np.ones(1)
@@ -216,7 +217,7 @@ def _probability(cell: Cell, probabilities: Mapping[Cell, Floats]) -> Floats:
     return np.maximum(1.0 - sum(p for (_, event), p in probabilities.items() if event == cell[1]), 0.0)
 
 
-LOOKED_UP = 1 << 15  # rows whose additive parts are made at a time: what they need stays in the cache
+LOOKED_UP = 1 << 15  # rows per chunk of the additive part, so that it fits the cache
 
 
 @dataclass(frozen=True, slots=True)
@@ -234,7 +235,7 @@ class CategoryLevels:
         if levels is None or levels.values is None:
             raise DataError(f"Column {shown(feature.name)} has no levels.", "leave it out.")
         values = tuple(levels.values.to_list())
-        unseen = len(values)  # a level that no audited row has: it has no effect, like rare ones
+        unseen = len(values)  # a level that no audited row has; its effect is 0, like that of rare ones
         return cls(values, levels.missing if MISSING in values else unseen, levels.other if OTHER in values else unseen)
 
     def codes(self, column: pl.Series) -> Integers:
@@ -244,12 +245,12 @@ class CategoryLevels:
         return np.where(column.is_null().to_numpy(), self.missing, codes) if column.null_count() else codes
 
     def texts(self, codes: Integers) -> pl.Series:
-        """Return the text of each code, missing where it is not a level."""
+        """Return the text of each code, missing if it is not a level."""
         index = np.minimum(codes, len(self.values)).astype(np.uint32)
         return pl.Series([*self.values, None], dtype=pl.String).gather(pl.Series(index))
 
     def count_unseen(self, column: pl.Series) -> int:
-        """Return how many entries are not a level, or missing where no audited entry was."""
+        """Return the number of entries that are not a level, or are missing although no audited entry was."""
         unlisted = column.is_not_null() & ~column.cast(pl.String).is_in(self.values)
         return int(unlisted.sum()) + (column.null_count() if self.missing == len(self.values) else 0)
 
@@ -258,8 +259,8 @@ class CategoryLevels:
 class CodedFeatures:
     """The features of a model, as it reads them from new rows: numbers, and codes of levels.
 
-    `levels` has the levels of the categories, `missing` the names of features whose numbers it was fitted on although
-    some were missing.
+    `levels` has the levels of the categories; `missing` lists the numeric features with missing values when the model
+    was fitted.
     """
 
     features: tuple[str, ...]
@@ -267,12 +268,12 @@ class CodedFeatures:
     missing: tuple[str, ...]
 
     def checked_table(self, frame: pl.DataFrame) -> dict[str, DesignColumn]:
-        """Return the features of a clean frame as numbers and codes, after a check that it has them all."""
+        """Return the features of a clean frame as numbers and codes; raise if one is missing."""
         check_features(self.features, frame.columns)
         return {name: self._column(frame[name]) for name in self.features}
 
     def blank_row(self) -> dict[str, DesignColumn]:
-        """Return a table of one row: numbers are 0, and levels are new, which needs the entry of every level."""
+        """Return a table of one row with zeros and unseen levels, which fails if an effect of a level is missing."""
         new = {name: np.array([len(levels.values)], dtype=np.intp) for name, levels in self.levels.items()}
         return {name: new.get(name, np.zeros(1)) for name in self.features}
 
@@ -280,7 +281,7 @@ class CodedFeatures:
         if column.name in self.levels:
             return self.levels[column.name].codes(column)
         if column.dtype == pl.String and column.null_count() == column.len():
-            return np.full(column.len(), np.nan)  # a batch without any value has no type of its own
+            return np.full(column.len(), np.nan)  # a batch without values has no type of its own
         if column.dtype == pl.String:
             raise DataError(
                 f"Column {shown(column.name)} holds text, but numbers in the audited table.",
@@ -289,7 +290,7 @@ class CodedFeatures:
         return numbers_of(column)
 
     def unseen_levels(self, frame: pl.DataFrame) -> dict[str, int]:
-        """Return, by feature, how many rows hold a value that the model has not learnt, such as a new one."""
+        """Return, by feature, the number of rows with a value unseen in the fit (new, missing or infinite)."""
         counts = {}
         for name in self.features:
             if name in self.levels:
@@ -301,7 +302,7 @@ class CodedFeatures:
 
 
 def check_features(features: tuple[str, ...], columns: list[str]) -> None:
-    """Raise where a column that an adjustment needs is missing."""
+    """Raise if a column that an adjustment needs is missing."""
     missing = [name for name in features if name not in columns]
     if missing:
         raise DataError(
@@ -335,7 +336,7 @@ class AdditiveModel(CodedFeatures):
 def encoded_features(
     encoder: Encoding, levels: Mapping[str, CategoryLevels]
 ) -> tuple[tuple[str, ...], Mapping[str, CategoryLevels], tuple[str, ...]]:
-    """Return the fields of the `CodedFeatures` that an encoding reads."""
+    """Return the names of the features, their levels, and the numbers with missing values that an encoding uses."""
     features = (*(column.name for column in encoder.numeric), *(column.name for column in encoder.levels))
     return features, levels, tuple(column.name for column in encoder.numeric if column.has_missing)
 
@@ -346,5 +347,5 @@ def feature_table(features: Sequence[Feature]) -> dict[str, DesignColumn]:
 
 
 def category_levels(features: Sequence[Feature]) -> dict[str, CategoryLevels]:
-    """Return the levels of the features that are categories."""
+    """Return the levels of the categorical features."""
     return {feature.name: CategoryLevels.of(feature) for feature in features if feature.values is None}

@@ -1,4 +1,4 @@
-"""The effect of an adjustment on held-out data: quantities before and after, with paired changes; here, of scores."""
+"""The effect of an adjustment on held-out data: quantities before and after with paired changes, here of scores."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ if TYPE_CHECKING:
     from tiltlens.figures import Figure
     from tiltlens.repair.score_tilt import ScoreTilt
 
-EVALUATION_STEPS = 11  # from no repair to the whole of it
+EVALUATION_STEPS = 11  # partial adjustments, from none to full
 BEFORE_AFTER = ("before", "after", "change")
 TABLE_SCHEMA = {"quantity": pl.String} | interval_schema(*BEFORE_AFTER)
 
@@ -58,7 +58,7 @@ class Evaluation(ABC):
         """The group that it is compared with."""
 
     def __getitem__(self, quantity: str) -> dict[str, Estimate | None]:
-        """Return a quantity before and after, and its change; None where it is not defined."""
+        """Return a quantity before and after, and its change; each is None if it is not defined."""
         selected = self.table.filter(quantity=quantity)
         if selected.is_empty():
             names = ", ".join(self.table["quantity"])
@@ -96,7 +96,7 @@ class Evaluation(ABC):
 
 
 def evaluations_summary(evaluations: Sequence[Evaluation]) -> dict[str, Any]:
-    """Return the evaluations of an adjustment, one for each audited group, as plain numbers."""
+    """Return the evaluations of an adjustment, one per audited group, as plain numbers."""
     by_group = {evaluation.audited: evaluation.to_dict() for evaluation in evaluations}
     return {"schema": evaluations[0].SCHEMA, "evaluations": by_group}
 
@@ -118,12 +118,12 @@ class RepairEvaluation(Evaluation):
     table
         One row per quantity: before, after and change, each with its interval; changes are paired.
     decisions
-        By group, how many decisions at the threshold change: "up", from 0 to 1, and "down"; None where the count is
-        suppressed.
+        By group, the number of decisions at the threshold that change: "up", from 0 to 1, and "down"; None if the count
+        is suppressed.
     curve
         The quantities after partial adjustments, from none (0) to full (1).
     rows, missing_outcome
-        The number of rows of each group, and of rows without an outcome; None where no outcome was given.
+        The number of rows of each group, and of rows without an outcome; None if no outcome was given.
     notes
         Warnings about the rows.
     repair
@@ -177,9 +177,9 @@ def evaluate_repair(
     confidence: float,
     compare_with: ScoreTilt | None = None,
 ) -> RepairEvaluation:
-    """Return the effect of a repair on held-out rows of an audited group and the reference.
+    """Evaluate a score adjustment on held-out rows of an audited group and the reference.
 
-    `column` is the class whose score is evaluated, and `threshold` that of decisions.
+    `column` is the class whose score is evaluated; `threshold` defines decisions.
     """
     evaluation, after = _evaluate(tilt, rows, audited, column, threshold, confidence)
     if compare_with is None:
@@ -195,7 +195,7 @@ def evaluate_repair(
 def _evaluate(
     tilt: ScoreTilt, rows: HeldOutRows, audited: str, column: int, threshold: float, confidence: float
 ) -> tuple[RepairEvaluation, Floats]:
-    """Return the evaluation of a repair, and the scores after it."""
+    """Return the evaluation of a score adjustment, and the adjusted scores."""
     shift = tilt.shift(rows.frame, rows.labels if tilt.use_group else None)
 
     def scores_after(part: float) -> Floats:
@@ -215,7 +215,7 @@ def evaluate_parts(
     repair: TiltSummary,
     notes: tuple[str, ...] = (),
 ) -> RepairEvaluation:
-    """Return the evaluation of a repair; `scores_after` returns the scores after a part of it, from 0 to 1."""
+    """Return the evaluation of an adjustment; `scores_after` returns the scores after a fraction of it, from 0 to 1."""
     rows, outcome = data.rows, data.outcome
     parts = np.linspace(0.0, 1.0, EVALUATION_STEPS).tolist()
     steps = [measure(data, scores_after(part)) for part in parts]
@@ -238,7 +238,7 @@ def evaluate_parts(
 
 
 def _outcome_notes(rows: Rows, outcome: Integers | None) -> list[str]:
-    """Return notes on missing outcomes, and on outcomes that few people have."""
+    """Return notes on missing outcomes, and on outcomes that too few people have."""
     if outcome is None:
         return []
     notes, missing = [], int((outcome == UNKNOWN).sum())
@@ -255,14 +255,14 @@ def _outcome_notes(rows: Rows, outcome: Integers | None) -> list[str]:
 
 
 def _cost_of_blindness(with_group: Measurements, without_group: Measurements, confidence: float) -> pl.DataFrame:
-    """Return by how much scores repaired without the group differ from those repaired with it."""
+    """Return each quantity of scores adjusted with the group and without it, and their paired difference."""
     names = {"before": "with_group", "after": "without_group", "change": "cost"}
     renamed = dict(zip(interval_schema(*names), interval_schema(*names.values()), strict=True))
     return pl.DataFrame(_records(with_group, without_group, confidence), schema=TABLE_SCHEMA).rename(renamed)
 
 
 def _records(old: Measurements, new: Measurements, confidence: float) -> list[Record]:
-    """Return a record for each quantity; the gap of decisions is left out where it is the gap itself."""
+    """Return one record per quantity; the decision gap is omitted if all scores are decisions."""
     is_gap_itself = new.are_decisions and old.are_decisions
     return [
         change_record(name, (old.interval(name), new.interval(name), change), confidence)
@@ -285,7 +285,7 @@ def _suppressed(count: int) -> int | None:
 
 
 def check_counterpart(tilt: ScoreTilt, other: object) -> None:
-    """Raise where another repair is not this one with, or without, the group."""
+    """Raise if `other` is not the same adjustment with, or without, the group."""
     same = ("groups", "reference", "metric", "threshold", "max_gap", "classes")
     if other is not None and (
         not isinstance(other, type(tilt))

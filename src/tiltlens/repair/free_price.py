@@ -1,7 +1,7 @@
-"""The discrimination-free price h*(x) = k·Σ_d P(d)·μ_d(x): fitted, applied to rows, evaluated, and kept as numbers.
+"""The discrimination-free price h*(x) = k·Σ_d P(d)·μ_d(x): fitted, applied to rows, evaluated, and saved as numbers.
 
 μ_d(x) = E[cost | x, group d] is an additive regression within each group, P(d) the group's share of all exposure, and k
-makes prices add up to costs on the rows that they were fitted on (Lindholm, Richman, Tsanakas & Wüthrich 2022).
+scales prices so that they sum to costs on the fitted rows (Lindholm, Richman, Tsanakas & Wüthrich 2022).
 """
 
 from __future__ import annotations
@@ -40,7 +40,7 @@ from tiltlens.threads import one_thread
 
 @dataclass(frozen=True, slots=True, eq=False)
 class AdditiveCost(AdditiveModel):
-    """The fitted additive regression of a cost, by its link."""
+    """A fitted additive regression of costs with a link function."""
 
     link: Link
 
@@ -75,13 +75,13 @@ class DiscriminationFreePrice(Adjustment):
         By audited group, the gap of the audited price and of the discrimination-free price on the audited rows,
         computed with models that have not seen these rows.
     row_index
-        Hashes by which audited rows are recognised, and the features that are hashed.
+        Hashes that identify audited rows, and the features that are hashed.
     notes
         Warnings about the fit.
     given
-        The conditions that audited rows met, as texts by column: the price of other rows is kept.
-    ranges
-        The range of each number in the audited rows, without ten people at either end.
+        The conditions that audited rows met, as texts by column: other rows keep their price.
+        ranges
+            The range of each number in the audited rows, from the tenth lowest to the tenth highest value.
     declared
         The features that are declared as categories, or as blocks of columns.
     wording
@@ -109,7 +109,7 @@ class DiscriminationFreePrice(Adjustment):
     SCHEMA: ClassVar[str] = "tiltlens/price/1"
     LEARNT_BY: ClassVar[str] = COST
 
-    reference: str = field()  # else the property of the base class would be its default
+    reference: str = field()  # otherwise the property of the base class would be its default
     costs: tuple[GroupCost, ...]
     factor: float
     gap_before: Mapping[str, float]
@@ -132,7 +132,7 @@ class DiscriminationFreePrice(Adjustment):
 
     @property
     def left_alone(self) -> str:
-        """What happens to rows that do not meet the conditions, in words."""
+        """The treatment of rows that do not meet the conditions, in words."""
         return "they keep their prices"
 
     def apply(self, data: object, scores: object, out: str | Path | None = None) -> Any:
@@ -176,7 +176,7 @@ class DiscriminationFreePrice(Adjustment):
         scores, group
             The audited prices, and the groups: columns or arrays; a list of columns for intersections.
         outcome
-            The observed costs, which add actual to expected and deviances. Rows without a cost count in all other
+            The observed costs, which add actual to expected and deviances. Rows without a cost are used for all other
             results.
         confidence
             The confidence level of the intervals.
@@ -191,7 +191,7 @@ class DiscriminationFreePrice(Adjustment):
         return evaluate_price(self, rows, self.repair_batch(rows.frame, rows.scores), name, confidence)
 
     def mean(self, table: Table) -> Floats:
-        """Return h*(x) of rows of numbers and codes."""
+        """Return h*(x) for rows of numbers and codes."""
         return np.asarray(self.factor * sum(cost.share * cost.model.mean(table) for cost in self.costs))
 
     def repair_batch(
@@ -220,12 +220,12 @@ class DiscriminationFreePrice(Adjustment):
         return observed_costs(column)
 
     def check_score_columns(self, count: int) -> None:
-        """Raise unless one column holds the audited price."""
+        """Raise unless there is exactly one column of audited prices."""
         if count != 1:
             raise DataError(f"`scores` must be one column, of the price, got {count}.", "name the audited price.")
 
     def check_whole(self) -> None:
-        """Raise where a part is missing, or parts do not fit together."""
+        """Raise if a part is missing, or if parts do not fit together."""
         check_number("factor", self.factor)
         for cost in self.costs:
             check_number("share", cost.share)
@@ -282,7 +282,7 @@ def fit_free_price(source: Comparison | Audit) -> DiscriminationFreePrice:
 
 
 def _rows_with_costs(rows: AuditedRows) -> Integers:
-    """Return the rows with a cost, after a check that there are enough in each group."""
+    """Return the index of the rows with a cost; raise if a group has too few or no positive total."""
     cost = rows.cost
     if cost is None:
         raise DataError("The discrimination-free price needs observed costs.", "audit with outcome= (--outcome).")
@@ -301,7 +301,7 @@ def _rows_with_costs(rows: AuditedRows) -> Integers:
 
 
 def _group_costs(rows: AuditedRows, features: Sequence[Feature], table: Table) -> tuple[tuple[GroupCost, ...], Floats]:
-    """Return the groups' models, fitted on all rows, and what models of other folds expect, (groups, n)."""
+    """Return the models of each group, fitted on all its rows, and the cross-fitted expected costs, (groups, n)."""
     encoder, groups = cost_encoding(table), len(rows.groups)
     fold = group_folds(rows.codes, rows.clusters, FOLDS, 0)
     assert rows.cost is not None

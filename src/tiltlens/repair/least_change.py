@@ -1,10 +1,10 @@
-"""The least change of the scores under linear constraints: a tilt W'_y ∝ W_y·exp(−Σ_c t_c·a_c(x)·[y = y_c]).
+"""The smallest change of scores under linear constraints: a tilt W'_y ∝ W_y·exp(−Σ_c t_c·a_c(x)·[y = y_c]).
 
-It has the least E[KL(W'‖W)] of all W' with |gap_c| ≤ limit for every constraint c (Csiszár 1975; Alghamdi et al. 2022).
-The multipliers t minimise the dual E[log Σ_y W_y·exp(−Σ_c t_c·a_c·[y = y_c])] + limit·|t|₁, that is: gap_c = ±limit
-where t_c is above or below 0, and |gap_c| ≤ limit where it is 0. These conditions are solved directly, with the gaps of
-the rows' own groups, because the probabilities in a_c come from models that may be wrong. Decisions, 1 where
-W − τ ≥ Σ_c t_c·a_c, are the limit of tilted scores of log-odds (W − τ)/h as h falls to 0:
+It minimises E[KL(W'‖W)] over all W' with |gap_c| ≤ limit for every constraint c (Csiszár 1975; Alghamdi et al. 2022).
+The multipliers t minimise the dual E[log Σ_y W_y·exp(−Σ_c t_c·a_c·[y = y_c])] + limit·|t|₁: gap_c = limit·sign(t_c)
+where t_c ≠ 0, and |gap_c| ≤ limit where t_c = 0. These conditions are solved directly, with gaps of the rows' own
+groups, because the probabilities in a_c come from models that may be wrong. Decisions, 1 where W − τ ≥ Σ_c t_c·a_c,
+are the limit of tilted scores with log-odds (W − τ)/h as h falls to 0; their dual is
 E[max(W − τ − Σ_c t_c·a_c, 0)] + limit·|t|₁. See docs/howto/mitigation.md.
 """
 
@@ -23,13 +23,13 @@ from tiltlens.estimators.influence import Integers, sum_by_cluster
 from tiltlens.limits import DAMPED_STEPS, REPAIRED, SURELY_BEYOND
 from tiltlens.paper.checks import Floats
 
-LARGEST_MULTIPLIER = 50.0  # of a tilt: beyond it no score is left between 0 and 1
-ONE_JUMP = 1e-9  # relative: multipliers at which people change over together, but for rounding
-MOST_CHANGE = 2.0  # times the change that would do if propensities were right: beyond it groups' means chase noise
-SWEEPS = 20  # of all constraints, one by one: two or three do, unless no tilt meets them all
-WIDEST_DECISION = 0.1  # of a score: over how much of it decisions are blurred at first
-DECISION_WIDTHS = 12  # each a third of the one before: scores differ by more than the last
-FEW_UNDECIDED = 2.0  # Σ of W'(1 − W'): blurred decisions of so few rows are decisions
+LARGEST_MULTIPLIER = 50.0  # of a tilt: beyond it all scores are practically 0 or 1
+ONE_JUMP = 1e-9  # relative distance of multipliers that differ only by rounding
+MOST_CHANGE = 2.0  # times the change that suffices if propensities are right; beyond it, multipliers fit noise
+SWEEPS = 20  # over all constraints; two or three suffice unless no tilt meets them all
+WIDEST_DECISION = 0.1  # initial width, in score units, over which decisions are smoothed
+DECISION_WIDTHS = 12  # each a third of the previous one; the last is below the spacing of scores
+FEW_UNDECIDED = 2.0  # Σ W'(1 − W'): smoothed decisions with less are practically decisions
 
 
 def gradient(p0: Floats, p1: Floats, shares: tuple[float, float]) -> Floats:
@@ -38,7 +38,7 @@ def gradient(p0: Floats, p1: Floats, shares: tuple[float, float]) -> Floats:
 
 
 def log_scores(scores: Floats) -> Floats:
-    """Return what a tilt shifts: logit W(1|x) of (n,) scores of two outcomes, log W of (n, K)."""
+    """Return the quantities that a tilt shifts: logit W(1|x) for (n,) scores of two outcomes, log W for (n, K)."""
     if scores.ndim == 1:
         return np.asarray(logit(scores))
     with np.errstate(divide="ignore"):
@@ -46,7 +46,7 @@ def log_scores(scores: Floats) -> Floats:
 
 
 def shifts(multipliers: Floats, gradients: Floats, classes: Integers, outcomes: int) -> Floats:
-    """Return Σ_c t_c·a_c: (n,) for two outcomes, where each constrains the second; else (n, K), by class."""
+    """Return Σ_c t_c·a_c: (n,) for two outcomes, where every constraint is on the second; else (n, K), by class."""
     if outcomes == 2:
         return np.asarray(multipliers @ gradients)
     shift = np.zeros((gradients.shape[1], outcomes))
@@ -56,24 +56,24 @@ def shifts(multipliers: Floats, gradients: Floats, classes: Integers, outcomes: 
 
 
 def shifted(logs: Floats, shift: Floats | float) -> Floats:
-    """Return the scores of shifted `log_scores`; probabilities of 0 stay 0."""
+    """Return the scores after a shift of `log_scores`; probabilities of 0 stay 0."""
     return np.asarray(expit(logs - shift) if logs.ndim == 1 else softmax(logs - shift, axis=1))
 
 
 def tilted_score(scores: Floats, shift: Floats | float) -> Floats:
-    """Return the tilted scores, logit W' = logit W − shift for two outcomes; scores of 0 and 1 do not move."""
+    """Return the tilted scores, logit W' = logit W − shift for two outcomes; scores of 0 and 1 do not change."""
     return shifted(log_scores(scores), shift)
 
 
 def repaired(scores: Floats, shift: Floats | float, threshold: float | None = None) -> Floats:
-    """Return the tilted scores; with a threshold τ decisions, 1 where W − τ ≥ shift."""
+    """Return the tilted scores or, with a threshold τ, decisions: 1 where W − τ ≥ shift."""
     if threshold is None:
         return tilted_score(scores, shift)
     return np.asarray(scores - threshold >= shift, dtype=np.float64)
 
 
 def nats_moved(before: Floats, after: Floats, weights: Floats) -> float:
-    """Return E[KL(W'‖W)] of (n,) scores of two outcomes, or of (n, K)."""
+    """Return E[KL(W'‖W)] of scores of shape (n,) (two outcomes) or (n, K)."""
     if before.ndim == 1:
         moved = rel_entr(after, before) + rel_entr(1.0 - after, 1.0 - before)
     else:
@@ -83,21 +83,21 @@ def nats_moved(before: Floats, after: Floats, weights: Floats) -> float:
 
 @dataclass(frozen=True, slots=True, eq=False)
 class GapProblem:
-    """Scores, and the gaps that a tilt of them is to bring within a limit."""
+    """Scores, and the gaps that a tilt must bring within a limit."""
 
-    logs: Floats  # as of `log_scores`: (n,), or (n, K)
+    logs: Floats  # from `log_scores`: (n,), or (n, K)
     # A_c of each constraint, (C, n), and the class whose score it constrains
     gradients: Floats
     classes: Integers
-    # (C, n): gap_c = Σ_n measures_cn·W'_n of that class, by the rows' own groups; and the same by the probabilities
+    # (C, n): gap_c = Σ_n measures_cn·W'_n of its class, from the rows' own groups; `modelled`: from the probabilities
     measures: Floats
     modelled: Floats
     shares: Floats  # the share of each row in all weights, (n,)
     limit: float
     names: Sequence[str]  # names of the gaps, for messages
-    # Indices of the constraints of all classes with the same a: as their gaps add up to 0, t may be shifted there
+    # Indices of constraints on all classes with the same a: their gaps sum to 0, so a constant may be added to t
     wholes: Sequence[Integers] = ()
-    # The cluster of each row, numbered from 0; None where each row is a cluster of its own
+    # The cluster of each row, numbered from 0; None if each row is a cluster of its own
     clusters: Integers | None = None
 
     def scores(self, t: Floats) -> Floats:
@@ -106,7 +106,7 @@ class GapProblem:
 
     @property
     def outcomes(self) -> int:
-        """How many classes there are."""
+        """The number of classes."""
         return 2 if self.logs.ndim == 1 else self.logs.shape[1]
 
     def gaps(self, t: Floats) -> Floats:
@@ -114,7 +114,7 @@ class GapProblem:
         return gaps_of(self.scores(t), self.measures, self.classes)
 
     def errors(self, scores: Floats) -> Floats:
-        """Return the standard errors of the gaps of some scores: of differences of two means."""
+        """Return the standard errors of the gaps of given scores, as differences of two means."""
         errors = []
         for measure, y in zip(self.measures, self.classes.tolist(), strict=True):
             own, first = scores if scores.ndim == 1 else scores[:, y], measure > 0.0
@@ -157,10 +157,10 @@ def gaps_of(scores: Floats, measures: Floats, classes: Integers) -> Floats:
 def score_multipliers(problem: GapProblem, start: Floats | None = None) -> Floats:
     """Return the multipliers of a tilt of scores.
 
-    A single one is bracketed. Several start from the minimum of the dual, where all conditions hold if the
-    probabilities are right, and Newton's method takes them to where they hold for the rows' own groups. Some mixtures
-    of gaps hardly respond to any multiplier: where the own groups would take twice the change, or have no solution, the
-    dual's multipliers stay, if the own gaps are then within sampling error.
+    A single one is bracketed. Several start from the minimum of the dual, where all conditions are met if the
+    probabilities are right; Newton's method then solves the conditions for the rows' own groups. Some mixtures of gaps
+    hardly respond to any multiplier: if solving for the own groups takes more than twice the change, or is impossible,
+    the dual's multipliers are returned, provided that the own gaps are then within sampling error.
     """
     zeros = np.zeros(len(problem.names))
     if len(problem.names) == 1:
@@ -184,7 +184,7 @@ def score_multipliers(problem: GapProblem, start: Floats | None = None) -> Float
 
 
 def _solve(problem: GapProblem, start: Floats) -> Floats:
-    """Return where all conditions hold: by Newton's method, and one constraint after the other where it stops short."""
+    """Return multipliers that meet all conditions, by Newton's method and, if it stalls, one constraint at a time."""
     t = _newton(problem, start)
     for _ in range(SWEEPS):
         if _worst(problem, t) <= REPAIRED:
@@ -200,10 +200,10 @@ def _worst(problem: GapProblem, t: Floats) -> float:
 
 
 def decision_multipliers(problem: GapProblem, scores: Floats, threshold: float) -> Floats:
-    """Return the multipliers of decisions; a single gap falls in jumps, and is taken where it is nearest the limit.
+    """Return the multipliers of decisions; a single gap is a step function of t, so the step nearest the limit is used.
 
-    Several are followed from the tilt of blurred decisions to that of few undecided ones; where rows tie, exact
-    equality would need random decisions.
+    Several are traced from smoothed to almost unsmoothed decisions; if rows tie, exact equality would need randomised
+    decisions.
     """
 
     def gaps(t: Floats) -> Floats:
@@ -234,22 +234,23 @@ def decision_multipliers(problem: GapProblem, scores: Floats, threshold: float) 
 
 
 def left_over(t: Floats, gaps: Floats, limit: float) -> Floats:
-    """Return by how much each condition fails: the gap is ±limit by the sign of t_c, within both where t_c = 0."""
+    """Return the violation of each condition: gap_c = limit·sign(t_c) if t_c ≠ 0, |gap_c| ≤ limit if t_c = 0."""
     at_zero = gaps - np.clip(gaps, -limit, limit)
     return np.where(t == 0.0, at_zero, gaps - limit * np.sign(t))
 
 
 def beyond_reach(name: str, nearest: float, limit: float) -> SupportError:
-    """Return the error for a limit that no tilt reaches."""
+    """Return the error for a limit that no tilt can reach."""
     return SupportError(
-        f"The limit cannot be reached: {name} stays at {nearest:+.3g}, beyond {limit:.3g}, however far the scores are "
-        "moved. The group-membership model separates the groups too weakly, or too many scores are 0 or 1.",
+        f"The limit cannot be reached: {name} cannot be brought closer to 0 than {nearest:.3g} (limit {limit:.3g}), "
+        "however much the scores change. The group-membership model separates the groups too weakly, or too many "
+        "scores are 0 or 1.",
         "allow a larger gap, or repair with use_group=True.",
     )
 
 
 def _sweep(problem: GapProblem, start: Floats) -> Floats:
-    """Return the multipliers after each is solved in turn while the others are held fixed."""
+    """Return the multipliers after one pass that solves each constraint with the others fixed."""
     t = start.copy()
     for c, name in enumerate(problem.names):
 
@@ -262,7 +263,7 @@ def _sweep(problem: GapProblem, start: Floats) -> Floats:
 
 
 def _centred(problem: GapProblem, t: Floats) -> Floats:
-    """Return multipliers of the same tilt with the least |t|₁: the median over the classes is 0."""
+    """Return multipliers of the same tilt with the smallest |t|₁, so that their median over the classes is 0."""
     centred = t.copy()
     for whole in problem.wholes:
         centred[whole] -= np.sort(centred[whole])[(whole.size - 1) // 2]
@@ -270,9 +271,9 @@ def _centred(problem: GapProblem, t: Floats) -> Floats:
 
 
 def _root(gap_at: Callable[[float], float], limit: float, name: str) -> float:
-    """Return the t nearest to 0 with |gap(t)| ≤ `limit`; the gap falls in t if the membership model is right.
+    """Return the t nearest to 0 with |gap(t)| ≤ `limit`; the gap decreases in t if the membership model is right.
 
-    The gap at 0 has the sign of t, which is bracketed by doubling.
+    The root t has the sign of the gap at 0, and is bracketed by doubling.
     """
     start = gap_at(0.0)
     if abs(start) - limit <= REPAIRED:
@@ -288,10 +289,10 @@ def _root(gap_at: Callable[[float], float], limit: float, name: str) -> float:
 
 
 def _stepped_root(margin: Floats, a: Floats, measure: Floats, limit: float, name: str) -> float:
-    """Return the same for decisions, 1 where margin ≥ t·a: their gap jumps where t is margin/a of some rows.
+    """Return the root for decisions, 1 where margin ≥ t·a: their gap jumps at t = margin/a of each row.
 
-    The first jump that takes the gap to the limit is made, unless the gap misses the limit by less before it; t is in
-    the middle between two jumps, where rounding changes no decision.
+    t lies beyond the first jump that brings the gap within the limit, unless the gap before it is closer to the limit;
+    it is halfway to the next jump, so that rounding changes no decision.
     """
     start = float(measure @ (margin >= 0.0))
     if abs(start) - limit <= REPAIRED:
@@ -315,7 +316,7 @@ def _stepped_root(margin: Floats, a: Floats, measure: Floats, limit: float, name
 
 
 def _jumps(margin: Floats, a: Floats, measure: Floats) -> tuple[Floats, Floats]:
-    """Return the multipliers from 0 on at which decisions change, in order, and by how much the gap moves at each."""
+    """Return the multipliers > 0 at which decisions change, in increasing order, and the change of the gap at each."""
     falls, rises = (a > 0.0) & (margin >= 0.0), (a < 0.0) & (margin < 0.0)
     at = np.flatnonzero(falls | rises)
     at = at[margin[at] / a[at] <= LARGEST_MULTIPLIER]
@@ -328,7 +329,7 @@ def _jumps(margin: Floats, a: Floats, measure: Floats) -> tuple[Floats, Floats]:
 
 
 def _newton(problem: GapProblem, start: Floats) -> Floats:
-    """Return multipliers nearer to all conditions, by steps on those that bind; signs stay, or become 0."""
+    """Improve multipliers by damped Newton steps on the binding conditions; a sign never flips, but may become 0."""
     t, limit = start, problem.limit
     gaps, slopes = problem.gaps_and_slopes(t)
     left = left_over(t, gaps, limit)
@@ -348,7 +349,7 @@ def _newton(problem: GapProblem, start: Floats) -> Floats:
 
 
 def _halved(problem: GapProblem, t: Floats, step: Floats, worst: float) -> Floats | None:
-    """Return the first of step, step/2, … after which the worst condition fails by less, or None."""
+    """Return t after the first of step, step/2, … that reduces the largest violation, or None."""
     size = 1.0
     while size > 1e-4:
         new = t + size * step

@@ -1,4 +1,4 @@
-"""New rows: columns by name or as arrays, checks, held-out rows; and the application of an adjustment to them."""
+"""New rows: columns by name or as arrays, checks, held-out rows, and the application of an adjustment to them."""
 
 from __future__ import annotations
 
@@ -38,14 +38,14 @@ from tiltlens.sources.files import inputs_of
 
 
 class RepairTable:
-    """A table of rows to repair, whose columns are given by name or as arrays of its length."""
+    """A table of rows to adjust; columns are given by name or as arrays of the same length."""
 
     def __init__(self, data: object) -> None:
         self._given = data
         self.frame = collected(data)
 
     def texts(self, argument: str, values: object) -> NDArray[np.str_]:
-        """Return the values as texts, "" where one is missing; for several columns their intersections."""
+        """Return the values as texts ("" if missing); several columns are combined into intersections."""
         columns: list[object] = [*crossed_columns(values, self.frame.columns)] or [values]
         return crossed_texts([self._column(argument, column) for column in columns])
 
@@ -60,14 +60,14 @@ class RepairTable:
         return None if values is None else self._column("outcome", values)
 
     def weights(self, values: object) -> Floats:
-        """Return the weight of each row, 1 where none are given."""
+        """Return the weight of each row, 1 by default."""
         if values is None:
             return np.ones(self.frame.height)
         column = self._column("sample_weight", values).alias("sample_weight")
         return check_sample_weight("sample_weight", column.to_frame(), "row {}".format)
 
     def clusters(self, values: object) -> Integers | None:
-        """Return the cluster of each row, None where none are given; a row without one is a cluster of its own."""
+        """Return the cluster of each row, or None if none are given; rows with a missing cluster are their own."""
         if values is None:
             return None
         texts = self.texts("clusters", values)
@@ -83,13 +83,13 @@ class RepairTable:
 
 
 def crossed_columns(values: object, columns: Sequence[str]) -> list[str]:
-    """Return the columns that values name, if the table has all of them; nothing for an array."""
+    """Return the columns named by `values` if the table has all of them; an empty list otherwise."""
     names = names_in(values) or []
     return names if all(name in columns for name in names) else []
 
 
 def crossed_texts(columns: Sequence[pl.Series]) -> NDArray[np.str_]:
-    """Return the groups of rows as texts, for several columns their intersections; "" where one is missing."""
+    """Return the groups of rows as texts ("" if missing); several columns are combined into intersections."""
     if len(columns) == 1:
         values = columns[0].unique()
         texts = pl.Series(["" if value is None else text_of(value) for value in values], dtype=pl.String)
@@ -99,9 +99,9 @@ def crossed_texts(columns: Sequence[pl.Series]) -> NDArray[np.str_]:
 
 
 def probabilities_of(column: pl.Series, row_name: RowName = "row {}".format) -> Floats:
-    """Return the values of a clean column as numbers, which must lie between 0 and 1."""
+    """Return the values of a clean column as numbers; raise unless all lie between 0 and 1."""
     numbers = column.cast(pl.Float64, strict=False).to_numpy()
-    if not (numbers.min(initial=0.0) >= 0.0 and numbers.max(initial=0.0) <= 1.0):  # False where one is NaN
+    if not (numbers.min(initial=0.0) >= 0.0 and numbers.max(initial=0.0) <= 1.0):  # False if one is NaN
         row = int(np.argmax(~((numbers >= 0.0) & (numbers <= 1.0))))
         raise DataError(
             f"`scores` must be probabilities, got {column[row]} in {row_name(row)}.",
@@ -111,7 +111,7 @@ def probabilities_of(column: pl.Series, row_name: RowName = "row {}".format) -> 
 
 
 def score_columns_of(scores: ValuesLike) -> list[ValuesLike]:
-    """Return scores as a list of columns, names or arrays, one for each class."""
+    """Return scores as a list of columns (names or arrays), one per class."""
     if isinstance(scores, (list, tuple)) and scores and all(isinstance(name, str) for name in scores):
         return list(scores)
     is_matrix = getattr(scores, "ndim", 1) == 2
@@ -119,7 +119,7 @@ def score_columns_of(scores: ValuesLike) -> list[ValuesLike]:
 
 
 def class_scores(columns: Sequence[Floats], row_name: RowName = "row {}".format) -> Floats:
-    """Return probabilities as one array: (n,) for one column, (n, K) for more, whose rows add up to 1."""
+    """Return probabilities as an array: (n,) for one column; (n, K) for more, whose rows must sum to 1."""
     if len(columns) == 1:
         return columns[0]
     scores = np.column_stack(list(columns))
@@ -139,7 +139,7 @@ class HeldOutRows:
     """Rows of an audited group and the reference that no model was fitted on."""
 
     frame: pl.DataFrame
-    group_name: str  # the column of groups, for readers
+    group_name: str  # name of the group column, for output
     labels: NDArray[np.str_]
     scores: Floats
     outcome: DesignColumn | None
@@ -147,8 +147,8 @@ class HeldOutRows:
     notes: tuple[str, ...] = ()
 
     def check_not_audited(self, adjustment: Adjustment) -> list[str]:
-        """Raise where rows were audited; return notes on rows that equal others."""
-        adjustment.table(self.frame)  # raises where a feature is missing, or not of its audited type
+        """Raise if rows were audited; return notes on duplicate rows."""
+        adjustment.table(self.frame)  # raises if a feature is missing or has another type than in the audit
         outcome = None if self.outcome is None else np.unique(self.outcome, return_inverse=True)[1]
         groups = [adjustment.reference, *adjustment.groups]
         codes = np.select([self.labels == name for name in groups], np.arange(len(groups)))
@@ -167,7 +167,7 @@ def read_held_out(
 ) -> HeldOutRows:
     """Return the rows of an audited group and the reference that meet the conditions of the audit.
 
-    Columns are names, or arrays of the length of the table.
+    Columns are given by name, or as arrays of the table's length.
     """
     table = RepairTable(data)
     group_name = group if isinstance(group, str) else JOINT.join(crossed_columns(group, table.frame.columns)) or "group"
@@ -196,7 +196,7 @@ def read_held_out(
 
 
 def _check_groups(labels: NDArray[np.str_], clusters: Integers | None, groups: tuple[str, str]) -> None:
-    """Raise where a group has too few rows, or is one cluster: the error of its mean cannot be estimated."""
+    """Raise if a group has too few rows or a single cluster, so that its standard error cannot be estimated."""
     sizes = [int((labels == name).sum()) for name in groups]
     if min(sizes) < MINIMUM_ROWS:
         raise DataError(
@@ -212,7 +212,7 @@ def _check_groups(labels: NDArray[np.str_], clusters: Integers | None, groups: t
 
 
 def audited_group(adjustment: Adjustment, audited: str | None) -> str:
-    """Return the group that is compared with the reference."""
+    """Return the audited group to compare with the reference."""
     group = adjustment.audited if audited is None else audited
     if group is None or group not in adjustment.groups:
         got = "none" if audited is None else shown(audited)
@@ -223,20 +223,20 @@ def audited_group(adjustment: Adjustment, audited: str | None) -> str:
     return group
 
 
-LOOKED_ROWS = 10_000  # of a Spark table that are looked at before it is repaired: the rest is computed later
+LOOKED_ROWS = 10_000  # of a Spark table that are checked before the rest is computed lazily
 
-ADDED = "_repaired"  # after the name of a column of scores
+ADDED = "_repaired"  # appended to the name of a score column
 SINKS = {".parquet": "sink_parquet", ".csv": "sink_csv"}
 
 
 @dataclass(frozen=True, slots=True, eq=False)
 class RowRepair:
-    """The repair of a batch of rows: the adjustment, and the columns of scores and groups."""
+    """An adjustment of batches of rows, with the columns of scores and groups."""
 
     adjustment: Adjustment
     scores: tuple[str, ...]
-    group: tuple[str, ...]  # several are crossed
-    conditions: tuple[str, ...] = ()  # columns of the audit's conditions that the data has
+    group: tuple[str, ...]  # several are combined into intersections
+    conditions: tuple[str, ...] = ()  # columns of the audit's conditions that the data have
 
     @property
     def columns(self) -> list[str]:
@@ -244,13 +244,13 @@ class RowRepair:
         return list(dict.fromkeys([*self.scores, *self.group, *self.adjustment.features, *self.conditions]))
 
     def sums(self, batch: pl.DataFrame) -> NewRowSums:
-        """Return the sums that tell whether rows resemble the audited ones."""
+        """Return the sums by which rows are compared with the audited ones."""
         parts: list[NewRowSums] = []
         self(batch, parts)
         return sum(parts, NewRowSums())
 
     def __call__(self, batch: pl.DataFrame, sums: list[NewRowSums] | None = None) -> Floats:
-        """Return the repaired scores of a batch, (n,) or (n, K), and append sums over its rows to `sums`."""
+        """Return the adjusted scores of a batch, (n,) or (n, K), and append sums over its rows to `sums`."""
         adjustment = self.adjustment
         rows = adjustment.declared.applied(clean_batch(batch.select(self.columns)))
         name_row = row_name(batch)
@@ -268,7 +268,7 @@ class RowRepair:
 
 
 class _Rows(NamedTuple):
-    """A table whose rows have an order, its own columns, and its repair."""
+    """A table with ordered rows, the names of its columns, and the adjustment to apply."""
 
     table: OrderedBatches
     names: list[str]
@@ -276,7 +276,7 @@ class _Rows(NamedTuple):
 
 
 def apply_repair(adjustment: Adjustment, data: object, scores: object, group: object, out: str | Path | None) -> Any:
-    """Return the repaired scores: an array, for Spark a data frame, with `out` the path of the file written."""
+    """Return the adjusted scores: an array, for Spark a data frame, or with `out` the path of the file written."""
     batches = batches_of(data)
     if isinstance(batches, SparkBatches):
         return _on_spark(batches, adjustment, scores, group, out)
@@ -295,7 +295,7 @@ def apply_repair(adjustment: Adjustment, data: object, scores: object, group: ob
 
 
 def _warn(repair: RowRepair, sums: NewRowSums) -> None:
-    """Warn of rows that do not meet a condition, and of those that do not resemble the audited ones."""
+    """Warn of rows that do not meet the conditions, and of rows that differ from the audited ones."""
     adjustment = repair.adjustment
     notes = condition_notes(adjustment.given, repair.conditions, sums.outside, sums.rows, adjustment.left_alone)
     for note in notes + adjustment.row_notes(sums):
@@ -303,7 +303,7 @@ def _warn(repair: RowRepair, sums: NewRowSums) -> None:
 
 
 def _open(data: object, batches: Any, adjustment: Adjustment, scores: object, group: object, is_whole: bool) -> _Rows:
-    """Return a table with its repair; of a table in memory the whole, or the columns needed."""
+    """Return a table with its adjustment; a table in memory is read as a whole or with the columns needed."""
     names = names_of(data, batches)
     repair, arrays = _plan(adjustment, scores, group, names, has_arrays=batches is None)
     if batches is not None:
@@ -323,7 +323,7 @@ def _open(data: object, batches: Any, adjustment: Adjustment, scores: object, gr
 def _plan(
     adjustment: Adjustment, scores: object, group: object, names: list[str], has_arrays: bool
 ) -> tuple[RowRepair, dict[str, ValuesLike]]:
-    """Return the repair of a table with these columns, and the arrays beside it, by the column that they become."""
+    """Return the adjustment for a table with these columns, and arrays passed separately, by their column name."""
     texts = None if isinstance(group, str) else names_in(group)
     is_crossed = texts is not None and (not has_arrays or all(name in names for name in texts))
     groups = [] if group is None else texts if texts is not None and is_crossed else [group]
@@ -345,14 +345,14 @@ def _plan(
 
 
 def _texts(repair: RowRepair, columns: Sequence[str]) -> list[str]:
-    """Return the columns that the repair reads as texts or not at all: a CSV file may hold "007" in them."""
+    """Return the columns to read as text, or that are not used: a CSV file may contain "007" in them."""
     levels = repair.adjustment.text_features - {*repair.adjustment.declared.categorical}
     numbers = {*repair.scores, *repair.group, *repair.adjustment.features, *repair.conditions} - levels
     return [name for name in columns if name not in numbers]
 
 
 def _added_columns(repair: RowRepair, names: Sequence[str]) -> list[str]:
-    """Return the names of the repaired columns, which must be new; Spark ignores case."""
+    """Return the names of the columns of adjusted scores, which must be new; Spark ignores case."""
     added = [(name if name in names else name.strip("\0").replace(" 0", "")) + ADDED for name in repair.scores]
     taken = {name.casefold() for name in names}
     for name in added:
@@ -375,7 +375,7 @@ def _on_spark(batches: SparkBatches, adjustment: Adjustment, scores: object, gro
 
 
 def _write(rows: _Rows, path: Path) -> Path:
-    """Write the rows with their repaired scores to a file, whole or not at all, and return its path."""
+    """Write the rows with their adjusted scores to a file, completely or not at all, and return its path."""
     sink = SINKS.get(path.suffix.lower())
     if sink is None:
         raise DataError(f"`out` must end in .parquet or .csv, got {shown(path.name)}.", "choose one of the two.")
@@ -407,7 +407,7 @@ def _write(rows: _Rows, path: Path) -> Path:
 
 @contextmanager
 def _ended(frames: Generator[pl.DataFrame]) -> Iterator[Generator[pl.DataFrame]]:
-    """Close a generator at the end, as `closing` does; after an error a thread of Polars may still run a batch."""
+    """Close a generator on exit, as `closing` does; retry, since after an error a Polars thread may still run it."""
     try:
         yield frames
     finally:
@@ -422,7 +422,7 @@ def _ended(frames: Generator[pl.DataFrame]) -> Iterator[Generator[pl.DataFrame]]
 
 
 def _lazy(first: pl.DataFrame, others: Generator[pl.DataFrame]) -> pl.LazyFrame:
-    """Return frames that are made one by one as a lazy frame, which Polars writes in a stream."""
+    """Return frames that are produced one by one as a lazy frame that Polars can stream to a file."""
     from polars.io.plugins import register_io_source
 
     def source(with_columns: object, predicate: object, n_rows: object, batch_size: object) -> Generator[pl.DataFrame]:

@@ -1,4 +1,4 @@
-"""The effect of a discrimination-free price on held-out data: who pays what, before and after."""
+"""The effect of a discrimination-free price on held-out data: prices, gaps and costs before and after."""
 
 from __future__ import annotations
 
@@ -40,12 +40,12 @@ class PriceEvaluation(Evaluation):
     features
         The columns that the price uses.
     table
-        One row per quantity: before, after and change, each with its interval; changes are paired. Money moved has a
-        change only.
+        One row per quantity: before, after and change, each with its interval; changes are paired. The mean absolute
+        change and the shares of rising and falling prices have a change only.
     by_decile
         Actual to expected by group and decile of the price, before and after.
     rows, missing_outcome
-        The number of rows of each group, and of rows without a cost; None where no costs were given.
+        The number of rows of each group, and of rows without a cost; None if no costs were given.
     notes
         Warnings about the rows and about the price.
     confidence
@@ -60,7 +60,7 @@ class PriceEvaluation(Evaluation):
 
     SCHEMA: ClassVar[str] = "tiltlens/price_evaluations/1"
 
-    audited: str = field()  # else the properties of the base class would be their defaults
+    audited: str = field()  # otherwise the properties of the base class would be their defaults
     reference: str = field()
     group: str
     features: tuple[str, ...]
@@ -82,7 +82,7 @@ class PriceEvaluation(Evaluation):
 def evaluate_price(
     price: DiscriminationFreePrice, rows: HeldOutRows, after: Floats, audited: str, confidence: float
 ) -> PriceEvaluation:
-    """Return the effect of a price on held-out rows of an audited group and the reference."""
+    """Return the effect of the price on held-out rows of an audited group and the reference."""
     cost = np.full(after.size, np.nan) if rows.outcome is None else rows.outcome
     every = CostRows(rows.scores, cost, rows.rows.weights, rows.rows.audited, clusters=rows.rows.clusters)
     has_cost = np.isfinite(cost)
@@ -114,7 +114,7 @@ def evaluate_price(
 
 
 class _Pair(NamedTuple):
-    """A quantity before and after, and its change; None where it is not defined."""
+    """A quantity before and after, and its change; each is None if it is not defined."""
 
     before: HasInterval | None
     after: HasInterval | None
@@ -137,7 +137,7 @@ def _gap_quantities(rows: CostRows, after: Floats) -> dict[str, _Pair]:
 
 
 def _moved(rows: CostRows, after: Floats) -> dict[str, _Pair]:
-    """Return how much money the change moves, and the shares of people whose price rises and falls."""
+    """Return the mean absolute change of the price, and the shares of people whose price rises and falls."""
     change = after - rows.price
     columns = {"mean_absolute_change": np.abs(change), "share_rising": change > 0.0, "share_falling": change < 0.0}
     means = {name: rows.mean(column.astype(np.float64)) for name, column in columns.items()}
@@ -146,7 +146,7 @@ def _moved(rows: CostRows, after: Floats) -> dict[str, _Pair]:
 
 
 def _cost_quantities(before: CostRows, after: CostRows) -> dict[str, _Pair]:
-    """Return actual to expected of all people, of each group and their ratio, and the deviances that are defined."""
+    """Return actual to expected overall, by group and their ratio, and the deviances that are defined."""
     everyone = np.ones(before.cost.size, dtype=np.bool_)
     members = {name: before.in_group[at] > 0 for name, at in GROUPS.items()}
     chosen = {"actual_to_expected": everyone} | {f"actual_to_expected_{name}": own for name, own in members.items()}
@@ -162,7 +162,7 @@ def _cost_quantities(before: CostRows, after: CostRows) -> dict[str, _Pair]:
 
 
 def _ratios(old: InfluenceEstimate | None, new: InfluenceEstimate | None) -> _Pair:
-    """Return two ratios by their logs, and their difference, whose error is that of both logs."""
+    """Return two ratios from their logs, and their difference with its delta-method standard error."""
     before, after = (None if log is None else LogNormal(log.value, log.se) for log in (old, new))
     if old is None or new is None:
         return _Pair(before, after, None)

@@ -1,6 +1,6 @@
-"""Quantities by which scores, or decisions, are evaluated; and notes on a fitted adjustment.
+"""Quantities that evaluate scores or decisions, and notes on a fitted adjustment.
 
-All have influence functions, so that any two scores of the same rows can be compared in pairs.
+All quantities have influence functions, so that two scores of the same rows are compared with paired intervals.
 """
 
 from __future__ import annotations
@@ -43,24 +43,24 @@ Intervals = dict[str, HasInterval]
 
 
 class EvaluationRows(NamedTuple):
-    """Rows on which scores are evaluated, with the codes of their outcomes (None where none are given)."""
+    """Rows on which scores are evaluated, with their outcome codes (None if no outcome is given)."""
 
     rows: Rows
     outcome: Integers | None
     threshold: float
-    favours_low: bool = False  # the favourable outcome is 0: ratios are those of 1 − score
-    moves: bool = True  # False where the two scores to compare are equal by construction
-    factors: Floats | None = None  # the exempt factors as columns
+    favours_low: bool = False  # whether 0 is the favourable outcome, so that ratios use 1 − score
+    moves: bool = True  # False if the two scores to compare are equal by construction
+    factors: Floats | None = None  # the exempt factors, as columns
 
 
 class Measurements(NamedTuple):
-    """Some scores of these rows, their quantities, and the intervals of those that are not normal."""
+    """Quantities of some scores, with the intervals of those whose sampling law is not normal."""
 
     data: EvaluationRows
     scores: Floats
     estimates: Quantities
     intervals: Mapping[str, HasInterval]
-    cost: Floats | float = 1.0  # of a wrong decision, where accuracy is weighted by cost
+    cost: Floats | float = 1.0  # of a wrong decision, if accuracy is weighted by cost
 
     @property
     def are_decisions(self) -> bool:
@@ -72,7 +72,7 @@ class Measurements(NamedTuple):
         return self.intervals.get(name, self.estimates[name].normal())
 
     def change(self, old: Measurements) -> Intervals:
-        """Return the change of each quantity since `old`, with intervals from the same rows."""
+        """Return the change of each quantity from `old`, with paired intervals."""
         names = [name for name in self.estimates if name in old.estimates]
         changes: Intervals = {name: self.estimates[name].minus(old.estimates[name]).normal() for name in names}
         if self.data.moves:
@@ -80,7 +80,7 @@ class Measurements(NamedTuple):
         return changes
 
     def _rate_changes(self, old: Measurements, names: list[str]) -> Intervals:
-        """Return the changes of rates of decisions, whose intervals have a width where no decision changes."""
+        """Return the changes of decision rates, whose intervals have positive width even if no decision changes."""
         rows, outcome, threshold = self.data.rows, self.data.outcome, self.data.threshold
         now, then = self.scores >= threshold, old.scores >= threshold
         changes: Intervals = {}
@@ -88,7 +88,7 @@ class Measurements(NamedTuple):
         counted = {"decision_gap": everyone}
         if self.are_decisions and old.are_decisions:
             counted["gap"] = everyone
-            if "impact_ratio" in names:  # the correlation of two ratios of few decisions cannot be estimated
+            if "impact_ratio" in names:  # the correlation of two ratios with few decisions cannot be estimated
                 changes["impact_ratio"] = Difference(self.interval("impact_ratio"), old.interval("impact_ratio"))
             if outcome is not None:
                 counted["fpr_difference"] = outcome == error_rates.WITHOUT
@@ -107,7 +107,7 @@ class Measurements(NamedTuple):
 def _rate_change(rows: Rows, weights: Floats, now: Booleans, then: Booleans) -> Difference:
     """Return the change of a rate: the share of people who gained a property minus the share who lost it.
 
-    Both shares have Wilson's interval, so that there is a width where nobody changes. Shares of one sample are
+    Both shares have Wilson intervals, which have positive width even if nobody changes. Shares of one sample are
     negatively correlated.
     """
     up, down = (float(weights @ moved / weights.sum()) for moved in (now & ~then, then & ~now))
@@ -118,19 +118,19 @@ def _rate_change(rows: Rows, weights: Floats, now: Booleans, then: Booleans) -> 
 
 
 def proportion(rate: InfluenceEstimate, people: float) -> Proportion:
-    """Return a share with Wilson's interval, of the size that its variance implies; of so many `people` without one."""
+    """Return a share with Wilson's interval for the effective size implied by its variance (`people` if that is 0)."""
     size = rate.value * (1.0 - rate.value) / rate.variance if rate.variance > 0.0 else people
     return Proportion(rate.value, size)
 
 
 def effective_size(weights: Floats, clusters: Integers | None = None) -> float:
-    """Return how many independent people weighted rows are worth: (Σw)²/Σw², with w summed by cluster."""
+    """Return the effective number of independent people, (Σw)²/Σw², with w summed by cluster."""
     totals = weights if clusters is None else sums_by(clusters, weights)
     return float(totals.sum() ** 2 / (totals @ totals))
 
 
 def measure(data: EvaluationRows, scores: Floats) -> Measurements:
-    """Return the quantities of scores that are defined and rest on at least ten people."""
+    """Return the quantities of scores that are defined and are based on at least ten people."""
     rows, decided = data.rows, np.asarray(scores >= data.threshold)
     own, favourable = (outputs.Scores.of(rows, x) for x in (scores, 1.0 - scores if data.favours_low else scores))
     estimates = {"gap": outputs.gap(rows, own)} | _impact_ratio(rows, favourable)
@@ -174,14 +174,14 @@ def _add_accuracy(
 
 
 def people_with_outcomes(rows: Rows, outcome: Integers) -> Integers:
-    """Return how many rows of the audited and the reference group have the outcome 0 and 1, (2, 2)."""
+    """Return the number of rows of the audited and the reference group with outcome 0 and 1, (2, 2)."""
     codes = (error_rates.WITHOUT, error_rates.WITH)
     groups = (rows.audited, ~rows.audited)
     return np.array([[int((group & (outcome == y)).sum()) for y in codes] for group in groups])
 
 
 def _accuracy(data: EvaluationRows, scores: Floats, outcome: Integers) -> Quantities:
-    """Return accuracy at the threshold and, for scores, AUC of all people and each group, log-loss and Brier score."""
+    """Return accuracy at the threshold and, unless scores are decisions, AUC (all, each group), log-loss and Brier."""
     rows, has_outcome = data.rows, outcome != error_rates.UNKNOWN
     y = (outcome == error_rates.WITH).astype(np.float64)
     if int(has_outcome.sum()) < MINIMUM_ROWS:
@@ -215,9 +215,9 @@ def decision_gap(rows: Rows, decided: Booleans) -> InfluenceEstimate:
 
 
 def equal_gap(rows: Rows, factors: Floats, scores: Floats) -> InfluenceEstimate:
-    """Return the gap at equal exempt factors: the group's coefficient in a least-squares fit with their columns.
+    """Return the gap at equal exempt factors: the group's coefficient in a least-squares fit on the factors.
 
-    It is c_E of the audit, E[(S̄ − e)·W]/E[e(1 − e)] with e = P(audited|E), where e or E[W|E] is linear in the columns.
+    It equals c_E of the audit, E[(S̄ − e)·W]/E[e(1 − e)] with e = P(audited|E), if e or E[W|E] is linear in them.
     """
     root = np.sqrt(rows.weights)
     others, group = root[:, None] * np.column_stack([np.ones(root.size), factors]), root * rows.audited
@@ -231,8 +231,8 @@ def equal_gap(rows: Rows, factors: Floats, scores: Floats) -> InfluenceEstimate:
 def accuracy_at(threshold: float, rows: Rows, decided: Booleans, outcome: Integers) -> InfluenceEstimate:
     """Return the share of correct decisions, weighted 1 − τ for people with the outcome and τ for others.
 
-    A missed outcome then costs (1 − τ)/τ times a false alarm, the cost ratio at which the threshold τ is optimal. At ½
-    it is the usual accuracy.
+    A missed outcome then costs (1 − τ)/τ times a false alarm, the cost ratio for which the threshold τ is optimal. At
+    τ = ½ it is the usual accuracy.
     """
     y = outcome == error_rates.WITH
     cost = np.where(y, 1.0 - threshold, threshold) * (outcome != error_rates.UNKNOWN)
@@ -240,7 +240,7 @@ def accuracy_at(threshold: float, rows: Rows, decided: Booleans, outcome: Intege
 
 
 def area(rows: Rows, scores: Floats, outcome: Integers, share: Floats | None = None) -> InfluenceEstimate:
-    """Return the area under the ROC curve, where rows have these shares: by default those of their weights."""
+    """Return the area under the ROC curve; rows are weighted by `share`, by default their share of all weights."""
     share = rows.weights / rows.weights.sum() if share is None else share
     _, ranks = np.unique(scores, return_inverse=True)
     value, influence = error_rates.area_under_curve(ranks, share, outcome)
@@ -260,15 +260,15 @@ def _impact_ratio(rows: Rows, scores: outputs.Scores) -> Quantities:
     return {"impact_ratio": combine(ratio, parts)}
 
 
-FEW_DECIDED = 0.01  # share of people: a rule that decides fewer otherwise than the rest hardly decides
-SURELY_OFF = 0.9999  # confidence of each of ten intervals of outcomes: together 0.999
+FEW_DECIDED = 0.01  # share of people: a rule with a smaller minority of decisions is nearly constant
+SURELY_OFF = 0.9999  # confidence level of each of ten intervals of outcome rates; 0.999 together
 REGULATED = "the group of every new row is needed, and its use at prediction time may be regulated"
 NOT_AT_PREDICTION = "the group was used to fit the adjustment; new rows are adjusted without it"
-TOGETHER = "people with equal features get equal decisions, so the gap moves in jumps"
+TOGETHER = "people with equal features get equal decisions, so the gap can change only in steps"
 
 
 def audit_notes(problem: RepairProblem, solved: Sequence[Constraint], use_group: bool, metric: str) -> list[str]:
-    """Return notes on the audit that a repair rests on: use of the group, missing outcomes, conditions."""
+    """Return notes on the use of the group, limits already met, missing outcomes, small groups and conditions."""
     notes, rows = [REGULATED if use_group else NOT_AT_PREDICTION], problem.rows
     largest = max((constraint.gap_before for constraint in solved), key=abs)
     if abs(largest) <= problem.limit + REPAIRED:
@@ -293,7 +293,7 @@ def audit_notes(problem: RepairProblem, solved: Sequence[Constraint], use_group:
 
 
 def condition_notes_of(rows: AuditedRows) -> list[str]:
-    """Return a note on the conditions that audited rows met."""
+    """Return a note on the conditions that all audited rows meet."""
     words = condition_words(rows.given)
     return [f"fitted only on rows with {words}; other rows are neither adjusted nor evaluated"] if rows.given else []
 
@@ -313,7 +313,7 @@ def _exempt_notes(rows: AuditedRows, metric: str) -> list[str]:
 
 
 def nearly_constant(before: Booleans, after: Booleans, weights: Floats) -> list[str]:
-    """Return a note where a rule selects almost nobody, or almost everybody, and the rule before did not."""
+    """Return a note if the new rule selects almost nobody, or almost everybody, and the audited one did not."""
     old, new = (float(weights @ decided) / float(weights.sum()) for decided in (before, after))
     if min(new, 1.0 - new) >= min(FEW_DECIDED, old, 1.0 - old):
         return []
@@ -324,7 +324,7 @@ def nearly_constant(before: Booleans, after: Booleans, weights: Floats) -> list[
 
 
 def fit_notes(problem: RepairProblem, solved: Sequence[Constraint], after: Floats) -> list[str]:
-    """Return notes on the fit: gaps that miss the limit or may be chance, and scores that no longer predict."""
+    """Return notes on the fit: missed limits, gaps that may be due to chance, and scores that no longer predict."""
     rows, threshold = problem.rows, problem.threshold
     notes = _missed_limits(problem, solved) + _chance_notes(solved, problem.limit)
     if rows.outcome is None or rows.scores.ndim == 2 or not any(constraint.multiplier for constraint in solved):
@@ -339,7 +339,7 @@ def fit_notes(problem: RepairProblem, solved: Sequence[Constraint], after: Float
 
 
 def _missed_limits(problem: RepairProblem, solved: Sequence[Constraint]) -> list[str]:
-    """Return notes on gaps that miss the limit or fall below it; decisions may do so by the weight of one person."""
+    """Return notes on gaps beyond the limit or closed further; decisions may miss it by the weight of one person."""
     limit, is_decided = problem.limit, problem.threshold is not None
     step = len(solved) * float(np.abs(problem.measures).max()) if is_decided else 0.0
     over = max(abs(constraint.gap_after) for constraint in solved) - limit
@@ -358,7 +358,7 @@ def _missed_limits(problem: RepairProblem, solved: Sequence[Constraint]) -> list
 
 
 def _chance_notes(solved: Sequence[Constraint], limit: float) -> list[str]:
-    """Return a note where scores move for gaps that are not significantly beyond the limit."""
+    """Return a note if scores are adjusted although no gap is significantly beyond the limit."""
     moved = [constraint for constraint in solved if constraint.multiplier]
     if not moved or any(abs(c.gap_before) - limit > quantile(0.95) * (c.se_before or 0.0) for c in moved):
         return []
@@ -368,7 +368,7 @@ def _chance_notes(solved: Sequence[Constraint], limit: float) -> list[str]:
 
 
 def _prediction_notes(rows: Rows, before: Floats, after: Floats, threshold: float | None) -> list[str]:
-    """Return a note where repaired scores, unlike those before, predict no better than a constant, which has no gap."""
+    """Return a note if adjusted scores, unlike those before, predict no better than a constant, which has no gap."""
     outcome, share = np.where(rows.audited, WITH, WITHOUT), rows.weights / rows.weights.sum()
     old, new = (area(rows, scores, outcome).normal().estimate(0.95) for scores in (before, after))
 
@@ -381,13 +381,13 @@ def _prediction_notes(rows: Rows, before: Floats, after: Floats, threshold: floa
     if not is_flat and (threshold is not None or not losses[0] < constant <= losses[1]):
         return []
     interval = f"{new.value:.3f} (95% CI {new.low:.3f} to {new.high:.3f})"
-    of_loss = "" if threshold is not None else f" and the log-loss {losses[1]:.4f} (a constant has {constant:.4f})"
+    of_loss = "" if threshold is not None else f" and the log loss {losses[1]:.4f} (a constant score: {constant:.4f})"
     no_worse = "A constant score also meets this limit, and predicts no worse"
-    return [f"after the adjustment the area under the curve is {interval}{of_loss}. {no_worse}"]
+    return [f"after the adjustment the AUC is {interval}{of_loss}. {no_worse}"]
 
 
 def _calibration_notes(rows: Rows, scores: Floats) -> list[str]:
-    """Return a note where scores are not calibrated: another rule of decisions may then be more accurate."""
+    """Return a note if scores are not calibrated, since another decision rule may then be more accurate."""
     cuts = np.quantile(scores, np.arange(1, SCORE_TENTHS) / SCORE_TENTHS)
     tenths, misfits = np.searchsorted(cuts, scores, side="right"), []
     for tenth in np.unique(tenths).tolist():
@@ -407,12 +407,12 @@ def _calibration_notes(rows: Rows, scores: Floats) -> list[str]:
 
 
 def condition_words(given: Mapping[str, str]) -> str:
-    """Return conditions in words."""
+    """Return the conditions as text."""
     return " and ".join(f"{shown(name)} = {shown(value)}" for name, value in given.items())
 
 
 def meets(frame: pl.DataFrame, given: Mapping[str, str]) -> Booleans:
-    """Return which rows of a clean frame meet those of the conditions whose column it has."""
+    """Return which rows of a clean frame meet the conditions whose column the frame has."""
     is_met = np.ones(frame.height, dtype=np.bool_)
     for name in given.keys() & set(frame.columns):
         is_met &= equals_mask(frame[name], given[name])

@@ -1,4 +1,4 @@
-"""Sample weights for re-training: the tilt of the inputs, or of group and outcome."""
+"""Sample weights for re-training, from a tilt of the inputs or of group and outcome."""
 
 from __future__ import annotations
 
@@ -28,8 +28,8 @@ class Reweighing(FieldTable):
     Attributes
     ----------
     sample_weight
-        One per row of the sample, in the order of the table, with their `row_numbers`. Weights of the outcome leave out
-        rows without one; the others leave the reference's unchanged. The largest weight of the audit's rows is 1.
+        One per row of the sample, in the order of the table, with their `row_numbers`. Outcome weights leave out rows
+        without an outcome; the others keep the reference's weights. They refer to audit weights with maximum 1.
     nats
         KL(Q‖P) of the change, over the audited group's rows or all rows with an outcome.
     effective_rows
@@ -60,7 +60,7 @@ class Reweighing(FieldTable):
 
 
 def reweigh(profiles: Profiles, outcome: bool) -> Reweighing:
-    """Return sample weights under which the mean scores agree or, with `outcome`, group and outcome are independent."""
+    """Return sample weights that equalise mean scores or, with `outcome`, make group and outcome independent."""
     if isinstance(profiles, NoRows):
         raise needs_rows("reweigh")
     if profiles.sampled.unit.is_amount:
@@ -83,10 +83,10 @@ def _independent(profiles: Profiles) -> Reweighing:
 
 
 def independent_weights(weights: Floats, audited: Booleans, outcome: Integers) -> tuple[Floats, float]:
-    """Return w·P(s)·P(y)/P(s, y) of rows with group s and outcome y (Kamiran and Calders 2012), and KL(Q‖P).
+    """Return w·P(s)·P(y)/P(s, y) for rows with group s and outcome y (Kamiran and Calders 2012), and KL(Q‖P).
 
-    It has the least KL(P‖Q) of all distributions Q in which Y is independent of S, and the least KL(Q‖P) of those that
-    also keep the shares of groups and of outcomes.
+    Q minimises KL(P‖Q) over all distributions in which Y is independent of S, and KL(Q‖P) over those that also keep the
+    shares of groups and of outcomes.
     """
     cell = 2 * audited + (outcome == WITH)
     mass = np.bincount(cell, weights, 4).reshape(2, 2) / weights.sum()
@@ -102,7 +102,7 @@ def independent_weights(weights: Floats, audited: Booleans, outcome: Integers) -
 def reweighing(
     old: Floats, new: Floats, features: Sequence[Feature], row_numbers: Integers, audited: Integers, nats: float
 ) -> Reweighing:
-    """Return the effect of `new` weights on the audited rows, and the effective number of rows."""
+    """Return new weights with their effect on the feature shares and the effective size of the audited group."""
     effective = [effective_size(own[audited]) for own in (old, new)]
     order, shares = np.argsort(row_numbers, kind="stable"), [own / own[audited].sum() for own in (old, new)]
     records = [record for feature in features for record in _changes(feature, audited, *shares)]
@@ -113,7 +113,7 @@ def reweighing(
 
 
 def _changes(feature: Feature, audited: Integers, old: Floats, new: Floats) -> Iterator[Record]:
-    """Yield the shares of each value among the audited, before and after."""
+    """Yield the share of each value in the audited group before and after; values of few people are omitted."""
     codes, size = feature.codes[audited], len(feature.labels)
     people = np.bincount(codes, minlength=size)
     before, after = (np.bincount(codes, own[audited], size) for own in (old, new))

@@ -1,6 +1,6 @@
-"""Rows of a repair: what it needs of the audited ones, exact duplicates, held-out rows that were audited, and new rows.
+"""Rows of an adjustment: the audited rows, exact duplicates, checks of held-out rows, and sums over new rows.
 
-New rows may hold values that were not learnt, or numbers out of range, and the gap may not close on them.
+New rows may have unseen values or numbers beyond the audited range, so the gap may not close on them.
 """
 
 from __future__ import annotations
@@ -41,19 +41,19 @@ from tiltlens.rows.value_counts import Declared, declared_in
 from tiltlens.rows.wording import ScoreType
 from tiltlens.sources.arrays import Hashes, row_hashes
 
-MIXED_DUPLICATES = 0.1  # of the disagreement of different people: with more, rows with equal features are no duplicates
+MIXED_DUPLICATES = 0.1  # times the disagreement of random pairs; beyond it, equal rows are different people
 MEMBERSHIP, COST = "group-membership model", "model of costs"
-MORE_ALIKE = 2.0  # times as many matches with audited rows as expected by chance: these people were audited
-UNLIKE = 0.5  # of the gap that an adjustment closed: if so much is back, rows are unlike the audited ones
+MORE_ALIKE = 2.0  # times the matches with audited rows expected by chance: beyond it, rows were audited
+UNLIKE = 0.5  # of the closed gap: if this much reappears, rows differ from the audited ones
 
-Range = tuple[float, float, int]  # the tenth lowest and the tenth highest value, and how many rows have a value
+Range = tuple[float, float, int]  # the tenth lowest and tenth highest value, and the number of values
 
 
 def duplicate_clusters(table: Table, group: Integers, outcome: Integers | None) -> Integers | None:
-    """Return a cluster for all rows with equal features, or None where there are none, or they are different people.
+    """Return clusters of rows with equal features; None if there are none, or if such rows are different people.
 
-    Duplicates agree in group and outcome. Different people with equal features often disagree: two of them with the
-    probability 1 − Σπ², π being the shares of the labels, unless the features determine the labels.
+    Duplicates agree in group and outcome. Different people with equal features often disagree: two of them with
+    probability 1 − Σπ², where π are the shares of the labels, unless the features determine the labels.
     """
     if not table:
         return None
@@ -68,15 +68,15 @@ def duplicate_clusters(table: Table, group: Integers, outcome: Integers | None) 
 
 
 def count_duplicates(clusters: Integers) -> int:
-    """Return how many rows repeat another one of their cluster."""
+    """Return the number of rows that repeat another row of their cluster."""
     return int(clusters.size - np.unique(clusters).size)
 
 
 @dataclass(frozen=True, slots=True, eq=False)
 class AuditedRowIndex:
-    """The hashed features of audited rows, and the hashes of features, scores and group, one for each person.
+    """The features of audited rows that are hashed, and one hash of features, scores and group per person.
 
-    Features that are categories have their levels, numbers None. `encoded` are the hashes as base64.
+    `features` maps categories to their levels and numbers to None. `encoded` has the hashes as base64.
     """
 
     features: Mapping[str, CategoryLevels | None] = field(default_factory=dict)
@@ -92,7 +92,7 @@ class AuditedRowIndex:
 
     @property
     def hashes(self) -> Hashes:
-        """The hash of each person."""
+        """The hash of each audited person."""
         return np.frombuffer(b64decode(self.encoded), dtype=np.uint64)
 
     def check(
@@ -103,7 +103,7 @@ class AuditedRowIndex:
         outcome: Integers | None,
         clusters: Integers | None,
     ) -> list[str]:
-        """Raise where rows of a clean frame were audited; return notes on rows that equal others."""
+        """Raise if rows of a clean frame were audited; return notes on duplicate rows."""
         for name, levels in self.features.items():
             if name not in frame.columns or (levels is None and frame[name].dtype == pl.String):
                 return [f"cannot check whether rows were audited without the column {shown(name)}"]
@@ -123,7 +123,7 @@ class AuditedRowIndex:
 
 
 def _hash_people(table: Table, scores: Floats, group: Integers, clusters: Integers | None) -> Hashes:
-    """Return the hash of each row; equal rows of one cluster count once."""
+    """Return the hash of each row; equal rows of one cluster are hashed once."""
     columns = {"\0score": scores} if scores.ndim == 1 else {f"\0score{y}": column for y, column in enumerate(scores.T)}
     columns = {name: np.ascontiguousarray(column) for name, column in columns.items()}
     hashes = row_hashes({**table, **columns, "\0group": group.astype(np.float64)})
@@ -137,9 +137,9 @@ def _hash_people(table: Table, scores: Floats, group: Integers, clusters: Intege
 
 
 def check_not_audited(hashes: Hashes, audited: Hashes) -> list[str]:
-    """Raise where people were audited; return a note where some equal audited ones, as others may by chance.
+    """Raise if people were audited; return a note if some rows equal audited ones, which may be by chance.
 
-    By chance as many would, in proportion, as audited people equal another one; a pair more may have been missed.
+    The expected matches by chance are the share of audited people who equal another one, allowing for one pair more.
     """
     matches = int(np.isin(hashes, audited).sum())
     _, counts = np.unique(audited, return_counts=True)
@@ -155,10 +155,10 @@ def check_not_audited(hashes: Hashes, audited: Hashes) -> list[str]:
 
 @dataclass(frozen=True, slots=True, eq=False)
 class NewRowSums:
-    """Sums over rows that a repair was applied to; they add up over batches."""
+    """Sums over rows to which an adjustment was applied; they add up over batches."""
 
     rows: int = 0
-    outside: int = 0  # rows that do not meet the conditions of the audit
+    outside: int = 0  # number of rows that do not meet the conditions of the audit
     unseen: Counter[str] = field(default_factory=Counter)
     beyond: Counter[str] = field(default_factory=Counter)
     sums: Floats = field(default_factory=lambda: np.zeros(1))  # Σ a^i·W'^j of each constraint, (C, 3, 3)
@@ -168,7 +168,7 @@ class NewRowSums:
 
 
 def ranges_of(features: Sequence[Feature]) -> dict[str, Range]:
-    """Return the range of each number without the ten people at either end, who are too few to disclose."""
+    """Return the range of each number, from the tenth lowest to the tenth highest value; extremes are suppressed."""
     ranges, k = {}, SUPPRESSED_BELOW
     for feature in features:
         values = None if feature.values is None else feature.values[np.isfinite(feature.values)]
@@ -179,20 +179,20 @@ def ranges_of(features: Sequence[Feature]) -> dict[str, Range]:
 
 
 def values_beyond(table: Table, ranges: Mapping[str, Range]) -> Counter[str]:
-    """Return, by feature, how many rows of numbers and codes lie beyond the audited range."""
+    """Return, by feature, the number of rows with a number beyond the audited range."""
     ends = {name: ranges[name][:2] for name in table if name in ranges}
     return Counter({name: int(((table[name] < a) | (table[name] > b)).sum()) for name, (a, b) in ends.items()})
 
 
 def moments(a: Floats, after: Floats, constraints: Sequence[Constraint], weights: Floats | float = 1.0) -> Floats:
-    """Return the sums that `modelled_gap` needs, of repaired scores and gradients, (C, n)."""
+    """Return the sums for `modelled_gap`, from adjusted scores and gradients (C, n)."""
     scores = [after if after.ndim == 1 else after[:, constraint.score_class] for constraint in constraints]
     powers = [[np.stack([np.ones_like(x), x, x * x]) for x in pair] for pair in zip(a, scores, strict=True)]
     return np.array([(weights * first) @ second.T for first, second in powers])
 
 
 def modelled_gap(sums: Floats) -> Normal:
-    """Return E[(a − E[a])·W']: the gap of the repaired scores if the membership model is correct."""
+    """Return E[(a − E[a])·W'], the gap of the adjusted scores if the membership model is correct."""
     means = sums / sums[0, 0]
     a, w = float(means[1, 0]), float(means[0, 1])
     gap = float(means[1, 1]) - a * w
@@ -201,7 +201,7 @@ def modelled_gap(sums: Floats) -> Normal:
 
 
 def gap_notes(sums: Floats, constraints: Sequence[Constraint], limit: float) -> list[str]:
-    """Return a note where, by the membership model, half of the closed gap is back, and not by chance."""
+    """Return a note if the gap predicted by the membership model regains half of what was closed, beyond chance."""
     if sums.ndim < 3 or sums[0, 0, 0] < FEW_REPAIRED:
         return []
     closed = max(abs(constraint.gap_before) for constraint in constraints) - limit
@@ -219,7 +219,7 @@ def gap_notes(sums: Floats, constraints: Sequence[Constraint], limit: float) -> 
 
 
 def beyond_notes(counts: Mapping[str, int], rows: int, ranges: Mapping[str, Range]) -> list[str]:
-    """Return notes on features with more numbers beyond the audited range than rows alike would have by chance."""
+    """Return notes on features with more numbers beyond the audited range than expected by chance."""
     notes = []
     for name, count in counts.items():
         low, high, audited = ranges[name]
@@ -227,13 +227,13 @@ def beyond_notes(counts: Mapping[str, int], rows: int, ranges: Mapping[str, Rang
         if count > expected + 2.0 * SURELY_BEYOND * math.sqrt(expected * (1.0 + rows / audited)):
             notes.append(
                 f"{count:,} of {rows:,} rows have a value of {shown(name)} beyond the audited range, {low:g} to "
-                f"{high:g}. Check its unit and codes of missing values"
+                f"{high:g}. Check its unit and its codes for missing values"
             )
     return notes
 
 
 def unseen_notes(counts: Mapping[str, int], rows: int, model: str) -> list[str]:
-    """Return notes on values that the model has not learnt, by feature."""
+    """Return notes, by feature, on values that were unseen when the model was fitted."""
     return [
         f"{count} of {rows} rows have a value of {shown(name)} that the {model} has not learnt (new, rare, missing or "
         "infinite); they are adjusted like the most common value, or like other rare ones"
@@ -245,22 +245,22 @@ def unseen_notes(counts: Mapping[str, int], rows: int, model: str) -> list[str]:
 class AuditedRows:
     """The audited rows of two or more groups."""
 
-    # The reference, then the audited groups; and the position of each row's group among them
+    # The reference and the audited groups; and the index of each row's group among them
     groups: tuple[str, ...]
     codes: Integers
-    # Sample weights, and the cluster of each row; None where each row is a cluster of its own
+    # Sample weights, and the cluster of each row; None if each row is a cluster of its own
     weights: Floats
     clusters: Integers | None
-    # Scores are W(1|x), or (n, K), or amounts; outcomes are None where the audit had none
+    # Scores are W(1|x), or (n, K), or amounts; outcomes are None if the audit had none
     features: Sequence[Feature]
     scores: Floats
     outcome: Integers | None = None
-    cost: Floats | None = None  # the observed cost of amounts, NaN where it is missing; None where none is given
-    model: AskedModel | None = None  # the audited model, where it can predict again
+    cost: Floats | None = None  # the observed cost, for amounts; NaN if missing, None if not given
+    model: AskedModel | None = None  # the audited model, if it can predict again
     given: Mapping[str, str] = field(default_factory=dict)  # the conditions that all rows meet, as texts by column
-    favours_low: bool = False  # whether the favourable outcome is 0: ratios are then those of low scores
+    favours_low: bool = False  # whether 0 is the favourable outcome, so that ratios use low scores
     exempt: tuple[str, ...] = ()  # the exempt factors of the audit
-    # By audited group, a function that returns the estimates of the gap of other scores; empty where groups are
+    # By audited group, a function that returns the estimates of the gap of other scores; empty if groups are
     # observed
     soft: Mapping[str, SoftScores] = field(default_factory=dict)
 
@@ -270,7 +270,7 @@ class AuditedRows:
         return self.compared(self.codes == 1)
 
     def compared(self, first: Booleans, index: Integers | slice = slice(None)) -> Rows:
-        """Return all rows, or those of an index, as two groups: the `first`, and the others."""
+        """Return all rows, or those of an index, as two groups: the rows in `first`, and the others."""
         clusters = None if self.clusters is None else self.clusters[index]
         return Rows.of(first[index], self.weights[index], clusters)
 
@@ -291,20 +291,20 @@ class AuditedRows:
 
     @property
     def outcomes(self) -> int:
-        """The number of classes that the scores are of."""
+        """The number of classes of the scores."""
         return 2 if self.scores.ndim == 1 else self.scores.shape[1]
 
     def take(self, index: Integers) -> AuditedRows:
-        """Return some of the rows."""
+        """Return the rows with this index."""
         columns = {name: getattr(self, name) for name in ("codes", "weights", "clusters", "scores", "outcome", "cost")}
         taken = {name: column[index] for name, column in columns.items() if column is not None}
         features = [feature.rows(index) for feature in self.features]
         return replace(self, features=features, model=self.model and self.model.rows(index), **taken)
 
     def with_duplicates(self) -> tuple[AuditedRows, list[str]]:
-        """Return the rows with duplicates as clusters, where no clusters are given, and a note.
+        """Return the rows with duplicates as clusters, if no clusters are given, and a note.
 
-        A model that was fitted on a duplicate of a row has seen its group and its outcome.
+        A model fitted on a duplicate of a row has seen its group and its outcome.
         """
         if self.clusters is not None:
             return self, []
@@ -315,7 +315,7 @@ class AuditedRows:
         return replace(self, clusters=clusters), [f"{rows}; rows with equal features count as one person"]
 
     def soft_estimates(self, after: Floats, threshold: float | None) -> dict[str, SoftChange]:
-        """Return the estimates of each unobserved group's gap before and after; none for several classes."""
+        """Return the estimates of each unobserved group's gap before and after; empty for more than two classes."""
         before = self.scores if threshold is None else (self.scores >= threshold).astype(np.float64)
         estimates = {}
         for group, estimate in self.soft.items() if after.ndim == 1 else ():
@@ -324,14 +324,14 @@ class AuditedRows:
         return estimates
 
     def members(self, cell: Cell) -> Booleans:
-        """Return which rows belong to a group and an event."""
+        """Return which rows belong to a cell, that is to a group and an event."""
         group, event = cell
         of_group = np.asarray(self.codes == self.groups.index(group))
         return of_group if event == ALL or self.outcome is None else of_group & (self.outcome == OUTCOMES[event])
 
 
 def audited_rows(source: Comparison | Audit, action: str, use_group: bool = False) -> AuditedRows:
-    """Return the rows of a comparison, or of all comparisons of an audit, after checks that scores may be changed."""
+    """Return the rows of a comparison, or of all comparisons of an audit; raise if they do not allow the action."""
     if isinstance(source, Comparison):
         _check(source, action, use_group)
         return _comparison_rows(source, action)
@@ -359,13 +359,13 @@ def audited_rows(source: Comparison | Audit, action: str, use_group: bool = Fals
 
 
 def is_of_amounts(source: Comparison | Audit) -> bool:
-    """Return whether amounts were audited, not scores."""
+    """Return whether the audit is of amounts instead of scores."""
     comparisons = [source] if isinstance(source, Comparison) else source.comparisons.values()
     return any(comparison.scale.score_type == ScoreType.AMOUNT for comparison in comparisons)
 
 
 def _outputs(rows: SampledRows) -> Floats:
-    """Return the scores of rows, or their amounts."""
+    """Return the scores of rows or, for amounts, the amounts."""
     return rows.unit.level(rows.score) if rows.unit.is_amount else rows.scores
 
 
@@ -392,7 +392,7 @@ def _comparison_rows(comparison: Comparison, action: str) -> AuditedRows:
 
 
 def _check(comparison: Comparison, action: str, use_group: bool) -> None:
-    """Raise where the audit has no scores of all people that could be changed, or no group that could be used."""
+    """Raise if the audit does not allow the action: amounts, a `metric`, or unobserved groups."""
     is_amount = comparison.scale.score_type == ScoreType.AMOUNT
     if is_amount and action != "repair":
         raise DataError(f"Amounts have no `{action}`, which needs scores between 0 and 1.", "audit a score.")

@@ -1,4 +1,4 @@
-"""The tilt of the scores: its parameters, how it is applied to rows, and the JSON file that keeps it."""
+"""The tilt of scores: its parameters, how it is applied to rows, and the JSON file in which it is saved."""
 
 from __future__ import annotations
 
@@ -42,10 +42,10 @@ class ScoreTilt(Adjustment):
     """The smallest change of the scores, W'_y ∝ W_y·exp(−Σ_c t_c·a_c(x)·[y = y_c]), or of decisions.
 
     For two outcomes logit W' = logit W − Σ_c t_c·a_c(x); decisions are 1 where W − τ ≥ Σ_c t_c·a_c(x). A constraint has
-    a(x) = p0(x)/q0 − p1(x)/q1, where p0 and p1 are the probabilities of being a counted member of the audited and of
-    the reference group given x, and q0 and q1 are their means: no group is needed. Everyone is counted for the mean
-    score and decisions, people without the outcome for "fpr", people with it for "fnr". With `use_group` the
-    probabilities of other groups are 0.
+    a(x) = p0(x)/q0 − p1(x)/q1, where p0 and p1 are the probabilities given x of being a counted member of the audited
+    and of the reference group, and q0 and q1 are their means, so no group is needed. Everyone is counted for the mean
+    score and decisions, people without the outcome for "fpr", people with it for "fnr". With `use_group`, the
+    probabilities of a row's other groups are 0.
 
     Attributes
     ----------
@@ -61,19 +61,19 @@ class ScoreTilt(Adjustment):
     nats
         E[KL(W'‖W)] on the audited rows; None for decisions.
     models
-        Models of the probabilities p, fitted on all audited rows; the reference's is 1 minus that of the others. With
-        the group, models of the outcome within each.
+        Models of the probabilities p, fitted on all audited rows; the reference's p is 1 minus that of the others. With
+        `use_group`, models of the outcome within each group.
     row_index
-        Hashes by which audited rows are recognised, and the features that are hashed.
+        Hashes that identify audited rows, and the features that are hashed.
     notes
         Warnings about the fit.
     given, soft
         The conditions that audited rows met, as texts by column (other rows are neither adjusted nor evaluated). For
         unobserved groups, by name, the estimates of the gap before and after.
     favours_low
-        Whether low scores are favourable: ratios are then those of 1 − score.
-    ranges
-        The range of each number in the audited rows, without ten people at either end.
+        Whether low scores are favourable, so that ratios use 1 − score.
+        ranges
+            The range of each number in the audited rows, from the tenth lowest to the tenth highest value.
     declared
         The features that are declared as categories, or as blocks of columns.
 
@@ -124,17 +124,17 @@ class ScoreTilt(Adjustment):
 
     @property
     def multiplier(self) -> float | None:
-        """The multiplier t of the only constraint; None where there are several."""
+        """The multiplier t of the only constraint; None if there are several."""
         return only(self.constraints, "multiplier")
 
     @property
     def gap_before(self) -> float | None:
-        """The gap of the only constraint on the audited rows before the adjustment; None where there are several."""
+        """The gap of the only constraint on the audited rows before the adjustment; None if there are several."""
         return only(self.constraints, "gap_before")
 
     @property
     def gap_after(self) -> float | None:
-        """The gap of the only constraint on the audited rows after the adjustment; None where there are several."""
+        """The gap of the only constraint on the audited rows after the adjustment; None if there are several."""
         return only(self.constraints, "gap_after")
 
     @property
@@ -144,12 +144,12 @@ class ScoreTilt(Adjustment):
 
     @property
     def left_alone(self) -> str:
-        """What happens to rows that do not meet the conditions, in words."""
+        """The treatment of rows that do not meet the conditions, in words."""
         return "they keep their scores" if self.threshold is None else "their decisions follow their own scores"
 
     @property
     def exempt(self) -> tuple[str, ...]:
-        """The exempt factors at equal values of which the gap is closed."""
+        """Return the exempt factors that are held equal when the gap is closed."""
         return next((model.model.features for model in self.models if model.event == GIVEN_EXEMPT), ())
 
     @property
@@ -236,7 +236,7 @@ class ScoreTilt(Adjustment):
         audited
             The group that is compared with the reference, if several were audited; see `evaluate_groups`.
         score_class
-            The class whose score is evaluated, where there are several; `outcome` is then whether it occurred.
+            The class whose score is evaluated, if there are several; `outcome` is then whether this class occurred.
         """
         check_counterpart(self, compare_with)
         check_threshold(threshold, below_one=True)
@@ -255,7 +255,7 @@ class ScoreTilt(Adjustment):
     def repair_batch(
         self, frame: pl.DataFrame, scores: Floats, group: Labels | None = None, sums: list[NewRowSums] | None = None
     ) -> Floats:
-        """Return the repaired scores of a clean frame of rows, and append sums over them to `sums`."""
+        """Return the adjusted scores of a clean frame of rows, and append sums over them to `sums`."""
         self._check_labels(group)
         if not self._changes_outputs:
             return scores
@@ -271,27 +271,27 @@ class ScoreTilt(Adjustment):
         return class_scores([probabilities_of(column, row_name) for column in columns], row_name)
 
     def read_outcome(self, column: pl.Series) -> Integers:
-        """Return the code of each row's outcome."""
+        """Return the outcome code of each row."""
         codes, meanings = outcome_codes(column, PLAIN)
         check_outcome(meanings, 2)
         return codes
 
     def check_score_columns(self, count: int) -> None:
-        """Raise unless so many columns hold the scores of the audited classes."""
+        """Raise unless `count` is the number of score columns: one for two classes, else one per class."""
         if count != (1 if self.classes == 2 else self.classes):
             needs = "one column, of W(1|x)" if self.classes == 2 else f"{self.classes} columns, one for each class"
             raise DataError(f"`scores` must be {needs}, got {count}.", "pass the scores of the audited classes.")
 
     def unadjusted(self, scores: Floats) -> Floats:
-        """Return the scores, or decisions, of rows that do not meet the conditions."""
+        """Return the unadjusted scores, or decisions, of rows that do not meet the conditions."""
         return scores.copy() if self.threshold is None else np.asarray(scores >= self.threshold, dtype=np.float64)
 
     def row_notes(self, sums: NewRowSums) -> list[str]:
-        """Return notes on rows that do not resemble the audited ones, from their sums."""
+        """Return notes on rows that differ from the audited ones, from their sums."""
         return Adjustment.row_notes(self, sums) + gap_notes(sums.sums, self.constraints, self.max_gap)
 
     def check_whole(self) -> None:
-        """Raise where a slope, a level or a constraint is missing."""
+        """Raise if a slope, a level or all constraints are missing, or a number is invalid."""
         for model in self.models:
             model.probability(model.model.blank_row())
         if not self.constraints:
@@ -301,7 +301,7 @@ class ScoreTilt(Adjustment):
             check_number("multiplier", constraint.multiplier)
 
     def check_group_given(self, group: object) -> None:
-        """Raise for a group that is not used, and for a missing one that is."""
+        """Raise if the group is given but not used, or used but not given."""
         if not self.use_group and group is not None:
             raise DataError("This adjustment does not use `group`.", "omit it, or fit one with use_group=True.")
         if self.use_group and group is None:
@@ -318,7 +318,7 @@ class ScoreTilt(Adjustment):
             )
 
     def shift(self, frame: pl.DataFrame, group: Labels | None) -> Floats:
-        """Return the shift of the log-odds, or log-scores, of the rows of a clean frame."""
+        """Return the shift of the log-odds, or log-scores, for the rows of a clean frame."""
         return shift_of(self.constraints, self._gradients(self.table(frame), group), self.classes)
 
     def _gradients(self, table: Mapping[str, DesignColumn], group: Labels | None) -> Floats:
@@ -327,12 +327,12 @@ class ScoreTilt(Adjustment):
         return gradients(self.constraints, probabilities, members)
 
     def exempt_columns(self, frame: pl.DataFrame) -> Floats | None:
-        """Return the exempt factors of the rows of a clean frame as columns; None where there are none."""
+        """Return the exempt factors of a clean frame as design columns; None if there are none."""
         model = exempt_model(self.models)
         return None if model is None else model.columns(model.checked_table(frame))
 
     def summary(self, group: str | None = None) -> TiltSummary:
-        """Return the repair without its models and the hashes of rows; `group` is the name of the column of groups."""
+        """Return the adjustment without its models and row hashes; `group` is the name of the group column."""
         names = [each.name for each in fields(TiltSummary) if each.name not in ("group", *self._derived)]
         return TiltSummary(group, **{name: getattr(self, name) for name in names}, **self._derived)
 

@@ -1,4 +1,4 @@
-"""Score adjustments: the least change that a comparison asks for, or read from the JSON files they were saved in."""
+"""Score adjustments: the smallest change of scores that meets the constraints, fitted or read from JSON files."""
 
 from __future__ import annotations
 
@@ -69,7 +69,7 @@ def repair(
     threshold: float | None = None,
     propensity_model: object = None,
 ) -> ScoreTilt | DiscriminationFreePrice:
-    """Return the adjustment of a comparison, or of all comparisons of an audit: of amounts, the free price."""
+    """Fit an adjustment to a comparison, or to all of an audit: `ScoreTilt`, or for amounts the free price."""
     if is_of_amounts(source):
         given = {"max_gap": max_gap != 0.0, "use_group": bool(use_group), "metric": metric != MEAN}
         given |= {"threshold": threshold is not None, "propensity_model": propensity_model is not None}
@@ -90,9 +90,9 @@ def tilt_scores(
     threshold: float | None,
     propensity_model: object,
 ) -> ScoreTilt:
-    """Return the tilt after which no gap of a comparison, or of all comparisons of an audit, is larger than `max_gap`.
+    """Return the tilt after which no gap of a comparison, or of all comparisons of an audit, exceeds `max_gap`.
 
-    The multipliers are solved with the rows' own groups, and with probabilities by models fitted on other rows.
+    The multipliers are solved with the rows' own groups and cross-fitted probabilities.
     """
     rows = audited_rows(source, "repair", bool(use_group))
     limit, kind = check_max_gap(max_gap), _check_metric(metric, threshold, rows)
@@ -131,7 +131,7 @@ def tilt_scores(
 def _solve(
     problem: RepairProblem, fit: MembershipFit, use_group: bool
 ) -> tuple[tuple[Constraint, ...], Floats, Floats]:
-    """Return the constraints with their multipliers, the scores after, and those by the models that are saved."""
+    """Return the solved constraints, the scores adjusted by cross-fitted models, and those by the saved models."""
     rows = problem.rows
     members = {group: rows.codes == code for code, group in enumerate(rows.groups)} if use_group else None
     a = gradients(problem.constraints, fit.cross_fitted, members)
@@ -148,13 +148,13 @@ def _solve(
     applied = repaired(rows.scores, shift_of(solved, a, rows.outcomes), problem.threshold)
     gaps = map(modelled_gap, moments(a, applied, solved, rows.weights))
     solved = tuple(replace(constraint, modelled=gap.value) for constraint, gap in zip(solved, gaps, strict=True))
-    hint = "use_group=True needs no features; or audit with other features, or more rows."
+    hint = "adjust with the group (use_group=True, --use-group), or audit with other features or more rows."
     check_separations(solved, areas, hint)
     return solved, after, applied
 
 
 def _with_exempt_error(rows: AuditedRows, constraint: Constraint, columns: Floats, after: Floats) -> Constraint:
-    """Return a constraint with the error of its gap at equal exempt factors, smaller than that of two means."""
+    """Return a constraint with the standard error of its gap at equal exempt factors, smaller than for two means."""
     if constraint.event != EQUAL:
         return constraint
     first, second = (rows.members(cell) for cell in constraint.cells)
@@ -166,7 +166,8 @@ def _with_exempt_error(rows: AuditedRows, constraint: Constraint, columns: Float
 def _check_metric(metric: object, threshold: float | None, rows: AuditedRows) -> str:
     if metric not in METRICS:
         names = ", ".join(map(repr, METRICS[:-1]))
-        raise DataError(f"`metric` must be {names} or {ODDS!r}, got {metric!r}.", "threshold= is for decisions.")
+        hint = "to adjust decisions, pass threshold= as well."
+        raise DataError(f"`metric` must be {names} or {ODDS!r}, got {metric!r}.", hint)
     if metric == MEAN:
         return MEAN if threshold is None else DECISIONS
     if rows.outcome is None:
@@ -192,7 +193,7 @@ def _check_scores(scores: Floats, threshold: float | None) -> None:
 
 
 def constraints_for(rows: AuditedRows, metric: str, limit: float) -> list[Constraint]:
-    """Return the constraints, without multipliers, ordered by group, event and class."""
+    """Return the constraints, without multipliers, ordered by group, event and class; raise if a cell is too small."""
     constraints = []
     for group in rows.groups[1:]:
         for event in EVENTS[metric]:
@@ -211,14 +212,14 @@ def constraints_for(rows: AuditedRows, metric: str, limit: float) -> list[Constr
 
 @dataclass(frozen=True, slots=True, eq=False)
 class RepairProblem:
-    """Constraints on the gaps of some rows."""
+    """Constraints on gaps of the audited rows, with the rows and weights of each gap."""
 
     rows: AuditedRows  # the rows, with their scores
-    constraints: tuple[Constraint, ...]  # the constraints, with the shares of the people whom they count
+    constraints: tuple[Constraint, ...]  # with the shares of the people counted
     # The rows of the audited group and of the reference that each constraint compares
     members: tuple[tuple[Booleans, Booleans], ...]
     measures: Floats  # (C, n): the weight of each row in each gap, Σ_n measures_cn·W_n
-    # The largest gap that is allowed, and the threshold of decisions; None for scores
+    # The largest gap allowed, and the threshold of decisions (None for scores)
     limit: float
     threshold: float | None
 
@@ -231,7 +232,7 @@ class RepairProblem:
         limit: float,
         threshold: float | None,
     ) -> RepairProblem:
-        """Return the problem; at equal exempt factors rows are weighted by the probabilities given these."""
+        """Return the problem; at equal exempt factors, rows are weighted by the overlap from `probabilities`."""
         counted, members, measures, total = [], [], [], float(rows.weights.sum())
         for constraint in constraints:
             first, second = (rows.members(cell) for cell in constraint.cells)
@@ -243,7 +244,7 @@ class RepairProblem:
         return cls(rows, tuple(counted), tuple(members), np.array(measures), limit, threshold)
 
     def solve(self, a: Floats) -> tuple[tuple[Constraint, ...], Floats]:
-        """Return the constraints with their multipliers, and the scores after; gradients `a` are (C, n)."""
+        """Return the constraints with their multipliers, and the adjusted scores; the gradients `a` are (C, n)."""
         scores, share, outcomes = self.rows.scores, self.rows.weights / self.rows.weights.sum(), self.rows.outcomes
         classes = np.array([constraint.score_class for constraint in self.constraints])
         wholes = np.arange(len(classes)).reshape(-1, outcomes) if outcomes > 2 and self.limit > 0.0 else ()
@@ -271,9 +272,9 @@ class RepairProblem:
         return tuple(map(_with_multiplier, self.constraints, t.tolist(), *gaps, *errors)), after
 
     def separations(self, a: Floats) -> list[Normal]:
-        """Return how well the gradients `a`, (C, n), separate the people of each constraint: areas under the curve.
+        """Return the area under the curve with which each gradient in `a`, (C, n), separates a constraint's two groups.
 
-        Raise where they separate them perfectly: a repair without the group would be a repair with it.
+        Raise if the separation is perfect: an adjustment without the group would then be one with it.
         """
         areas = []
         for (first, second), own in zip(self.members, a, strict=True):
@@ -292,13 +293,13 @@ def _with_multiplier(
 
 
 def check_separations(constraints: Sequence[Constraint], areas: Sequence[Normal], hint: str) -> None:
-    """Raise where a multiplier rests on features that may not separate the groups: it would follow chance."""
+    """Raise if a multiplier uses features that may not separate the groups, so that scores would move by chance."""
     for constraint, auc in zip(constraints, areas, strict=False):
         if constraint.multiplier and auc.value - 0.5 < SURELY_BEYOND * auc.se:
             groups = f"{shown(constraint.audited)} and {shown(constraint.reference)}"
             raise SupportError(
-                f"The features may not separate {groups}: on rows not used in its fit, the group-membership model's "
-                f"area under the curve is {auc.value:.3f} (standard error {auc.se:.3f}). Adjusting without the group "
+                f"The features hardly distinguish {groups}, if at all: on rows not used in its fit, the AUC of the "
+                f"group-membership model is {auc.value:.3f} (standard error {auc.se:.3f}). Adjusting without the group "
                 "would move scores by chance.",
                 hint,
             )
@@ -317,8 +318,8 @@ def read_repair(path: str | Path, trusted: str | Sequence[str] = ()) -> ScoreTil
     path
         The file.
     trusted
-        Names of types of your own group-membership model that may be loaded although skops does not recognise them.
-        Loading them runs their code.
+        Names of types in your own group-membership model to load although skops does not recognise them. Loading them
+        runs their code.
 
     Returns
     -------
@@ -351,7 +352,8 @@ def read_repair(path: str | Path, trusted: str | Sequence[str] = ()) -> ScoreTil
         saved = json.loads(Path(path).read_text(encoding="utf-8"))
     except (OSError, TypeError, ValueError) as error:
         raise DataError(
-            f"Cannot read an adjustment from {shown(str(path))}: {error}.", "write one with `to_json`."
+            f"Cannot read an adjustment from {shown(str(path))}: {getattr(error, 'strerror', None) or error}.",
+            "write one with `to_json` (--save).",
         ) from None
     schema = saved.pop("schema", None) if isinstance(saved, dict) else None
     if schema not in KINDS:
@@ -374,7 +376,7 @@ def read_repair(path: str | Path, trusted: str | Sequence[str] = ()) -> ScoreTil
 
 
 def _saved_classifiers(saved: dict[str, object]) -> list[dict[str, object]]:
-    """Return the models that are classifiers, in a file that may be damaged."""
+    """Return the saved models that are classifiers; the file may be damaged."""
     models = saved.get("models")
     parts = [entry.get("model") for entry in models if isinstance(entry, dict)] if isinstance(models, list) else []
     return [part for part in parts if isinstance(part, dict) and "estimator" in part]

@@ -1,8 +1,8 @@
-"""Candidate rules: the choice among them in pairs, and predictions without a feature or with less of it.
+"""Candidate rules: the choice among them, and what-ifs with one feature neutralised or coarsened.
 
-To *neutralise* a feature, the model's output is averaged over the reference's values of it, the same for everybody. To
-*coarsen* it, a number becomes the median of its quartile, or the outputs of rare levels are averaged over all of them.
-Each is a rule that could be used, and is evaluated on the same rows as the model.
+To *neutralise* a feature, the model's output is averaged over the reference's values of the feature, for every row. To
+*coarsen* it, a number is replaced by the median of its quartile, or outputs are averaged over all rare levels. Each
+what-if is a usable rule, and is evaluated on the same rows as the model.
 """
 
 from __future__ import annotations
@@ -31,10 +31,10 @@ from tiltlens.rows.levels import numbers_of
 from tiltlens.rows.predictions import AskedModel
 from tiltlens.sources.columns import Record
 
-WHAT_IF_ROWS = 20_000  # that the model is asked about: a standard error is then a point at most
-WHAT_IF_VALUES = 32  # of a feature that outputs are averaged over: each is a prediction of all those rows
-WHAT_IF_BINS = 4  # of a coarsened number: quartiles
-RARE_LEVEL = 0.05  # of the people, below which a level of a coarsened category is rare
+WHAT_IF_ROWS = 20_000  # sample of rows to predict; a standard error is then one point at most
+WHAT_IF_VALUES = 32  # values of a feature to average over; each needs a prediction of all sampled rows
+WHAT_IF_BINS = 4  # bins of a coarsened number: quartiles
+RARE_LEVEL = 0.05  # share of people below which a level of a category is rare
 
 
 NEUTRALISED, COARSENED = "neutralised", "coarsened"
@@ -42,18 +42,18 @@ QUANTITIES = {"gap": "decision_gap", "score_gap": "gap", "accuracy": "accuracy",
 SCHEMA: dict[str, type[pl.DataType]] = {"feature": pl.String, "what_if": pl.String} | interval_schema(
     *(f"{name}{part}" for name in QUANTITIES for part in ("", "_change"))
 )
-NEEDS_MODEL = "what-ifs of single features need the model: audit with model= in place of scores"
+NEEDS_MODEL = "what-ifs for single features need the model: pass it as model= (--model) instead of scores"
 
 
 class Borrowed(NamedTuple):
-    """The rows whose value of a feature each row takes, and the share of the output with these values."""
+    """For each row, the row whose value of a feature it takes, and the share of this output in the average."""
 
     source: Integers
     share: float
 
 
 class WhatIf(NamedTuple):
-    """A change of one feature, as a mixture of borrowed values."""
+    """A change of one feature, as a mixture of values of other rows."""
 
     feature: str
     kind: str
@@ -63,9 +63,9 @@ class WhatIf(NamedTuple):
 def what_ifs(
     model: AskedModel, data: EvaluationRows, scores: Floats, confidence: float
 ) -> tuple[pl.DataFrame, tuple[str, ...]]:
-    """Return one row for each what-if, those with the smallest gap of decisions first, and notes.
+    """Return one row per what-if, sorted by the absolute decision gap, and notes.
 
-    The intervals are simultaneous over all what-ifs (Šidák), so that any of them may be picked.
+    The intervals are simultaneous over all what-ifs (Šidák), so any of them may be selected.
     """
     index, weights = _sample(data.rows)
     clusters = None if data.rows.clusters is None else data.rows.clusters[index]
@@ -78,7 +78,7 @@ def what_ifs(
     for change in changes:
         try:
             records.append(_record(change, before, _measure(part, _predict(model, change)), level))
-        except TiltlensError as error:  # the model may refuse combinations of values that it never saw
+        except TiltlensError as error:  # the model may reject combinations of values that it never saw
             notes.append(f"{change.feature} could not be {change.kind}: {first_line(error)}")
     if index.size < data.rows.audited.size:
         notes.append(f"what-ifs are evaluated on {index.size:,} of the rows")
@@ -87,10 +87,10 @@ def what_ifs(
 
 
 def strongest_what_if(table: pl.DataFrame) -> str:
-    """Return the what-if that surely reduces the gap most, in words."""
+    """Return a sentence on the what-if whose interval shows the largest reduction of the gap."""
     best, largest = None, 0.0
     for row in table.iter_rows(named=True):
-        side = np.sign(row["gap"] - row["gap_change"])  # of the gap before
+        side = np.sign(row["gap"] - row["gap_change"])  # sign of the gap before
         reduction = min(-side * row["gap_change_low"], -side * row["gap_change_high"])
         if reduction > largest and abs(row["gap"]) < abs(row["gap"] - row["gap_change"]):
             best, largest = row, reduction
@@ -99,13 +99,13 @@ def strongest_what_if(table: pl.DataFrame) -> str:
     ends = sorted(abs(100.0 * best[f"gap_change{end}"]) for end in ("_low", "_high"))
     accuracy = [100.0 * best[f"accuracy_change{end}"] for end in ("_low", "_high")]
     return (
-        f"with {best['feature']} {best['what_if']} the gap of decisions is smaller by {ends[0]:.1f} to {ends[1]:.1f} "
-        f"points, and accuracy changes by {accuracy[0]:+.1f} to {accuracy[1]:+.1f}"
+        f"with {best['feature']} {best['what_if']}, the gap in decision rates is {ends[0]:.1f} to {ends[1]:.1f} points "
+        f"smaller, and the change in accuracy is {accuracy[0]:.1f} to {accuracy[1]:.1f} points"
     )
 
 
 def _sample(rows: Rows) -> tuple[Integers, Floats]:
-    """Return rows to predict, as many of each group as possible, and their weights."""
+    """Return a sample of rows to predict, balanced between the groups if possible, and their weights."""
     groups = [np.flatnonzero(group) for group in (rows.audited, ~rows.audited)]
     half = WHAT_IF_ROWS // 2
     room = [max(half, WHAT_IF_ROWS - other.size) for other in groups[::-1]]
@@ -118,7 +118,7 @@ def _sample(rows: Rows) -> tuple[Integers, Floats]:
 
 
 def _changes(name: str, column: pl.Series, rows: Rows) -> Iterator[WhatIf]:
-    """Yield the what-ifs of a feature, none where nothing would change."""
+    """Yield the what-ifs of a feature; none if nothing would change."""
     codes = _codes(column)
     if codes.max() == 0:
         return
@@ -130,7 +130,7 @@ def _changes(name: str, column: pl.Series, rows: Rows) -> Iterator[WhatIf]:
 
 
 def _codes(column: pl.Series) -> Integers:
-    """Return the rank of each value, from 0; missing values are the first."""
+    """Return the rank of each value, from 0; missing values have the lowest rank."""
     keys = column.to_physical() if column.dtype == pl.Enum else column
     return np.unique(keys.rank("dense").fill_null(0).to_numpy(), return_inverse=True)[1]
 
@@ -142,7 +142,7 @@ def _is_number(column: pl.Series) -> bool:
 def _values(codes: Integers, among: Booleans, rows: Rows) -> list[tuple[int, float]]:
     """Return rows whose values represent those of the rows `among`, with their shares.
 
-    They hold each value where there are few, else those at equally spaced quantiles.
+    They are one row per value if there are few values, else rows at equally spaced quantiles.
     """
     own = np.flatnonzero(among & (rows.weights > 0))
     order = own[np.argsort(codes[own], kind="stable")]
@@ -156,7 +156,7 @@ def _values(codes: Integers, among: Booleans, rows: Rows) -> list[tuple[int, flo
 
 
 def _coarse_numbers(column: pl.Series, rows: Rows) -> list[Borrowed]:
-    """Return numbers as the median of their quantile bin; missing ones stay, and so do few values."""
+    """Replace numbers by the median of their quantile bin; missing ones stay; return [] for few distinct values."""
     values, source = numbers_of(column), np.arange(len(column))
     present = np.flatnonzero(~np.isnan(values))
     if np.unique(values[present]).size <= WHAT_IF_BINS:
@@ -174,7 +174,7 @@ def _coarse_numbers(column: pl.Series, rows: Rows) -> list[Borrowed]:
 
 
 def _coarse_levels(codes: Integers, rows: Rows) -> list[Borrowed]:
-    """Return rare levels as a mixture of all rare ones; nothing where there are fewer than two."""
+    """Replace rare levels by a mixture of all rare levels; return [] if there are fewer than two."""
     shares = np.bincount(codes, rows.weights) / rows.weights.sum()
     is_rare = ((shares > 0.0) & (shares < RARE_LEVEL))[codes]
     if np.unique(codes[is_rare]).size < 2:
@@ -188,7 +188,7 @@ def _predict(model: AskedModel, change: WhatIf) -> Floats:
 
 
 def _measure(data: EvaluationRows, scores: Floats) -> Measurements:
-    """Return the quantities of scores, with errors weighted by the threshold in the accuracy."""
+    """Return the quantities of scores; errors in the accuracy are weighted by the threshold."""
     measured = measure(data, scores)
     if data.outcome is None:
         return measured
@@ -215,7 +215,7 @@ EXISTS, NOT_FOUND, INCONCLUSIVE = "exists", "was not found", "inconclusive"
 
 @dataclass(frozen=True, slots=True, eq=False)
 class PairedRows:
-    """Rows with an outcome, the audited scores and threshold, and folds."""
+    """The rows with an outcome, with the audited scores, the threshold and cross-fitting folds."""
 
     audited: AuditedRows
     rows: Rows
@@ -225,7 +225,7 @@ class PairedRows:
 
     @classmethod
     def of(cls, audited: AuditedRows, threshold: float) -> PairedRows:
-        """Return the rows with folds that depend on what they hold."""
+        """Return the rows with folds that depend on the content of rows only."""
         rows = audited.rows
         return cls(audited, rows, outcome_of(audited), row_folds(rows, FOLDS, 0), threshold)
 
@@ -236,7 +236,7 @@ class PairedRows:
 
     @property
     def y(self) -> Booleans:
-        """Who has the outcome."""
+        """Whether each row has the outcome."""
         return np.asarray(self.outcome == WITH)
 
     def accuracy(self, decided: Booleans) -> InfluenceEstimate:
@@ -252,7 +252,7 @@ class PairedRows:
         return gap(self.rows, Scores.of(self.rows, scores)).normal(-1.0, 1.0)
 
     def ratio_gain(self, decided: Booleans) -> InfluenceEstimate:
-        """Return by how much the lower favourable rate over the higher is nearer to 1 than the model's."""
+        """Return the increase in the impact ratio (lower over higher favourable rate) compared with the model's."""
         ratios = []
         for selected in (self.decided, decided):
             favourable = Scores.of(self.rows, (selected != self.audited.favours_low).astype(np.float64))
@@ -263,7 +263,7 @@ class PairedRows:
         return ratios[1].minus(ratios[0])
 
     def changes(self, decided: Booleans) -> tuple[InfluenceEstimate, InfluenceEstimate, InfluenceEstimate]:
-        """Return the change of accuracy, the reduction of the gap and the gain of the ratio, paired with the model."""
+        """Return the paired change of accuracy, reduction of the gap and increase in the impact ratio."""
         accuracy = self.accuracy(decided).minus(self.accuracy(self.decided))
         gaps = [decision_gap(self.rows, rule) for rule in (self.decided, decided)]
         return accuracy, _reduction(*gaps), self.ratio_gain(decided)
@@ -272,7 +272,7 @@ class PairedRows:
         """Return the share selected, the impact ratio and the true positive rate of decisions."""
         rows, selected = self.rows, decided.astype(np.float64)
         favourable = Scores.of(rows, (decided != self.audited.favours_low).astype(np.float64))
-        # weighting by probabilities of groups would bias a ratio towards 1
+        # group probabilities as weights would bias a ratio towards 1
         has_ratio = not self.audited.soft and favourable.mean1[0] > SMALLEST_SHARE
         rates: dict[str, HasInterval | None] = {
             "selected": overall_mean(rows.weights, selected, rows.clusters).normal(0.0, 1.0),
@@ -283,14 +283,14 @@ class PairedRows:
 
 
 def outcome_of(audited: AuditedRows) -> Integers:
-    """Return the codes of outcomes, which there must be."""
+    """Return the outcome codes; raise if the audit has no outcomes."""
     if audited.outcome is None:
         raise DataError("Alternatives need outcomes, but the audit has none.", "audit with outcome=.")
     return audited.outcome
 
 
 class _Fold(NamedTuple):
-    """What other folds say of the rules: the change of accuracy, its standard error, and the size of the gap."""
+    """For each rule, estimates on the other folds: the change of accuracy, its standard error, and the absolute gap."""
 
     rows: Booleans
     change: Floats
@@ -299,7 +299,7 @@ class _Fold(NamedTuple):
 
 
 def measure_folds(data: PairedRows, rules: Sequence[Booleans]) -> list[_Fold]:
-    """Return for each fold what the other folds say of each rule."""
+    """Return, for each fold, the estimates for each rule on the other folds."""
     folds = []
     for k in range(FOLDS):
         others = data.fold != k
@@ -317,9 +317,9 @@ def measure_folds(data: PairedRows, rules: Sequence[Booleans]) -> list[_Fold]:
 def choose_rules(
     data: PairedRows, rules: Sequence[Booleans], folds: Sequence[_Fold], tolerance: float, sure: float
 ) -> tuple[Booleans, bool]:
-    """Return, fold by fold, the decisions of the rule with the smallest gap that is surely accurate on other folds.
+    """Return decisions fold by fold: of the rule with the smallest gap among those surely accurate on other folds.
 
-    Where no rule is surely accurate, take the likeliest to be; also return whether every fold had one that is.
+    If no rule is surely accurate, use the one most likely to be; also return whether every fold had one that is.
     """
     chosen, is_sure = np.zeros_like(data.decided), True
     for fold in folds:
@@ -338,10 +338,10 @@ def _reduction(own: InfluenceEstimate, other: InfluenceEstimate) -> InfluenceEst
 
 
 def verdict_of(changes: Sequence[Estimate], tolerance: float, is_sure: bool) -> str:
-    """Return the verdict by intervals of accuracy, gap and ratio; all must hold.
+    """Return the verdict from intervals of the changes of accuracy, gap and ratio; "exists" needs all three.
 
-    A gap alone also shrinks where fewer people of both groups are selected. Unless rules that are surely accurate were
-    tried in every fold, a failure of this rule is inconclusive.
+    The gap alone also shrinks if fewer people of both groups are selected. If no rule is surely accurate in some fold,
+    the failure of the chosen rule is inconclusive.
     """
     accuracy, reduction, ratio = changes
     if (accuracy.low or 0.0) > -tolerance and min(reduction.low or 0.0, ratio.low or 0.0) > 0.0:
@@ -358,7 +358,7 @@ def tolerance_table(
     tolerance: float,
     levels: tuple[float, float],
 ) -> pl.DataFrame:
-    """Return a row for each tolerance, with one band (max-t) over all of them by their paired influence functions."""
+    """Return one row per tolerance, with one simultaneous (max-t) band over all from paired influence functions."""
     sure, confidence = levels
     losses = sorted({*TOLERANCES, tolerance})
     choices = [choose_rules(data, rules, folds, loss, sure) for loss in losses]

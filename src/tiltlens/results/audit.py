@@ -1,4 +1,4 @@
-"""The result of an audit: one comparison for each audited group, and where every row went."""
+"""The result of an audit: one comparison per audited group, and the numbers of rows read, used and excluded."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ from tiltlens.rows.groups import JOINT
 from tiltlens.rows.sampled_rows import SampledRows
 from tiltlens.rows.wording import WORDING, ScoreType, Wording
 
-SCHEMA = "tiltlens/audit/3"  # of to_dict and to_json; a change that breaks a reader raises the number
+SCHEMA = "tiltlens/audit/3"  # version of to_dict and to_json, increased by changes that break readers
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -107,7 +107,7 @@ class Audit:
         return replace(self, rows=rows, too_small=dict.fromkeys(self.too_small))
 
     def __getitem__(self, audited: Any) -> Comparison:
-        """Return the comparison of a group, by its name or its position; where names are numbers, by its name."""
+        """Return the comparison of a group by its name or position; by name only if group names are numbers."""
         names = list(self.comparisons)
         name = JOINT.join(map(text_of, audited)) if isinstance(audited, tuple) else text_of(audited)
         has_numbers = any(group.lstrip("-").isdigit() for group in names)
@@ -189,7 +189,7 @@ class Audit:
             self._look.file.replace(self._look.state)
 
     def to_dict(self) -> dict[str, Any]:
-        """Return every number of the audit, keyed by attribute name; sizes of too small groups are suppressed."""
+        """Return every number of the audit by attribute name; sizes of groups that are too small are suppressed."""
         summary: dict[str, Any] = to_plain(self)
         for name, comparison in self.comparisons.items():
             summary["comparisons"][name] = comparison.to_dict()

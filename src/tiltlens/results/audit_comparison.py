@@ -1,8 +1,8 @@
-"""Two audits compared: two models on the same rows, whose errors are subtracted row by row, or two independent samples.
+"""Comparison of two audits: two models on the same rows, which are paired, or two independent samples.
 
-new − old of every quantity. On the same rows the variance is the sum of squares of the rows' differences; otherwise the
-interval is [d − √((n − l_n)² + (u_o − o)²), d + √((u_n − n)² + (o − l_o)²)], from the two audits' own ends (Zou and
-Donner 2008), which for symmetric ends adds the variances.
+Every change is new − old. On the same rows, its variance is the sum of squared differences of row errors; otherwise
+the interval is [d − √((n − l_n)² + (u_o − o)²), d + √((u_n − n)² + (o − l_o)²)], from the limits of both audits
+(Zou and Donner 2008), which for symmetric intervals adds the variances.
 """
 
 from __future__ import annotations
@@ -20,6 +20,7 @@ from tiltlens.analysis.influence_matching import ComparisonErrors, Pairs, RowErr
 from tiltlens.errors import DataError, shown
 from tiltlens.estimators.estimate import Estimate, Normal, difference, quantile, without_noise
 from tiltlens.estimators.verdicts import EVIDENCE, Band, Verdict, bands, simultaneous_factor, verdict
+from tiltlens.notes import Note
 from tiltlens.results.audit import Audit
 from tiltlens.results.change import (
     BANDED,
@@ -53,9 +54,9 @@ AT_ONCE = (
     "gap_explained_by_exempt",
     "gap_given_exempt",
     LINEAR,
-)  # for all groups, as audits have them
+)  # simultaneous over all groups, as in audits
 
-Row = dict[str, Any]  # of the features of a comparison
+Row = dict[str, Any]  # the columns of one feature in a comparison
 
 
 def compare(old: Audit, new: Audit, *, paired: bool | None = None) -> Change:
@@ -101,13 +102,13 @@ def compare(old: Audit, new: Audit, *, paired: bool | None = None) -> Change:
         if not isinstance(audit, Audit):
             raise DataError(
                 f"`{name}` must be an audit, got {shown(audit)}.",
-                "compare what two calls of tl.audit returned, or of tl.read_audit.",
+                "pass two results of tl.audit or tl.read_audit.",
             )
     return change_of(old, new, paired)
 
 
 def change_of(old: Audit, new: Audit, is_paired: bool | None) -> Change:
-    """Return what changed between two audits."""
+    """Return the change between two audits."""
     check_comparable(old, new)
     names = [name for name in new if name in old.comparisons]
     same_rows = old.provenance.rows_sha256 is not None and old.provenance.rows_sha256 == new.provenance.rows_sha256
@@ -153,7 +154,7 @@ def _origin(audit: Audit) -> Origin:
 
 
 def check_comparable(old: Audit, new: Audit) -> None:
-    """Raise where the difference of two audits would be no answer to any question."""
+    """Raise if two audits answer different questions, so that their difference has no meaning."""
     for name in ("group", "reference", "score_type", "favourable"):
         _check_equal(name, getattr(old, name), getattr(new, name))
     _check_equal("confidence", old.settings.confidence, new.settings.confidence)
@@ -171,13 +172,13 @@ def _check_equal(name: str, old: Any, new: Any) -> None:
     if old != new:
         raise DataError(
             f"`old` and `new` must be audits with the same `{name}`, got {shown(old)} and {shown(new)}.",
-            "the two gaps are not comparable: repeat one audit with the other's.",
+            f"the two gaps are not comparable: repeat one audit with the `{name}` of the other.",
         )
 
 
 @dataclass(frozen=True, slots=True, eq=False)
 class _Paired:
-    """The rows of two audits of one group side by side: those of the samples, and those shown."""
+    """Pairs of rows of two audits of one group: of all sampled rows, and of those with errors of contributions."""
 
     old: ComparisonErrors
     new: ComparisonErrors
@@ -188,7 +189,7 @@ class _Paired:
     def of(cls, old: ComparisonErrors | None, new: ComparisonErrors | None, same_rows: bool) -> _Paired:
         if old is None or new is None:
             raise DataError(
-                "`paired` must be of audits in memory with intervals, got one that is saved, or has plug-in values.",
+                "A paired comparison needs two audits in memory with intervals; one is saved or has plug-in values.",
                 "use paired=False, or audit both again without folds=None.",
             )
         scores = (old.of_sample["gap"], new.of_sample["gap"])
@@ -196,7 +197,7 @@ class _Paired:
         return cls(old, new, sample, paired(old.shown, new.shown, same_rows, None))
 
     def errors(self, name: str) -> RowErrors | None:
-        """Return the errors of the change of a quantity, None where an audit keeps none of it."""
+        """Return the row-wise errors of the change of a quantity; None if an audit has none."""
         for pairs, old, new in (
             (self.sample, self.old.of_sample, self.new.of_sample),
             (self.shown, self.old.of_shown, self.new.of_shown),
@@ -206,7 +207,7 @@ class _Paired:
         return None
 
     def of_feature(self, name: str, feature: str) -> RowErrors | None:
-        """Return the errors of the change of a feature's number."""
+        """Return the row-wise errors of the change of a feature's contribution; None if an audit has none."""
         key = (name, feature)
         if key not in self.old.of_features or key not in self.new.of_features:
             return None
@@ -216,7 +217,7 @@ class _Paired:
 def _group_change(
     old: Comparison, new: Comparison, settings: Settings, pairs: _Paired | None, groups: int
 ) -> GroupChange:
-    """Return what changed for one audited group."""
+    """Return the change between the results for one audited group."""
     before, after = _estimates(old), _estimates(new)
     levels = {name: settings.confidence ** (1.0 / (groups if name in AT_ONCE else 1)) for name in QUANTITIES}
     return GroupChange(
@@ -236,7 +237,7 @@ def _group_change(
 
 
 def _estimates(c: Comparison) -> dict[str, Estimate | None]:
-    """Return the quantities of a comparison; None where it has none."""
+    """Return the quantities of a comparison by name; None if one is not defined."""
     linear = None if c.unobserved_group is None else c.unobserved_group.linear
     estimates = {name: c.estimate(name) for name in (*OF_COMPARISONS, *OF_ERROR_RATES)}
     return estimates | dict(zip(OF_RATES, c.rates, strict=True)) | {LINEAR: linear}
@@ -252,12 +253,12 @@ def _change(
     errors = None if pairs is None else pairs.errors(name)
     if errors is not None:
         return Normal(value, _rounded(standard_error(errors))).estimate(confidence)
-    # how estimates of the same rows err together is not known: at worst against each other
+    # the correlation of estimates from the same rows is unknown here: assume the worst case, −1
     return replace(difference(new, old, 0.0 if pairs is None else -1.0), value=value)
 
 
 def _displayed(change: Estimate | None, name: str, after: Mapping[str, Estimate | None]) -> Estimate | None:
-    """Return a change that prints as the quantity does; that of a rate prints as a gap."""
+    """Return a change with the display of its quantity; the change of a rate is displayed like a gap."""
     like = after["gap" if name in OF_RATES else name]
     return change if change is None or like is None else change.displayed(like._display)
 
@@ -304,7 +305,7 @@ def _bands(
     pairs: _Paired | None,
     groups: int,
 ) -> dict[Key, Band]:
-    """Return the bands of the changes of gap(j) and joint(j), all at once over features and groups."""
+    """Return the bands of the changes of gap(j) and joint(j), simultaneous over features and groups."""
     keys = [(number, name) for number in BANDED for name in sorted(both)]
     keys = [(k, name) for k, name in keys if before[name][k] is not None and after[name][k] is not None]
     values = [without_noise(after[name][k] - before[name][k]) for k, name in keys]
@@ -318,14 +319,14 @@ def _bands(
         math.hypot(*(_se(rows[name], k, factor) for rows, factor in zip((before, after), factors, strict=True)))
         for k, name in keys
     ]
-    factor = quantile(confidence ** (1.0 / len(keys)))  # Šidák's: how numbers err together is not saved
+    factor = quantile(confidence ** (1.0 / len(keys)))  # Šidák, since saved audits have no correlations
     return dict(zip(keys, bands(values, np.array(errors), factor), strict=True))
 
 
 def _paired_bands(
     keys: Sequence[Key], values: Sequence[float], pairs: _Paired, confidence: float, seed: int
 ) -> dict[Key, Band]:
-    """Return the bands of changes on the same rows, of those whose errors both audits keep."""
+    """Return the bands of paired changes, for the numbers whose errors both audits have."""
     errors = [(key, value, pairs.of_feature(*key)) for key, value in zip(keys, values, strict=True)]
     kept = [(key, value, error) for key, value, error in errors if error is not None]
     covariance = _covariance([error for _, _, error in kept])
@@ -345,7 +346,7 @@ def _covariance(errors: Sequence[RowErrors]) -> Any:
 
 
 def _se(row: Row, name: str, factor: float) -> float:
-    """Return the standard error behind a band; it is not a number where there is none."""
+    """Return the standard error from the width of a band, or NaN if there is none."""
     if row[f"{name}_low"] is None:
         return math.nan
     return float(row[f"{name}_high"] - row[f"{name}_low"]) / 2 / factor
@@ -362,7 +363,7 @@ def _banded(changes: dict[Key, Band], feature: str) -> Row:
 
 
 def _shapley(before: Row, after: Row, settings: Settings, pairs: _Paired | None) -> Row:
-    """Return the change of the Shapley value; on the same rows it has an interval where every set was looked at."""
+    """Return the change of the Shapley contribution; if paired, its interval needs estimates from all feature sets."""
     old, new = (
         None if row["shapley"] is None else Estimate(*(row[f"shapley{end}"] for end in ("", "_low", "_high")))
         for row in (before, after)
@@ -379,7 +380,7 @@ def _shapley(before: Row, after: Row, settings: Settings, pairs: _Paired | None)
 
 
 def _verdict(before: Row, after: Row, changes: dict[Key, Band], new: Comparison) -> Row:
-    """Return what may be said of the change of a feature, by the rule of an audit's own verdicts."""
+    """Return the verdict on the change of a feature's contribution, by the same rule as an audit's verdicts."""
     for which, row in (("old", before), ("new", after)):
         if row["verdict"] in (Verdict.NOT_ASSESSED, Verdict.IDENTIFIES_GROUP, Verdict.EXEMPT):
             reason = f"{row['verdict']} in the {which} audit: {row['reason']}"
@@ -399,30 +400,26 @@ def _verdict(before: Row, after: Row, changes: dict[Key, Band], new: Comparison)
 
 
 def _direction(old: float, new: float) -> ChangeVerdict:
-    """Return in which direction a contribution changed."""
+    """Return the verdict that states the direction of a changed contribution."""
     if min(abs(old), abs(new)) > abs(new - old) / 4 and old * new < 0.0:
         return ChangeVerdict.TURNED
     return ChangeVerdict.MORE if abs(new) > abs(old) else ChangeVerdict.LESS
 
 
-def _unobserved_notes(old: Comparison, new: Comparison) -> tuple[str, ...]:
-    """Return a note on groups that are given as probabilities: the status of each audit's bracket."""
+def _unobserved_notes(old: Comparison, new: Comparison) -> tuple[Note, ...]:
+    """Return a note on unobserved groups with the status of each audit's bracket."""
     both = [(when, c.unobserved_group) for when, c in (("old", old), ("new", new)) if c.unobserved_group is not None]
     if not both:
         return ()
     statuses = "; ".join(f"{when}: {soft.status}, {soft.reason}" for when, soft in both)
-    text = "groups are unobserved, so changes are those of weighted gaps, not of the true gaps"
-    return (f"{text} ({statuses})",)
+    return (Note("changes of weighted gaps", statuses=statuses),)
 
 
-def _notes(pairs: _Paired | None) -> tuple[str, ...]:
-    """Return what to know of the change: rows that only one audit has, or shows."""
+def _notes(pairs: _Paired | None) -> tuple[Note, ...]:
+    """Return a note on rows that only one of the two audits has."""
     notes = []
     if pairs is not None and pairs.sample.alone:
-        notes.append(f"{pairs.sample.alone:,} rows are in one of the two audits only and count as independent")
+        notes.append(Note("unmatched rows", rows=pairs.sample.alone))
     elif pairs is not None and pairs.shown.alone:
-        notes.append(
-            f"{pairs.shown.alone:,} of the rows behind the standard errors of contributions are in one audit only and "
-            "count as independent"
-        )
+        notes.append(Note("unmatched influences", rows=pairs.shown.alone))
     return tuple(notes)

@@ -1,4 +1,4 @@
-"""Evidence and settings → a comparison: one pure function for each block of numbers."""
+"""Build a comparison from evidence and settings, with one pure function per block of numbers."""
 
 from __future__ import annotations
 
@@ -32,40 +32,41 @@ from tiltlens.estimators.estimate import Estimate, HasInterval, Normal
 from tiltlens.estimators.outputs import Scores, lower_over_higher
 from tiltlens.learners.balance import Balance, balance
 from tiltlens.learners.propensity import prior_log_odds
+from tiltlens.notes import Note
 from tiltlens.paper.checks import Floats
 from tiltlens.paper.correction import CorrectionFunction, correction_function
 from tiltlens.paper.exponents import TestPair
 from tiltlens.results.comparison import Comparison
-from tiltlens.results.notes import Note, decile_shares, evidence_notes, in_units, with_displays
+from tiltlens.results.notes import decile_shares, evidence_notes, in_units, with_displays
 from tiltlens.results.outputs import Checks, Correction, GapParts, Means, Outputs, Rates, Scale
 from tiltlens.results.profiles import Profiles
 from tiltlens.rows.wording import score_type_of
 
-Noted = tuple[Estimate | None, tuple[str, ...]]
+Noted = tuple[Estimate | None, tuple[Note, ...]]
 
 
 class _ScoreGap(NamedTuple):
-    """The differences of scores, which need no model, and notes on those that are not defined."""
+    """The gap, ratio, standardised difference and divergence of scores, with notes on those that are undefined."""
 
     gap: Estimate
     impact_ratio: Estimate | None
     standardised_difference: Estimate | None
     output_divergence: Estimate | None
-    notes: tuple[str, ...]
+    notes: tuple[Note, ...]
 
 
 class _PaperEstimates(NamedTuple):
-    """The estimates of the paper's quantities, and notes on those that are not defined."""
+    """The estimates of the paper's quantities, with notes on those that are undefined."""
 
     input_divergence: Estimate | None
     descent_rate: Estimate | None
     detection_sample_size: Estimate | None
-    notes: tuple[str, ...]
+    notes: tuple[Note, ...]
 
 
 def compare(evidence: Evidence, settings: Settings) -> Comparison:
     """Return the comparison of one audited group with the reference."""
-    every = settings.for_all(evidence.question.comparisons)  # gap, adjusted gap: judged for all audited groups at once
+    every = settings.for_all(evidence.question.comparisons)  # gap and adjusted gap: at once for all audited groups
     function, of_function = _correction_function(evidence, settings)
     checked = _balance(evidence)
     left, of_adjusted = adjusted_gap(evidence, every)
@@ -106,7 +107,7 @@ def compare(evidence: Evidence, settings: Settings) -> Comparison:
 
 
 def _of_unobserved_groups(comparison: Comparison) -> Comparison:
-    """Return a comparison without what, weighted by probabilities, would show a part of the disparity as all of it."""
+    """Return a comparison without the quantities that, weighted by group probabilities, would understate disparity."""
     return replace(
         comparison,
         impact_ratio=None,
@@ -156,7 +157,7 @@ def _gap_parts(
 
 
 def _compare_scores(evidence: Evidence, settings: Settings, every: Settings) -> _ScoreGap:
-    """Return the differences of scores; `every` has the confidence of all comparisons at once."""
+    """Return the comparison of scores; `every` has the simultaneous confidence of all comparisons."""
     population = evidence.population
     favourable = levels(evidence) if evidence.rows.unit.is_amount else evidence.favourable
     ratio, of_ratio = _defined(settings, lambda: outputs.impact_ratio(population, favourable))
@@ -169,7 +170,7 @@ def _compare_scores(evidence: Evidence, settings: Settings, every: Settings) -> 
 def _paper_estimates(
     evidence: Evidence, settings: Settings, checked: Balance | None, function: CorrectionFunction | None, gap: Estimate
 ) -> _PaperEstimates:
-    """Return the paper's quantities; those of inputs are None where nothing is known of the inputs."""
+    """Return the paper's quantities; those of the inputs are None without features or propensity."""
     needed, of_needed = _decisions(evidence, gap)
     if function is None:
         return _PaperEstimates(None, None, needed, (Note("no inputs"), *of_needed))
@@ -206,7 +207,7 @@ def _correction(
 
 
 def _defined(settings: Settings, make: Callable[[], HasInterval]) -> Noted:
-    """Return an estimate, or None and a note where it is not defined."""
+    """Return an estimate, or None and a note if it is not defined."""
     try:
         return settings.estimate(make()), ()
     except SupportError as error:
@@ -222,7 +223,7 @@ def _adverse(evidence: Evidence, ratio: Estimate | None) -> Estimate | None:
 
 
 def _shortfall(evidence: Evidence, settings: Settings) -> Estimate:
-    """Return Σw·(E1[W] − E0[W]) of the favourable outcome, w of the audited: a row is as many people as it weighs."""
+    """Return the shortfall Σw·(E1[W] − E0[W]) of the favourable outcome, with audited weights w in people."""
     law = outputs.gap_law(evidence.population, evidence.favourable)
     if not evidence.rows.wants_less:
         law = replace(law, first=law.second, second=law.first)
@@ -239,7 +240,7 @@ def _means(evidence: Evidence) -> Means:
 
 
 def _correction_function(evidence: Evidence, settings: Settings) -> tuple[CorrectionFunction | None, tuple[str, ...]]:
-    """Return the correction function; there is none where nothing is known of the inputs."""
+    """Return the correction function: None without inputs; of inputs only, with a note, if outputs lack support."""
     if evidence.nuisances.name == NO_MODEL:
         return None, ()
     audited, reference = evidence.moments
@@ -251,23 +252,23 @@ def _correction_function(evidence: Evidence, settings: Settings) -> tuple[Correc
 
 
 def _epsilon_max(evidence: Evidence, function: CorrectionFunction) -> float:
-    """Return the largest valid step along f~, from its least value among the sample's audited people."""
+    """Return the largest valid step along f~, from its smallest value among the audited people of the sample."""
     mine = evidence.sample.audited & (evidence.sample.weights > 0)
     smallest = float(np.min(function(evidence.nuisances.log_odds[mine], evidence.rows.scores[mine])))
     return -1.0 / smallest if smallest < 0 else 0.0
 
 
 def _log_ratio(evidence: Evidence) -> Floats:
-    """Return ℓ, cross-fitted where there is a cross-fit."""
+    """Return the log-ratio ℓ, cross-fitted if possible."""
     if evidence.nuisances.propensity is not None:
         return evidence.nuisances.propensity.log_ratio
     return evidence.nuisances.log_odds - prior_log_odds(evidence.population)
 
 
 def _balance(evidence: Evidence) -> Balance | None:
-    """Return how far the membership model can be trusted.
+    """Return the checks of the group-membership model; None without one that was cross-fitted.
 
-    The score itself may depend on the group; what the features lead to expect of it may not.
+    They use the expected score given the features, because the score itself may depend on the group.
     """
     propensity, expectations = evidence.nuisances.propensity, evidence.nuisances.expectations
     if propensity is None or expectations is None:
@@ -280,10 +281,10 @@ def _balance(evidence: Evidence) -> Balance | None:
 def _of_propensity(
     evidence: Evidence, settings: Settings, checked: Balance | None, name: str, make: Callable[[], Noted]
 ) -> Noted:
-    """Return what rests on the propensity model; nothing where a feature has too many values for a fitted one.
+    """Return an estimate that uses the propensity model; None if a feature has too many values to fit one.
 
-    An inadequate model leaves the end nearer to 0: every model's divergence is at most the true one (Donsker & Varadhan
-    1983), and what a model misses of ℓ is missing in Var0(g) too.
+    If the model fails its checks, only the limit nearer to 0 is kept: any model's divergence is at most the true one
+    (Donsker & Varadhan 1983), and the part of ℓ that a model misses is missing in Var0(g) too.
     """
     propensity = evidence.nuisances.propensity
     is_rate = name == "descent_rate"  # which is negative
@@ -357,7 +358,7 @@ def _profiles(evidence: Evidence, correction: CorrectionFunction | None, setting
 
 
 def _without_fits(evidence: Evidence) -> Evidence:
-    """Return what estimates of a gap by group probabilities need, to keep no more of it."""
+    """Return the part of the evidence that estimates by group probabilities need, to free memory."""
     rows = replace(evidence.rows, features=(), value_codes={})
     return replace(evidence, rows=rows, cells={}, table={}, nuisances=replace(evidence.nuisances, sets=None))
 
@@ -365,7 +366,7 @@ def _without_fits(evidence: Evidence) -> Evidence:
 def _errors(
     evidence: Evidence, left: AdjustedGap, parts: ExemptParts | None, of_features: dict[tuple[str, str], RowErrors]
 ) -> ComparisonErrors:
-    """Return each row's part in the errors, for a comparison with another audit of the same rows."""
+    """Return the row-wise errors of all estimates, for a paired comparison with another audit."""
     of_sample, scale = output_errors(evidence), evidence.rows.unit.scale
     through = (
         {} if parts is None else {"gap_explained_by_exempt": parts.of_through, "gap_given_exempt": parts.of_at_equal}
@@ -387,7 +388,7 @@ def _errors(
 
 
 def _decisions(evidence: Evidence, gap: Estimate) -> Noted:
-    """Return the decisions needed, and at both ends of the gap's interval; no upper end where it holds 0."""
+    """Return the sample size to detect the gap, with an interval from the gap's; no upper end if that contains 0."""
     if evidence.scores.mean0.size != 1 or evidence.rows.unit.is_amount:
         return None, ()
     p, p1 = float(evidence.score.mean0[0]), float(evidence.score.mean1[0])
@@ -402,7 +403,7 @@ def _decisions(evidence: Evidence, gap: Estimate) -> Noted:
 
 
 def _at_gap(p: float, p1: float, size: float) -> float | None:
-    """Return the decisions needed if the two rates were `size` apart around the same middle."""
+    """Return the sample size to detect two rates that are `size` apart and have the same midpoint."""
     middle, half = (p + p1) / 2, np.copysign(size / 2, p - p1)
     return _detection_sample_size(*(float(np.clip(middle + side * half, 1e-9, 1 - 1e-9)) for side in (1, -1)))
 
@@ -419,4 +420,6 @@ def _detection_sample_size(p: float, p1: float) -> float | None:
 def _test(evidence: Evidence, settings: Settings) -> outputs.EqualOutputsTest | None:
     if settings.folds is None:
         return None
-    return outputs.equal_outputs_test(evidence.population, evidence.scores, seed=settings.random_state)
+    # The channel of amounts is their deciles, but this test is about the gap, so it takes the amounts.
+    scores = evidence.score if evidence.rows.unit.is_amount else evidence.scores
+    return outputs.equal_outputs_test(evidence.population, scores, seed=settings.random_state)

@@ -1,4 +1,4 @@
-"""The result of comparing two audits: what changed for each audited group, and which features made the change."""
+"""The result of comparing two audits: the change for each audited group, and for each feature's contribution."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ from tiltlens.results.outputs import Scale
 from tiltlens.results.provenance import Provenance
 from tiltlens.rows.wording import ScoreType
 
-SCHEMA = "tiltlens/change/2"  # of to_dict and to_json; a change that breaks a reader raises the number
+SCHEMA = "tiltlens/change/2"  # version of to_dict and to_json, increased by changes that break readers
 OF_COMPARISONS = (
     "gap",
     "impact_ratio",
@@ -33,7 +33,7 @@ OF_COMPARISONS = (
 )
 OF_ERROR_RATES = ("fpr_difference", "fnr_difference", "auc_difference", "calibration_difference")
 OF_RATES = ("audited_rate", "reference_rate")
-LINEAR = "linear_gap"  # the other estimate, where groups are known by probabilities
+LINEAR = "linear_gap"  # the linear estimate for unobserved groups
 QUANTITIES = (*OF_COMPARISONS, *OF_ERROR_RATES, *OF_RATES, LINEAR)
 BANDED = ("alone", "beyond_others")
 NUMBERS = (*BANDED, "shapley")
@@ -103,7 +103,7 @@ class GroupChange(FieldTable):
         return dict(to_plain(self))
 
     def plot(self) -> Figure:
-        """Return the figure of old and new by feature: its chart, the numbers behind it, and words for both."""
+        """Return the figure of each feature's old and new contribution, with its data and description."""
         from tiltlens.figures import change
 
         return change(self)
@@ -111,12 +111,12 @@ class GroupChange(FieldTable):
     def __repr__(self) -> str:
         gap = self.changes["gap"]
         text = "not defined" if gap is None else f"{gap.value:+.4f}"
-        return f"GroupChange({self.audited!r} against {self.reference!r}: gap {text})"
+        return f"GroupChange({self.audited!r} against {self.reference!r}: change in the gap {text})"
 
 
 @dataclass(frozen=True, slots=True)
 class Origin:
-    """Where one of two compared audits comes from: its rows, and its provenance."""
+    """The rows and the provenance of one of two compared audits."""
 
     rows: dict[str, int | None]
     provenance: Provenance

@@ -1,10 +1,10 @@
-"""Results as plain JSON data, and back: one codec that reads the type hints; files are written whole or not at all.
+"""Conversion of results to JSON data and back, driven by type hints; files are written completely or not at all.
 
 A result is a dataclass, a NamedTuple or a TypedDict. The keys of a dataclass are its `JSON_PROPERTIES`, which are
-written, and compared with the file when it is read; then its public fields, by the "key" of their metadata, where None
-leaves a field out. A frame is `Annotated[pl.DataFrame, schema]`, or `Annotated[pl.DataFrame, schema, {column: type}]`
-where a column holds less than its dtype allows; `Annotated[type, text]` describes a column in the published schema. A
-result with a method `disclosed` is written as this method returns it.
+written, and checked against the file when it is read, and its public fields, named by the "key" of their metadata (None
+omits a field). A frame is `Annotated[pl.DataFrame, schema]`, or `Annotated[pl.DataFrame, schema, {column: type}]` if a
+column allows fewer values than its dtype; `Annotated[type, text]` describes a column in the published schema. If a
+result has a method `disclosed`, its return value is written.
 """
 
 from __future__ import annotations
@@ -30,17 +30,17 @@ from numpy.typing import NDArray
 
 from tiltlens.errors import DataError, check_unread
 
-Target = str | Path | TextIO  # a file, or one that is open for text
+Target = str | Path | TextIO  # a path, or a file open for text
 
 
 def write_json(summary: dict[str, Any], target: Target) -> None:
-    """Write a summary to a file, or to standard output where `target` is "-"."""
+    """Write a summary as JSON to a file, or to standard output if `target` is "-"."""
     text = json.dumps(summary, indent=2, ensure_ascii=False, allow_nan=False) + "\n"
     write_text(sys.stdout if target == "-" else target, text, summary.get("schema"))
 
 
 def write_text(target: Target, text: str, schema: str | None = None) -> None:
-    """Write a text to a file atomically, in UTF-8; to one that is open, as it is."""
+    """Write a text atomically to a path, in UTF-8, or to a file that is open for text."""
     if isinstance(target, str | Path):
         write_bytes(Path(target), text.encode("utf-8"), schema)
         return
@@ -53,7 +53,7 @@ def write_text(target: Target, text: str, schema: str | None = None) -> None:
 
 
 def check_target(target: str | None) -> None:
-    """Raise where a file could not be written: better before an audit than after it."""
+    """Raise if a file cannot be written, so that an audit fails before it is computed."""
     if target is None or target == "-":
         return
     path = _resolved(Path(target))
@@ -66,9 +66,9 @@ def check_target(target: str | None) -> None:
 
 
 def write_bytes(path: Path, content: bytes, schema: str | None = None) -> None:
-    """Write a file atomically: a reader sees the old file or the new one, never a part.
+    """Write a file atomically: a reader sees the old file or the new one, never a partial one.
 
-    A link stays a link to the file that is written; a pipe or device is written to as it is.
+    A link stays a link to the file that is written; a pipe or device is written to directly.
     """
     path = _resolved(path)
     if path.exists() and not path.is_file():
@@ -80,9 +80,9 @@ def write_bytes(path: Path, content: bytes, schema: str | None = None) -> None:
 
 @contextmanager
 def whole_file(path: Path, schema: str | None = None) -> Iterator[Path]:
-    """Give a file to write to, which takes the place of `path` once all is written, and is gone if anything fails.
+    """Yield a temporary path that replaces `path` when all is written, and is deleted if anything fails.
 
-    A file that was read is not replaced, unless by a result of the same schema.
+    A file that was read as input is not replaced, unless the new result has the same schema.
     """
     path = _resolved(path)
     check_unread(path, schema)
@@ -98,18 +98,18 @@ def whole_file(path: Path, schema: str | None = None) -> Iterator[Path]:
         part.replace(path)
     except OSError as error:
         raise _cannot_write(path, error) from None
-    finally:  # of its own: a second interruption may come while the first is dealt with
+    finally:  # in its own block, since a second interruption may come while the first is handled
         part.unlink(missing_ok=True)
 
 
 def _resolved(path: Path) -> Path:
     if not path.name:
         raise DataError(f"a file to write must have a name, got {str(path)!r}.", "for example audit.json.")
-    return Path(os.path.realpath(path))  # unlike `resolve`, it does not fail on links in a circle
+    return Path(os.path.realpath(path))  # unlike `resolve`, it does not fail on circular links
 
 
 def _part(path: Path) -> tuple[int, str]:
-    """Return a new file beside the one that is to be written."""
+    """Return a new temporary file in the folder of `path`."""
     try:
         return tempfile.mkstemp(dir=path.parent, prefix=f".{path.name[:50]}.", suffix=".part")
     except OSError as error:
@@ -143,7 +143,7 @@ COLUMN_TYPES: dict[Any, Any] = {pl.String: str | None, pl.Float64: float | None,
 
 
 class Part(NamedTuple):
-    """One key of a result: the attribute it stands for, its type, and whether the constructor takes it."""
+    """One JSON key of a result: its attribute, its type, and whether it is an argument of the constructor."""
 
     key: str
     name: str
@@ -169,14 +169,14 @@ def to_plain(result: Any) -> Any:
 
 
 def from_plain(kind: type[T], data: Any, path: str = "") -> T:
-    """Return the result of a type that `to_plain` wrote; an error names the path of a part that does not fit."""
+    """Read a result of a type from the output of `to_plain`; an error names the path of an invalid part."""
     result: T = _read(kind, data, path)
     return result
 
 
 @cache
 def parts_of(kind: Any) -> tuple[Part, ...]:
-    """Return the keys of a dataclass or NamedTuple in the order of its JSON."""
+    """Return the JSON keys of a dataclass or NamedTuple, in order."""
     hints = _hints(kind)
     if not is_dataclass(kind):
         return tuple(Part(name, name, hint, True) for name, hint in hints.items())
@@ -188,7 +188,7 @@ def parts_of(kind: Any) -> tuple[Part, ...]:
 
 
 def _hints(kind: Any) -> dict[str, Any]:
-    """Return the types of public fields; private ones may name types that only type checkers import."""
+    """Return the types of public fields; private ones may use types imported only for type checking."""
     hints: dict[str, Any] = {}
     for base in reversed(kind.__mro__):
         public = {k: hint for k, hint in vars(base).get("__annotations__", {}).items() if k[0] != "_" and k.islower()}
@@ -238,7 +238,7 @@ def _read_array(dtype: Any, data: Any, path: str) -> NDArray[Any]:
 
 
 def _read_entries(arms: tuple[Any, ...], data: Any, path: str) -> list[Any]:
-    """Return the entries of a list, which has a type for each of them or one for all."""
+    """Return the entries of a list, which have one type each or a common type."""
     _check(list, data, path)
     kinds = arms if len(arms) > 1 and arms[-1] is not Ellipsis else arms[:1] * len(data)
     if len(data) != len(kinds):
@@ -258,7 +258,7 @@ def _read_parts(kind: Any, data: Any, path: str) -> Any:
 
 
 def _read_keys(types: Mapping[str, Any], required: Iterable[str], data: Any, path: str) -> dict[str, Any]:
-    """Return the parts that have a type; a file may hold others."""
+    """Return the parts that have a type; other keys of the file are ignored."""
     _check(dict, data, path)
     for key in required:
         if key not in data:
@@ -279,7 +279,7 @@ def column_types(schema: Mapping[str, Any], narrower: Mapping[str, Any] | None =
 
 
 def _read_union(arms: tuple[Any, ...], data: Any, path: str) -> Any:
-    """Return the data read as the first type that fits; the error is that of the last type."""
+    """Return the data read as the first type that fits; otherwise the error is that of the last type."""
     *others, last = [arm for arm in arms if arm is not NoneType or data is None]
     for arm in others:
         try:

@@ -1,4 +1,4 @@
-"""One audited group against the reference: evidence in, every number of a comparison out."""
+"""The results for one audited group compared with the reference."""
 
 from __future__ import annotations
 
@@ -58,7 +58,7 @@ ESTIMATES = {
     "limits": "unobserved_group.limits",
     "linear": "unobserved_group.linear",
 }  # name in gates, tables and changes: path of JSON keys
-# An estimate that is a field of a part needs no line here. Types are texts, because annotations are postponed.
+# Estimates that are fields of a part are added below. Types are strings because annotations are postponed.
 ESTIMATES |= {
     item.name: f"{part}.{item.name}"
     for part, kind in {"outputs": Outputs, "gap_parts": GapParts, "correction": Correction}.items()
@@ -78,14 +78,14 @@ CONTRIBUTION_COLUMNS = {
     "verdict": Verdict,
     "reason": Annotated[str, "The reason for the verdict."],
     "direction": str,
-    "notes": Annotated[str, "What was done to the feature: pooled, binned, left out."],
-}  # of the contributions; other columns are numbers or texts that may be missing
-CONTRIBUTIONS = ("feature", *interval_schema(*OF_FEATURES), "verdict", "reason")  # of Comparison.contributions
+    "notes": Annotated[str, "Notes on how the feature was treated: pooled, binned or left out."],
+}  # of the contributions; all other columns are numbers or texts that may be missing
+CONTRIBUTIONS = ("feature", *interval_schema(*OF_FEATURES), "verdict", "reason")  # columns of `contributions`
 
 
 @dataclass(frozen=True, slots=True, eq=False)
 class ComparisonParts:
-    """The parts of a comparison that take time.
+    """The parts of a comparison that take time to compute.
 
     Attributes
     ----------
@@ -102,7 +102,7 @@ class ComparisonParts:
     prices: Prices | None
 
 
-@dataclass(frozen=True, eq=False)  # without slots, for `by_feature`
+@dataclass(frozen=True, eq=False)  # without slots, so that `by_feature` can be cached
 class Comparison:
     """The results for one audited group, compared with the reference.
 
@@ -139,7 +139,8 @@ class Comparison:
         One row per feature, the largest contribution alone first; `alone` and `beyond_others` have simultaneous
         confidence bands over all features.
     contributions_full
-        The same rows with all columns: reveals, drives, alignment, shares, direction, partner, redundant_with, notes.
+        One row per feature, with all columns: reveals, drives, alignment, shares, direction, partner, redundant_with,
+        notes.
     error_rates
         Error rates of both groups; None without observed outcomes, and with a metric.
     periods
@@ -208,7 +209,7 @@ class Comparison:
         return self.correction._profiles
 
     def estimate(self, name: str) -> Estimate | None:
-        """Return an estimate by its name in gates; None where it is not defined."""
+        """Return an estimate by its name in gates; None if it is not defined."""
         if name == f"{self.scale.metric}_difference":
             return self.gap
         part: Any = self
@@ -217,14 +218,15 @@ class Comparison:
         return cast(Estimate | None, part)
 
     def sensitivity(self, quantity: Literal["adjusted_gap", "gap_given_exempt"] = "adjusted_gap") -> Sensitivity:
-        """Return how strong an omitted factor would have to be to account for a gap among people equal on features.
+        """Return how strong an omitted factor must be to account for an adjusted gap or a gap given exempt factors.
 
         It is not available for plug-in values, unobserved groups, and models that use only the features.
         """
         measured = self.gap_parts.sensitivity
         if quantity not in measured:
-            names = " or ".join(map(repr, measured)) or "nothing here, as no such gap was estimated"
-            raise DataError(f"`quantity` must be {names}, got {quantity!r}.")
+            if not measured:
+                raise DataError("This comparison has no adjusted gap whose sensitivity could be estimated.")
+            raise DataError(f"`quantity` must be {' or '.join(map(repr, measured))}, got {quantity!r}.")
         return measured[quantity]
 
     @property
@@ -238,7 +240,7 @@ class Comparison:
         return self._profiles.prices
 
     def bins(self) -> Bins:
-        """Return the data of figures and report: distributions, profiles and the path."""
+        """Return the data of figures and report: distributions, profiles and paths."""
         bins, order = self._profiles.bins, self.contributions_full["feature"]
         return replace(bins, profiles={name: bins.profiles[name] for name in order if name in bins.profiles})
 
@@ -292,8 +294,9 @@ class Comparison:
         """Return sample weights for retraining.
 
         By default, they are the least change of the audited group's inputs after which its mean score equals that of
-        the reference (`project`). A model retrained with them keeps most of its gap: on Adult, −18.1 points become
-        −18.0. With `outcome`, they make group and outcome independent: −18.1 points become −11.3. Audit the new model.
+        the reference (`project`). A model retrained with them keeps most of its gap: on the Adult census data, −18.1
+        points become −18.0. With `outcome`, group and outcome are independent: −18.1 points become −11.3. Audit the
+        new model.
         """
         from tiltlens.repair.reweigh import reweigh
 
@@ -323,7 +326,7 @@ class Comparison:
         return summary
 
     def parts(self) -> ComparisonParts:
-        """Return what JSON and the report need beyond the estimates; it takes time to compute."""
+        """Return the data, beyond the estimates, that JSON and the report need; computing them takes time."""
         return ComparisonParts(self.bins(), self.splitting, self.prices)
 
     def plot(self, name: str = "proxy_map", feature: str | None = None) -> Figure:

@@ -1,4 +1,4 @@
-"""Looks at growing data: a state file with the sums of all batches so far, and intervals that hold at every look."""
+"""Monitoring of growing data: a state file with the sums of all batches, and intervals valid at all looks together."""
 
 from __future__ import annotations
 
@@ -22,11 +22,11 @@ from tiltlens.results.provenance import Provenance
 from tiltlens.rows.roles import SCORE, ColumnRoles
 from tiltlens.rows.survey import Survey
 
-LOOKS_AHEAD = 5.0  # first looks' worth of people at which a confidence sequence is tightest: its width hardly varies
+LOOKS_AHEAD = 5.0  # times the first look's size: where a confidence sequence is tightest; of little effect
 
 SCHEMA = "tiltlens/monitor/1"
 ASKED = ("scores", "model", "sample_weight", "outcome", "score_type", "threshold", "metric", "where")
-SHAPE = (3, 6)  # outcomes and sums of a group
+SHAPE = (3, 6)  # outcomes, and sums per group and outcome
 LOOKS: Mapping[str, type[pl.DataType]] = {
     **{"look": pl.Int64, "audited": pl.String},
     **dict.fromkeys(("gap", "gap_low", "gap_high", "sequence_low", "sequence_high"), pl.Float64),
@@ -54,18 +54,18 @@ class Monitor(FieldTable):
 
 @dataclass(frozen=True, slots=True, eq=False)
 class MonitorState:
-    """What the next look needs: the question, the batches that are counted, and their sums.
+    """The state between looks: the question, the batches counted so far, and their sums.
 
     Attributes
     ----------
     question
-        What every batch must be asked.
+        The arguments that all batches must share.
     batches
         The fingerprints of the batches.
     sums
         For each group and observed outcome: people, Σw, Σw², ΣwW, Σw²W and Σw²W².
     starts
-        n₀ of each sequence, by audited group and quantity.
+        n₀ of each confidence sequence, by audited group and quantity.
     looks
         The table of `Monitor`.
     """
@@ -80,7 +80,7 @@ class MonitorState:
 
 @dataclass(frozen=True, slots=True)
 class Batch:
-    """A batch that is to be counted: its fingerprint, the question, the sums of its groups, and how to read scores."""
+    """A batch to count: its fingerprint, its question, the sums of its groups, and how to measure its scores."""
 
     fingerprint: str
     question: dict[str, str]
@@ -90,7 +90,7 @@ class Batch:
 
     @classmethod
     def of(cls, roles: ColumnRoles, survey: Survey, origin: Provenance, reference: str) -> Batch:
-        """Return what the survey found; rows that err together cannot be added up."""
+        """Return the batch of a survey; raise for clusters or group probabilities, whose sums cannot be added up."""
         if roles.soft or roles.clusters is not None:
             what = "clusters" if roles.clusters is not None else "group probabilities"
             raise DataError(f"`monitor` must be without {what}, got both.", "leave one of them out.")
@@ -109,7 +109,7 @@ class Batch:
 
 @dataclass(frozen=True, slots=True)
 class StateFile:
-    """A state file as it was read; nothing where there is none yet."""
+    """A state file as it was read; `content` is None if there is no file yet."""
 
     path: Path
     content: bytes | None
@@ -117,7 +117,7 @@ class StateFile:
 
     @classmethod
     def read(cls, path: str | Path) -> StateFile:
-        """Return the state that a file holds, after a check that the file can be written."""
+        """Return the state in a file, or a new one; raise if the file is invalid or cannot be written."""
         file = Path(path).absolute()
         if str(path) == "-" or (file.exists() and not file.is_file()):
             raise DataError(f"`monitor` must be a file, got {shown(str(path))}.", "name a file such as state.json.")
@@ -139,13 +139,13 @@ class StateFile:
         return cls(file, content, state)
 
     def look(self, batch: Batch, settings: Settings) -> Look:
-        """Return what the state says with a batch added, after a check that it is a new one; nothing is written yet."""
+        """Return the look that adds a batch, after a check that the batch is new; nothing is written yet."""
         batch.question["confidence"] = f"{settings.confidence:g}"
         check_batch(self.state, batch)
         return Look(self, *add_look(self.state, batch, settings))
 
     def replace(self, state: MonitorState) -> None:
-        """Write the next state, whole or not at all, unless another run has written one meanwhile."""
+        """Write the next state atomically, unless another run has changed the file meanwhile."""
         if (self.path.read_bytes() if self.path.exists() else None) != self.content:
             raise DataError(
                 f"`monitor` cannot be written because another run has changed {shown(str(self.path))}.",
@@ -155,7 +155,7 @@ class StateFile:
 
 
 class Look(NamedTuple):
-    """A batch that is not counted yet: the file, its next state, and what that says."""
+    """A look whose batch is not counted yet: the file, its next state, and the results."""
 
     file: StateFile
     state: MonitorState
@@ -163,7 +163,7 @@ class Look(NamedTuple):
 
 
 def check_batch(state: MonitorState, batch: Batch) -> None:
-    """Raise where a batch is counted already, or asks another question."""
+    """Raise if a batch was already counted, or if its arguments differ from earlier ones."""
     for name in sorted({*state.question, *batch.question}) if state.batches else ():
         before, now = (question.get(name, "") for question in (state.question, batch.question))
         if before != now:
@@ -172,15 +172,16 @@ def check_batch(state: MonitorState, batch: Batch) -> None:
                 "audit every batch with the same arguments; for another audit name another state file (monitor).",
             )
     if batch.fingerprint in state.batches:
+        look = state.batches.index(batch.fingerprint) + 1
         raise DataError(
-            f"`data` must be a new batch, got rows that look {state.batches.index(batch.fingerprint) + 1} has counted.",
-            "pass the rows that came since. If these are other people with the same values, say so with "
-            'provenance={"batch": …}.',
+            f"`data` must be a new batch, got rows that were already counted at look {look}.",
+            "pass the rows that came since. If these are other people with the same values, name the batch in "
+            "`provenance`.",
         )
 
 
 def add_look(state: MonitorState, batch: Batch, settings: Settings) -> tuple[MonitorState, Monitor]:
-    """Return the state with a batch added, and what it says of each audited group."""
+    """Return the state with a batch added, and the results for all audited groups."""
     none = np.zeros(SHAPE)
     names = dict.fromkeys([*state.sums, *batch.totals])
     totals = {name: np.array(state.sums.get(name, none)) + batch.totals.get(name, none) for name in names}
@@ -190,7 +191,7 @@ def add_look(state: MonitorState, batch: Batch, settings: Settings) -> tuple[Mon
         if name != batch.reference
     }
     tracked = {name: quantities for name, quantities in tracked.items() if quantities}
-    every = settings.for_all(max(len(tracked), 1)).confidence  # gaps of all audited groups hold at once
+    every = settings.for_all(max(len(tracked), 1)).confidence  # gaps of all audited groups are covered simultaneously
     starts, sequences, records = {}, {}, []
     for name, quantities in tracked.items():
         fresh = {key: LOOKS_AHEAD * item.size for key, item in quantities.items()}

@@ -1,11 +1,10 @@
-"""Notes, whose sentences are here once; and how the numbers of a comparison are shown, with unit and confidence."""
+"""The sentences of all notes, and the units and formats in which the numbers of a comparison are displayed."""
 
 from __future__ import annotations
 
 import math
 from collections.abc import Iterator, Sequence
 from dataclasses import replace
-from functools import partial
 from typing import Any
 
 import numpy as np
@@ -27,76 +26,16 @@ from tiltlens.estimators.outputs import Scores, gap_law, group_rates
 from tiltlens.formats import Display, number, percent, ratio, short_number, whole
 from tiltlens.learners.balance import Balance
 from tiltlens.limits import SUPPRESSED_BELOW
+from tiltlens.notes import Note
 from tiltlens.results.comparison import Comparison
 from tiltlens.results.outputs import BEYOND, DECILE_SCHEMA, Means, Rates
 from tiltlens.rows.wording import Unit, measure_for
 
-MAY_ACCOUNT_FOR = (
-    "an omitted factor, use of the group, or features that act together in a way that the regressions miss"
-)
-SENTENCES = {
-    "inadequate membership model": "the group-membership model failed its checks: {reason}",
-    "off support": (
-        "{people} of the audited group have values that nobody in the reference group has ({features}), so the "
-        "correction is extrapolated there"
-    ),
-    "few people behind weights": "the effective sample size of {group} is {people:.1f}: intervals are unreliable",
-    "constant amounts": "all amounts of {groups} are equal, so the intervals leave out the error of their means",
-    "unknown outcomes": "{people} of the people have no outcome, so error rates leave them out",
-    "no period": "{rows} rows have no period: they are in all numbers but those of periods",
-    "unobserved groups": (
-        "not reported for unobserved groups: ratios, shortfall, standardised difference, output divergence, "
-        "sample size to detect, test of equal means; weighted by group probabilities they may understate the gap"
-    ),
-    "exempt factors of unobserved groups": (
-        "gap_explained_by_exempt and gap_given_exempt decompose the weighted gap, which understates gaps among people "
-        "with the same values of exempt factors that predict the group probabilities"
-    ),
-    "repeated row": (
-        "1 row is an exact duplicate and counts as a separate person. If it is not, pass clusters=; otherwise "
-        "intervals are too narrow"
-    ),
-    "repeated rows": (
-        "{rows:,} rows are exact duplicates and count as separate people. If they are not, pass clusters=; otherwise "
-        "intervals are too narrow"
-    ),
-    "sampled": (
-        "rates, gap, ratios and contributions alone of features with few values come from all {rows:,} rows; models, "
-        "estimates based on them, and all standard errors come from a sample of {sample:,}"
-    ),
-    "no inputs": "correction, input_divergence and descent_rate require features or a propensity column",
-    "open-ended": (
-        "input_divergence and descent_rate have one-sided bounds, because the group-membership model fits poorly"
-    ),
-    "too many values": "{quantity} is not determined: {features} has too many values for the rows",
-    "undefined": "{reason}",
-    "inputs only": "{reason} The correction aligns the inputs only.",
-    "outputs too close": "the groups' outputs are too close to be distinguished by decisions",
-}
-
-
-class Note(str):
-    """A sentence about a comparison, with the code and the values that it is made of."""
-
-    __slots__ = ("code", "values")
-    code: str
-    values: dict[str, Any]
-
-    def __new__(cls, code: str, **values: Any) -> Note:
-        """Return the sentence of a code."""
-        note = super().__new__(cls, SENTENCES[code].format(**values))
-        note.code, note.values = code, values
-        return note
-
-    def __reduce__(self) -> tuple[Any, tuple[str]]:
-        return partial(Note, **self.values), (self.code,)
-
-
-FEW_PEOPLE = 30  # that weights are worth, below which no interval can be relied on
+FEW_PEOPLE = 30  # effective sample size below which intervals are unreliable
 
 
 def evidence_notes(evidence: Evidence, checked: Balance | None) -> Iterator[Note]:
-    """Yield all notes that follow from the evidence."""
+    """Yield all notes that follow from the evidence, such as failed checks, missing outcomes and duplicate rows."""
     rows, population = evidence.rows, evidence.population
     for reason in () if checked is None else checked.reasons:
         yield Note("inadequate membership model", reason=reason)
@@ -134,7 +73,7 @@ def _off_support(evidence: Evidence) -> Iterator[Note]:
 
 
 def _few_weights(evidence: Evidence) -> Iterator[Note]:
-    """Yield a note on each group whose weights rest on few people: (Σw)²/Σw² of them, by Kish."""
+    """Yield a note on each group whose effective sample size, Kish's (Σw)²/Σw², is small."""
     rows = evidence.population
     sizes = ((rows.square0, rows.count0), (rows.square1, rows.count1))
     for name, (square, count) in zip(evidence.rows.groups, sizes, strict=True):
@@ -150,7 +89,7 @@ def _unknown_outcomes(evidence: Evidence) -> Iterator[Note]:
 
 
 def _constant_amounts(evidence: Evidence) -> Iterator[Note]:
-    """Yield a note on groups whose amounts are all the same: their rows do not show how sure the mean is."""
+    """Yield a note on groups whose amounts are all equal, so that the standard error of their mean is unknown."""
     o, is_rounding = evidence.score, evidence.rows.unit.is_rounding
     parts = zip(evidence.rows.groups, ((o.mean0, o.covariance0), (o.mean1, o.covariance1)), strict=True)
     names = [name for name, (mean, square) in parts if is_rounding(float(mean[0]), math.sqrt(max(square[0, 0], 0.0)))]
@@ -159,8 +98,8 @@ def _constant_amounts(evidence: Evidence) -> Iterator[Note]:
 
 
 def _rows_without_period(evidence: Evidence) -> Iterator[Note]:
-    """Yield a note on rows without a period: they are in no row of the table."""
-    # Codes of missing periods follow those of the labels.
+    """Yield a note on rows without a period, which the table of periods leaves out."""
+    # Codes of missing periods come after those of the labels.
     missing = int(evidence.sums_by["period"].people[:, len(evidence.rows.labels["period"]) :].sum())
     if missing:
         yield Note("no period", rows=f"fewer than {SUPPRESSED_BELOW}" if missing < SUPPRESSED_BELOW else f"{missing:,}")
@@ -186,7 +125,7 @@ INDICES = (
 
 
 def with_displays(c: Comparison) -> Comparison:
-    """Return a comparison whose estimates print as a person would write them."""
+    """Return a comparison whose estimates are formatted with their unit and confidence level."""
     measure, confidence = measure_for(c.scale.score_type, c.scale.metric, c.scale.wording), c.scale.confidence
     write = measure.difference if measure.is_amount else None
     displays = {
@@ -209,7 +148,7 @@ def with_displays(c: Comparison) -> Comparison:
 
 
 def _display_at(part: Any, path: Sequence[str], display: Display) -> Any:
-    """Return a part of a result with a display on the estimate at a path of attributes."""
+    """Return a part of a result with a display set on the estimate at a path of attributes."""
     if part is None:
         return None
     if not path:
@@ -218,13 +157,13 @@ def _display_at(part: Any, path: Sequence[str], display: Display) -> Any:
     return part._replace(**changed) if hasattr(part, "_replace") else replace(part, **changed)
 
 
-IN_UNITS = ("alone", "shapley", "beyond_others", "drives", "use")  # columns of the contributions that are differences
+IN_UNITS = ("alone", "shapley", "beyond_others", "drives", "use")  # columns of the contributions in the unit of the gap
 
 
 def decile_shares(evidence: Evidence, settings: Settings) -> pl.DataFrame:
-    """Return the share of each group beyond each pooled decile, and their difference, with intervals.
+    """Return the share of each group above each pooled decile, and their difference, with intervals.
 
-    Deciles between which a group has from 1 to 9 people are left out, and those that could be one person's amount.
+    A decile is left out if it separates 1 to 9 people of a group, or could be one person's amount.
     """
     edges = evidence.rows.unit.edges or ()
     is_disclosed = _disclosed_edges(evidence, len(edges))
@@ -241,7 +180,7 @@ def decile_shares(evidence: Evidence, settings: Settings) -> pl.DataFrame:
 
 
 def _beyond(deciles: Scores, edge: int) -> Scores:
-    """Return the indicator of amounts beyond an edge: of all bins above it."""
+    """Return the indicator of amounts above an edge: the sum of all bins above it."""
     bins = deciles.values.shape[1]
     if bins == 1:
         return deciles
@@ -249,7 +188,7 @@ def _beyond(deciles: Scores, edge: int) -> Scores:
 
 
 def _disclosed_edges(evidence: Evidence, edges: int) -> list[bool]:
-    """Return which edges may be told: between two of them, and beyond, either group has nobody or ten people."""
+    """Return which edges may be disclosed: each group has 0 or at least ten people between any two, and above each."""
     counts, amounts = _people(evidence), evidence.score.column
     at = evidence.rows.unit.seen(np.array(evidence.rows.unit.edges or ()))
     is_common = [may_show((amounts < x).sum(), (amounts == x).sum(), (amounts > x).sum()) for x in at]
@@ -263,7 +202,7 @@ def _disclosed_edges(evidence: Evidence, edges: int) -> list[bool]:
 
 
 def _people(evidence: Evidence) -> list[Integers]:
-    """Return how many people of either group lie in each bin; of a sample, at least that many."""
+    """Return the number of people of each group in each bin; a lower bound if rows are a sample."""
     rows, values = evidence.sample, evidence.scores.values
     bins = values if values.shape[1] > 1 else np.column_stack([1.0 - values, values])
     people = []
@@ -275,7 +214,7 @@ def _people(evidence: Evidence) -> list[Integers]:
 
 
 def in_units(comparison: Comparison, unit: Unit) -> Comparison:
-    """Return a comparison whose numbers are those that users know: W = centre + scale·w."""
+    """Return a comparison with amounts in the user's unit, W = centre + scale·w."""
     if not unit.is_amount:
         return comparison
 

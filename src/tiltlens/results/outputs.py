@@ -1,4 +1,4 @@
-"""Records of a comparison: rates and means, parts of the gap, checks, and the paper's side, the correction."""
+"""Parts of a comparison: outputs, parts of the gap, checks, and the correction function of the paper."""
 
 from __future__ import annotations
 
@@ -177,7 +177,7 @@ class Contribution:
 
 
 def _displays(scale: Scale) -> dict[str, Display]:
-    """Return how the estimates of a feature print: the first two with the band that verdicts are read from."""
+    """Return the display of each estimate of a feature; `alone` and `beyond_others` have bands, as in verdicts."""
     measure = measure_for(scale.score_type, scale.metric, scale.wording)
     write, confidence = measure.difference if measure.is_amount else None, scale.confidence
     band, gap = (Display(measure.unit, write, confidence, kind=kind) for kind in ("band", "CI"))
@@ -188,7 +188,7 @@ def _displays(scale: Scale) -> dict[str, Display]:
 
 
 def row_estimate(row: Mapping[str, Any], name: str) -> Estimate | None:
-    """Return an estimate that a row of a frame holds as NAME, NAME_low and NAME_high."""
+    """Return the estimate in the columns NAME, NAME_low and NAME_high of a row; None if its value is missing."""
     return None if row[name] is None else Estimate(row[name], row[f"{name}_low"], row[f"{name}_high"])
 
 
@@ -221,7 +221,7 @@ class GapParts(FieldTable):
 
 @dataclass(frozen=True, slots=True, eq=False)
 class CorrectionParts:
-    """The parts of a correction that take time.
+    """The parts of a correction that take time to compute.
 
     Attributes
     ----------
@@ -281,7 +281,7 @@ class Correction(FieldTable):
     detection_sample_size: Estimate | None
     function: CorrectionFunction | None = field(default=None, metadata={"key": None})
     tradeoff: dict[str, ShareForm] | None = field(default=None, metadata={"key": None})
-    _confidence: float | None = None  # of shares; None for plug-in values
+    _confidence: float | None = None  # level of the intervals of shares; None for plug-in values
     _profiles: Profiles = NO_ROWS
 
     def profile(self, feature: str) -> pl.DataFrame:
@@ -330,7 +330,7 @@ class Correction(FieldTable):
         return self._profiles.project()
 
     def parts(self) -> CorrectionParts:
-        """Return the data of JSON and report beyond the estimates, which take time to compute."""
+        """Return the data, beyond the estimates, that JSON and the report need; computing them takes time."""
         return CorrectionParts(self.prototypes(), self.shares_along_tradeoff())
 
     def __repr__(self) -> str:

@@ -1,4 +1,4 @@
-"""What a comparison says of kinds of people: profiles, distributions, prototypes, the path, on the sample's rows."""
+"""Results by type of person, from the rows of the sample: profiles, distributions, prototypes and correction paths."""
 
 from __future__ import annotations
 
@@ -40,7 +40,7 @@ from tiltlens.rows.features import Feature
 from tiltlens.rows.predictions import AskedModel
 from tiltlens.rows.sampled_rows import SampledRows
 
-TIED = 1e-9  # corrections, and shares of people, no further apart are equal up to rounding
+TIED = 1e-9  # corrections, or shares of people, that differ by less are equal up to rounding
 SoftScores = Callable[..., UnobservedGroup]
 AGAIN = "audit the data again with tl.audit, or `tiltlens audit`."
 
@@ -50,37 +50,37 @@ SHARES_SCHEMA |= dict.fromkeys(("share", "low", "high"), pl.Float64)
 
 
 class Prototype(TypedDict):
-    """Values of all features, how many audited people have them (None below ten), and f~ there."""
+    """Values of all features, the number of audited people with them (None below ten), and f~ there."""
 
     values: dict[str, str | None]
     count: int | None
     correction: float
 
 
-@dataclass(frozen=True, eq=False)  # without slots: what takes time is computed once, and kept
+@dataclass(frozen=True, eq=False)  # without slots, so that expensive results can be cached
 class Profiles:
-    """The sample's rows, with what the comparison says of each.
+    """The rows of the sample, with their scores, log-odds and correction function.
 
     Attributes
     ----------
     sampled, rows
-        The rows of both groups; and the same as estimators take them.
+        The rows of both groups as sampled, and in the form for estimators.
     score, favourable
-        The score whose gap is measured, and that of the favourable outcome, in units that users know.
+        The score whose gap is measured, and the score of the favourable outcome, in the user's unit.
     correction
-        The correction function; None where nothing is known of the inputs.
+        The correction function; None without features or propensity.
     log_odds, log_ratio
-        The log-odds of one fit on all rows; and the cross-fitted log-ratio.
+        The log-odds from one fit on all rows, and the cross-fitted log-ratio.
     confidence
         The confidence level of intervals.
     model
-        The audited model, where scores were not given.
+        The audited model; None if scores were given.
     given
         The conditions that all rows meet, as texts by column.
     soft
-        Takes other scores of the rows, and returns the estimates of the gap, where groups have probabilities.
+        For unobserved groups, a function of scores that returns the estimates of their gap.
     priced
-        Returns what observed costs say of the amounts, where costs were given.
+        A function that compares the amounts with observed costs; None without costs.
     """
 
     sampled: SampledRows
@@ -113,7 +113,7 @@ class Profiles:
 
     @property
     def y_true(self) -> Integers | None:
-        """The codes of observed outcomes; None where none are given."""
+        """The codes of observed outcomes; None without outcomes."""
         return self.sampled.y_true
 
     @property
@@ -122,7 +122,7 @@ class Profiles:
         return self.sampled.unit.is_amount
 
     def profile(self, feature: str) -> pl.DataFrame:
-        """As of `Comparison`."""
+        """See the method of `Comparison` or `Correction`."""
         part = self._feature(feature)
         mine = self.rows.audited
         f, score, weights = self._values(mine), self.score[mine], self.rows.weights[mine]
@@ -139,7 +139,7 @@ class Profiles:
         return pl.DataFrame(records, schema=PROFILE_SCHEMA)
 
     def distribution(self, feature: str, bins: int = DISTRIBUTION_BINS) -> pl.DataFrame:
-        """As of `Comparison`."""
+        """See the method of `Comparison` or `Correction`."""
         if not isinstance(bins, int) or isinstance(bins, bool) or bins < 1:
             raise DataError(f"`bins` must be a whole number of at least 1, got {bins!r}.", "40 is the default.")
         part = self._feature(feature)
@@ -158,7 +158,7 @@ class Profiles:
 
     @cached_property
     def bins(self) -> Bins:
-        """As of `Comparison`, the features in their own order."""
+        """See `Comparison.bins`; the features are in their own order."""
         if self.correction is None:
             return bin_scores(self.rows, self.score, self.is_amount)
         atoms, paths, moved = self.atoms(), figure1_paths(self._inputs()), None
@@ -181,22 +181,22 @@ class Profiles:
     def shares_along_tradeoff(
         self, forms: Mapping[str, ShareForm], positions: int, level: float | None
     ) -> pl.DataFrame:
-        """As of `Comparison`, of the given features."""
+        """See `Correction.shares_along_tradeoff`; `forms` has the share forms of the features."""
         shares = shares_along_dial(forms, np.linspace(0.0, 1.0, positions).tolist(), level)
         return pl.DataFrame(shares, schema=SHARES_SCHEMA, orient="row")
 
     @cached_property
     def splitting(self) -> Splitting | None:
-        """As of `Comparison`."""
+        """See the method of `Comparison` or `Correction`."""
         return splitting(self.sampled, self.confidence)
 
     @cached_property
     def prices(self) -> Prices | None:
-        """As of `Comparison`."""
+        """See the method of `Comparison` or `Correction`."""
         return None if self.priced is None else self.priced()
 
     def prototypes(self, suppress: bool = True) -> dict[str, Prototype]:
-        """As of `Comparison`."""
+        """See the method of `Comparison` or `Correction`."""
         if not self.features:
             return {}
         mine = np.flatnonzero(self.rows.audited)
@@ -210,7 +210,7 @@ class Profiles:
         return result
 
     def path(self, weights: Sequence[Any], divergence: str = "kl") -> list[PathPoint]:
-        """As of `Comparison`."""
+        """See the method of `Comparison` or `Correction`."""
         self._known_correction()
         inputs, chosen = self._inputs(), check_divergence(divergence)
         if not np.iterable(weights) or isinstance(weights, str):
@@ -225,7 +225,7 @@ class Profiles:
         return points
 
     def project(self) -> Projection:
-        """As of `Comparison`."""
+        """See the method of `Comparison` or `Correction`."""
         inputs = self._inputs()
         try:
             q, t = projection(inputs.p0, inputs.channel, inputs.y1)
@@ -253,15 +253,15 @@ class Profiles:
         return self.correction
 
     def atoms(self) -> NDArray[np.intp]:
-        """Return the audited rows that count, in the order of the table."""
+        """Return the audited rows with positive weight, in the order of the table."""
         rows = self.rows
         mine = np.flatnonzero(rows.audited & (rows.weights > 0))
         return mine[np.argsort(self.sampled.row_number[mine], kind="stable")]
 
     def _out_of_reach(self, inputs: Inputs, hint: str) -> SupportError:
-        """Return the error for outputs that no weights on the audited rows can have, in terms of the scores.
+        """Return the error for mean scores that no weights on the audited rows can attain.
 
-        Every audited row has mass in both groups' distributions of the features; only the scores can lack support.
+        Every audited row has mass in both groups' feature distributions, so only the scores can lack support.
         """
         low, high = inputs.channel.min(axis=0), inputs.channel.max(axis=0)
         is_binary = len(low) == 2
@@ -275,7 +275,7 @@ class Profiles:
         )
 
     def _inputs(self) -> Inputs:
-        """Return the rows as a finite world: P0 on the audited rows, P1/P0 = e^{−ℓ}, Y1 from the reference rows.
+        """Return the rows as a finite world: P0 on the audited rows, P1/P0 ∝ e^{−ℓ}, and Y1 from the reference rows.
 
         The atoms are the audited rows in the order of the table.
         """
@@ -290,7 +290,7 @@ class Profiles:
 def prototype(
     features: Sequence[Feature], codes: Sequence[int], count: int, correction: float, suppress: bool
 ) -> Prototype:
-    """Return a row of feature values with how many audited people share it; both are suppressed where few do."""
+    """Return feature values with the number of audited people who share them; both are suppressed below ten."""
     is_shown = not suppress or count >= SUPPRESSED_BELOW
     labels = {
         feature.name: feature.labels[code] if is_shown else None for feature, code in zip(features, codes, strict=True)
@@ -299,7 +299,7 @@ def prototype(
 
 
 def path_stops(figure: Figure1Paths, favourable: Floats) -> tuple[Paths, LeastChange | None]:
-    """Return both paths and their end as numbers; `favourable` is the favourable probability of each atom."""
+    """Return both paths and their endpoint as numbers; `favourable` is the favourable probability of each atom."""
     green, red = (
         [PathStop(point.weights[3], point.terms[0], point.terms[3], float(point.q @ favourable)) for point in path]
         for path in (figure.output_path, figure.joint_path)
@@ -320,8 +320,8 @@ PROFILE_SCHEMA = {
 
 
 def _spread(f: Floats, weights: Floats) -> dict[str, float | None]:
-    """Return mean and quantiles of f~; a weight counts as that many rows."""
-    levels = np.array(QUANTILES) * (1.0 - TIED)  # sums of weights reach a level up to rounding
+    """Return the weighted mean and quantiles of f~; quantiles that could reveal single people are None."""
+    levels = np.array(QUANTILES) * (1.0 - TIED)  # a sum of weights may miss a level by rounding
     ends = np.quantile(f, levels, weights=weights, method="inverted_cdf").tolist()
     quantiles: dict[str, float | None] = {}
     for q, end in zip(QUANTILES, ends, strict=True):
@@ -332,28 +332,28 @@ def _spread(f: Floats, weights: Floats) -> dict[str, float | None]:
 
 
 def _first(values: Floats, codes: Integers) -> int:
-    """Return the row of the least value, of equals that of the first feature values: the order of rows is no matter."""
+    """Return the row of the smallest value; ties are broken by feature values, so that row order does not matter."""
     tied = np.flatnonzero(values <= values.min() + TIED)
     return int(tied[np.lexsort(codes[tied].T[::-1])[0]])
 
 
 def _counted(counts: NDArray[np.integer[Any]]) -> Iterator[tuple[int, bool]]:
-    """Yield each count and whether it is kept back."""
+    """Yield each count and whether it is suppressed."""
     return zip(counts.tolist(), withheld(counts).tolist(), strict=True)
 
 
 def _shown(count: int, is_withheld: bool) -> int | None:
-    """Return a count that no person can be picked out of, else None."""
+    """Return the count, or None if it is suppressed."""
     return None if is_withheld else count
 
 
 def needs_rows(name: str) -> NeedsRowsError:
-    """Return the error for a question that only an audit in memory can answer."""
+    """Return the error of a method that needs an audit in memory."""
     return NeedsRowsError(f"`{name}` requires an audit in memory; a saved audit has no rows.", AGAIN)
 
 
 class NoRows:
-    """The rows that a saved audit does not have: any question about them raises."""
+    """A placeholder for the rows that a saved audit lacks: any access raises."""
 
     __slots__ = ()
 

@@ -1,4 +1,4 @@
-"""Where a result comes from: when, by which versions, from which data, and what the user said of them."""
+"""Provenance of a result: the time, the versions, the data, and the facts that the user stated."""
 
 from __future__ import annotations
 
@@ -50,7 +50,7 @@ class Provenance(FieldTable):
     Attributes
     ----------
     created
-        Time in UTC, or that of SOURCE_DATE_EPOCH if it is set; None where bytes must not depend on it.
+        Time in UTC, or that of SOURCE_DATE_EPOCH if it is set; None if the output must be the same byte for byte.
     versions
         Versions of Python and of the libraries that computed the numbers.
     data_sha256
@@ -75,12 +75,12 @@ class Provenance(FieldTable):
     stated: dict[str, str]
 
     def undated(self) -> Provenance:
-        """Return the origin without the time by the clock: the same question and data have the same bytes."""
+        """Return the origin without the time, so that the same arguments and data give the same bytes."""
         return self if EPOCH in os.environ else replace(self, created=None)
 
 
 def describe_request(request: Request) -> Question:
-    """Return what an audit was asked, as texts."""
+    """Return the arguments of an audit as texts."""
     blocks = [f"{name} = {_source(columns)}" for name, columns in (request.features.blocks or {}).items()]
     return Question(
         scores=_source(request.scores),
@@ -102,7 +102,7 @@ def describe_request(request: Request) -> Question:
 
 
 def _source(value: Any) -> str | None:
-    """Return a column's name, the kind of a model, or that values were passed."""
+    """Return the name of a column, the type of a model, or a phrase for values that were passed."""
     if value is None or isinstance(value, str):
         return value
     if isinstance(value, (list, tuple)) and value and all(isinstance(part, str) for part in value):
@@ -120,7 +120,7 @@ def provenance_of(
     stated: dict[str, str],
     rows_fingerprint: int | None = None,
 ) -> Provenance:
-    """Return the origin of an audit, from the number of its rows and the sums of their hashes."""
+    """Return the provenance of an audit, from the number of its rows and the sums of their hashes."""
     created = _now().isoformat(timespec="seconds")
     of_rows = None if rows_fingerprint is None else _digest(rows, rows_fingerprint)
     digest = _digest(rows, fingerprint)
@@ -128,7 +128,7 @@ def provenance_of(
 
 
 def _now() -> datetime:
-    """Return the time, or the one that reproducible builds are told (reproducible-builds.org)."""
+    """Return the current time, or that of SOURCE_DATE_EPOCH (reproducible-builds.org)."""
     told = os.environ.get(EPOCH)
     if told is None:
         return datetime.now(UTC)
@@ -153,7 +153,7 @@ def _versions() -> dict[str, str]:
 
 
 def check_provenance(stated: Any) -> dict[str, str]:
-    """Return what the user said, as texts by name."""
+    """Return the user's facts as texts by name; raise if they are not a dict of texts."""
     if stated is None:
         return {}
     if not isinstance(stated, Mapping) or not all(isinstance(part, str) for pair in stated.items() for part in pair):

@@ -33,7 +33,7 @@ from tiltlens.results.notes import with_displays
 from tiltlens.results.outputs import Correction, CorrectionParts
 from tiltlens.results.profiles import AGAIN, NO_ROWS, NoRows, Prototype, needs_rows
 
-SAVED_SLACK = 1e-6  # of a number, up to which two that should be equal are: an edited file differs by more
+SAVED_SLACK = 1e-6  # relative error up to which two numbers agree; edited files differ by more
 
 
 def read_audit(path: str | Path) -> Audit:
@@ -88,7 +88,7 @@ def read_audit(path: str | Path) -> Audit:
 
 
 def restore_audit(summary: dict[str, Any]) -> Audit:
-    """Return the audit whose `to_dict` this is, its parts as they were saved."""
+    """Return the audit that `to_dict` wrote, with its saved parts."""
     audit = from_plain(Audit, summary)
     saved = {
         name: _with_parts(comparison, summary["comparisons"][name], f"comparisons.{name}", audit)
@@ -98,7 +98,7 @@ def restore_audit(summary: dict[str, Any]) -> Audit:
 
 
 def saved_change(old: str, new: str) -> Change:
-    """Return what changed between two audits that `to_json` wrote, of different rows."""
+    """Return the change between two saved audits of different rows."""
     audits = read_audit(old), read_audit(new)
     for name in ("data_sha256", "rows_sha256"):
         hashes = [getattr(audit.provenance, name) for audit in audits]
@@ -111,12 +111,12 @@ def saved_change(old: str, new: str) -> Change:
 
 
 def _load(path: str | Path) -> dict[str, Any]:
-    """Return the content of the file, which says that it is an audit of this version."""
+    """Return the content of the file; raise unless it is an audit of this schema version."""
     try:
         text = Path(path).read_text(encoding="utf-8")
         summary = json.loads(text, parse_constant=_refuse_constant)
     except OSError as error:
-        raise DataError(f"`path` must be a file that can be read, got {shown(str(path))}: {error.strerror}.") from None
+        raise DataError(f"Cannot read {shown(str(path))}: {error.strerror}.") from None
     except (TypeError, ValueError, RecursionError):
         raise DataError(
             f"`path` must be the JSON of an audit, got {shown(path if isinstance(path, str) else str(path))}.",
@@ -146,7 +146,7 @@ def _refuse_constant(name: str) -> NoReturn:
 
 
 def _with_parts(comparison: Comparison, data: dict[str, Any], path: str, audit: Audit) -> Comparison:
-    """Return the comparison with its saved parts in place of rows."""
+    """Return the comparison with its saved parts instead of rows."""
     confidence, correction = audit.settings.confidence, comparison.correction
     parts: Any = SavedParts(
         from_plain(CorrectionParts, data["correction"], f"{path}.correction"),
@@ -163,7 +163,7 @@ def _with_parts(comparison: Comparison, data: dict[str, Any], path: str, audit: 
 
 
 def _check_groups(audit: Audit) -> None:
-    """Raise where a comparison is about other groups, or another kind of output, than the audit says."""
+    """Raise if a comparison has other groups, or another score type, than the audit."""
     if not audit.comparisons:
         raise DataError("comparisons: expected at least one, got none")
     for name, comparison in audit.items():
@@ -173,7 +173,7 @@ def _check_groups(audit: Audit) -> None:
 
 
 def _check_numbers(comparisons: dict[str, Any]) -> None:
-    """Raise where numbers contradict each other: a value lies in its interval, the gap is the difference of outputs."""
+    """Raise if a value lies outside its interval, or if a gap is not the difference of the mean outputs."""
     for path, value, low, high in _intervals(comparisons, "comparisons"):
         slack = SAVED_SLACK * max(1.0, abs(value))
         if (low is not None and low > value + slack) or (high is not None and high < value - slack):
@@ -189,7 +189,7 @@ Interval = tuple[str, float, float | None, float | None]
 
 
 def _intervals(part: Any, path: str) -> Iterator[Interval]:
-    """Yield the path, value and ends of every estimate, and of the contributions of features."""
+    """Yield the path, value and limits of every estimate and of every contribution with a band."""
     if isinstance(part, list):
         for index, entry in enumerate(part):
             yield from _intervals(entry, f"{path}[{index}]")
@@ -221,21 +221,21 @@ class SavedParts(NoRows):
 
     @property
     def splitting(self) -> Splitting | None:
-        """What was saved."""
+        """The saved value."""
         return self.comparison.splitting
 
     @property
     def prices(self) -> Prices | None:
-        """What was saved."""
+        """The saved value."""
         return self.comparison.prices
 
     @property
     def bins(self) -> Bins:
-        """What was saved."""
+        """The saved value."""
         return self.comparison.bins
 
     def prototypes(self, suppress: bool = True) -> dict[str, Prototype]:
-        """Return the saved prototypes; raise for those that were suppressed."""
+        """Return the saved prototypes; raise if `suppress` is False."""
         if not suppress:
             raise needs_rows("prototypes with suppress=False")
         return copy.deepcopy(self.correction.prototypes)
@@ -243,7 +243,7 @@ class SavedParts(NoRows):
 
 @dataclass(frozen=True, slots=True, eq=False, repr=False)
 class SavedCorrection(CorrectionFunction):
-    """A correction function as a file has it: the affine form and the paper's numbers, without moments."""
+    """A correction function as saved: the affine form and the paper's numbers, without moments."""
 
     numbers: dict[str, float | None]
 

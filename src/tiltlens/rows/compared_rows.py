@@ -1,4 +1,4 @@
-"""The sample's rows of the groups that are compared, in an order that depends on what they hold alone."""
+"""The sample's rows of the compared groups, in an order that depends only on their contents."""
 
 from __future__ import annotations
 
@@ -32,29 +32,29 @@ from tiltlens.sources.arrays import Hashes, nameless_hashes, nested_hashes
 from tiltlens.sources.batches import ROW
 from tiltlens.threads import in_threads
 
-CONTINUOUS = 0.5  # distinct numbers for each distinct row, from which equal rows are no accident
+CONTINUOUS = 0.5  # distinct numbers per distinct row, above which equal rows are not a coincidence
 
 
 @dataclass(frozen=True, slots=True, eq=False)
 class EncodedSample:
-    """The sample's rows of the compared groups, and what their features are made of."""
+    """The sample's rows of the compared groups, with the columns and the levels of their features."""
 
-    rows: SampledRows  # in an order that depends on what they hold alone; the reference is the first group
+    rows: SampledRows  # in an order that depends only on their contents; the reference is the first group
     # The columns of the features; and, where a model is asked again, the columns that it saw
     table: pl.DataFrame
     inputs: pl.DataFrame
     levels: dict[str, Levels]  # how the features with countable values are coded
-    # A number for each feature, by which models take features in the same order whatever they are called
+    # A number for each feature, by which models order features independently of their names
     feature_order: dict[str, int]
 
     @property
     def sizes(self) -> dict[str, int]:
-        """How many values each countable feature has."""
+        """The number of values of each countable feature."""
         return {name: len(levels.labels) for name, levels in self.levels.items()}
 
 
 def select_groups(roles: ColumnRoles, survey: Survey, reference: object, audited: object) -> ComparedGroups:
-    """Return who is compared with whom, after checks that the survey's rows allow it."""
+    """Return the reference and the audited groups, after checks that the survey's rows allow the comparison."""
     if "period" in survey.labels:
         check_periods(survey.labels["period"], bool(roles.soft))
     if survey.outcome_values is not None:
@@ -81,7 +81,7 @@ def _check_some_rows(survey: Survey) -> None:
 
 
 def _check_propensity(roles: ColumnRoles, survey: Survey, groups: ComparedGroups) -> None:
-    """Raise where a given P(audited|x) cannot be that of these groups."""
+    """Raise if a given P(audited|x) cannot apply to these groups."""
     if len(groups.audited) > 1 and roles.propensity is not None:
         raise DataError(
             f"`propensity` gives values for one audited group, but {len(groups.audited)} groups are audited.",
@@ -167,7 +167,7 @@ def _columns(
 ) -> dict[str, ColumnValues]:
     """Return the optional columns: those that were read, and those that follow from how rows were sampled.
 
-    `content` is the hash of what each row holds beside its scores.
+    `content` is the hash of each row's contents without its scores.
     """
     if roles.known_groups is not None:
         _check_known_groups(roles, frame)
@@ -175,7 +175,7 @@ def _columns(
     columns["row_number"] = frame[ROW].to_numpy() if ROW in frame.columns else np.arange(frame.height)
     columns["row_key"] = columns.get("cluster", content)
     if roles.clusters is None and CONTENT in frame.columns:
-        # The copies of a row are a cluster. They are numbered by what they hold: folds must not depend on their order.
+        # The copies of a row are a cluster, numbered by its contents: folds must not depend on the order of rows.
         copies = frame.select(pl.struct(CONTENT, ROW if ROW in frame.columns else HASH).rank("dense")).to_series()
         columns["cluster"] = copies.cast(pl.UInt64).to_numpy()
         columns["row_key"] = _sum_copies(content, columns["cluster"])
@@ -184,7 +184,7 @@ def _columns(
 
 
 def _check_known_groups(roles: ColumnRoles, frame: pl.DataFrame) -> None:
-    """Raise where no known group has the name of a group with a probability."""
+    """Raise if `known_groups` has none of the names of the groups with probabilities."""
     names = frame["\0known_group"].drop_nulls().unique().sort()
     if names.len() and not names.is_in(roles.soft).any():
         raise DataError(
@@ -202,9 +202,9 @@ def _sum_copies(content: Hashes, copies: Hashes) -> Hashes:
 
 
 def _sampling_weights(frame: pl.DataFrame, survey: Survey) -> Floats | None:
-    """Return for how much of all rows each stands: its weight, times its group's rows for each that was drawn.
+    """Return each row's sampling weight: its weight times its group's number of rows per sampled row.
 
-    None where all stand for the same.
+    None if all are equal.
     """
     weights = frame[WEIGHT].to_numpy()
     if not survey.sample.is_complete:
@@ -215,7 +215,7 @@ def _sampling_weights(frame: pl.DataFrame, survey: Survey) -> Floats | None:
 
 
 def _count_copies(hashes: Hashes, features: Sequence[Feature]) -> int:
-    """Return how many rows repeat another; 0 where features have so few values that this happens by chance."""
+    """Return the number of rows that repeat another; 0 if features have so few values that this may be chance."""
     distinct = len(np.unique(hashes))
     is_continuous = any(
         feature.values is not None and len(np.unique(feature.values)) > CONTINUOUS * distinct for feature in features
@@ -240,7 +240,7 @@ def _value_counts(roles: ColumnRoles, survey: Survey, frame: pl.DataFrame) -> Ma
 
 @dataclass(frozen=True, slots=True, eq=False)
 class _Order:
-    """An order of rows, two hashes of each row that end ties, and numbers that order the features."""
+    """An order of rows, two hashes of each row that break ties, and numbers that order the features."""
 
     index: Integers
     content: Hashes
@@ -249,11 +249,11 @@ class _Order:
 
 
 def _canonical_order(frame: pl.DataFrame, telling: list[str], is_amount: bool) -> _Order:
-    """Return an order of the rows that depends on what they hold alone, so that folds do too.
+    """Return an order of the rows that depends only on their contents, so that folds do too.
 
-    Names of columns, levels and groups have no part in it, nor have features that tell the groups nothing, such as row
-    numbers. Scores order rows that are alike in everything else: two models' audits of the same rows have the same
-    folds. For amounts only their order matters: cents have the same as euros.
+    It does not depend on names of columns, levels or groups, nor on features outside the membership model, such as row
+    numbers. Scores only order rows that are equal in everything else, so two models' audits of the same rows have the
+    same folds. Of amounts only the order is used, so that cents and euros have the same folds.
     """
     scores = {name: frame[name] for name in frame.columns if name.startswith(SCORE)}
     if is_amount:
@@ -267,7 +267,7 @@ def _canonical_order(frame: pl.DataFrame, telling: list[str], is_amount: bool) -
 
 
 def account_rows(survey: Survey, groups: ComparedGroups, is_soft: bool) -> dict[str, int]:
-    """Count the rows by what became of them; rows used and rows left out add up to rows read."""
+    """Count the rows used and the rows left out by reason; they add up to the rows read."""
     used, small = sum(survey.sample.counts[label] for label in (groups.reference, *groups.audited)), groups.too_small
     if is_soft:
         used, small = survey.kept, {}  # each row may be of every group

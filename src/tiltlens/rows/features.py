@@ -14,24 +14,25 @@ from numpy.typing import NDArray
 from tiltlens.errors import DataError, listed, shown
 from tiltlens.estimators.influence import Booleans, Integers, Rows
 from tiltlens.limits import LARGEST, SUPPRESSED_BELOW
+from tiltlens.notes import Note
 from tiltlens.paper.checks import Floats
 from tiltlens.rows.levels import MISSING, OTHER, Kind, Levels, feature_levels, numbers_of, readable
 from tiltlens.rows.value_counts import GROUP, exact_counts
 from tiltlens.sources.arrays import Hashes
 from tiltlens.threads import in_threads
 
-DesignColumn: TypeAlias = NDArray[Any]  # what a model learns from: numbers, NaN where missing, or codes of levels
+DesignColumn: TypeAlias = NDArray[Any]  # input of a model: numbers, NaN where missing, or codes of levels
 FEWEST_AUDITED = 5  # audited rows of a level in each fold; singletons vanish from the leave-one-out sums
-FIRST_LOOK = 2_000  # rows that usually show that the groups share the values of a feature
-MOST_TURNS = 4  # of the groups along the values of a feature, for it to be bands of them
+FIRST_LOOK = 2_000  # rows, enough in most cases to see that the groups share the values of a feature
+MOST_TURNS = 4  # most changes of group along the sorted values of a feature that identifies the groups by bands
 
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Feature:
     """One feature: `codes` index `labels`; `values` are its numbers, NaN where missing, if it has any.
 
-    `is_ordered` says that neighbouring codes are neighbours in meaning; `is_group` that the feature is the group
-    itself or a one-to-one recoding of it; `levels` how other rows become codes.
+    `is_ordered` is whether neighbouring codes are neighbours in meaning; `is_group` whether the feature is the group
+    itself or a one-to-one recoding of it. `levels` encodes other rows.
     """
 
     name: str
@@ -39,19 +40,19 @@ class Feature:
     codes: Integers
     labels: tuple[str, ...]
     values: Floats | None = None
-    notes: tuple[str, ...] = ()
+    notes: tuple[Note, ...] = ()
     is_ordered: bool = False
     is_group: bool = False
     levels: Levels | None = None
 
     @property
     def in_membership(self) -> bool:
-        """Return whether a membership model may learn from the feature."""
+        """Return whether the feature may enter a membership model."""
         return self.kind not in ("constant", "identifier") and not self.is_group
 
     @property
     def is_binned(self) -> bool:
-        """Return whether its levels are bins of numbers, made for pictures."""
+        """Return whether its levels are bins of numbers, made for figures."""
         return self.levels is not None and self.levels.is_binned
 
     def rows(self, index: Integers) -> Feature:
@@ -94,9 +95,9 @@ def encode_feature(column: pl.Series, weights: Floats | None = None) -> Feature:
 
 
 def joined_feature(feature: Feature, rows: Rows, fold: Integers, minimum: int = FEWEST_AUDITED) -> Feature:
-    """Return the feature with levels joined until each has `minimum` audited rows in every fold, where possible.
+    """Return the feature with levels merged until each has `minimum` audited rows in every fold, if possible.
 
-    Ordered levels join a neighbour (missing ones the largest level), others "(other)"; notes say so.
+    Ordered levels are merged with a neighbour (missing ones with the largest level), others into "(other)", with notes.
     """
     labels = feature.labels
     counts = rows.counts_by_fold(fold, feature.codes, len(labels))  # audited rows by fold and level
@@ -109,8 +110,12 @@ def joined_feature(feature: Feature, rows: Rows, fold: Integers, minimum: int = 
         part_of[part] = number
     names = [_part_label(part, labels, feature.is_ordered) for part in parts]
     notes = (
-        f"levels {listed([labels[level] for level in part])} joined as {shown(name)}: "
-        f"fewer than {minimum} audited rows in a fold"
+        Note(
+            "merged levels",
+            levels=listed([labels[level] for level in part]),
+            name=shown(name),
+            minimum=minimum,
+        )
         for part, name in zip(parts, names, strict=True)
         if len(part) > 1
     )
@@ -118,7 +123,7 @@ def joined_feature(feature: Feature, rows: Rows, fold: Integers, minimum: int = 
 
 
 def _joined_neighbours(counts: Integers, labels: Sequence[str], minimum: int) -> list[list[int]]:
-    """Return runs of ordered levels, the rarest joined first, each time with its smaller neighbour."""
+    """Return runs of ordered levels, merging the rarest first, each time with its smaller neighbour."""
     parts = [[level] for level, label in enumerate(labels) if label != MISSING]
     missing = [level for level, label in enumerate(labels) if label == MISSING]
 
@@ -145,7 +150,7 @@ def _rarity(counts: Integers, part: Sequence[int]) -> int:
 
 
 def _pooled(counts: Integers, labels: Sequence[str], minimum: int) -> list[list[int]]:
-    """Return single levels and one pool, last, of the rare ones and of as many more as the pool needs."""
+    """Return single levels and, last, a pool of the rare ones, filled up with the next rarest as far as needed."""
     total = counts.sum(axis=0)
     by_size = sorted(range(len(labels)), key=lambda level: (total[level], labels[level]))
     pool = [level for level in by_size if labels[level] == OTHER or _rarity(counts, [level]) < minimum]
@@ -168,9 +173,9 @@ def _part_label(part: Sequence[int], labels: Sequence[str], ordered: bool) -> st
 
 
 def flag_separating(feature: Feature, audited: Booleans) -> Feature:
-    """Return the feature, marked as the group itself where its values identify the two groups.
+    """Return the feature, marked as the group itself if its values identify the two groups.
 
-    No value is shared, and in the order of the values the groups take turns a few times at most, as with bands of age.
+    Then no value is shared, and the group changes at most a few times along the sorted values, as with bands of age.
     """
     if not feature.in_membership:
         return feature
@@ -185,12 +190,12 @@ def flag_separating(feature: Feature, audited: Booleans) -> Feature:
     is_shared = bool((ordered[turns] == ordered[turns + 1]).any())
     if is_shared or not 0 < turns.size <= MOST_TURNS or ordered[0] == ordered[-1]:
         return feature
-    note = "its values identify the two groups, so estimates that compare people of both groups leave it out"
+    note = Note("separates the groups")
     return replace(feature, is_group=True, notes=(note, *feature.notes))
 
 
 def _shares_values(values: DesignColumn, audited: Booleans) -> bool:
-    """Return whether the groups take turns so often among some rows that no bands of values can separate them."""
+    """Return whether the group changes so often along the sorted values that bands cannot separate the groups."""
     turns = np.flatnonzero(np.diff(audited[np.argsort(values, kind="stable")]))
     return bool(turns.size > MOST_TURNS * max(len(np.unique(values)), 1)) or bool(
         turns.size > MOST_TURNS and len(np.unique(values)) == len(values)
@@ -198,9 +203,9 @@ def _shares_values(values: DesignColumn, audited: Booleans) -> bool:
 
 
 def design_columns(features: Sequence[Feature]) -> dict[str, DesignColumn]:
-    """Return what a membership model learns from: floats (NaN = missing), or the codes of categorical levels.
+    """Return the input of a membership model: floats (NaN = missing), or the codes of categorical levels.
 
-    Constants, identifiers and copies of the group are left out; their notes say so. No features, no columns.
+    Constants, identifiers and copies of the group are left out, as their notes say.
     """
     columns: dict[str, DesignColumn] = {}
     for feature in features:
@@ -231,16 +236,16 @@ def _reason(feature: Feature) -> str:
     return "constant" if feature.kind == "constant" else "an identifier"
 
 
-RANKED_ROWS = 5_000  # that tell whether a feature repeats the score: ranks of more take longer and say the same
-REPEATED_R2 = 0.99  # of the score by one feature, above which it is the score or what was made from it
-REPEATED_RANKS = 0.999  # the same of the rank correlation
-REPEATED_IDS = 0.95  # distinct values a row, below which an identifier repeats by no accident
-FEWEST_APART = 10  # rows that differ from the most frequent value: the order of fewer is chance
+RANKED_ROWS = 5_000  # on which features that repeat the score are found: more would only take longer
+REPEATED_R2 = 0.99  # of the score by one feature, above which it is the score or was computed from it
+REPEATED_RANKS = 0.999  # the same for the absolute rank correlation
+REPEATED_IDS = 0.95  # distinct values per row, below which an identifier's repeats are not a coincidence
+FEWEST_APART = 10  # rows that differ from the most frequent value: the order of fewer may be chance
 IDENTIFIER = re.compile(r"(^|[\W_])(id|ID|Id|uuid|UUID)$|[a-z](ID|Id)$")
 HINT = "leave it out with `exclude` (--exclude)"
 
 
-# Nothing is left out and no verdict changes because of a note.
+# A note neither leaves out a feature nor changes a verdict.
 def leakage_notes(
     features: Sequence[Feature],
     score: Floats,
@@ -248,11 +253,11 @@ def leakage_notes(
     seen: Sequence[str],
     output: str,
     where: Iterable[str],
-) -> Iterator[str]:
-    """Yield a note on each kind of column that is hardly a feature.
+) -> Iterator[Note]:
+    """Yield a note on each kind of column that is unlikely to be a proper feature.
 
-    `seen` are the columns from which the audited model makes the score, which is called `output`; `where` those that
-    select rows or hold outcomes. The first rows are looked at: their order must tell nothing about them.
+    `seen` are the input columns of the audited model, whose score is called `output`; `where` are the columns that
+    select rows or contain outcomes. Only the first rows are used, so their order must be unrelated to their contents.
     """
     at = np.arange(min(score.size, RANKED_ROWS))
     few = [feature.rows(at) for feature in features]
@@ -261,14 +266,14 @@ def leakage_notes(
     repeating = [feature.name for feature, repeats in zip(others, is_repeated, strict=True) if repeats]
     if repeating:
         old = "amount" if output == "amount" else "score or a decision"
-        yield f"{listed(repeating)} alone gives the {output}: if it is a label, an old {old}, {HINT}"
+        yield Note("repeats the score", columns=listed(repeating), output=output, old=old, remedy=HINT)
     order = np.argsort(row_numbers[at])
     counting = [feature.name for feature in few if _counts_rows(feature, order)]
     if counting:
-        yield f"{listed(counting)} rises or falls from row to row: if it is a row number, {HINT}"
+        yield Note("row number", columns=listed(counting), remedy=HINT)
     named = [feature.name for feature in features if any(_words(name) <= _words(feature.name) for name in where)]
     if named:
-        yield f"{listed(named)} is named like a column of `where` or the `outcome`: if it is an outcome, {HINT}"
+        yield Note("named like an outcome", columns=listed(named), remedy=HINT)
 
 
 def _words(name: str) -> set[str]:
@@ -276,7 +281,7 @@ def _words(name: str) -> set[str]:
 
 
 def _counts_rows(feature: Feature, order: Integers) -> bool:
-    """Return whether whole numbers rise, or fall, with every row."""
+    """Return whether the feature has whole numbers that rise, or fall, with every row."""
     if feature.kind not in ("numeric", "identifier") or feature.values is None:
         return False
     steps = np.diff(feature.values[order])
@@ -325,22 +330,19 @@ def _is_monotone(values: Floats, score: Floats) -> bool:
     return bool((most[:-1] <= least[1:]).all() or (least[:-1] >= most[1:]).all())
 
 
-def cluster_note(name: str, clusters: Hashes, group: Integers) -> str:
-    """Return how many clusters there are, and how many of them have rows of several groups."""
+def cluster_note(name: str, clusters: Hashes, group: Integers) -> Note:
+    """Return a note on the number of clusters, and on how many of them have rows of several groups."""
     pairs = np.unique(np.column_stack([clusters, group.astype(np.uint64)]), axis=0)[:, 0]
     count = len(np.unique(pairs))
     several = len(pairs) - count
     count_text = f"{several:,}" if several >= SUPPRESSED_BELOW else f"fewer than {SUPPRESSED_BELOW}"
     mixed = f", {count_text} of them with rows of several groups" if several else ""
-    return f"standard errors are clustered ({name}): {len(group):,} rows in {count:,} clusters{mixed}"
+    return Note("clusters", column=name, rows=len(group), clusters=count, mixed=mixed)
 
 
-def repeated_ids(table: pl.DataFrame) -> Iterator[str]:
-    """Yield a note on columns that are named like an identifier and whose values repeat: such rows err together."""
+def repeated_ids(table: pl.DataFrame) -> Iterator[Note]:
+    """Yield a note on columns that are named like an identifier and whose values repeat: such rows may be dependent."""
     for name in table.columns:
         distinct = table[name].n_unique() if IDENTIFIER.search(name) else table.height
         if FEWEST_APART <= distinct <= REPEATED_IDS * table.height:
-            yield (
-                f"values of {name} repeat. If equal values are one person, pass it as `clusters` (--clusters); "
-                "otherwise intervals are too narrow"
-            )
+            yield Note("repeated identifier", column=name)

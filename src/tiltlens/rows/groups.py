@@ -1,7 +1,7 @@
 """Groups and periods of rows as codes, their weights and observed outcomes, and which groups are compared.
 
-Groups may be known by their probabilities only: then each row has a copy for each group that it may belong to, weighted
-by its probability. The copies of a row are one cluster: see docs/methods.md, section 15.
+For unobserved groups, known only by their probabilities, each row has a copy for each group that it may belong to,
+weighted by the probability. The copies of a row are one cluster: see docs/methods.md, section 15.
 """
 
 from __future__ import annotations
@@ -21,6 +21,7 @@ from tiltlens.estimators.error_rates import UNKNOWN, WITH, WITHOUT
 from tiltlens.estimators.influence import Integers
 from tiltlens.formats import text_of
 from tiltlens.limits import LISTED_VALUES, MINIMUM_ROWS
+from tiltlens.notes import Note
 from tiltlens.paper.checks import Floats
 from tiltlens.rows.scores import Channel, RowName
 
@@ -29,9 +30,9 @@ Booleans = NDArray[np.bool_]
 
 
 def scaled_weights(values: Floats, largest: float) -> Floats:
-    """Return weights divided by the largest: nothing depends on their unit.
+    """Return weights divided by the largest, so that results do not depend on their unit.
 
-    Twelve digits are kept. The last ones depend on the unit, and trees may split ties by them.
+    Only twelve digits are kept: the last ones depend on the unit, and trees could break ties by them.
     """
     digits, power = np.frexp(values / (largest or 1.0))
     return np.ldexp(np.round(digits, 12), power)
@@ -95,8 +96,8 @@ def numbers_of(argument: str, column: pl.Series) -> Floats:
     return (numbers.fill_null(float("nan")) if numbers.null_count() else numbers).to_numpy()
 
 
-MOST_PERIODS = 60  # five years of months: more cannot be told apart in a picture
-SMALLEST_CHANCE = 1e-6  # of a group: below it a row counts as none of it
+MOST_PERIODS = 60  # five years of months: a figure cannot show more
+SMALLEST_CHANCE = 1e-6  # of a group: below it a row has no copy in the group
 CHANCE_ROUNDING = 0.01  # by which rounded probabilities of groups may exceed a sum of 1
 NO_GROUP = -1
 JOINT = " & "
@@ -106,7 +107,7 @@ MONTHS = [name[:3] for name in MONTH_NAMES]
 
 
 class ComparedGroups(NamedTuple):
-    """Who is compared with whom, and the groups too small for it."""
+    """The reference, the audited groups, and the groups too small to compare."""
 
     reference: str
     audited: tuple[str, ...]
@@ -116,7 +117,7 @@ class ComparedGroups(NamedTuple):
 def compared_groups(
     name: str, counts: Mapping[str, int], rows: int, reference: object, audited: object
 ) -> ComparedGroups:
-    """Return who is compared, from the size of each group and what the user named."""
+    """Return the groups to compare, from the size of each group and the user's choice."""
     _check_two_groups(name, counts, rows)
     too_small = {label: count for label, count in counts.items() if count < MINIMUM_ROWS}
     largest = min(counts, key=lambda label: (-counts[label], label))
@@ -127,7 +128,7 @@ def compared_groups(
 def group_columns(group: object, names: Sequence[str]) -> list[str]:
     """Return the columns that `group` names, none where it is an array of values.
 
-    A list of text holds names, unless it is as long as a table and none of its entries is a column.
+    A list of texts is one of names, unless it is as long as a table and none of its entries is a column.
     """
     columns = names_in(group) or []
     if len(columns) >= 2 * MINIMUM_ROWS and not set(columns) & set(names):
@@ -143,20 +144,20 @@ def _check_distinct(columns: Sequence[str]) -> None:
         raise DataError(f"`group` names the column {shown(repeated)} twice.", "name each column once.")
 
 
-def alike_notes(labels: Iterable[str]) -> list[str]:
+def alike_notes(labels: Iterable[str]) -> list[Note]:
     """Return notes on groups whose names differ by spaces or letter case only: most often they are one group."""
     alike: dict[str, list[str]] = {}
     for label in labels:
         alike.setdefault("".join(label.split()).casefold(), []).append(label)
     return [
-        f"the groups {listed(sorted(spellings))} differ by spaces or letter case only: if they are one, use one name"
+        Note("similar group names", groups=listed(sorted(spellings)))
         for spellings in alike.values()
         if len(spellings) > 1
     ]
 
 
 def factorize_groups(name: str, parts: Sequence[pl.Series]) -> tuple[NDArray[np.int64], tuple[str, ...]]:
-    """Return a code per row and the label of each code; a missing part makes the row unknown."""
+    """Return a code per row and the label of each code; a row with a missing part has no group."""
     codes, labels = _drop_empty(*level_codes(parts[0]))
     for part in parts[1:]:
         more, more_labels = _drop_empty(*level_codes(part))
@@ -175,7 +176,7 @@ def factorize_groups(name: str, parts: Sequence[pl.Series]) -> tuple[NDArray[np.
 
 
 def _drop_empty(codes: NDArray[np.int64], labels: tuple[str, ...]) -> tuple[NDArray[np.int64], tuple[str, ...]]:
-    """Return codes and labels without the levels that no row has."""
+    """Return codes and labels without unused levels."""
     used = np.flatnonzero(np.bincount(codes[codes >= 0], minlength=len(labels)))
     new_code = np.full(len(labels) + 1, NO_GROUP, dtype=np.int64)  # the last entry serves the code −1
     new_code[used] = np.arange(used.size)
@@ -202,7 +203,7 @@ def level_codes(column: pl.Series) -> tuple[NDArray[np.int64], tuple[str, ...]]:
 
 def natural_order(text: str) -> tuple[object, ...]:
     """Return a sort key by which "item 2" comes before "item 10"."""
-    parts = re.split(r"(\d{1,18})", text)  # text and digits take turns, so that like meets like
+    parts = re.split(r"(\d{1,18})", text)  # text and digits alternate, so that like is compared with like
     return tuple(int(part) if index % 2 else part.casefold() for index, part in enumerate(parts)), text
 
 
@@ -226,7 +227,7 @@ def _check_two_groups(name: str, counts: Mapping[str, int], rows: int) -> None:
 
 
 def _named(argument: str, value: object, counts: Mapping[str, int]) -> str:
-    """Return the label of a value that the user named, which must be there and large enough."""
+    """Return the label of a value that the user named; raise if the group is missing or too small."""
     label = group_key(value)
     check_columns(argument, [label], list(counts), "group")
     if counts[label] < MINIMUM_ROWS:
@@ -238,7 +239,7 @@ def _named(argument: str, value: object, counts: Mapping[str, int]) -> str:
 
 
 def group_key(value: object) -> str:
-    """Return the text by which a group is known; the parts of an intersection may be a tuple."""
+    """Return the label of a group; an intersection may be given as a tuple of its parts."""
     if isinstance(value, tuple):
         return JOINT.join(text_of(part) for part in value)
     return text_of(value)
@@ -319,7 +320,7 @@ def read_periods(column: pl.Series) -> pl.Series:
 
 
 def sort_periods(periods: Iterable[str]) -> tuple[str, ...]:
-    """Return different periods in their order, names of months by the calendar; of too many, one more than may be."""
+    """Return the distinct periods in order, names of months by the calendar; at most one more than the limit."""
     different = set(periods)
     months = {period: period.strip()[:3].casefold() for period in different}
     are_months = all(
@@ -331,7 +332,7 @@ def sort_periods(periods: Iterable[str]) -> tuple[str, ...]:
 
 
 def check_periods(periods: tuple[str, ...], is_soft: bool) -> None:
-    """Raise where there are too few periods to compare, or too many to look at, or groups are known by chances."""
+    """Raise if there are too few periods to compare or too many to show, or if groups are unobserved."""
     if is_soft:
         raise DataError(
             "`periods` is not supported where `group` gives probabilities.",
@@ -344,30 +345,30 @@ def check_periods(periods: tuple[str, ...], is_soft: bool) -> None:
 
 
 def encode_periods(texts: pl.Series, periods: tuple[str, ...]) -> Integers:
-    """Return the place of each row's period, one after the last where it is missing."""
+    """Return the index of each row's period; the number of periods if it is missing."""
     codes = texts.cast(pl.Enum(periods), strict=False).to_physical().cast(pl.Int64)
     return codes.fill_null(len(periods)).to_numpy()
 
 
-FEW_LISTED = 6  # values of an outcome in a message: more tell nothing more
-CRITERIA = {"fpr": WITHOUT, "fnr": WITH}  # of each metric, the outcome of the people it is about
-DECIDED = {"fdr": 1, "for": 0}  # of metrics of decisions, the decision of the people they are about
+FEW_LISTED = 6  # values of an outcome that a message lists
+CRITERIA = {"fpr": WITHOUT, "fnr": WITH}  # by metric, the outcome of the people to whom it applies
+DECIDED = {"fdr": 1, "for": 0}  # by metric of decisions, the decision of the people to whom it applies
 METRICS = (*CRITERIA, *DECIDED)
-Meant = dict[str, int | None]  # the values of a column, and the outcome that each is; None where it has no name
+Meant = dict[str, int | None]  # the values of a column, and the outcome that each means; None if it is not a known name
 PLAIN = {"0": WITHOUT, "1": WITH, "false": WITHOUT, "true": WITH}
 
 
 def check_metric(metric: object, outcome: object, score_type: str) -> None:
-    """Raise unless the metric is known, is of probabilities or decisions, and there is an outcome to judge by."""
+    """Raise unless the metric is known, applies to the score type, and an outcome is given."""
     if metric is not None and metric not in METRICS:
         raise DataError(
             f"`metric` must be one of {', '.join(map(repr, METRICS))}, got {shown(metric)}.",
-            "leave it out to audit the difference of the scores themselves.",
+            "leave it out to audit the gap in the scores themselves.",
         )
     if metric is not None and outcome is None:
         raise DataError(
             f"`metric` must come with `outcome`, got {shown(metric)} alone.",
-            "name the column of true outcomes, for example outcome='repaid'.",
+            "name the column of observed outcomes, for example outcome='repaid'.",
         )
     if metric is not None and score_type != "probability":
         raise DataError(
@@ -377,7 +378,7 @@ def check_metric(metric: object, outcome: object, score_type: str) -> None:
 
 
 def wrong_decisions(metric: str, channel: Channel, y_true: Integers) -> Channel:
-    """Return whether each decision is wrong as the channel that is audited; a person wants a right one."""
+    """Return the channel of wrong decisions (1 if wrong), of which the favourable outcome is a correct decision."""
     if channel.outcomes != 2 or not np.isin(channel.scores[~channel.missing], (0.0, 1.0)).all():
         raise DataError(
             f"`metric` must be 'fpr' or 'fnr' for scores, got {shown(metric)}.",
@@ -388,7 +389,7 @@ def wrong_decisions(metric: str, channel: Channel, y_true: Integers) -> Channel:
 
 
 def outcome_names(channel: Channel, favourable: object) -> dict[str, int]:
-    """Return the outcome that each name stands for: 0 and 1, and those of the scores where these have names."""
+    """Return the outcome that each name means: 0 and 1, and the names of the scores' outcomes if they have any."""
     if channel.words is not None:
         return PLAIN | {text_of(favourable).casefold(): WITH}
     if channel.outcomes > 2:
@@ -399,7 +400,7 @@ def outcome_names(channel: Channel, favourable: object) -> dict[str, int]:
 def outcome_codes(column: pl.Series, names: dict[str, int]) -> tuple[Integers, Meant]:
     """Return 0, 1 or `UNKNOWN` for each row, and some of the values: `check_outcome` judges those of all rows.
 
-    A value without a name counts as 0: of two words one is enough to know the other.
+    An unknown value counts as 0, because of two words one determines the other.
     """
     observed = column.fill_nan(None) if column.dtype.is_float() else column
     values = observed.drop_nulls().unique().sort().to_list()
@@ -429,7 +430,7 @@ def _is_number(value: str) -> bool:
 
 
 def check_outcome(meanings: Meant, classes: int) -> None:
-    """Raise unless the values that were meanings are two outcomes of which one is known to be 1; or one of these."""
+    """Raise unless the values found are two outcomes of which one is known to be 1, or one of these two."""
     if classes > 2:
         raise DataError(
             f"`outcome` must be left out for scores of {classes} classes, got one.",

@@ -1,6 +1,6 @@
 """The levels of a feature, from the counts of its values: how a column becomes codes with readable labels.
 
-Missing is a level of its own. Nothing here looks at the scores; the group serves only to recognise its copies.
+Missing values are a separate level. Scores are not used here, and the group only to recognise its copies.
 """
 
 from __future__ import annotations
@@ -20,21 +20,22 @@ from tiltlens.errors import DataError, shown
 from tiltlens.estimators.influence import Integers
 from tiltlens.formats import text_of
 from tiltlens.limits import MOST_COUNTED, ROWS_A_CELL
+from tiltlens.notes import Note
 from tiltlens.paper.checks import Floats
 from tiltlens.rows.groups import natural_order
 from tiltlens.rows.value_counts import GROUP, PEOPLE, WEIGHT, ValueCounts
 from tiltlens.sources.arrays import below, factorize, text_codes
 from tiltlens.sources.columns import MICROSECONDS_PER_DAY
 
-FEATURE_BINS = 10  # of a numeric feature, in pictures
-LEVELLED_NUMBERS = 20  # distinct numbers that stay levels of their own
-SHOWN_LEVELS = 50  # of a category that have a name of their own in pictures and models
+FEATURE_BINS = 10  # of a numeric feature, in figures
+LEVELLED_NUMBERS = 20  # distinct numbers up to which each is a level
+SHOWN_LEVELS = 50  # levels of a category that are named in figures and models; others are pooled
 LONGEST_LABEL = 80  # characters
 IDENTIFIER_SHARE = 0.95  # distinct texts per known row
-FEWEST_TEXTS = 20  # rows below which distinct texts prove nothing
-EDGE_ERROR = 0.05  # of the narrower bin beside it, by which an edge may be rounded
+FEWEST_TEXTS = 20  # rows below which distinct texts are not taken for identifiers
+EDGE_ERROR = 0.05  # share of the narrower adjacent bin by which an edge may be rounded
 WEIGHT_ROUNDING = 1e-9  # of a sum of weights
-MANY_NUMBERS = 1000  # rows at which distinct whole numbers are no accident
+MANY_NUMBERS = 1000  # rows at which distinct whole numbers are not a coincidence
 
 Kind = Literal["numeric", "categorical", "boolean", "date", "constant", "identifier"]
 MISSING = "(missing)"
@@ -45,22 +46,22 @@ IDENTIFIER_NAME = re.compile(r"(^|[^a-z])(id|ids|uuid|guid|key|index|nr|number)$
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Levels:
-    """How a column becomes the codes of a feature. It travels to every worker."""
+    """The encoding of a column as codes of a feature. It is sent to every worker."""
 
     name: str
     kind: Kind
     labels: tuple[str, ...]  # of the codes
-    notes: tuple[str, ...]
+    notes: tuple[Note, ...]
     # The values of the first codes, in their order; of bins the edges: numbers up to the first have code 0
     values: pl.Series | None = None
-    # The code of each bin, where some are empty; None where codes are the places among `values`
+    # The code of each bin if some are empty; None if codes are positions in `values`
     places: Integers | None = None
     # The codes of missing values and of values that are not among `values`
     missing: int = 0
     other: int = 0
     is_ordered: bool = False
     is_group: bool = False
-    # Whether the feature has numbers beside its levels, and whether these are bins of them
+    # Whether the feature has numbers in addition to its levels, and whether the levels are bins of them
     has_numbers: bool = False
     is_binned: bool = False
     made_of: tuple[str, ...] = ()  # the columns that a declared feature is made of
@@ -72,7 +73,7 @@ class Levels:
         return self._coded(column) if levels is None else self._coded(levels.values).take(levels.codes)
 
     def _coded(self, column: pl.Series) -> Integers:
-        """Return the same, entry by entry."""
+        """Return the codes, entry by entry."""
         if self.values is None:
             return np.zeros(len(column), dtype=np.int64)
         if self.values.dtype == pl.String:
@@ -102,8 +103,8 @@ def feature_levels(
     ranges = counts.ranges.filter(pl.col(GROUP).is_in(groups))
     if infinite := int(ranges["infinite"].sum()):
         raise DataError(
-            f"Column {shown(name)} has infinite values ({infinite}).",
-            "replace them by a number, or by a missing value, which counts as a level of its own.",
+            f"Column {shown(name)} has infinite values in {infinite:,} row{'' if infinite == 1 else 's'}.",
+            "replace them with a number, or with a missing value, which is treated as a separate value.",
         )
     frame = counts.frame
     if frame is None:
@@ -116,9 +117,9 @@ def feature_levels(
 
 
 def value_levels(name: str, counts: ValueCounts, groups: Sequence[str], levels: Levels) -> Levels | None:
-    """Return levels that are all values of a feature, however rare; None for a key and for numbers that rarely repeat.
+    """Return one level per value of a feature, however rare; None for identifiers and for numbers that rarely repeat.
 
-    They serve sums over all rows, in which nothing is pooled or cut.
+    They are used in sums over all rows, in which nothing is pooled or cut.
     """
     if levels.kind in ("constant", "identifier") or (levels.is_binned and counts.frame is None):
         return None
@@ -137,7 +138,7 @@ def value_levels(name: str, counts: ValueCounts, groups: Sequence[str], levels: 
 
 
 def _flag_group_copies(levels: Levels, codes: Integers, group: Integers) -> Levels:
-    """Return the levels with a note where they are those of the group, or follow from it."""
+    """Return the levels, with a note if they are a recoding of the group or are determined by it."""
     if levels.kind in ("constant", "identifier"):
         return levels
     groups = int(group.max(initial=0)) + 1
@@ -147,10 +148,10 @@ def _flag_group_copies(levels: Levels, codes: Integers, group: Integers) -> Leve
     if table.sum() < 2 or levels_per_group.max(initial=0) > 1 or (levels_per_group > 0).sum() < 2:
         return levels
     if groups_per_level.max(initial=0) == 1:
-        note = "is the group itself, or a one-to-one recoding of it; not used in the group-membership model"
+        note = Note("group copy")
         return replace(levels, is_group=True, notes=(note, *levels.notes))
     if (groups_per_level > 0).sum() > 1:
-        return replace(levels, notes=("follows from the group: it is the same for everyone in one", *levels.notes))
+        return replace(levels, notes=(Note("follows from the group"), *levels.notes))
     return levels
 
 
@@ -158,7 +159,7 @@ def _levels(name: str, values: pl.DataFrame, ranges: pl.DataFrame, is_weighted: 
     column, missing = values[name], int(ranges["missing"].sum())
     if values.height == 1 and not is_sampled:
         label = MISSING if missing else text_of(column[0])
-        return Levels(name, "constant", readable([label]), ("has one value only",))
+        return Levels(name, "constant", readable([label]), (Note("one value"),))
     if column.dtype in (pl.String, pl.Enum):
         return _categorical(name, values, ranges, is_sampled)
     kind: Kind = "boolean" if column.dtype == pl.Boolean else "date" if column.dtype.is_temporal() else "numeric"
@@ -195,8 +196,8 @@ def _binned(
     filled = np.flatnonzero(is_filled)
     places = None if is_filled.all() else np.maximum(np.cumsum(is_filled) - 1, 0)
     kept = [labels[bin_] for bin_ in filled] + ([MISSING] if missing else [])
-    sampled = f"its bins come from a sample of {int(observed[PEOPLE].sum()):,} rows"
-    notes = (*([sampled] if is_sampled else []), *missing_notes(missing > 0))
+    sampled = [Note("sampled bins", rows=int(observed[PEOPLE].sum()))] if is_sampled else []
+    notes = (*sampled, *missing_notes(missing > 0))
     levels = Levels(
         name,
         kind,
@@ -212,7 +213,7 @@ def _binned(
     people_in_all = int(ranges[PEOPLE].sum()) - missing
     is_distinct = kind == "numeric" and is_whole and bool((people == 1).all())
     if is_distinct and _is_key(name, largest - smallest, people_in_all, is_sampled):
-        note = "looks like an identifier: whole numbers, every row another; not used in the group-membership model"
+        note = Note("identifier", why="whole numbers, every row another")
         return replace(levels, kind="identifier", notes=(note, *notes))
     return levels
 
@@ -235,16 +236,16 @@ def _categorical(name: str, values: pl.DataFrame, ranges: pl.DataFrame, is_sampl
     seen = int(values.filter(pl.col(name).is_not_null())[PEOPLE].sum()) if is_sampled else people
     if column.dtype != pl.Enum and seen >= FEWEST_TEXTS and distinct >= IDENTIFIER_SHARE * seen:
         count = f"{'at least ' if is_sampled else ''}{distinct} distinct texts{_numbers_remark(text)}"
-        note = f"looks like an identifier: {count}; not used in the group-membership model"
+        note = Note("identifier", why=count)
         return Levels(name, "identifier", ("(all different)",), (note,))
     kept = _kept_levels(text.fill_null(MISSING), values[WEIGHT])
     labels = _ordered(kept, column.dtype)
     notes = missing_notes(missing > 0)
     if distinct > SHOWN_LEVELS:
-        many = f"{distinct} levels{_numbers_remark(text)}"
-        notes = (f"has {many}: the {len(labels)} most frequent are kept, the rest are {OTHER!r}", *notes)
+        many = f"{distinct} different values{_numbers_remark(text)}"
+        notes = (Note("many values", values=many, kept=len(labels), other=OTHER), *notes)
     if is_sampled:
-        notes = ("levels and their order by a sample of rows", *notes)
+        notes = (Note("sampled levels"), *notes)
     labels += [OTHER] if OTHER in kept or distinct > SHOWN_LEVELS else []
     labels += [MISSING] if MISSING in kept or missing else []
     other = labels.index(OTHER) if OTHER in labels else 0
@@ -262,13 +263,13 @@ def _categorical(name: str, values: pl.DataFrame, ranges: pl.DataFrame, is_sampl
     )
 
 
-def missing_notes(is_missing: bool) -> tuple[str, ...]:
-    """Return what is done with missing values; not how many, or one group's count would follow from the other's."""
-    return ("missing values are a level of their own",) if is_missing else ()
+def missing_notes(is_missing: bool) -> tuple[Note, ...]:
+    """Return a note on missing values without their number, from which a suppressed count might follow."""
+    return (Note("missing values"),) if is_missing else ()
 
 
 def _kept_levels(text: pl.Series, weights: pl.Series) -> set[str]:
-    """Return the levels that stay; of equally frequent ones the first in the alphabet."""
+    """Return the most frequent levels; among equally frequent ones, the first in alphabetical order."""
     frame = pl.DataFrame({"level": text, "weight": weights})
     sums = pl.col("weight").sum().round_sig_figs(9)  # equal up to rounding is equal
     counts = frame.group_by("level").agg(sums).sort("weight", "level", descending=[True, False])
@@ -278,7 +279,7 @@ def _kept_levels(text: pl.Series, weights: pl.Series) -> set[str]:
 
 
 def _ordered(kept: set[str], dtype: pl.DataType) -> list[str]:
-    """Return the kept levels in their declared order, or as people would sort them."""
+    """Return the kept levels in their declared order, or in natural order."""
     plain = kept - {MISSING, OTHER}
     if isinstance(dtype, pl.Enum):
         return [level for level in dtype.categories if level in plain]
@@ -286,7 +287,7 @@ def _ordered(kept: set[str], dtype: pl.DataType) -> list[str]:
 
 
 def _numbers_remark(text: pl.Series) -> str:
-    """Return a remark on texts that are all numbers, since numbers may have been meant."""
+    """Return a remark if all texts are numbers, since numbers may have been intended."""
     observed = text.drop_nulls()
     is_number = observed.len() and observed.cast(pl.Float64, strict=False).null_count() == 0
     return " (all numbers, written as text)" if is_number else ""
@@ -318,7 +319,7 @@ def quantile_bins(
 
 
 def counted_edges(numbers: Floats, people: NDArray[np.integer], weights: Floats | None, bins: int) -> Floats:
-    """Return the distinct inner quantiles of sorted, distinct numbers that so many people have."""
+    """Return the distinct inner quantiles of sorted, distinct numbers, each counted for its number of people."""
     if weights is not None:
         return quantile_edges(numbers, weights, bins)
     steps, total = np.arange(1, bins), np.cumsum(people)
@@ -348,7 +349,7 @@ def _inner_edges(numbers: Floats, quantiles: Floats) -> Floats:
 
 
 def _rounded(edges: Floats, smallest: float, largest: float) -> Floats:
-    """Return the edges with as few digits as leave the bins what they were, so that labels are exact."""
+    """Return the edges rounded to as few digits as hardly change the bins, so that labels are exact."""
     fenced = np.concatenate([[smallest], edges, [largest]])
     gaps = np.diff(fenced)
     room = EDGE_ERROR * np.minimum(gaps[:-1], gaps[1:])

@@ -14,6 +14,7 @@ from numpy.typing import NDArray
 from tiltlens.errors import DataError, DistributionError, TiltlensError, first_line, listed, shown, wrap_errors
 from tiltlens.estimators.influence import Integers
 from tiltlens.formats import text_of
+from tiltlens.notes import Note
 from tiltlens.paper.checks import Floats
 from tiltlens.sources.columns import NativeTable, ValuesLike, native_columns, taken_rows, with_columns_of
 
@@ -27,7 +28,7 @@ AS_AMOUNT = 'score_type="amount" (--score-type amount)'
 
 
 def number_matrix(argument: str, values: ValuesLike) -> Floats:
-    """Return what a user or a model gave as an (n, K) matrix of numbers."""
+    """Return values from a user or a model as an (n, K) matrix of numbers."""
     try:
         matrix = np.array(values, dtype=np.float64)
     except (TypeError, ValueError) as error:
@@ -46,7 +47,7 @@ def number_matrix(argument: str, values: ValuesLike) -> Floats:
 def model_matrix(
     model: UserModel, data: object, table: pl.DataFrame, features: Sequence[str], score_type: str = "probability"
 ) -> tuple[Floats, tuple[str, ...]]:
-    """Return what a fitted model or a function says of every row, and the names of its outcomes."""
+    """Return the predictions of a fitted model or a function for every row, and the names of its outcomes."""
     method = METHODS[score_type]
     _check_model(model, features, score_type)
     predict: UserModel = getattr(model, method, model)
@@ -106,15 +107,15 @@ def fitted_names(model: UserModel) -> list[str]:
 
 
 def model_columns(model: UserModel, features: Sequence[str]) -> list[str]:
-    """Return the columns that a model sees, none where there is no model."""
+    """Return the input columns of a model; empty without a model."""
     return [] if model is None else fitted_names(model) or list(features)
 
 
-def model_notes(model: UserModel, features: Sequence[str]) -> list[str]:
-    """Return a note on the order of columns where a model knows them by their place alone."""
+def model_notes(model: UserModel, features: Sequence[str]) -> list[Note]:
+    """Return a note on the order of columns if a model identifies them only by position."""
     if not any(hasattr(model, method) for method in METHODS.values()) or fitted_names(model):
         return []
-    return [f"the model has no column names; it was given {listed(features)} in this order"]
+    return [Note("model without names", columns=listed(features))]
 
 
 def _model_inputs(
@@ -143,10 +144,10 @@ def _feature_matrix(table: pl.DataFrame) -> NDArray[np.generic]:
 
 
 def _check_categories(model: UserModel, names: Sequence[str], table: pl.DataFrame) -> None:
-    """Raise for a column of numbers where the model's encoder knows texts, or of texts where it knows numbers.
+    """Raise for a column of numbers if the model's encoder was fitted on texts, or of texts if on numbers.
 
-    An encoder that ignores unknown categories, as many do, would treat the number 1 as none of them where it was fitted
-    on the text "01": the model would answer, and wrongly.
+    An encoder that ignores unknown categories, as many do, would treat the number 1 as unknown if it was fitted on the
+    text "01", and the model would return wrong scores without an error.
     """
     for name, categories in _encoded(model, list(names)):
         values = np.asarray(categories, dtype=object)
@@ -164,7 +165,7 @@ def _check_categories(model: UserModel, names: Sequence[str], table: pl.DataFram
 
 
 def _encoded(model: UserModel, names: list[str]) -> Iterator[tuple[str, NDArray[np.generic]]]:
-    """Yield the columns that reach an encoder as they are, with the categories that it knows."""
+    """Yield the columns that reach an encoder unchanged, with its categories."""
     from sklearn.compose import ColumnTransformer
     from sklearn.pipeline import FeatureUnion, Pipeline
 
@@ -186,17 +187,17 @@ def _encoded(model: UserModel, names: list[str]) -> Iterator[tuple[str, NDArray[
 
 
 def _keeps(step: UserModel, names: list[str]) -> bool:
-    """Return whether a step of a pipeline gives the columns that it takes, such as one that fills gaps."""
+    """Return whether a step of a pipeline returns its input columns, as one that fills missing values does."""
     if step is None or isinstance(step, str):
         return True
     try:
         return list(step.get_feature_names_out(names)) == names
-    except (AttributeError, ValueError):  # the last step, or one that knows no names
+    except (AttributeError, ValueError):  # the last step, or one without names
         return False
 
 
 def _chosen(columns: Any, names: list[str]) -> list[str]:
-    """Return the names that a part of a ColumnTransformer takes: it has names, positions, or a mask."""
+    """Return the input columns of a part of a ColumnTransformer, given as names, positions or a mask."""
     if isinstance(columns, str):
         return [columns]
     if not isinstance(columns, slice) and all(isinstance(column, str) for column in columns):
@@ -204,12 +205,8 @@ def _chosen(columns: Any, names: list[str]) -> list[str]:
     return [str(name) for name in np.asarray(names, dtype=object)[columns]]
 
 
-ASKED_AGAIN = 500  # rows that a model is asked about twice: a term of the group in one row of a hundred shows
+ASKED_AGAIN = 500  # rows that are scored again: enough to detect a term of the group in one row of a hundred
 SAME_ANSWERS = 1e-3  # mean difference, in points or sd, below which answers are equal: rounding may turn a decision
-OTHER_ANSWERS = (
-    "the model gave other answers for the same rows in another order, so its output is not made of the listed features "
-    "alone: the adjusted gap is estimated as for given scores"
-)
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -222,32 +219,32 @@ class AskedModel:
     # The features of the rows, and the columns that they are made of; both clean
     table: pl.DataFrame
     inputs: pl.DataFrame
-    # The columns as the model saw them, in the user's own table, and where in it each row stands; None where the model
+    # The columns as the model saw them, in the user's own table, and the position of each row in it; None if the model
     # saw `inputs`
     native: object = None
     row_number: Integers | None = None
 
     @property
     def features(self) -> list[str]:
-        """What the model sees."""
+        """The features that the model takes as inputs."""
         return self.roles.features_of(self.model)
 
     def rows(self, index: Integers) -> AskedModel:
-        """Return the same of some of the rows."""
+        """Return the same for some of the rows."""
         row_number = None if self.row_number is None else self.row_number[index]
         table, inputs = (frame[pl.Series(index, dtype=pl.UInt32)] for frame in (self.table, self.inputs))
         return replace(self, table=table, inputs=inputs, row_number=row_number)
 
     def scores(self, feature: str, source: Integers) -> Floats:
-        """Return the scores of all rows, each with the value of a feature that the row `source` has."""
+        """Return the scores of all rows after each gets the value of a feature from its row in `source`."""
         other, names = self.rows(source), self.roles.declared.sources([feature])
         seen, inputs = (with_columns_of(*pair, names) for pair in zip(self._seen(), other._seen(), strict=True))
         return self.roles.channel(seen, inputs, self.model).scores
 
     def changes(self, scores: Floats, scale: float) -> bool:
-        """Return whether the model's answers differ from those before, on rows in another order and number.
+        """Return whether the model's scores change when rows are scored in another order and number.
 
-        They are then made of something else than the columns: of where a row stands, of other rows, or of chance.
+        They then depend on something other than the columns: a row's position, other rows, or chance.
         """
         index = np.random.default_rng(0).permutation(len(scores))[:ASKED_AGAIN]
         index = np.concatenate([index, index[: index.size // 2 + 1]])
@@ -258,5 +255,5 @@ class AskedModel:
         return bool(np.abs(again - scores[index]).mean() > SAME_ANSWERS * scale)
 
     def _seen(self) -> tuple[NativeTable, pl.DataFrame]:
-        """Return the columns as the model sees them, and clean."""
+        """Return the columns in the form that the model takes, and clean."""
         return self.inputs if self.row_number is None else taken_rows(self.native, self.row_number), self.inputs

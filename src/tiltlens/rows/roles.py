@@ -1,6 +1,6 @@
 """The roles of columns: the arguments of an audit as columns of its table.
 
-Arrays that are given with a table become columns of it, so that one reader serves every engine.
+Arrays that are given with a table become columns of it, so that all engines share one reader.
 """
 
 from __future__ import annotations
@@ -26,15 +26,15 @@ from tiltlens.rows.scores import (
 from tiltlens.rows.value_counts import GROUP, WEIGHT, Declared, declared_of
 from tiltlens.sources.columns import check_index, column_of_values
 
-MOST_FEATURES = 500  # of an audit: with 20,000 rows minutes and 3 GiB; the regressions have room for a column of each
+MOST_FEATURES = 500  # of an audit: 20,000 rows then take minutes and 3 GiB, and the regressions have a column for each
 
 
-# Names of columns that stand beside those of the data: no table has a name with a NUL in it.
+# Names of columns that are added to those of the data, whose names never contain a NUL.
 PROPENSITY, LOG_ODDS = "\0membership", "\0log-odds"
 HASH, CLUSTER, SCORE = "\0hash", "\0cluster", "\0score "  # a score is followed by its number
 OUTCOME, PERIOD, LABEL, CONTENT = "\0outcome", "\0period", "\0label", "\0content"
 
-# Arguments that name at most one column, which is no feature, or are an array: and the column that the array becomes.
+# Arguments that name at most one column (not a feature) or are an array, with the column that an array becomes.
 ONE_COLUMN = {
     "propensity": PROPENSITY,
     "sample_weight": WEIGHT,
@@ -47,7 +47,7 @@ ONE_COLUMN = {
 
 @dataclass(frozen=True, slots=True, eq=False)
 class FeatureChoice:
-    """The arguments that say which columns are features, and what they are, as the user gave them."""
+    """The arguments that choose and declare the features, as the user gave them."""
 
     features: str | Sequence[str] | None = None
     exclude: str | Sequence[str] | None = None
@@ -57,7 +57,7 @@ class FeatureChoice:
 
 @dataclass(frozen=True, slots=True, eq=False, kw_only=True)
 class Request:
-    """The arguments of `tiltlens.audit` that say what to compare, as the user gave them."""
+    """The arguments of `tiltlens.audit` that define the comparison, as the user gave them."""
 
     group: object
     known_groups: object = None
@@ -86,29 +86,29 @@ class Request:
 
 @dataclass(frozen=True, slots=True, eq=False)
 class ColumnRoles:
-    """How a batch is to be read: which columns are what. It travels to every worker."""
+    """The role of each column, by which a batch is read. It is sent to every worker."""
 
     group: tuple[str, ...]
     scores: tuple[str, ...]
     labels: tuple[str, ...]  # of the outcomes, where the columns of the scores do not name them
-    model: object  # what makes the scores from the features, where no column has them
+    model: object  # the model or function that computes the scores, if no column has them
     features: tuple[str, ...]
-    exempt: tuple[str, ...]  # the features that are lawful factors
+    exempt: tuple[str, ...]  # the features that are exempt factors
     favourable: object
     threshold: float | None
     sample_weight: str | None
     where: Mapping[str, object]
     propensity: str | None  # the column of P(audited|x); None where a model is to be fitted
     clusters: str | None = None
-    # The column of true outcomes, of amounts their observed cost; and the error rate whose difference is audited
+    # The column of observed outcomes or, for amounts, costs; and the error rate whose difference is audited
     outcome: str | None = None
     metric: str | None = None
     periods: str | None = None
-    known_groups: str | None = None  # the column of groups that are known beside their probabilities
-    # The groups that are known by their probabilities, which are the columns `group`; none where one column has them
+    known_groups: str | None = None  # the column of known groups, used to check the probabilities
+    # The unobserved groups, whose probabilities are the columns `group`; empty if a column has the groups
     soft: tuple[str, ...] = ()
     score_type: str = "probability"  # or "amount"
-    # What columns are declared to be; and whether the sample keeps them as a model saw them, to ask it again
+    # The declarations about columns; and whether the sample keeps a model's input columns, to score rows again
     declared: Declared = field(default_factory=Declared)
     keeps_inputs: bool = False
 
@@ -129,18 +129,18 @@ class ColumnRoles:
 
     @property
     def sources(self) -> list[str]:
-        """The columns that features are made of, as models see them."""
+        """The columns from which features are made, as models take them."""
         return self.declared.sources(self.features)
 
     def features_of(self, model: object) -> list[str]:
-        """Return the features that a model sees, at least in part."""
+        """Return the features of which a model uses at least one column."""
         seen = set(model_columns(model, self.sources))
         return [name for name in self.features if seen.intersection(self.declared.sources([name]))]
 
     def channel(self, data: object, table: pl.DataFrame, model: object, row_name: RowName = "row {}".format) -> Channel:
-        """Return the scores of some rows: what `model` gives for them or, without a model, their columns of scores.
+        """Return the scores of some rows, from `model` or, without a model, from their columns of scores.
 
-        `table` is clean, and `data` is the same as the model sees it.
+        `table` is clean, and `data` is the same table in the form that the model takes.
         """
         return channel_of(
             data,
@@ -162,7 +162,7 @@ class ColumnRoles:
 
     @property
     def columns(self) -> list[str]:
-        """All that is read."""
+        """The columns that are read."""
         optional = (self.propensity, self.sample_weight, self.clusters, self.outcome, self.periods, self.known_groups)
         others = [*self.group, *self.scores, *self.where, *optional]
         return list(dict.fromkeys([*self.sources, *(name for name in others if name is not None)]))
@@ -213,7 +213,7 @@ def resolve_roles(names: Sequence[str], request: Request, may_have_arrays: bool)
 def declared_features(
     choice: FeatureChoice, model: object, names: Sequence[str], used: Sequence[str]
 ) -> tuple[list[str], Declared]:
-    """Return the features, by default the columns that a model lists, and what is declared of them."""
+    """Return the features, by default the columns that a model lists, and the declarations about them."""
     left_out = texts_of("exclude", choice.exclude)
     declared = declared_of(choice.categorical, choice.blocks, names, [*used, *left_out])
     available = [*names, *(block for block in declared.blocks if block not in names)]
@@ -264,7 +264,9 @@ def _checked_where(where: object, names: Sequence[str]) -> dict[str, object]:
     if where is None:
         return {}
     if not isinstance(where, Mapping) or not where:
-        raise DataError(f"`where` must be a dict of column: value, got {shown(where)}.", "e.g. {'repaid': 1}.")
+        raise DataError(
+            f"`where` must be a dict that maps columns to values, got {shown(where)}.", "for example {'repaid': 1}."
+        )
     check_columns("where", where, names)
     return dict(where)
 
@@ -314,7 +316,7 @@ def _exempt_names(
 
 
 def check_some(features: Sequence[str], names: Sequence[str], needed_by: str) -> None:
-    """Raise where there are no features for what needs some."""
+    """Raise if there are no features for an argument that needs them."""
     if not features:
         raise DataError(
             f"`features` must name at least one column for `{needed_by}`, got none.",
@@ -327,7 +329,7 @@ def with_arrays(
 ) -> tuple[pl.DataFrame, ColumnRoles]:
     """Return a table in memory with the given arrays as columns, and their roles.
 
-    `data` is the user's own table, whose features a model sees as it saw them when it was fitted.
+    `data` is the user's own table, from which a model takes its features as when it was fitted.
     """
     for argument in ("group", "scores", *ONE_COLUMN):
         check_index(argument, getattr(request, argument), data)

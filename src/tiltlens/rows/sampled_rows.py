@@ -1,7 +1,7 @@
 """`SampledRows`: rows with their groups, scores, weights and optional columns, from the batches to the results.
 
-An optional column is one entry of `ROW_COLUMNS`, and `SampledRows.columns` holds its values under its name. Batches are
-read, rows are sampled, taken and summed by going through these entries.
+Each optional column is an entry of `ROW_COLUMNS`, and its values are in `SampledRows.columns` under its name. Code that
+reads batches, or samples, takes or sums rows, iterates over these entries.
 """
 
 from __future__ import annotations
@@ -33,22 +33,22 @@ from tiltlens.sources.arrays import Hashes, row_hashes
 from tiltlens.threads import in_threads
 
 Labels = tuple[str, ...]
-ColumnValues: TypeAlias = Any  # an array, or a series of texts that get codes when all are known: `ROW_COLUMNS` says
+ColumnValues: TypeAlias = Any  # an array, or a series of texts that is encoded when all are known: see `ROW_COLUMNS`
 
 
 @dataclass(frozen=True, slots=True)
 class SampleFacts:
-    """What holds for a sample as a whole."""
+    """Facts about a sample as a whole."""
 
-    people: tuple[float, ...] = ()  # how many people each group has among all rows, in the order of the groups
+    people: tuple[float, ...] = ()  # the number of people of each group among all rows, in the order of the groups
     is_complete: bool = True  # whether the sample has all rows
     is_weighted: bool = False  # whether rows have weights: their own, or the probabilities of groups
     largest_weight: float = 1.0  # the largest weight as it was given: weights are divided by it
-    # How many rows equal another one in everything where this is no coincidence; 0 where there are clusters
+    # The number of rows that equal another in everything, if this is not a coincidence; 0 with clusters
     repeated_rows: int = 0
-    # Whether the user named clusters. Without, the copies of a row in several groups are one.
+    # Whether the user named clusters. Otherwise the copies of a row in several groups form a cluster.
     has_clusters: bool = False
-    is_numbered: bool = True  # whether rows have numbers in their table; those of Spark have none
+    is_numbered: bool = True  # whether rows have numbers in their table; with Spark they do not
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -64,14 +64,14 @@ class SampledRows:
     score: Floats
     # The values of each optional column, by the names of `ROW_COLUMNS`
     columns: Mapping[str, ColumnValues] = field(default_factory=dict)
-    labels: Mapping[str, Labels] = field(default_factory=dict)  # what the codes of a column such as "period" stand for
+    labels: Mapping[str, Labels] = field(default_factory=dict)  # the labels of the codes of a column such as "period"
     # The features; and the codes of all values of those that are countable
     features: tuple[Feature, ...] = ()
     value_codes: Mapping[str, Integers] = field(default_factory=dict)
-    # What the score is measured in; and the number of the class that a person wants
+    # The unit of the score; and the number of the favourable class
     unit: Unit = PROBABILITY
     favourable: int = 1
-    facts: SampleFacts = SampleFacts()  # what holds for the sample as a whole
+    facts: SampleFacts = SampleFacts()  # facts about the sample as a whole
 
     @property
     def log_odds(self) -> Floats | None:
@@ -95,7 +95,7 @@ class SampledRows:
 
     @property
     def cluster(self) -> Hashes | None:
-        """Equal for rows of the same cluster; None where each row is one."""
+        """Equal for rows of the same cluster; None if each row is its own cluster."""
         return self.columns.get("cluster")
 
     @property
@@ -110,7 +110,7 @@ class SampledRows:
 
     @property
     def sampling_weight(self) -> Floats:
-        """For how much of all rows each row stands: its weight, unless groups were sampled at different rates."""
+        """The sampling weight: the row's weight, over the sampling rate of its group if rows were sampled."""
         return np.asarray(self.columns.get("sampling_weight", self.weights))
 
     @property
@@ -130,11 +130,11 @@ class SampledRows:
 
     @property
     def wants_less(self) -> bool:
-        """Whether people want a small amount."""
+        """Whether a small amount is favourable."""
         return self.unit.is_amount and self.favourable == 0
 
     def take(self, index: Integers) -> SampledRows:
-        """Return some of the rows."""
+        """Return the rows with this index."""
         scores = self.scores[index]
         features = in_threads(lambda feature: feature.rows(index), self.features, index.size) if self.features else ()
         return replace(
@@ -161,7 +161,7 @@ class SampledRows:
         return replace(some, groups=groups, group=codes[index])
 
     def of_groups(self, audited: str, reference: str) -> SampledRows:
-        """Return the rows of two groups, with the codes 0 and 1, and what their columns say of these two."""
+        """Return the rows of two groups, with the codes 0 and 1, with columns by group reduced to these two."""
         some = self.recode((audited, reference))
         codes = [self.groups.index(label) for label in some.groups]
         narrowed = {
@@ -170,11 +170,11 @@ class SampledRows:
             if column.of_groups is not None and column.name in some.columns
         }
         facts = replace(self.facts, people=tuple(self.facts.people[code] for code in codes))
-        scores = np.ascontiguousarray(some.scores)  # models take rows, frames hold columns
+        scores = np.ascontiguousarray(some.scores)  # models read by row, frames store by column
         return replace(some, scores=scores, columns={**some.columns, **narrowed}, facts=facts)
 
     def in_unit(self, unit: Unit) -> SampledRows:
-        """Return rows whose scores are amounts with the scores that estimators see."""
+        """Return rows whose scores are amounts with the scores rescaled for estimators."""
         return replace(self, scores=unit.channel(self.scores), score=unit.seen(self.scores), unit=unit)
 
 
@@ -190,7 +190,7 @@ class RowColumn:
     # The key of its values in `SampledRows.columns`; and how the sample stores them
     name: str
     dtype: type[pl.DataType]
-    role: str | None = None  # the field of `ColumnRoles` that asks for it; None where other columns give it
+    role: str | None = None  # the field of `ColumnRoles` that requests it; None if it is derived from other columns
     # Takes the roles and the rows of a batch, and returns a series or an array. None where `read_batch` makes it,
     # because it decides which rows are kept, and where `select_rows` does, from what was sampled.
     read: Callable[[ColumnRoles, pl.DataFrame], ColumnValues] | None = None
@@ -199,9 +199,9 @@ class RowColumn:
     # Takes texts and labels, and returns codes. The labels are the compared groups where none are collected.
     encode: Callable[[pl.Series, Labels], Integers] | None = None
     by_group: bool = False  # whether it has one value for each group, (n, groups)
-    # Takes the values and the codes of two groups, and returns what they say of these two
+    # Takes the values and the codes of two groups, and returns the values for these two
     of_groups: Callable[[ColumnValues, list[int]], ColumnValues] | None = None
-    # Whether sums over all rows need it; and, where the score is summed by code, the number of codes by the labels
+    # Whether sums over all rows need it; and, if the score is summed by its codes, their number given the labels
     is_summed: bool = False
     count_codes: Callable[[Labels], int] | None = None
 
@@ -268,7 +268,7 @@ def store_columns(rows: SampledRows, index: Integers | None) -> list[pl.Series]:
 def gather_columns(
     frame: pl.DataFrame, roles: ColumnRoles, groups: Labels, labels: Mapping[str, Labels]
 ) -> dict[str, ColumnValues]:
-    """Return the optional columns that the frame of a sample holds."""
+    """Return the optional columns from the frame of a sample."""
     return {
         column.name: column.gather(frame, groups, labels.get(column.name, groups))
         for column in ROW_COLUMNS
@@ -296,7 +296,7 @@ def count_codes(rows: SampledRows) -> dict[str, int]:
 
 
 def _read_log_odds(roles: ColumnRoles, table: pl.DataFrame) -> Floats:
-    """Return log p/(1 − p), wrong by the rounding of 1 at most, and made several times faster than by scipy."""
+    """Return log p/(1 − p), with an error of at most the rounding of 1, several times faster than scipy."""
     p = numbers_of("propensity", table[str(roles.propensity)])
     with np.errstate(divide="ignore", invalid="ignore"):
         odds = 1.0 - p

@@ -21,12 +21,12 @@ from tiltlens.sources.columns import ValuesLike, column_of_values
 
 TENTHS, PER_CENT = 10.0, 100.0  # the largest score out of ten, and in per cent
 Floats = NDArray[np.float64]
-RowName = Callable[[int], str]  # how a message calls the row at a place
+RowName = Callable[[int], str]  # the name of the row at a position, in messages
 Booleans = NDArray[np.bool_]
 T = TypeVar("T")
 
-ORDERED = ({"0", "1"}, {"False", "True"})  # outcomes of which everybody knows the high one
-AMOUNTS = ("low", "high")  # what a person may want of amounts
+ORDERED = ({"0", "1"}, {"False", "True"})  # outcomes with an evident high value
+AMOUNTS = ("low", "high")  # the values that may be favourable for amounts
 RANGE_HINT = (
     "pass probabilities: divide percentages by 100 and scores out of 10 by 10; turn log-odds into 1/(1+exp(−z)). "
     f"For money, days and other amounts, pass {AS_AMOUNT}."
@@ -48,10 +48,10 @@ PER_CENT_HINT = (
 class Channel:
     """W(y|x) on the rows of a table.
 
-    `scores` is (n,) = W(1|x) for two outcomes, else (n, K); NaN in the rows that `missing` sets aside. `kind` is
-    "decisions" where every probability is 0 or 1: that is another channel than the scores it came from; of "amounts"
-    `scores` are the amounts themselves. `words` are those found where decisions are words, of which 1 is the favourable
-    one: `favourable_word` checks those of all rows.
+    `scores` is (n,) = W(1|x) for two outcomes, else (n, K); NaN in the rows marked `missing`. `kind` is "decisions" if
+    every probability is 0 or 1, which is a different channel from the scores behind them; for "amounts", `scores` are
+    the amounts themselves. `words` are the words found if decisions are words, with 1 for the favourable one;
+    `favourable_word` checks the words of all rows.
     """
 
     scores: Floats
@@ -63,7 +63,7 @@ class Channel:
     words: tuple[str, ...] | None = None
 
     def reversed(self) -> Channel:
-        """Return the channel of two outcomes as that of the other one, 1 − W; a person wants what they wanted."""
+        """Return the channel of two outcomes as that of the other one, 1 − W, with the same favourable outcome."""
         return replace(self, scores=1.0 - self.scores, favourable=1 - self.favourable, labels=self.labels[::-1])
 
 
@@ -82,8 +82,8 @@ def channel_of(
 ) -> Channel:
     """Return the channel given by exactly one of `scores` and `model`.
 
-    `table` holds the scores and features, clean; `data` is the user's own table, whose `features` the model sees as it
-    saw them when it was fitted. `labels` name the outcomes where columns do not, `row_name` a row in a message.
+    `table` has the scores and features, clean; `data` is the user's own table, from which the model takes its features
+    as when it was fitted. `labels` name the outcomes if columns do not, `row_name` a row in a message.
     """
     check_one_of_two(scores, model)
     if score_type == "amount":
@@ -105,13 +105,13 @@ def check_one_of_two(scores: object, model: object) -> None:
     if (scores is None) == (model is None):
         got = "neither" if scores is None else "both"
         raise DataError(
-            f"exactly one of `scores` and `model` must be given, got {got}.",
+            f"Exactly one of `scores` and `model` is required, got {got}.",
             "scores are columns or an array of probabilities; a model makes them from `features`.",
         )
 
 
 def check_score_type(score_type: object, threshold: object = None) -> None:
-    """Raise unless `score_type` is a type of scores, and a threshold is of probabilities."""
+    """Raise unless `score_type` is valid, and a threshold is given only for probabilities."""
     if not isinstance(score_type, str) or score_type not in METHODS:
         raise DataError(
             f"`score_type` must be 'probability' or 'amount', got {shown(score_type)}.",
@@ -157,7 +157,7 @@ def _amounts(
 
 
 def amount_column(matrix: Floats) -> Floats:
-    """Return the only column of what a user or a model gave as amounts."""
+    """Return the only column of amounts from a user or a model."""
     if matrix.shape[1] != 1:
         raise DataError(
             f"`score_type='amount'` must have one number a row, got {matrix.shape[1]} columns.",
@@ -183,7 +183,7 @@ def score_columns(scores: object, names: Sequence[str]) -> list[str]:
 def _given_scores(
     scores: object, table: pl.DataFrame, favourable: object
 ) -> tuple[Floats, tuple[str, ...], tuple[str, ...] | None]:
-    """Return scores as an (n, 1) or (n, K) matrix, the outcomes where columns name them, and words where these do."""
+    """Return scores as an (n, 1) or (n, K) matrix, the outcomes if columns name them, and the words of decisions."""
     columns = score_columns(scores, table.columns)
     if not columns:
         return *given_matrix(scores, table.height, favourable), None
@@ -195,7 +195,7 @@ def _given_scores(
 
 
 def is_words(column: pl.Series) -> bool:
-    """Return whether a column holds texts."""
+    """Return whether a column contains texts."""
     return column.dtype in (pl.String, pl.Enum)
 
 
@@ -208,7 +208,7 @@ def decisions_in_words(argument: str, column: pl.Series, favourable: object) -> 
 
 
 def favourable_word(argument: str, favourable: object, words: tuple[str, ...]) -> str:
-    """Return the word of decisions that a person wants; `words` are those of all rows."""
+    """Return the word of the favourable decision; `words` are those of all rows."""
     _check_two(argument, words)
     word = _word(favourable, words)
     if words and word not in words:
@@ -217,7 +217,7 @@ def favourable_word(argument: str, favourable: object, words: tuple[str, ...]) -
 
 
 def _word(favourable: object, words: tuple[str, ...]) -> str:
-    """Return the word that is meant: of "True" and "False" everybody knows the high one."""
+    """Return the favourable word; for "True" and "False", "high" and "low" are understood too."""
     boolean_word = {"high": "True", "low": "False"} if set(words) <= {"True", "False"} else {}
     return boolean_word.get(text_of(favourable), text_of(favourable))
 
@@ -233,7 +233,7 @@ def _check_two(argument: str, words: tuple[str, ...]) -> None:
 
 
 def given_amounts(scores: ValuesLike, rows: int) -> Floats:
-    """Return an array of amounts as an (n, 1) matrix; those that are missing stay so."""
+    """Return an array of amounts as an (n, 1) matrix, missing ones as NaN."""
     if np.ndim(scores) == 1:
         return _check_numeric(column_of_values("scores", scores, rows), *NUMERIC_AMOUNTS)[:, None]
     return amount_column(number_matrix("scores", scores))[:, None]
@@ -276,7 +276,7 @@ def _checked_known(matrix: Floats, missing: Booleans, row_name: RowName) -> Floa
 
 
 def _checked(argument: str, matrix: Floats, row_name: RowName) -> Floats:
-    """Return probabilities in [0, 1] whose rows sum to 1, or say which row is not."""
+    """Return probabilities in [0, 1] whose rows sum to 1; raise an error that names the first row that fails."""
 
     def row(bad: Booleans) -> str:
         return row_name(int(np.argmax(bad.any(axis=1))))
@@ -316,9 +316,9 @@ def _within(argument: str, matrix: Floats, row: Callable[[Booleans], str]) -> Fl
 def _channel(
     matrix: Floats, missing: Booleans, labels: tuple[str, ...], favourable: object, threshold: float | None
 ) -> Channel:
-    """Return the channel of checked probabilities; two columns say the same as one of them alone.
+    """Return the channel of checked probabilities; of two columns, which sum to 1, only one is kept.
 
-    If two outcomes have names, the score is the probability of the favourable one: unlike 0 and 1 they have no order.
+    If two outcomes have names, the score is the probability of the favourable one: unlike 0 and 1, names have no order.
     """
     outcomes = max(matrix.shape[1], 2)
     labels = labels or tuple(str(outcome) for outcome in range(outcomes))
@@ -352,7 +352,7 @@ def _check_threshold(threshold: object, outcomes: int) -> float:
 
 
 def either_spelling(favourable: T, favorable: T | None) -> T:
-    """Return what a person wants, given in British or American spelling."""
+    """Return the favourable outcome, given in British or American spelling."""
     if favorable is not None and favourable != "high":
         raise DataError(
             f"`favourable` and `favorable` are one option, got {shown(favourable)} and {shown(favorable)}.",
@@ -362,7 +362,7 @@ def either_spelling(favourable: T, favorable: T | None) -> T:
 
 
 def favourable_index(favourable: object, labels: tuple[str, ...]) -> int:
-    """Return the outcome a person wants: a label; of 0 and 1 also "high", "low" and a number that is one of them."""
+    """Return the favourable outcome, given as a label or, for 0 and 1, as "high", "low" or a number."""
     if text_of(favourable) in labels:
         return labels.index(text_of(favourable))
     if set(labels) in ORDERED:
@@ -382,7 +382,7 @@ def _not_an_outcome(favourable: object, labels: Sequence[str]) -> DataError:
     if set(labels) in ORDERED:
         rule, example = "'high', 'low' or one of the outcomes", ""
     else:
-        rule = "the name of an outcome where these are not 0 and 1"
+        rule = "the name of an outcome if the outcomes are not 0 and 1"
         example = f"; which does a person want? For example favourable={shown(labels[0])}"
     return DataError(
         f"`favourable` must be {rule}, got {shown(favourable)}.", f"the outcomes are {listed(labels)}{example}."

@@ -1,7 +1,6 @@
-"""The rows of a batch that count, and the second pass: sums over all rows, of each group and each value of a feature.
+"""The rows of a batch that are kept, and the second pass: sums over all rows by group and by value of a feature.
 
-Rows that were all sampled are summed where they are; others are read again. One function makes
-the sums of both.
+If the sample is complete its rows are summed, otherwise the data are read again. One function computes both.
 """
 
 from __future__ import annotations
@@ -58,21 +57,21 @@ ONE_AT_A_TIME = Lock()  # a user's model may not be made for several threads
 class BatchRows:
     """The rows of a batch that are kept."""
 
-    # The rows, and the columns of their table. Where no weights are given, one number stands for all of them.
+    # The rows, and the columns of their table. Without weights, one number is broadcast to all rows.
     rows: SampledRows
     table: pl.DataFrame
     channel: Channel  # the scores of the whole batch
-    # How many rows there were, how many were left out for which reason, and how many have no group
+    # The number of rows read, of rows left out by reason, and of rows without a group
     read: int
     left_out: dict[str, int]
     without_group: int
     # The values of the observed outcome, and which outcome each stands for; None where none is given
     outcome_values: Meant | None
-    source: NDArray[np.intp] | None = None  # where groups have probabilities: the row that each copy is of, from 0 on
+    source: NDArray[np.intp] | None = None  # for unobserved groups: the row of which each is a copy, from 0
 
     @property
     def people(self) -> Floats:
-        """How many people each group has: rows, or the sum of their probabilities."""
+        """The number of people of each group: rows, or the sum of their probabilities."""
         group, size, probabilities = self.rows.group, len(self.rows.groups), self.rows.probabilities
         if probabilities is None:
             return np.bincount(group, minlength=size).astype(np.float64)
@@ -149,7 +148,7 @@ def _read_outcomes(roles: ColumnRoles, table: pl.DataFrame, channel: Channel) ->
 
 
 def _is_other(roles: ColumnRoles, channel: Channel, y_true: Integers | None) -> dict[str, Booleans]:
-    """Return the rows that a metric is not about: those without an outcome, with another one, or another decision."""
+    """Return the rows to which a metric does not apply: without an outcome, or with another outcome or decision."""
     if roles.metric is None or y_true is None:
         return {}
     has_outcome = y_true != OUTCOME_MISSING
@@ -163,7 +162,7 @@ def _is_other(roles: ColumnRoles, channel: Channel, y_true: Integers | None) -> 
 def _keep_rows(
     roles: ColumnRoles, table: pl.DataFrame, channel: Channel, weights: Floats, is_other: dict[str, Booleans]
 ) -> tuple[Booleans, dict[str, int]]:
-    """Return which rows count, and how many do not for which reason; the first reason counts."""
+    """Return which rows are kept, and the number left out by reason; a row is counted under the first that applies."""
     keep, left_out = np.ones(table.height, dtype=np.bool_), {}
     reasons = {f"{NOT_GIVEN}{column}": ~equals_mask(table[column], value) for column, value in roles.where.items()}
     for reason, rows in (reasons | is_other | {"missing_score": channel.missing, "zero_weight": weights == 0}).items():
@@ -179,10 +178,10 @@ class GroupSums:
     moments: tuple[GroupMoments, ...]  # of (ℓ, W_1, …) in each group; ℓ is 0 where no membership is given
     amounts: tuple[GroupMoments, ...]  # of the amount in each group; none where scores are probabilities
     square: Floats  # Σ w² of each group
-    # Σ w·e^ℓ·(1, ℓ, W_1, …) of each group, the exponent less `shift`; (groups, 0) where no membership is given
+    # Σ w·e^(ℓ − shift)·(1, ℓ, W_1, …) of each group; (groups, 0) if no membership is given
     exponential: Floats
     shift: float
-    cells: dict[str, CellSums]  # sums by value of each feature that has few, one line for each group
+    cells: dict[str, CellSums]  # sums by value of each countable feature, one line per group
     # Sums by the codes of optional columns of the rows, such as the observed outcome and the period
     by_column: dict[str, CellSums]
 
@@ -238,7 +237,7 @@ def cell_sums(rows: SampledRows, codes: Integers, values: int) -> CellSums:
 
 @dataclass(frozen=True, slots=True, eq=False)
 class SumPlan:
-    """How the rows of a batch are summed. It travels to every worker."""
+    """The inputs for summing the rows of a batch. It is sent to every worker."""
 
     roles: ColumnRoles
     groups: Labels
@@ -250,12 +249,12 @@ class SumPlan:
 
     @property
     def sizes(self) -> dict[str, int]:
-        """How many values each feature has."""
+        """The number of values of each feature."""
         return {levels.name: len(levels.labels) for levels in self.levels}
 
 
 def sum_batch(plan: SumPlan, table: pl.DataFrame) -> GroupSums:
-    """Return what one batch adds to the sums."""
+    """Return the sums of one batch."""
     batch = read_batch(plan.roles, table, for_sums=True)
     index = np.flatnonzero(batch.rows.code_groups(plan.groups) != NO_GROUP)
     kept = batch.table if index.size == batch.table.height else batch.table[pl.Series(index, dtype=pl.UInt32)]
@@ -272,7 +271,7 @@ def sum_batch(plan: SumPlan, table: pl.DataFrame) -> GroupSums:
 
 
 def check_same_rows(counts: Mapping[str, int], labels: Sequence[str], sums: GroupSums) -> None:
-    """Raise if the sums have other numbers of rows than the survey, as with a query that draws rows at random."""
+    """Raise if the sums have different numbers of rows from the survey, as with a query that draws at random."""
     for label, moments in zip(labels, sums.moments, strict=True):
         if moments.rows != counts[label]:
             raise DataError(

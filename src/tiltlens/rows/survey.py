@@ -1,8 +1,8 @@
 """The first pass: the groups, the values of the features, and one bounded sample of the rows.
 
-The sample depends on what rows hold alone: not on their order, on batches or on engines. A row is drawn by its hash,
-the smallest first, within its group. Rare groups are kept whole first: each group has as many rows as there is room
-for when all are given the same.
+The sample depends only on the contents of rows, not on their order, on batches or on engines. Within a group, the rows
+with the smallest hashes are drawn. All groups have the same quota, so rare groups are kept whole and larger groups
+share the remaining room equally.
 """
 
 from __future__ import annotations
@@ -47,23 +47,23 @@ from tiltlens.sources.arrays import (
 )
 from tiltlens.sources.batches import ROW
 
-FEW_COPIES = 1e-4  # of a batch's rows: with more, rows that occur once in it will occur in others too
+FEW_COPIES = 1e-4  # share of a batch's rows: with more copies, rows unique in it have copies in other batches
 Sortable: TypeAlias = Any  # a value of a column: a text, a number, a boolean or a date
 V = TypeVar("V")
 ALL_HASHES = np.uint64(2**64 - 1)
 
 
 class HashThreshold:
-    """The largest hash of each group that may still be drawn: it only spares later batches work.
+    """The largest hash of each group that may still be drawn; it only saves work in later batches.
 
-    Threads that fold one table share it. A worker elsewhere starts with what it was sent.
+    Threads that read one table share it. A worker on another machine starts with the one it was sent.
     """
 
     def __init__(self) -> None:
         self.of_group: dict[str, np.uint64] = {}
 
     def lower(self, group: str, largest: np.uint64) -> None:
-        """Take note that no hash above this one can be drawn."""
+        """Record that hashes above `largest` cannot be drawn."""
         self.of_group[group] = min(self.of_group.get(group, ALL_HASHES), largest)
 
     def limits(self, groups: tuple[str, ...]) -> Hashes:
@@ -72,7 +72,7 @@ class HashThreshold:
 
 
 def group_quota(counts: Mapping[str, int], size: int) -> int:
-    """Return the largest c with Σ_g min(n_g, c) ≤ `size`: how many rows of each group there is room for."""
+    """Return the largest c with Σ_g min(n_g, c) ≤ `size`: the largest number of rows per group that fits."""
     room, left = size, len(counts)
     for count in sorted(counts.values()):
         if count * left > room:
@@ -86,13 +86,13 @@ class RowSample:
     """Some rows, added with `+`: those of the smallest hashes of each group."""
 
     parts: tuple[pl.DataFrame, ...]  # the rows as they came, batch by batch
-    counts: dict[str, int]  # how many rows each group has, drawn or not
-    size: int  # how many rows are kept at most
+    counts: dict[str, int]  # the number of rows of each group, drawn or not
+    size: int  # the largest number of rows that is kept
     threshold: HashThreshold = field(default_factory=HashThreshold)
 
     @property
     def is_complete(self) -> bool:
-        """Whether no row was left out."""
+        """Whether all rows are in the sample."""
         return sum(self.counts.values()) <= self.size
 
     @property
@@ -109,7 +109,7 @@ class RowSample:
         return both if rows <= 1.5 * self.size else both._drawn()
 
     def _drawn(self) -> RowSample:
-        """Return the sample in one part, no larger than it may be."""
+        """Return the sample in one part, reduced to at most `size` rows."""
         frame = self.parts[0] if len(self.parts) == 1 else pl.concat(self.parts)
         if frame.height <= self.size:
             return RowSample((frame,), self.counts, self.size, self.threshold)
@@ -123,51 +123,51 @@ class RowSample:
                 if quota < ordered.size and ordered[quota] == last[-1] and last[0] != last[-1]:
                     last = last[last < last[-1]]  # a cluster is drawn whole or not at all
                 keep[mine] = False
-                keep[mine[hashes[mine] <= last[-1]][:quota]] = True  # of a cluster larger than that, as many as may be
+                keep[mine[hashes[mine] <= last[-1]][:quota]] = True  # a cluster larger than the quota is cut to it
                 self.threshold.lower(group, last[-1])
         return RowSample((frame.filter(pl.Series(keep)),), self.counts, self.size, self.threshold)
 
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Survey:
-    """What the first pass finds, added with `+`."""
+    """The results of the first pass, added with `+`."""
 
     read: int
     left_out: dict[str, int]  # by reason
     without_group: int
     values: dict[str, ValueCounts]  # by feature
-    # Some rows, all of them where there are few: group, weight, scores and optional columns beside the features
+    # The sample, or all rows if there are few: group, weight, scores, optional columns and features
     sample: RowSample
     weight_range: dict[str, tuple[float, float]]  # least and largest weight of each group
-    outside: dict[str, int]  # how many rows of each group have a membership that is not between 0 and 1
+    outside: dict[str, int]  # the number of rows of each group whose given propensity is not between 0 and 1
     is_decisions: bool  # whether every score is 0 or 1
     amounts: dict[str, GroupMoments]  # the moments of each group's amounts; empty where scores are probabilities
-    # The column of the scores that a person wants, and the names of the classes that scores are of
+    # The column of the scores of the favourable outcome, and the names of the outcomes
     favourable: int
     classes: Labels
-    words: tuple[str, ...] | None  # all that were found where decisions are words; None where they are numbers
+    words: tuple[str, ...] | None  # all words found if decisions are words; None if they are numbers
     # Whether each `given` value occurs, and some values that do
     is_present: dict[str, bool]
     seen: dict[str, tuple[Sortable, ...]]
     # The values of the observed outcome, and which outcome each stands for; None where none is given
     outcome_values: Meant | None
-    people: dict[str, float]  # how many each group has: rows, or the sum of their probabilities
-    # Σ of hashes of all rows that count, modulo 2^64: the same rows in any order have the same. The second is of rows
-    # without their scores: two models' audits of the same rows have the same.
+    people: dict[str, float]  # the number of each group: rows, or the sum of their probabilities
+    # Σ of hashes of all kept rows, modulo 2^64, which does not depend on their order. The second is of rows without
+    # their scores, so that audits of two models on the same rows agree in it.
     fingerprint: int
     rows_fingerprint: int
     labels: dict[str, Labels]  # the texts of each column that has codes for them, such as "period", in their order
-    # For each group and observed outcome, (3, 6): people, Σw, Σw², ΣwW, Σw²W and Σw²W²; empty where rows err together:
-    # with clusters, and where groups are not observed
+    # For each group and observed outcome, (3, 6): people, Σw, Σw², ΣwW, Σw²W and Σw²W²; empty if rows are dependent:
+    # with clusters, and for unobserved groups
     totals: dict[str, Floats]
 
     @property
     def kept(self) -> int:
-        """How many rows count."""
+        """The number of rows that are kept."""
         return self.read - sum(self.left_out.values()) - self.without_group
 
     def outcome(self, favourable: object) -> str:
-        """Return what the outcome that a person wants is called; `favourable` is what the user calls it."""
+        """Return the name of the favourable outcome; `favourable` is the user's argument."""
         if self.words is None:
             return self.classes[self.favourable]
         return favourable_word("scores", favourable, self.words)
@@ -218,7 +218,7 @@ def _join_ranges(ends: tuple[float, float], others: tuple[float, float]) -> tupl
 
 
 def survey_batch(roles: ColumnRoles, size: int, threshold: HashThreshold, table: pl.DataFrame) -> Survey:
-    """Return what one batch adds to the survey; `threshold` is that of the samples of all batches."""
+    """Return the survey of one batch; `threshold` is shared by the samples of all batches."""
     batch = read_batch(roles, table)
     rows, kept = batch.rows, batch.table
     factorized = {name: factorize(kept[name]) for name in roles.features}
@@ -275,7 +275,7 @@ def _fingerprint(rows: SampledRows, hashes: Hashes) -> int:
 
 
 class _Keys(NamedTuple):
-    """The hashes that rows are drawn by; and, where rows have copies in several groups, those of what they hold."""
+    """The hashes by which rows are drawn; and, if rows have copies in several groups, the hashes of their contents."""
 
     drawn_by: Hashes
     content: Hashes | None = None
@@ -298,7 +298,7 @@ def _sampling_keys(batch: BatchRows, hashes: Hashes) -> _Keys:
 
 
 def _row_numbers(table: pl.DataFrame, hashes: Hashes) -> NDArray[np.integer]:
-    """Return the rows' numbers; Spark's have no order: any will do that differ from batch to batch."""
+    """Return the rows' numbers; rows of Spark have no order, so arbitrary numbers that differ between batches."""
     if ROW in table.columns:
         return table[ROW].to_numpy()
     return np.arange(len(hashes)) + int(hashes[:1].sum() % 2**32)
@@ -307,8 +307,8 @@ def _row_numbers(table: pl.DataFrame, hashes: Hashes) -> NDArray[np.integer]:
 def _row_keys(hashes: Hashes, numbers: NDArray[np.integer]) -> Hashes:
     """Return the keys by which rows are drawn: their hashes; copies of a row get different keys by their row numbers.
 
-    Copies would otherwise be drawn together or not at all, and a table of few distinct rows would lose most of them.
-    Where some rows of a batch are copies, others will have theirs in other batches: then all are drawn by their number.
+    Otherwise copies would be drawn all or none, and a table of few distinct rows would lose most of them. If more than
+    a few rows of a batch are copies, others have copies in other batches, so all keys then include the row number.
     """
     repeats = np.count_nonzero(np.diff(np.sort(hashes)) == 0)  # sorting is much faster than marking the copies
     if not repeats:
@@ -367,7 +367,7 @@ def _totals(rows: SampledRows, is_weighted: bool) -> dict[str, Floats]:
 
     people, w, score = total(None), rows.weights, rows.score
     if is_weighted:
-        with np.errstate(over="ignore"):  # weights at the end of the floats: no result is made of such sums
+        with np.errstate(over="ignore"):  # weights near the largest float: results do not use such sums
             columns = (people, *map(total, (w, w**2, w * score, w**2 * score, (w * score) ** 2)))
     else:
         columns = (people, people, people, first := total(score), first, total(score**2))
@@ -376,7 +376,7 @@ def _totals(rows: SampledRows, is_weighted: bool) -> dict[str, Floats]:
 
 
 def _weight_ranges(rows: SampledRows) -> dict[str, tuple[float, float]]:
-    if rows.weights.size and rows.weights.strides == (0,):  # one number that stands for all rows
+    if rows.weights.size and rows.weights.strides == (0,):  # one number, broadcast to all rows
         return {label: (1.0, 1.0) for label, _ in _by_group(rows)}
     return {label: _ends(rows.weights[mine]) for label, mine in _by_group(rows)}
 
@@ -386,7 +386,7 @@ def _ends(weights: Floats) -> tuple[float, float]:
 
 
 def _count_outside(rows: SampledRows) -> dict[str, int]:
-    """Return how many rows of each group have a membership that is not between 0 and 1."""
+    """Return the number of rows of each group whose given propensity is not between 0 and 1."""
     if rows.log_odds is None or np.isfinite(rows.log_odds).all():
         return {}
     return {label: int((~np.isfinite(rows.log_odds[mine])).sum()) for label, mine in _by_group(rows)}

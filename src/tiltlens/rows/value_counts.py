@@ -1,4 +1,4 @@
-"""Columns by their values: what columns are declared to be, and how often each value occurs in each group."""
+"""Columns by their values: declarations about columns, and the counts of each value in each group."""
 
 from __future__ import annotations
 
@@ -16,25 +16,26 @@ from tiltlens.errors import DataError, check_columns, listed, shown, texts_of
 from tiltlens.estimators.influence import Integers
 from tiltlens.formats import text_of
 from tiltlens.limits import MOST_COUNTED
+from tiltlens.notes import Note
 from tiltlens.paper.checks import Floats
 from tiltlens.sources.arrays import Factorized
 
-INPUT = "\0input "  # before the name of a column as the model sees it
+INPUT = "\0input "  # prefix of the names of columns in the form that the model takes
 
 
 @dataclass(frozen=True, slots=True)
 class Declared:
-    """Columns that are categories whatever they hold, and the columns of each block. It travels to every worker."""
+    """Columns to treat as categories whatever their values, and the columns of each block. Sent to every worker."""
 
     categorical: tuple[str, ...] = ()
     blocks: Mapping[str, tuple[str, ...]] = field(default_factory=dict)
 
     def sources(self, features: Sequence[str]) -> list[str]:
-        """Return the columns of the data that features are made of, in their order."""
+        """Return the columns of the data from which features are made, in the order of the features."""
         return [column for name in features for column in self.blocks.get(name, (name,))]
 
     def made_of(self, feature: str) -> tuple[str, ...]:
-        """Return the columns that a declared feature is made of; none of a feature that is as it was read."""
+        """Return the columns from which a declared feature is made; empty for a feature that is used as read."""
         return (feature,) if feature in self.categorical else self.blocks.get(feature, ())
 
     def applied(self, table: pl.DataFrame, inputs: Sequence[str] = ()) -> pl.DataFrame:
@@ -60,14 +61,14 @@ class Declared:
 
 
 def declared_in(made_of: Mapping[str, Sequence[str]]) -> Declared:
-    """Return what was declared of features, by the columns that each is made of; none of one that is as it was read."""
+    """Return the declarations, from the columns of which each feature is made (empty for a feature used as read)."""
     categorical = tuple(name for name, parts in made_of.items() if list(parts) == [name])
     blocks = {name: tuple(parts) for name, parts in made_of.items() if parts and list(parts) != [name]}
     return Declared(categorical, blocks)
 
 
 def declared_of(categorical: object, blocks: object, names: Sequence[str], taken: Sequence[str]) -> Declared:
-    """Return what is declared of a table's columns; patterns match no column that is `taken` by another role."""
+    """Return the declarations about a table's columns; patterns skip columns that are `taken` by other roles."""
     if blocks is not None and not isinstance(blocks, Mapping):
         raise DataError(f"`blocks` must be a dict, got {shown(blocks)}.", "for example {'region': ['region_*']}.")
     columns_of: dict[str, tuple[str, ...]] = {}
@@ -76,9 +77,10 @@ def declared_of(categorical: object, blocks: object, names: Sequence[str], taken
         wanted = [str(pattern) for pattern in texts_of("blocks", patterns)]
         matched = {name for name in names for text in wanted if name == text or fnmatchcase(name, text)} - used
         if len(matched) < 2:
-            got = f"{len(matched)} without another role that match {listed(wanted)}"
+            got = f"{len(matched)} that match {listed(wanted)} and have no other role"
             raise DataError(
-                f"`blocks` must have two or more columns for {shown(block)}, got {got}.", f"see {listed(names)}."
+                f"`blocks` must have two or more columns for {shown(block)}, got {got}.",
+                f"available columns: {listed(names)}.",
             )
         if block in names and block not in matched:
             raise DataError(f"`blocks` must have new names, but {shown(block)} is a column.", "rename the block.")
@@ -96,9 +98,9 @@ def _category(column: pl.Series) -> pl.Series:
 
 
 def _joint(name: str, table: pl.DataFrame) -> pl.Series:
-    """Return the joint values of columns as texts, of 0 and 1 the names of those that are 1.
+    """Return the joint values of columns as texts; of columns of 0 and 1, the names of those that are 1.
 
-    A text depends on its row alone, so that every batch and every engine has the same.
+    A text depends only on its row, so that every batch and every engine gives the same.
     """
     prefix, distinct = _prefix(table.columns), table.unique()
     names = [name.removeprefix(prefix) or name for name in table.columns]
@@ -116,12 +118,12 @@ def _part(name: str, value: object) -> str:
 
 
 def _prefix(names: Sequence[str]) -> str:
-    """Return the start that names share, up to its last sign that is neither letter nor digit."""
+    """Return the common prefix of names, up to its last character that is neither a letter nor a digit."""
     return re.sub(r"[^\W_]+$", "", commonprefix(list(names)))  # noqa: RUF071 - names, not paths
 
 
-def one_hot_notes(table: pl.DataFrame) -> list[str]:
-    """Return a note on columns of 0 and 1 with one start of their names of which exactly one is 1 in each row."""
+def one_hot_notes(table: pl.DataFrame) -> list[Note]:
+    """Return a note on columns of 0 and 1 with a common prefix, of which exactly one is 1 in each row."""
     binary = {
         column.name: column.to_numpy() == 1
         for column in table.get_columns()
@@ -139,22 +141,19 @@ def one_hot_notes(table: pl.DataFrame) -> list[str]:
         return []
     example = f"--blocks {prefixes[0].rstrip('_=.:- ')}={prefixes[0]}*"
     columns = " or ".join(shown(f"{prefix}*") for prefix in prefixes)
-    return [
-        f"exactly one of the columns {columns} is 1 in each row, so they look "
-        f"like parts of one feature, and each part is judged alone: audit them as one with `blocks` ({example})"
-    ]
+    return [Note("one-hot columns", columns=columns, example=example)]
 
 
 GROUP, PEOPLE, WEIGHT = "\0group", "\0people", "\0weight"  # columns beside those of the data: see `rows.roles`
-MOST_PLACES = 1 << 20  # of values in groups that are counted by their place
+MOST_PLACES = 1 << 20  # pairs of value and group, up to which counts are made by index
 
 
 @dataclass(frozen=True, eq=False)
 class ValueCounts:
     """How often each value of a feature occurs in each group, or, where there are too many values, their ranges."""
 
-    parts: pl.DataFrame | None  # the counts of some rows after those of others: a value may have several lines
-    only_ranges: pl.DataFrame | None = None  # where the values are too many
+    parts: pl.DataFrame | None  # concatenated counts of batches: a value may have several lines
+    only_ranges: pl.DataFrame | None = None  # if there are too many values
     is_summed: bool = False  # whether each value has one line in a group
 
     @cached_property
@@ -255,7 +254,7 @@ def exact_counts(column: pl.Series, codes: Integers, labels: pl.Series, weights:
 
 
 def _ranges(frame: pl.DataFrame) -> pl.DataFrame:
-    """Return the ranges by group of rows, each of which counts for some people; text has no smallest or largest."""
+    """Return the ranges by group from rows with numbers of people; text does not have a smallest or largest value."""
     name, dtype = frame.columns[1], frame.dtypes[1]
     values, is_infinite, is_whole = pl.lit(None, dtype=pl.Float64), pl.lit(value=False), pl.lit(value=True)
     if dtype.is_numeric() or dtype.is_temporal():

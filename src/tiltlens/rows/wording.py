@@ -1,7 +1,7 @@
-"""What outputs are measured in and how they are written, and the user's own words for people and outcomes.
+"""Units and number formats of outputs, and the user's own words for people and outcomes.
 
-Every view, and every sentence that a result holds, takes its numbers and its words from here: of scores, of decisions,
-of an error rate that was audited instead (a metric), or of amounts.
+Every view, and every sentence of a result, formats its numbers and words with these measures: of scores, of decisions,
+of an error rate that is audited instead (a metric), or of amounts.
 """
 
 from __future__ import annotations
@@ -113,30 +113,30 @@ REASONS = {
 
 
 def reason_words(reason: str) -> str:
-    """Return what the rows are that were left out for a reason: "without a score"."""
+    """Return words for the rows left out for a reason, such as "without a score"."""
     if reason.startswith(NOT_GIVEN):
         return f"outside the condition on {label(reason.removeprefix(NOT_GIVEN))}"
     return REASONS.get(reason, reason.replace("_", " "))
 
 
 def exclusion_words(sizes: Mapping[str, int | None]) -> str:
-    """Return how many rows were left out for which reason; sizes that are not published have no number."""
+    """Return the numbers of rows left out and the reasons in words, without the numbers that are suppressed."""
     parts = ((size, reason_words(reason)) for reason, size in sizes.items() if size != 0)
     return ", ".join(f"{'rows' if size is None else f'{size:,}'} {words}" for size, words in parts)
 
 
-AMOUNT_BINS = 10  # of the pooled amounts, equally full: the channel of what is said of distributions
+AMOUNT_BINS = 10  # quantile bins of the pooled amounts, which serve as outcome classes
 AMOUNT_ROUNDING = 4 * 2.0**-52  # of an amount: four steps of the last digit that a float has
-CENTRED = 1024.0  # scales from 0, within which the mean of amounts needs no centre: squares keep ten digits
+CENTRED = 1024.0  # in scales: means nearer to 0 are not centred, as squares keep ten digits
 Number = TypeVar("Number", float, Floats)
 
 
 @dataclass(frozen=True, slots=True)
 class Unit:
-    """W = centre + scale·w: an output W, and the number w, of size 1, that estimators see.
+    """W = centre + scale·w: an output W, and the number w, of order 1, that estimators use.
 
-    `scale` is a power of two, so that nothing is rounded; probabilities are seen as they are. `edges` are the pooled
-    deciles of amounts, and None of probabilities: bin k is (e_k, e_{k+1}].
+    `scale` is a power of two, so that nothing is rounded; probabilities are used as they are. `edges` are the pooled
+    deciles of amounts, and None for probabilities: bin k is (e_k, e_{k+1}].
     """
 
     centre: float = 0.0
@@ -149,15 +149,15 @@ class Unit:
         return self.edges is not None
 
     def seen(self, amounts: Floats) -> Floats:
-        """Return w of W."""
+        """Return w for amounts W."""
         return (amounts - self.centre) / self.scale
 
     def difference(self, seen: float) -> float:
-        """Return a difference of W of one of w."""
+        """Convert a difference of w to one of W."""
         return self.scale * seen
 
     def level(self, seen: Number) -> Number:
-        """Return W of w."""
+        """Return W for w."""
         return self.centre + self.scale * seen
 
     def is_rounding(self, mean: float, spread: float) -> bool:
@@ -165,7 +165,7 @@ class Unit:
         return self.scale * spread <= AMOUNT_ROUNDING * abs(self.level(mean))
 
     def channel(self, amounts: Floats) -> Floats:
-        """Return the pooled decile as a channel: (n, K) of 0 and 1, or (n,) where there are two bins at most."""
+        """Return the pooled decile as indicators: (n, K) of 0 and 1, or (n,) if there are at most two bins."""
         bin_of = below(np.array(self.edges or ()), amounts)
         bins = len(self.edges or ()) + 1
         if bins <= 2:
@@ -193,7 +193,7 @@ def unit_of(groups: Iterable[GroupMoments], amounts: Floats, weights: Floats | N
 
 
 class ScoreType(StrEnum):
-    """What the model gives each person."""
+    """The type of the model's outputs."""
 
     PROBABILITY = "probability"
     DECISION = "decision"
@@ -204,29 +204,29 @@ class ScoreType(StrEnum):
 
 @dataclass(frozen=True, slots=True)
 class Measure:
-    """How numbers of outputs are written.
+    """Names, units and number formats of outputs.
 
     Attributes
     ----------
     factor
         The unit of a difference, as axes have it.
     unit, long_unit
-        What stands behind a difference, nothing where a sign such as € stands before it; the unit in full.
+        The unit after a difference, "" if a sign such as € precedes it; the unit in full.
     each, output, mean, rate, predicted
-        What the model gives a person; what the gap is of, and its mean; the mean that is shown for a group, and the
-        same where it is not a decision.
+        The output for one person; the quantity of the gap, and its mean; the mean that is shown for a group, and its
+        name if outputs are not decisions.
     among
-        The people to whom it is limited: nothing, or those with or without the outcome.
+        The people to whom it is limited, such as those with the outcome; "" for all.
     axis, difference_axis
         How an axis of levels, and one of differences times `factor`, writes its numbers.
     difference, size, level, total
-        A signed difference, one without its sign, a mean, and what is missing over a whole group, as texts.
+        Functions that format a signed difference, one without its sign, a mean, and the shortfall of a whole group.
     affected_words
-        What that total means.
+        The meaning of that total.
     is_amount
         Whether outputs are amounts.
     people, favoured
-        What people are called; what happens to those with the favourable outcome, "" where nobody said.
+        The word for people; what happens to those with the favourable outcome, "" if not given.
     """
 
     factor: float
@@ -264,13 +264,13 @@ class Measure:
         return self.with_unit(self.size(materiality))
 
 
-LARGE = ((1e12, 1e12, "tn"), (1e9, 1e9, "bn"), (1e7, 1e6, "M"))  # from which on, in which unit, called what
+LARGE = ((1e12, 1e12, "tn"), (1e9, 1e9, "bn"), (1e7, 1e6, "M"))  # smallest value, unit, suffix
 
 
 def amount(value: float | None, *beside: float | None) -> str:
-    """Return an amount with three digits that count; of thousands all, of millions four: 12.35M, 1.235bn.
+    """Return an amount with three significant digits; thousands in full, millions with four: 12.35M, 1.235bn.
 
-    Beside larger amounts, it has as few decimals as these.
+    Next to larger amounts in `beside`, it has as few decimals as these.
     """
     if value is None:
         return NOTHING
@@ -355,7 +355,7 @@ RIGHT = {"fdr": "positive predictive value", "for": "negative predictive value"}
 
 
 def _of_errors(measure: Measure, metric: str) -> Measure:
-    name, among = METRICS[metric], f", of {WHOSE[metric]}"
+    name, among = METRICS[metric], f" among {WHOSE[metric]}"
     rate, words = RIGHT.get(metric, measure.rate), f"{measure.affected_words}{among}"
     return replace(measure, output=name, mean=name, rate=rate, among=among, affected_words=words)
 
@@ -374,7 +374,7 @@ MEASURES |= {
 
 @cache
 def measure_for(score_type: str, metric: str | None = None, wording: Wording = WORDING) -> Measure:
-    """Return how outputs are written, in the user's words."""
+    """Return the measure of outputs, in the user's words."""
     measure = MEASURES[ScoreType(score_type), metric]
     if wording == WORDING:
         return measure
@@ -394,7 +394,7 @@ def measure_for(score_type: str, metric: str | None = None, wording: Wording = W
 
 
 def _in_unit(measure: Measure, unit: str) -> Measure:
-    """Return a measure of amounts in a unit: before the number if it is a sign, else behind it."""
+    """Return a measure of amounts in a unit: before the number if it is a currency sign, else after it."""
     if is_symbol(unit):
         names = ("difference", "size", "level", "total")
         signed: dict[str, Any] = {name: partial(_signed, getattr(measure, name), unit) for name in names}
@@ -404,7 +404,7 @@ def _in_unit(measure: Measure, unit: str) -> Measure:
 
 
 def _signed(write: Callable[..., str], sign: str, value: float | None, *beside: float) -> str:
-    """Return a number with the sign of a currency, behind its minus."""
+    """Return a number with a currency sign, placed after a minus."""
     text = write(value, *beside)
     if value is None:
         return text
@@ -416,7 +416,7 @@ def _followed(write: Shown, unit: str, value: float | None) -> str:
 
 
 def score_type_of(is_decisions: bool, is_amount: bool) -> ScoreType:
-    """Return what the scores are."""
+    """Return the type of the scores."""
     if is_amount:
         return ScoreType.AMOUNT
     return ScoreType.DECISION if is_decisions else ScoreType.PROBABILITY

@@ -1,1 +1,1 @@
-"""Tables that published rules describe, with dated and cited thresholds: one .json file a rule."""
+"""Tables that published rules describe, with dated and cited thresholds; one .json file per rule."""

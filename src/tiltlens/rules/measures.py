@@ -1,4 +1,4 @@
-"""Counts of groups → rates, impact ratios, tests against the highest rate, and notes for readers of the tables."""
+"""Rates, impact ratios and tests against the highest rate from counts by group, and notes on the tables."""
 
 from __future__ import annotations
 
@@ -66,7 +66,7 @@ BELOW = ("is_below_threshold", "is_surely_below_threshold")
 
 @dataclass(frozen=True, slots=True)
 class Limits:
-    """The threshold of impact ratios, the smallest share of the data that has one, and the confidence level."""
+    """The threshold of impact ratios, the smallest share of the data with an impact ratio, and the confidence level."""
 
     threshold: float | None
     smallest_share: float
@@ -91,7 +91,7 @@ def measure_groups(groups: Sequence[Count], limits: Limits) -> list[Record]:
 
 
 def compared_groups(groups: Sequence[Count], limits: Limits) -> tuple[list[int], int | None]:
-    """Return the index of each group that is compared, and of the highest rate (of several, the largest)."""
+    """Return the indices of the groups to compare, and of the highest rate (if tied, of the largest group)."""
     total = sum(group.size for group in groups)
     compared = [
         index
@@ -111,19 +111,19 @@ def _left_out(is_excluded: bool, is_small: bool, limits: Limits) -> str:
 
 
 def _compared(group: Count, highest: Count, is_highest: bool, is_alone: bool, limits: Limits) -> Record:
-    """Return the ratio of a group to the highest rate, its side of the threshold, and a note."""
+    """Return the ratio of a group to the highest rate, whether it is below the threshold, and a note."""
     if highest.counted == 0:
         return {"note": "not defined, because the highest rate is 0"}
     if is_highest:
         others = "no other group can be compared with it" if is_alone else "the denominator of the impact ratios"
         is_below = dict.fromkeys(BELOW, None if limits.threshold is None else False)
-        return {"impact_ratio": 1.0, **is_below, "note": f"highest rate: {others}"}
+        return {"impact_ratio": 1.0, **is_below, "note": f"highest rate, {others}"}
     ratio = rate_ratio(group, highest, limits.confidence)
     return interval_columns("impact_ratio", ratio) | _side(ratio, limits.threshold)
 
 
 def _side(ratio: Estimate, threshold: float | None) -> Record:
-    """Return whether the ratio is below the threshold; whether its whole interval is; and a note."""
+    """Return whether the ratio, and whether its whole interval, is below the threshold, and a note."""
     if threshold is None:
         return {"note": ""}
     low, high, is_below = ratio.low or 0.0, ratio.high or 0.0, ratio.value < threshold - NOISE
@@ -137,12 +137,12 @@ def _side(ratio: Estimate, threshold: float | None) -> Record:
 
 
 def decimals(value: float) -> str:
-    """Return a threshold with two decimals, or more where it has more."""
+    """Return a threshold with two decimals, or with all its decimals if it has more."""
     return f"{value:.2f}" if value == round(value, 2) else f"{value:g}"
 
 
 def run_tests(group: Count, highest: Count, strata: Sequence[tuple[Count, Count]] | None, limits: Limits) -> Record:
-    """Return the entries of `TESTS` but for `against`; those of strata are None where `strata` is."""
+    """Return the entries of `TESTS` except `against`; those of strata are None if `strata` is None."""
     z = z_score(group, highest)
     within = None if strata is None else stratified(strata, limits.confidence)
     return {
@@ -170,7 +170,7 @@ def _within_strata(within: Stratified) -> Record:
 
 
 def _notes(group: Count, highest: Count, within: Stratified | None) -> Iterator[str]:
-    """Yield notes on cells that are suppressed, and on strata that add nothing."""
+    """Yield notes on suppressed cells, and on strata without information."""
     yield from untold(group, highest)
     if within is None:
         return
@@ -209,7 +209,7 @@ def test_notes(tests: Mapping[str, pl.DataFrame], strata: Sequence[str], unknown
     ends = f"the rate lies on the other side of {quantile(limits.confidence):.2f} standard deviations below the highest"
     if limits.threshold is not None:
         ends = f"the ratio lies on the other side of {decimals(limits.threshold)}, or {ends}"
-    yield f"Flips: the fewest changed decisions in both groups together after which {ends}."
+    yield f"Flips are the smallest number of changed decisions, in both groups together, after which {ends}."
     if strata:
         of = listed(list(strata))
         yield f"Strata are the values of {of}; the Cochran–Mantel–Haenszel test has no continuity correction."
@@ -218,7 +218,7 @@ def test_notes(tests: Mapping[str, pl.DataFrame], strata: Sequence[str], unknown
 
 
 def _on_limits(rule: Rule, limits: Limits) -> Iterator[str]:
-    """Yield notes on numbers that are not the rule's own."""
+    """Yield notes on thresholds that differ from the rule's."""
     if limits.threshold is None:
         yield "The rule states no threshold."
     elif limits.threshold != rule.threshold:

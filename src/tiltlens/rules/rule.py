@@ -42,13 +42,13 @@ class Rule(FieldTable):
     rates
         "selection" (of 0/1 decisions), "scoring" (of scores above the median), or both.
     threshold
-        Impact ratios below it are flagged; None where the text has none.
+        Impact ratios below it are flagged; None if the text states none.
     smallest_share
-        Groups with a smaller share of the data have no impact ratio; None where the text has none.
+        Groups with a smaller share of the data have no impact ratio; None if the text states none.
     attributes, intersections
         The attributes that the text names, and its rule for intersections.
     citation, dated
-        Where and when it was published.
+        The publication and its date.
     status, status_dated, status_source
         Whether it is in force, on which date, and the source.
     does_not_decide
@@ -74,7 +74,7 @@ class Rule(FieldTable):
 
 @cache
 def known_rules() -> dict[str, Rule]:
-    """Return the rules that ship, by id."""
+    """Return the rules that are included in the package, by id."""
     folder = files("tiltlens.rules")
     texts = [file.read_text(encoding="utf-8") for file in folder.iterdir() if file.name.endswith(".json")]
     rules = [from_plain(Rule, json.loads(text)) for text in texts]
@@ -82,7 +82,7 @@ def known_rules() -> dict[str, Rule]:
 
 
 def rule_named(name: object) -> Rule:
-    """Return a rule that ships."""
+    """Return the rule with this id; raise if it is unknown."""
     rules = known_rules()
     if not isinstance(name, str) or name not in rules:
         nearest = nearest_name(name, list(rules))

@@ -1,4 +1,4 @@
-"""The tables of a rule: any table of people, one call."""
+"""The tables of a rule, from any table of people."""
 
 from __future__ import annotations
 
@@ -47,9 +47,9 @@ from tiltlens.sources.columns import Record
 from tiltlens.sources.engines import batches_of, names_of, reading_notes
 
 OF_AUDITS = ("features", "question")  # parts of a provenance that rule tables do not have
-SCHEMA = "tiltlens/rule_tables/1"  # of to_dict and to_json; a change that breaks a reader raises the number
+SCHEMA = "tiltlens/rule_tables/1"  # version of to_dict and to_json, increased by changes that break readers
 STRATUM = "stratum"  # no attribute has this name
-Key: TypeAlias = tuple[Any, ...]  # the names of a group, and in strata the code of one
+Key: TypeAlias = tuple[Any, ...]  # the values that identify a group; with strata, also the stratum's code
 KINDS = {int: pl.Int64, float: pl.Float64, bool: pl.Boolean, str: pl.String}
 
 
@@ -60,9 +60,9 @@ class RuleTables:
     Attributes
     ----------
     rule
-        The rule: what it compares, its citation, and what the tables do not decide.
+        The rule: what it compares, its citation, and what its tables do not decide.
     tables
-        One frame for each attribute, by name, and one for the intersections ("sex & race") where there are several.
+        One frame per attribute, by name, and one for the intersections ("sex & race") if there are several attributes.
     tests
         For each table, a frame of tests of each compared group against the highest rate.
     unknown
@@ -119,7 +119,7 @@ class RuleTables:
         return len(self.tables)
 
     def to_dict(self) -> dict[str, Any]:
-        """Return every number of the tables, and the rule they are made by."""
+        """Return every number of the tables, and their rule."""
         return {
             "schema": SCHEMA,
             "rule": to_plain(self.rule),
@@ -316,7 +316,7 @@ def _check_apart(group: Sequence[str], strata: Sequence[str], outcome: Sequence[
 
 
 def _coded(table: pl.DataFrame, attributes: Sequence[str], strata: Sequence[str], outcomes: Outcomes) -> pl.DataFrame:
-    """Return each attribute as an Enum in the order of its levels, the stratum's code, people, and those who count."""
+    """Return the attributes as Enums, the stratum's code, the number of people, and how many count towards the rate."""
     columns = []
     for name in attributes:
         codes, labels = level_codes(table[name])
@@ -335,12 +335,12 @@ def _coded(table: pl.DataFrame, attributes: Sequence[str], strata: Sequence[str]
 
 
 def _outside(coded: pl.DataFrame) -> int:
-    """Return how many people have no known stratum."""
+    """Return the number of people without a known stratum."""
     return int(coded.filter(pl.col(STRATUM).is_null())[PEOPLE].sum())
 
 
 def _stratum(table: pl.DataFrame, strata: Sequence[str]) -> pl.Series:
-    """Return a code for each combination of values in the columns of strata, null where one of them is missing."""
+    """Return a code for each combination of values of the strata columns, null if one is missing."""
     codes = level_codes(table[strata[0]])[0]
     for name in strata[1:]:
         more, labels = level_codes(table[name])
@@ -356,13 +356,13 @@ def _stratum(table: pl.DataFrame, strata: Sequence[str]) -> pl.Series:
 
 
 def _frame(coded: pl.DataFrame, columns: Sequence[str], limits: Limits) -> pl.DataFrame:
-    """Return the tidy table of the groups that these columns make."""
+    """Return the tidy table of the groups formed by these columns."""
     groups = _counts(coded, columns)
     return _tidy(columns, list(groups), measure_groups(list(groups.values()), limits), MEASURES)
 
 
 def _tests(coded: pl.DataFrame, columns: Sequence[str], limits: Limits) -> pl.DataFrame:
-    """Return the tidy table of the tests of each group with a ratio against the highest rate."""
+    """Return the tidy table of tests of each compared group against the highest rate."""
     groups = _counts(coded, columns)
     names, counts = list(groups), list(groups.values())
     compared, highest = compared_groups(counts, limits)
@@ -379,13 +379,13 @@ def _tests(coded: pl.DataFrame, columns: Sequence[str], limits: Limits) -> pl.Da
 
 
 def _counts(coded: pl.DataFrame, columns: Sequence[str]) -> dict[Key, Count]:
-    """Return the people of each group that the columns make, in the order of their levels."""
+    """Return the counts of each group formed by the columns, in the order of their levels."""
     sums = coded.drop_nulls(columns).group_by(columns).agg(pl.col(PEOPLE, "rate").sum()).sort(columns)
     return {(*names,): Count(size, counted) for *names, size, counted in sums.rows()}
 
 
 def _by_stratum(coded: pl.DataFrame, columns: Sequence[str]) -> dict[Key, dict[int, Count]]:
-    """Return the people of each group in each stratum."""
+    """Return the counts of each group in each stratum."""
     counts_of: dict[Key, dict[int, Count]] = defaultdict(dict)
     for (*names, stratum), count in _counts(coded, [*columns, STRATUM]).items():
         counts_of[(*names,)][stratum] = count
@@ -393,13 +393,13 @@ def _by_stratum(coded: pl.DataFrame, columns: Sequence[str]) -> dict[Key, dict[i
 
 
 def _pairs(group: dict[int, Count], highest: dict[int, Count]) -> list[tuple[Count, Count]]:
-    """Return the counts of both groups in each stratum that holds one of them."""
+    """Return the counts of both groups in each stratum with people of at least one of them."""
     nobody = Count(0, 0)
     return [(group.get(stratum, nobody), highest.get(stratum, nobody)) for stratum in sorted({*group, *highest})]
 
 
 def _tidy(columns: Sequence[str], names: list[Key], entries: list[Record], kinds: dict[str, type]) -> pl.DataFrame:
-    """Return entries beside the names of their groups."""
+    """Return a frame of the groups' names and their entries."""
     groups = pl.DataFrame(names, schema=dict.fromkeys(columns, pl.String), orient="row")
     numbers = pl.DataFrame(entries, schema={name: KINDS[kind] for name, kind in kinds.items()})
     return pl.concat([groups, numbers], how="horizontal")

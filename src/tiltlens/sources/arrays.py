@@ -1,4 +1,4 @@
-"""Arrays in memory: sums in chunks that fit the cache, columns by their distinct values, and one hash of a row.
+"""Arrays in memory: moments in chunks that fit the cache, columns by their distinct values, and row hashes.
 
 The hash depends on what a row holds alone, by the names of its columns: not on their order, on the engine, or on the
 version of any library. Numbers count to nine decimals; numbers, booleans and times that differ in kind from engine to
@@ -22,20 +22,19 @@ from tiltlens.limits import EXACT_WHOLE, MOMENTS_CHUNK, MOST_COUNTED
 from tiltlens.paper.correction import GroupMoments
 from tiltlens.threads import in_threads
 
-MOST_COUNTED_EDGES = 64  # that are counted one by one, faster than any search
-COUNTED_ROWS = 1 << 14  # for which edges are counted at a time
+MOST_COUNTED_EDGES = 64  # up to which edges are compared one by one, faster than any search
+COUNTED_ROWS = 1 << 14  # rows per chunk when edges are counted
 Column = NDArray[np.number | np.bool_]
-PIVOT_STRIDE = 64  # every 64th row of a chunk is enough to know about where it lies
+PIVOT_STRIDE = 64  # every 64th row of a chunk suffices to estimate its mean
 
 
 def _chunk(
     columns: Sequence[Column], group: Column, groups: int, weights: Column | None, space: NDArray[np.float64]
 ) -> list[GroupMoments]:
-    """Return the moments of each group in one chunk, worked out in `space`.
+    """Return the moments of each group in one chunk, computed in `space`.
 
-    A group is picked by row weights of 0 and 1, not by compressing the columns: the arithmetic is cheaper than
-    the unpredictable branches. All groups share a pivot, the mean of a few rows; a group far from it is centred
-    on its own.
+    A group is selected by weights of 0 and 1 instead of compressing the columns, because the arithmetic costs less than
+    unpredictable branches. All groups share a pivot, the mean of a few rows; a group far from it is centred separately.
     """
     centred, weighted = space[: len(columns)], space[len(columns) :]
     pivot = np.array([column[::PIVOT_STRIDE].mean(dtype=np.float64) for column in columns])
@@ -71,11 +70,11 @@ def chunked_moments(
     columns
         Numbers of each row, such as its log-odds and its scores.
     group
-        Code of each row's group, 0 … groups − 1, or whether it is in group 1. Rows with another code count nowhere.
+        Code of each row's group, 0 … groups − 1, or whether it is in group 1. Rows with other codes are ignored.
     groups
         Number of groups.
     weights
-        Weight of each row; None where all are 1.
+        Weight of each row; None if all are 1.
     """
     rows = len(group)
     if group.dtype == np.bool_:
@@ -89,12 +88,12 @@ def chunked_moments(
 
 
 def chunks(rows: int, most: int) -> Iterator[slice]:
-    """Yield slices of at most so many rows: few enough for the cache, enough to be worth the call of a function."""
+    """Yield slices of at most `most` rows: few enough for the cache, enough to outweigh the cost of a function call."""
     return (slice(start, start + most) for start in range(0, rows, most))
 
 
 def below(edges: NDArray[np.float64], values: NDArray[np.float64], or_equal: bool = False) -> NDArray[np.intp]:
-    """Return how many edges lie below each value: a few are counted one by one, faster than any search."""
+    """Return the number of edges below each value; a few edges are compared one by one, faster than any search."""
     if len(edges) > MOST_COUNTED_EDGES:
         return np.searchsorted(edges, values, side="right" if or_equal else "left")
     counts = np.empty(len(values), dtype=np.intp)
@@ -106,21 +105,21 @@ def below(edges: NDArray[np.float64], values: NDArray[np.float64], or_equal: boo
     return counts
 
 
-MOST_BITS = 16  # of a hash that make its slot: the table stays in the cache
-FIRST_ROWS = 1 << 14  # rows in which most texts are found
-FACTORIZE_CHUNK = 1 << 15  # rows whose codes are found at a time
+MOST_BITS = 16  # of a hash that form its slot, so that the table stays in the cache
+FIRST_ROWS = 1 << 14  # rows expected to contain most texts
+FACTORIZE_CHUNK = 1 << 15  # rows coded at a time
 Codes = NDArray[np.int64]
 
 
 class Factorized(NamedTuple):
-    """The values that a column may hold, a missing one first, and the code of each entry among them."""
+    """The distinct values of a column, after a missing one, and the code of each entry."""
 
     values: pl.Series
     codes: NDArray[np.integer]
 
 
 def factorize(column: pl.Series) -> Factorized | None:
-    """Return a column by its values; None where these are too many, or numbers that are not whole."""
+    """Return a column by its distinct values; None if there are too many, or numbers that are not whole."""
     codes_of = {pl.String: _text_levels, pl.Enum: _declared_levels}.get(column.dtype.base_type(), _number_levels)
     levels = codes_of(column)
     if levels is None:
@@ -165,7 +164,7 @@ def _number_levels(column: pl.Series) -> tuple[pl.Series, NDArray[np.integer]] |
 
 
 def factorize_texts(column: pl.Series, first: int, missing: int) -> tuple[pl.Series, Codes]:
-    """Return the texts of a column, and the code of each entry among them."""
+    """Return the distinct texts of a column, and the code of each entry."""
     texts = column.head(FIRST_ROWS).drop_nulls().unique()
     codes = text_codes(column, texts, first, missing)
     others = column.filter(codes == missing).drop_nulls()
@@ -176,9 +175,9 @@ def factorize_texts(column: pl.Series, first: int, missing: int) -> tuple[pl.Ser
 
 
 def text_codes(column: pl.Series, texts: pl.Series, first: int, other: int) -> Codes:
-    """Return the code of each entry: `first` for the first of some texts and so on, `other` for none of them.
+    """Return the code of each entry: `first` for the first text and so on, `other` for entries that are not listed.
 
-    Entries are known by Polars' hashes, good within one process: each of few texts is found in a table of slots.
+    Entries are compared by Polars' hashes, which are valid within one process; few texts are looked up in a slot table.
     """
     keys, codes = texts.hash().to_numpy(), np.arange(first, first + len(texts))
     shift = _shift(keys)
@@ -202,27 +201,27 @@ def _slots(hashes: NDArray[np.uint64], shift: int) -> NDArray[np.int64]:
 
 
 def _shift(keys: NDArray[np.uint64]) -> int | None:
-    """Return how far hashes are shifted for all slots to differ; None where texts are too many for that."""
+    """Return the shift that gives each hash its own slot; None if there are too many texts."""
     for bits in range(1, MOST_BITS + 1):
         if len(keys) <= 1 << bits and len(np.unique(_slots(keys, 64 - bits))) == len(keys):
             return 64 - bits
     return None
 
 
-CACHE_CHUNK = 1 << 16  # rows that are hashed at a time: they stay in the cache
+CACHE_CHUNK = 1 << 16  # rows hashed at a time, so that they stay in the cache
 Hashes = NDArray[np.uint64]
 HashedColumn = pl.Series | NDArray[np.number]
 
 BILLION = 1e9
 ODD, HALF = np.uint64(0x9E3779B97F4A7C15), np.uint64(32)  # a factor and a shift that mix the bits of a hash
 MISSING = 0x6D697373696E6721  # bits of a missing value
-ROUNDS = 3  # in which rows, levels and columns are told apart by each other
+ROUNDS = 3  # of refinement, in which rows, levels and columns are distinguished by each other
 
 
 def row_hashes(columns: Mapping[str, HashedColumn], coded: Mapping[str, Factorized | None] = {}) -> Hashes:
-    """Return a hash of each row: Σ of each column's bits, mixed in a way of its name's own, and mixed again.
+    """Return a hash of each row: Σ of its columns' bits, each mixed by a factor of the column's name, mixed again.
 
-    `coded` holds columns by their distinct values, where these are few: then only those are hashed.
+    `coded` has columns by their distinct values, if these are few: then only the distinct values are hashed.
     """
     return nested_hashes([columns], coded)[0]
 
@@ -230,7 +229,7 @@ def row_hashes(columns: Mapping[str, HashedColumn], coded: Mapping[str, Factoriz
 def nested_hashes(
     stages: Sequence[Mapping[str, HashedColumn]], coded: Mapping[str, Factorized | None] = {}
 ) -> list[Hashes]:
-    """Return the hashes of each row by the first columns, by these and the next, and so on."""
+    """Return row hashes by the columns of the first stage, by those of the first two, and so on."""
     rows = len(next(iter(stages[0].values())))
     parts = [[_column_bits(name, column, coded.get(name)) for name, column in columns.items()] for columns in stages]
     hashes = [np.empty(rows, dtype=np.uint64) for _ in stages]
@@ -244,15 +243,15 @@ def nested_hashes(
 
 
 def mixed_hashes(hashes: Hashes, numbers: NDArray[np.integer]) -> Hashes:
-    """Return a hash of each hash together with a number."""
+    """Return a hash of each hash combined with a number."""
     return _mix(_mix(hashes + _mixed(numbers.astype(np.uint64), ODD)))
 
 
 def nameless_hashes(columns: Sequence[pl.Series]) -> tuple[Hashes, list[int]]:
-    """Return a hash of each row, and a number of each column, that no renaming of columns or levels changes.
+    """Return a hash of each row, and a number for each column, that are invariant to renaming columns and levels.
 
-    Numbers enter by their rank, so that increasing transforms change nothing either. A level is known by its rows, a
-    column by its values and their rows, a row by its values: each round tells more of them apart.
+    Numbers enter by rank, so increasing transforms do not matter either. A level is identified by its rows, a column by
+    its values and their rows, a row by its values: each round distinguishes more of them.
     """
     ranked = in_threads(_ranks, list(columns), len(columns[0]))
     rows = np.zeros(len(columns[0]), dtype=np.uint64)
@@ -271,7 +270,7 @@ def nameless_hashes(columns: Sequence[pl.Series]) -> tuple[Hashes, list[int]]:
 
 
 def _ranks(column: pl.Series) -> tuple[NDArray[np.int64], bool]:
-    """Return the codes of a column's values, 0 where missing, and whether their order has a meaning."""
+    """Return the codes of a column's values (0 if missing), and whether the values are ordered."""
     if column.dtype.is_temporal():
         column = column.cast(pl.Datetime("us")).to_physical()
     is_ordered = column.dtype.is_numeric()
@@ -283,7 +282,7 @@ def _ranks(column: pl.Series) -> tuple[NDArray[np.int64], bool]:
 
 
 def _column_bits(name: str, column: HashedColumn, factorized: Factorized | None) -> Callable[[slice], Hashes]:
-    """Return a function that gives a column's share of the hashes of some rows."""
+    """Return a function that computes a column's part of the hashes of some rows."""
     digest = hashlib.blake2b(name.encode(errors="surrogatepass"), digest_size=8).digest()
     factor = np.uint64(int.from_bytes(digest, "little") | 1)
     if factorized is None:
@@ -293,7 +292,7 @@ def _column_bits(name: str, column: HashedColumn, factorized: Factorized | None)
 
 
 def _bits(column: HashedColumn) -> Hashes:
-    """Return 64 bits for each value: of its text, or of its number to nine decimals; equal ones have the same."""
+    """Return 64 bits per value, from its text or from its number to nine decimals; equal values have equal bits."""
     if isinstance(column, np.ndarray):
         return _number_bits(column)
     if column.dtype.is_temporal():
@@ -313,7 +312,7 @@ def _number_bits(values: NDArray[np.number]) -> Hashes:
 
 
 def _text_bits(texts: pl.Series) -> Hashes:
-    """Return Σ_k t(byte_k)·ODD^k over the bytes of each text, an end mark among them; a missing text has its own."""
+    """Return Σ_k t(byte_k)·ODD^k over the bytes of each text with an end mark; missing texts have bits of their own."""
     filled = texts.fill_null("")
     sizes = filled.str.len_bytes().to_numpy().astype(np.int64) + 1
     content = np.frombuffer(("\0".join(filled.to_list()) + "\0").encode(errors="surrogatepass"), dtype=np.uint8)
@@ -327,8 +326,8 @@ def _text_bits(texts: pl.Series) -> Hashes:
 def _mixed(bits: Hashes, factor: np.uint64) -> Hashes:
     """Return the bits mixed by a factor.
 
-    High bits are folded down first: multiplied by an odd number, the sign of a float would stay where it is, and rows
-    that differ by the signs of two columns would often have the same hash.
+    High bits are folded down first: multiplication by an odd number would leave the sign bit of a float in place, and
+    rows that differ in the signs of two columns would often collide.
     """
     folded = bits >> HALF
     folded ^= bits

@@ -1,7 +1,7 @@
-"""Tables that can be folded: batch after batch becomes sums, and the sums are added.
+"""Tables that can be folded: each batch is reduced to sums, and the sums are added.
 
-One folding function serves every engine, so every engine gives the same numbers. A batch is a frame of clean columns
-and the numbers of its rows, and what a step makes of it must have `+`. Nothing else of the rows is kept.
+One folding function serves all engines, so all give the same numbers. A batch is a frame of clean columns with row
+numbers; the result of a step must support `+`. No rows are kept.
 """
 
 from __future__ import annotations
@@ -20,11 +20,11 @@ from tiltlens.limits import BATCH_ROWS
 from tiltlens.sources.columns import QUERY, clean_column, column_names, depends_on_values, empty_table
 from tiltlens.threads import made_in_order
 
-ROW = "\0row"  # the number of a row in its table; no table has a name with a NUL in it
+ROW = "\0row"  # the column of row numbers; table columns cannot contain NUL
 
 
 class Summable(Protocol):
-    """What batches become: sums, which are added."""
+    """The results of batches: sums that can be added."""
 
     def __add__(self, other: Self, /) -> Self:
         """Return the sum over both."""
@@ -43,22 +43,22 @@ class Batches(Protocol):
         ...
 
     def fold(self, columns: Sequence[str], step: Step[S]) -> S:
-        """Return Σ step(batch) over the batches of some columns; where rows have an order, `ROW` is among them."""
+        """Return Σ step(batch) over the batches of some columns; they include `ROW` if rows have an order."""
         ...
 
 
 class OrderedBatches(Batches, Protocol):
-    """A table whose rows have an order, in which they can be read as they are."""
+    """A table whose rows have an order and can be read in it without cleaning."""
 
     def frames(self, columns: Sequence[str], texts: Collection[str] = ()) -> Generator[pl.DataFrame]:
-        """Yield the rows of some columns, before any cleaning; of CSV files, `texts` as they are written."""
+        """Yield the uncleaned rows of some columns; in CSV files, those in `texts` are read as written."""
         ...
 
 
 def in_batches(frames: Generator[pl.DataFrame], step: Step[S]) -> Generator[S]:
-    """Yield step(batch) over frames in their order, small ones joined to batches first; one thread a core makes them.
+    """Yield step(batch) over frames in order, joined to larger batches first; there is one thread per core.
 
-    Generators are closed by name: an interruption while one is thrown away would be shown, and ignored.
+    Generators are closed explicitly, because an interruption during garbage collection would be printed and ignored.
     """
     with (
         closing(frames),
@@ -77,7 +77,7 @@ def folded(frames: Generator[pl.DataFrame], step: Step[S]) -> S:
 
 
 def regrouped(frames: Iterable[pl.DataFrame]) -> Generator[pl.DataFrame]:
-    """Yield frames of about `BATCH_ROWS` rows."""
+    """Yield frames joined to batches of at least `BATCH_ROWS` rows, except for the last."""
     waiting: list[pl.DataFrame] = []
     rows = 0
     for frame in frames:
@@ -92,7 +92,7 @@ def regrouped(frames: Iterable[pl.DataFrame]) -> Generator[pl.DataFrame]:
 
 
 def _numbered(frames: Generator[pl.DataFrame]) -> Generator[pl.DataFrame]:
-    """Yield the frames with the numbers of their rows."""
+    """Yield the frames with a column of row numbers."""
     start = 0
     with closing(frames):
         for frame in frames:
@@ -108,7 +108,7 @@ def clean_batch(frame: pl.DataFrame) -> pl.DataFrame:
 
 @dataclass(frozen=True, slots=True, eq=False)
 class FrameBatches:
-    """A Polars frame, eager or lazy; what is lazy is run once for each pass, by the streaming engine."""
+    """A Polars frame, eager or lazy; a lazy one is run once per pass by the streaming engine."""
 
     frame: pl.DataFrame | pl.LazyFrame
 
@@ -133,20 +133,20 @@ class FrameBatches:
 
 
 def _slices(frame: pl.DataFrame) -> Generator[pl.DataFrame]:
-    """Yield an even number of equal slices, so that two threads end together."""
+    """Yield an even number of equal slices, so that two threads finish together."""
     pairs = max(-(-frame.height // (4 * BATCH_ROWS)), 1)
     rows = frame.height if frame.height <= BATCH_ROWS else -(-frame.height // (2 * pairs))
     yield from frame.iter_slices(max(rows, 1))
 
 
 def read_in_batches(frame: pl.LazyFrame, name: str, hint: str = "write it again.") -> Generator[pl.DataFrame]:
-    """Yield the rows of a lazy frame; an error of its engine names what was read."""
+    """Yield the rows of a lazy frame; an error message names the data that were read."""
     batches = frame.collect_batches(chunk_size=BATCH_ROWS, maintain_order=True, lazy=True, engine="streaming")
     try:
         with wrap_errors(f"{name} cannot be read to its end", hint, kinds=(pl.exceptions.PolarsError, OSError)):
             yield from batches
     finally:
-        stop = getattr(batches, "stop", None)  # else the engine would go on to the last row
+        stop = getattr(batches, "stop", None)  # otherwise the engine would continue to the last row
         if stop is not None:
             stop()
 
@@ -165,7 +165,7 @@ def too_large(frame: pl.LazyFrame, name: str, hint: str = "write it again.") -> 
 
 
 def checked_columns(batches: Batches, wanted: Sequence[str]) -> list[str]:
-    """Return the wanted columns, which must be there, and not differ from others in letter case alone."""
+    """Return the distinct wanted columns; raise if one is missing, or differs from another by letter case only."""
     names = batches.names()
     check_columns("data", wanted, names)
     check_case(wanted, names)

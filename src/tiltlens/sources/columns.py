@@ -1,7 +1,7 @@
-"""Any table, and values of any kind, as clean Polars columns: the same frame whichever engine held them.
+"""Conversion of any table or values to clean Polars columns, the same for every engine.
 
-A clean column is Boolean, Int64, Float64, String, Enum (a declared order of levels), Date or Datetime in UTC.
-NaN, NaT, NA and None are all missing; infinite values stay, for the checks that know what the column is for.
+A clean column is Boolean, Int64, Float64, String, Enum (with declared order), Date or Datetime in UTC. NaN, NaT, NA and
+None are all missing; infinite values stay, because whether they are valid depends on the role of the column.
 """
 
 from __future__ import annotations
@@ -21,11 +21,11 @@ from tiltlens.formats import text_of
 
 SAFE_INTEGERS = (pl.Int8, pl.Int16, pl.Int32, pl.Int64, pl.UInt8, pl.UInt16, pl.UInt32)  # none is too large for 64 bits
 MICROSECONDS_PER_DAY = 86_400_000_000
-ValuesLike: TypeAlias = Any  # one value for each row: an array, a list, or a series of any engine
+ValuesLike: TypeAlias = Any  # one value per row: an array, a list, or a series of any engine
 PandasSeries: TypeAlias = Any  # pandas need not be installed
 MISSING_KINDS = {"NoneType", "NAType", "NaTType"}
 
-# The first match counts: True is an int to Python, and a datetime is a date.
+# The first match applies: to Python, True is an int and a datetime is a date.
 OBJECT_KINDS: tuple[tuple[str, tuple[type, ...], type[pl.DataType] | pl.DataType], ...] = (
     ("bool", (bool, np.bool_), pl.Boolean),
     ("int", (int, np.integer), pl.Int64),
@@ -47,16 +47,16 @@ def column_of_values(argument: str, values: ValuesLike, rows: int) -> pl.Series:
     column = clean_column(raw_column(argument, values))
     if len(column) != rows:
         raise DataError(
-            f"`{argument}` must have one value per row, got {len(column)} values for {rows} rows.",
+            f"`{argument}` must have one value per row, got {len(column):,} for {rows:,} rows.",
             "pass the array of the same rows, in the same order, or the name of a column.",
         )
     return column
 
 
 def check_index(argument: str, values: ValuesLike, data: ValuesLike, of: str = "data") -> None:
-    """Raise for a pandas object whose index is not that of the data: by position, rows would be mixed up.
+    """Raise for a pandas object whose index differs from that of the data, since rows would be mixed up by position.
 
-    Beside a table of another kind the index must be 0, 1, 2, …; arrays have no rows by name.
+    If the table has no index, the index must be 0, 1, 2, …; arrays are matched by position.
     """
     mine, theirs = (table.index if hasattr(table, "iloc") else None for table in (values, data))
     if mine is None or isinstance(data, np.ndarray):
@@ -79,7 +79,7 @@ def check_index(argument: str, values: ValuesLike, data: ValuesLike, of: str = "
 
 
 def raw_column(name: str, values: ValuesLike) -> pl.Series:
-    """Return an array, list or series as Polars holds it, before any cleaning."""
+    """Return an array, list or series as a Polars series, before cleaning."""
     if isinstance(values, pl.Series):
         return values.alias(name)
     if (
@@ -106,7 +106,7 @@ def _column_of_array(name: str, array: NDArray[np.generic]) -> pl.Series:
         )
     if array.dtype.kind == "O":
         return _column_of_objects(name, array.tolist())
-    if array.dtype.kind in "Mm" and array.dtype != "datetime64[D]":  # Polars knows fewer units of time than numpy
+    if array.dtype.kind in "Mm" and array.dtype != "datetime64[D]":  # Polars supports fewer time units than numpy
         array = array.astype("datetime64[us]" if array.dtype.kind == "M" else "timedelta64[us]")
     mask = np.ma.getmaskarray(array) if isinstance(array, np.ma.MaskedArray) else None
     plain = np.ascontiguousarray(np.ma.getdata(array))
@@ -121,7 +121,7 @@ def _masked(column: pl.Series, mask: NDArray[np.bool_] | None) -> pl.Series:
 
 
 def _column_of_objects(name: str, values: list[object]) -> pl.Series:
-    """Return Python objects of one kind as a column; what pandas or Python call missing is missing."""
+    """Return Python objects of one kind as a column; missing values of pandas and Python become null."""
     types = set(map(type, values))
     gaps = {kind for kind in types if kind.__name__ in MISSING_KINDS}
     if gaps - {type(None)}:
@@ -156,7 +156,7 @@ def _built(name: str, values: list[object], kind: str) -> pl.Series:
     try:
         return pl.Series(name, values, dtype=dtype)
     except (OverflowError, TypeError, pl.exceptions.PolarsError) as error:
-        if kind == "int":  # too large: a hash or a key, whose every digit counts
+        if kind == "int":  # too large for 64 bits: a hash or a key, of which every digit matters
             return pl.Series(name, [None if value is None else str(value) for value in values], dtype=pl.String)
         raise DataError(
             f"column {shown(name)} must hold values of one kind, got {kind} values that do not go together: "
@@ -166,9 +166,9 @@ def _built(name: str, values: list[object], kind: str) -> pl.Series:
 
 
 def unusable(column: str, kind: str) -> DataError:
-    """Return the error for a column of a kind that has no clean form."""
+    """Return the error for a column of a kind that cannot be cleaned."""
     return DataError(
-        f"column {shown(column)} must hold numbers, text, booleans or dates, got {kind}.",
+        f"Column {shown(column)} must contain numbers, text, booleans or dates, got {kind}.",
         "convert it, or leave it out with `exclude` (--exclude).",
     )
 
@@ -178,7 +178,7 @@ def pandas_column(name: str, series: PandasSeries) -> pl.Series:
     if hasattr(series, "cat"):
         return _pandas_levels(name, series)
     dtype = nw.from_native(series, series_only=True).dtype
-    if isinstance(dtype, nw.String) and getattr(series.dtype, "storage", None) == "pyarrow":  # which is there, then
+    if isinstance(dtype, nw.String) and getattr(series.dtype, "storage", None) == "pyarrow":  # so it is installed
         return pl.Series(name, series).cast(pl.String)
     mask = series.isna().to_numpy(dtype=bool)
     if isinstance(dtype, nw.Datetime):
@@ -202,7 +202,7 @@ def _widest(dtype: nw.dtypes.DType) -> type[np.number]:
 
 
 def _pandas_levels(name: str, series: PandasSeries) -> pl.Series:
-    """Return a pandas categorical as text, or as an Enum where its order is declared."""
+    """Return a pandas categorical as text, or as an Enum if its order is declared."""
     levels = [text_of(level) for level in series.cat.categories]
     codes = pl.Series(name, series.cat.codes.to_numpy().astype(np.int64))
     codes = _masked(codes, codes.to_numpy() < 0)
@@ -212,7 +212,7 @@ def _pandas_levels(name: str, series: PandasSeries) -> pl.Series:
 
 
 def clean_column(column: pl.Series) -> pl.Series:
-    """Return the column as one of the clean kinds; a kind that has no such form is an error."""
+    """Return the column as one of the clean kinds; raise if its kind cannot be converted."""
     dtype = column.dtype
     if dtype in (pl.Boolean, pl.String, pl.Date, pl.Enum):
         return column
@@ -234,14 +234,14 @@ def clean_column(column: pl.Series) -> pl.Series:
 
 
 def depends_on_values(dtype: pl.DataType) -> bool:
-    """Return whether the clean kind of a column depends on what is in it: parts of it may differ."""
+    """Return whether the clean kind of a column depends on its values, so that it may differ between batches."""
     return dtype == pl.Object or (dtype.is_integer() and dtype not in SAFE_INTEGERS)
 
 
 def _has_nan(numbers: pl.Series) -> bool:
     if numbers.null_count() or not len(numbers):
         return bool(numbers.is_nan().any())
-    return bool(np.isnan(numbers.to_numpy().min()))  # as NaN is the least of any numbers it is among
+    return bool(np.isnan(numbers.to_numpy().min()))  # numpy's minimum is NaN if any number is
 
 
 def _clean_integers(column: pl.Series) -> pl.Series:
@@ -261,7 +261,7 @@ KINDS_ACCEPTED = (
 
 
 def read_table(data: NativeTable, needed: Sequence[str] | None = None) -> pl.DataFrame:
-    """Return the needed columns (default: all) of any supported table, clean, in the order asked for."""
+    """Return the needed columns (default: all) of any supported table, cleaned, in the given order."""
     names = column_names(data)
     wanted = list(dict.fromkeys(names if needed is None else needed))
     check_columns("data", wanted, names)
@@ -284,7 +284,7 @@ def column_names(data: object) -> list[str]:
 
 
 def _native_names(data: object) -> Sequence[object]:
-    """Return names as the engine holds them, because narwhals refuses duplicates in words of its own."""
+    """Return the names as the engine has them, since narwhals raises its own error for duplicates."""
     if isinstance(data, Mapping):
         return list(data)
     if isinstance(data, pl.LazyFrame):
@@ -306,9 +306,9 @@ def _not_a_table(data: object) -> DataError:
 
 
 def native_columns(data: NativeTable, table: pl.DataFrame, names: Sequence[str]) -> NativeTable:
-    """Return the named columns as the kind of table the user gave.
+    """Return the named columns as a table of the user's kind.
 
-    What is lazy gives the columns of `table`, read from it before: run twice, a query may change the order of rows.
+    For lazy data, they are taken from `table`, read before, because a second run of a query may change the row order.
     """
     if isinstance(data, Mapping):
         return {name: data[name] for name in names}
@@ -317,7 +317,7 @@ def native_columns(data: NativeTable, table: pl.DataFrame, names: Sequence[str])
 
 
 def taken_rows(table: NativeTable, index: NDArray[np.integer]) -> NativeTable:
-    """Return some rows of a table in memory, as the same kind of table; an index of pandas starts anew."""
+    """Return some rows of a table in memory as a table of the same kind; a pandas index is reset."""
     if isinstance(table, Mapping):
         return {
             name: values[index] if isinstance(values, pl.Series) else np.asarray(values)[index]
@@ -327,7 +327,7 @@ def taken_rows(table: NativeTable, index: NDArray[np.integer]) -> NativeTable:
 
 
 def with_columns_of(table: NativeTable, other: NativeTable, names: Sequence[str]) -> NativeTable:
-    """Return a table in memory whose columns of these names are another's, as long and of the same kind."""
+    """Return a table in memory with the named columns replaced by those of a table of the same kind and length."""
     if isinstance(table, Mapping):
         return {**table, **{name: other[name] for name in names}}
     frame, others = (nw.from_native(native, eager_only=True) for native in (table, other))
@@ -335,7 +335,7 @@ def with_columns_of(table: NativeTable, other: NativeTable, names: Sequence[str]
 
 
 def _raw_columns(data: NativeTable, wanted: Sequence[str]) -> list[pl.Series]:
-    """Return the wanted columns as Polars holds them, before any cleaning."""
+    """Return the wanted columns as Polars series, before cleaning."""
     if isinstance(data, Mapping):
         columns = [raw_column(name, data[name]) for name in wanted]
         _check_lengths(columns)
@@ -350,13 +350,13 @@ def _raw_columns(data: NativeTable, wanted: Sequence[str]) -> list[pl.Series]:
     if selected.implementation.is_pandas_like():
         return [pandas_column(name, native[name]) for name in wanted]
     _check_intervals(native, selected)
-    frame = pl.DataFrame(native)  # by the Arrow stream, so that pyarrow is needed only where it is the engine
+    frame = pl.DataFrame(native)  # by the Arrow stream, so that pyarrow is needed only if it is the engine
     orders = _declared_orders(native, selected)
     return [column.cast(orders.get(column.name, column.dtype)) for column in frame.get_columns()]
 
 
 def _check_intervals(native: NativeTable, selected: AnyFrame) -> None:
-    """Raise for spans of months and days, at which Polars panics instead of raising."""
+    """Raise for intervals of months and days, for which Polars panics instead of raising."""
     for name, dtype in selected.collect_schema().items():
         is_interval = selected.implementation.is_duckdb() and isinstance(dtype, nw.Duration)
         if selected.implementation.is_pyarrow():
@@ -366,14 +366,14 @@ def _check_intervals(native: NativeTable, selected: AnyFrame) -> None:
 
 
 def declared_orders(relation: NativeTable) -> dict[str, pl.Enum]:
-    """Return the levels of a relation's columns whose type declares their order."""
+    """Return the levels of the relation's columns that have a declared order."""
     selected = nw.from_native(relation)
     _check_intervals(relation, selected)
     return _declared_orders(relation, selected)
 
 
 def _declared_orders(native: NativeTable, selected: AnyFrame) -> dict[str, pl.Enum]:
-    """Return the levels of columns whose type declares their order, where the Arrow stream forgets it."""
+    """Return the levels of columns with a declared order, which the Arrow stream drops."""
     schema = selected.collect_schema()
     orders = {name: pl.Enum(list(dtype.categories)) for name, dtype in schema.items() if isinstance(dtype, nw.Enum)}
     if selected.implementation.is_pyarrow():

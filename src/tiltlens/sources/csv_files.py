@@ -1,7 +1,7 @@
-"""CSV files as one table, whose columns have types by all their rows.
+"""CSV files as one table, with column types decided by all rows.
 
-Polars reads UTF-8, compressed by gzip or not. A file in another encoding is copied as UTF-8 into a folder that only its
-owner can read; the copy is deleted when the file has been read.
+Polars reads UTF-8, with or without gzip. A file in another encoding is copied as UTF-8 to a folder that only its owner
+can read; the copy is deleted after use.
 """
 
 from __future__ import annotations
@@ -25,13 +25,14 @@ import polars as pl
 
 from tiltlens.errors import DataError, checked_names, first_line, shown
 from tiltlens.limits import FIRST_LOOK_ROWS
+from tiltlens.notes import Note
 from tiltlens.sources.text_columns import FileTable, ReadOptions, TextColumns, TextCounts, count_texts, sum_counts
 
-COPIED_CHARACTERS = 1 << 20  # of a text in another encoding, that are copied at a time
+COPIED_CHARACTERS = 1 << 20  # copied at a time from a file in another encoding
 
 
 UTF_8 = "utf-8-sig"  # with or without a byte order mark
-MARKS = (  # byte order marks; the first match counts
+MARKS = (  # byte order marks; the first match applies
     (codecs.BOM_UTF32_LE, "utf-32"),
     (codecs.BOM_UTF32_BE, "utf-32"),
     (codecs.BOM_UTF16_LE, "utf-16"),
@@ -40,7 +41,7 @@ MARKS = (  # byte order marks; the first match counts
 SEPARATORS = {",": "commas", ";": "semicolons", "\t": "tabs", "|": "vertical bars"}
 GZIP = b"\x1f\x8b"
 BROKEN = (gzip.BadGzipFile, EOFError, zlib.error)  # raised by Python for a damaged gzip file
-SHOWN_BYTES = 8  # before and after the first byte that is not UTF-8
+SHOWN_BYTES = 8  # shown before and after the first byte that is not UTF-8
 MISSING_TEXTS = ("", "?", "-", ".", "NA", "na", "N/A", "n/a", "NaN", "nan", "NULL", "null")
 REMEDY = "missing values are named by `na_values` of tl.read (--na-values)"
 
@@ -57,23 +58,23 @@ class _Folder:
 class CsvText:
     """The text of a CSV file."""
 
-    # The file, and the file with its text in UTF-8: itself or a copy
+    # The file, and the same text in UTF-8: the file itself or a copy
     file: Path
     source: Path
     separator: str
     header: list[str]  # fields of the first row
-    warning: str | None = None  # the encoding, where the file is not UTF-8
-    copy: _Folder | None = None  # keeps the copy as long as the text
+    warning: Note | None = None  # on the encoding, if the file is not UTF-8
+    copy: _Folder | None = None  # keeps the copy alive as long as the text
 
     def rows(self) -> Iterator[tuple[int, list[str]]]:
-        """Yield the last line and the fields of each row."""
+        """Yield the number of the last line and the fields of each row."""
         with _open_text(self.source, UTF_8, "replace") as stream:
             reader = csv.reader(stream, delimiter=self.separator)
             yield from ((reader.line_num, row) for row in reader)
 
 
 def read_csv_text(file: Path, encoding: str | None = None) -> CsvText:
-    """Return the text of a CSV file, which is UTF-8 unless `encoding` or a byte order mark says otherwise."""
+    """Return the text of a CSV file, as UTF-8 unless `encoding` or a byte order mark specifies another encoding."""
     start = start_of(file)
     if b"\r" in start and b"\n" not in start:
         raise DataError(
@@ -87,7 +88,7 @@ def read_csv_text(file: Path, encoding: str | None = None) -> CsvText:
     if folder is not None and other is not None:
         source = folder.path / "copy.csv"
         reason = ", as its byte order mark says" if encoding is None else ""
-        warning = f"file {file.name} was read as {other}{reason}"
+        warning = Note("encoding", file=file.name, encoding=other, reason=reason)
         _copy_text(file, other, source)
     with _open_text(source, UTF_8) as stream:
         lines = list(islice(stream, FIRST_LOOK_ROWS))
@@ -111,12 +112,12 @@ def check_gzip(file: Path) -> Generator[None]:
 
 
 def is_zipped(file: Path) -> bool:
-    """Return whether the name of a file says that it is compressed by gzip."""
+    """Return whether a file is compressed by gzip, judging by its name."""
     return file.suffix.lower() == ".gz"
 
 
 def unknown_encoding(file: Path) -> DataError:
-    """Return the error for a file that is not UTF-8, with its first line that is not."""
+    """Return the error for a file that is not UTF-8, with the first line that is invalid."""
     with _open_bytes(file) as stream:
         for number, line in enumerate(stream, start=1):
             try:
@@ -160,7 +161,7 @@ def _copy_text(file: Path, encoding: str, copy: Path) -> None:
 
 
 def _find_separator(file: Path, lines: Sequence[str]) -> str:
-    """Return the separator that divides the header and the first rows evenly; two that do are an error."""
+    """Return the separator that splits the header and first rows into equally many fields; raise if two do."""
     widths = {mark: _widths(lines, mark) for mark in SEPARATORS}
     several = {mark: counts for mark, counts in widths.items() if counts and counts[0] > 1}
     if "\t" in several and file.name.lower().removesuffix(".gz").endswith(".tsv"):
@@ -172,12 +173,12 @@ def _find_separator(file: Path, lines: Sequence[str]) -> str:
             f"the fields of {shown(file.name)} must be separated by one kind of mark, got a header with {given}.",
             "put names and texts that contain such a mark in quotation marks.",
         )
-    ragged = max(several, key=lambda mark: (mark == ",", several[mark][0]), default=",")  # its rows are an error later
+    ragged = max(several, key=lambda mark: (mark == ",", several[mark][0]), default=",")  # raises an error later
     return even[0] if even else ragged
 
 
 def _widths(lines: Sequence[str], separator: str) -> list[int]:
-    """Return the number of fields in the first rows, but for the last, of which lines may be missing."""
+    """Return the number of fields in the first rows; the last is omitted if it may be incomplete."""
     try:
         widths = [len(row) for row in csv.reader(lines, delimiter=separator) if row]
     except csv.Error:
@@ -196,7 +197,7 @@ class CsvFile:
 
 
 def csv_table(files: Sequence[Path], options: ReadOptions) -> FileTable:
-    """Return CSV files as one table, without columns that have no name and are a saved index, or empty."""
+    """Return CSV files as one table; unnamed columns that are empty or a saved index are left out."""
     read = []
     for path in files:
         with check_gzip(path):
@@ -211,16 +212,16 @@ def csv_table(files: Sequence[Path], options: ReadOptions) -> FileTable:
     def scans(as_written: Collection[str] = ()) -> list[pl.LazyFrame]:
         return [columns.cast(file.scan.drop(*left_out, strict=False), as_written) for file in read]
 
-    def notes(names: Sequence[str]) -> list[str]:
+    def notes(names: Sequence[str]) -> list[Note]:
         encodings = [file.text.warning for file in read if file.text.warning is not None]
-        indices = [f"the column without a name ({name}) is a saved index and was left out" for name in index]
+        indices = [Note("saved index", column=name) for name in index]
         return [*encodings, *indices, *columns.warnings(names, REMEDY)]
 
     return FileTable(scans(), notes, scans)
 
 
 def _read_file(path: Path, options: ReadOptions) -> CsvFile:
-    """Return one CSV file, whose rows must have as many fields as the header."""
+    """Return one CSV file; raise if a row has more or fewer fields than the header."""
     try:
         text = read_csv_text(path, options.encoding)
     except UnicodeDecodeError:
@@ -241,7 +242,7 @@ def _read_file(path: Path, options: ReadOptions) -> CsvFile:
     last = counts[names[-1]]
     if last.rows == 0:
         raise DataError(f"{shown(path.name)} must have rows, got a header only.", "was it written completely?")
-    if last.known < last.rows:  # Polars fills rows that end too early with nulls
+    if last.known < last.rows:  # Polars fills rows that are too short with nulls
         _check_fields(text)
     return CsvFile(text, scan, counts, unnamed)
 
@@ -254,7 +255,7 @@ def _not_csv(path: Path, error: Exception) -> DataError:
 
 
 def _column_names(text: CsvText) -> tuple[list[str], list[str]]:
-    """Return the names of the columns, and those of them that the header leaves empty, as pandas does for an index."""
+    """Return the names of the columns, and the names given to those that are empty in the header (e.g. an index)."""
     header = text.header
     if header and header[0].startswith("sep="):
         raise DataError(
@@ -271,7 +272,7 @@ def _check_fields(text: CsvText) -> None:
     width = len(text.header)
     try:
         ragged = next(((line, len(row)) for line, row in text.rows() if row and len(row) != width), None)
-    except csv.Error:  # a field beyond the reader's limit: no line to name
+    except csv.Error:  # a field exceeds the reader's limit, so there is no line to name
         return
     if ragged is not None:
         line, fields = ragged

@@ -1,8 +1,8 @@
-"""Databases and Spark as batches, and any data as batches: `batches_of`, `collected`.
+"""Databases, Spark and any other data as batches: `batches_of`, `collected`.
 
-DuckDB files are read by DuckDB, SQLite files by Python's driver through Polars, PostgreSQL by its Arrow driver.
-Nothing is written: files and transactions are opened for reading only. Each pass over a DuckDB relation runs its query
-once, and reads the result as Arrow batches.
+DuckDB reads its own files, Python's driver reads SQLite files through Polars, and an Arrow driver reads PostgreSQL.
+Files and transactions are opened read-only. Each pass over a DuckDB relation runs its query once and reads the result
+as Arrow batches.
 """
 
 from __future__ import annotations
@@ -30,6 +30,7 @@ from tiltlens.errors import (
     wrap_errors,
 )
 from tiltlens.limits import BATCH_ROWS
+from tiltlens.notes import Note
 from tiltlens.paper.checks import Floats
 from tiltlens.sources.batches import (
     ROW,
@@ -54,13 +55,13 @@ EXAMPLE = "for example 'SELECT * FROM loans'."
 
 
 def database_url(data: object) -> str | None:
-    """Return the URL that data is; None where it is something else."""
+    """Return the URL of a database; None if the data are something else."""
     url = data[0] if isinstance(data, (list, tuple)) and len(data) == 1 else data
     return url if isinstance(url, str) and URL.match(url) else None
 
 
 def query_batches(url: str, options: ReadOptions) -> Batches:
-    """Return the rows of a query on a database."""
+    """Return the rows of a database query."""
     parts = URL.match(url)
     scheme, rest = (parts[1].lower(), parts[2]) if parts is not None else ("", "")
     if scheme not in READERS:
@@ -110,7 +111,7 @@ def _postgresql(rest: str, url: str, query: str) -> Batches:
 
 
 def _with_decimals(frame: pl.DataFrame) -> pl.DataFrame:
-    """Return a frame with PostgreSQL's `numeric`, which the driver gives as texts of a type of its own, as numbers."""
+    """Return a frame with PostgreSQL's `numeric` columns, which the driver returns as text, as numbers."""
     decimals = [
         column.ext.storage().cast(pl.Float64)
         for column in frame
@@ -134,7 +135,7 @@ READERS: dict[str, Callable[[str, str, str], Batches]] = {
 
 @dataclass(frozen=True, slots=True, eq=False)
 class DuckBatches:
-    """A DuckDB relation, run once for each pass."""
+    """A DuckDB relation, whose query is run once per pass."""
 
     relation: DuckRelation
 
@@ -158,7 +159,7 @@ class DuckBatches:
 
 
 def _query_errors() -> AbstractContextManager[None]:
-    """Raise errors of the user's query as errors in the data."""
+    """Convert errors of the user's query to errors in the data."""
     return wrap_errors("`data` cannot be read", QUERY)
 
 
@@ -190,13 +191,13 @@ def _quoted(name: str) -> str:
 
 SparkFrame: TypeAlias = Any  # Spark need not be installed, nor pyarrow
 ArrowBatch: TypeAlias = Any
-MERGERS = 4  # workers that add up the sums of all partitions
+MERGERS = 4  # workers that add the sums of all partitions
 SCHEMA = "sums binary"
 
 
 @dataclass(frozen=True, slots=True, eq=False)
 class SparkBatches:
-    """A Spark data frame; tiltlens must be installed where Spark runs Python."""
+    """A Spark data frame; tiltlens must be installed on the workers."""
 
     frame: SparkFrame
 
@@ -229,7 +230,7 @@ class _Partition(Generic[S]):
         frames = regrouped(pl.DataFrame(batch) for batch in batches)
         try:
             part: S | TiltlensError | None = _sum(self.step(clean_batch(frame)) for frame in frames)
-        except TiltlensError as error:  # the user's mistake: a failed task would be tried again, four times
+        except TiltlensError as error:  # the user's mistake: Spark would retry a failed task four times
             part = error
         yield from _packed(part)
 
@@ -237,9 +238,9 @@ class _Partition(Generic[S]):
 def with_numbers(
     frame: SparkFrame, columns: Sequence[str], names: Sequence[str], step: Callable[[pl.DataFrame], Floats]
 ) -> SparkFrame:
-    """Return a data frame with more columns: the numbers that `step` makes of some columns, (n,) or (n, K).
+    """Return a data frame with additional columns: the numbers that `step` computes from some columns, (n,) or (n, K).
 
-    They are made where the rows lie, when Spark is asked for them, so that an error in the data is raised then.
+    The workers compute them when Spark evaluates the frame, so an error in the data is raised only then.
     """
     from pyspark.sql.types import DoubleType, StructField, StructType
 
@@ -249,7 +250,7 @@ def with_numbers(
 
 @dataclass(frozen=True, slots=True, eq=False)
 class _MoreColumns:
-    """A worker's task: return the batches of a partition with more columns of numbers."""
+    """A worker's task: add columns of numbers to the batches of a partition."""
 
     columns: tuple[str, ...]
     step: Callable[[pl.DataFrame], Floats]
@@ -260,17 +261,17 @@ class _MoreColumns:
         for batch in batches:
             values = self.step(pl.DataFrame(batch.select(self.columns)))
             made = [pa.array(column) for column in values.reshape(batch.num_rows, -1).T]
-            names = [*batch.schema.names, *("" for _ in made)]  # Spark goes by the places of columns
+            names = [*batch.schema.names, *("" for _ in made)]  # Spark uses the positions of columns, not their names
             yield pa.RecordBatch.from_arrays([*batch.columns, *made], names)
 
 
 def _merged(batches: Iterator[ArrowBatch]) -> Iterator[ArrowBatch]:
-    """Yield the sum of many sums: with thousands of partitions they are too much for the driver."""
+    """Yield the sum of many sums, since those of thousands of partitions are too much for the driver."""
     yield from _packed(_sum(_unpacked(packed.as_py()) for batch in batches for packed in batch.column(0)))
 
 
 def _sum(parts: Iterable[S | TiltlensError]) -> S | TiltlensError | None:
-    """Return the sum, None of nothing, and the first mistake where there is one."""
+    """Return the sum, None if there are no parts, or the first error among them."""
     total: S | None = None
     for part in parts:
         if isinstance(part, TiltlensError):
@@ -292,7 +293,7 @@ def _unpacked(content: bytes) -> Any:
 
 
 def batches_of(data: object) -> Batches | None:
-    """Return the data as batches where it is read piece by piece; None where its rows are in memory."""
+    """Return data that are read in pieces as batches; None if their rows are in memory."""
     check_threads()
     if isinstance(data, (str, os.PathLike, list, tuple, Source)):
         return _batches_of_source(Source.of(data))
@@ -305,7 +306,7 @@ def batches_of(data: object) -> Batches | None:
 
 
 def _batches_of_source(source: Source) -> Batches | None:
-    """Return the rows of a database or of files; None where a list names neither."""
+    """Return the rows of a database or of files as batches; None if the source is neither."""
     url = database_url(source.path)
     remember(*inputs_of(source))
     if url is not None:
@@ -318,13 +319,13 @@ def _batches_of_source(source: Source) -> Batches | None:
     return FileBatches(files, source.options)
 
 
-def reading_notes(batches: Batches, columns: Sequence[str]) -> tuple[str, ...]:
-    """Return what users may not expect of how these columns were read from files."""
+def reading_notes(batches: Batches, columns: Sequence[str]) -> tuple[Note, ...]:
+    """Return notes on unexpected ways in which these columns were read from files."""
     return batches.notes(columns) if isinstance(batches, FileBatches) else ()
 
 
 def frame_of(data: object, columns: Sequence[str]) -> pl.DataFrame:
-    """Return some columns of a table in memory; a Polars frame as it is, for its batches are cleaned one by one."""
+    """Return some columns of a table in memory; a Polars frame stays as it is, as its batches are cleaned later."""
     return data if isinstance(data, pl.DataFrame) else read_table(data, columns)
 
 

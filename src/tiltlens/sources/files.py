@@ -1,4 +1,4 @@
-"""Files: found, checked, and read batch by batch by one reader for each format of `FORMATS`."""
+"""Files: found, checked, and read in batches, with one reader per format in `FORMATS`."""
 
 from __future__ import annotations
 
@@ -45,11 +45,11 @@ from tiltlens.sources.text_columns import (
 )
 
 ExcelSheet: TypeAlias = Any  # fastexcel need not be installed
-UNNAMED = "__UNNAMED__"  # what the reader calls a column without a name
+UNNAMED = "__UNNAMED__"  # the reader's name for a column without a name
 
 
 def excel_table(files: Sequence[Path], options: ReadOptions) -> FileTable:
-    """Return one sheet of each Excel file as one table; a sheet has a million rows at most, and is kept in memory."""
+    """Return one sheet of each Excel file as one table; it is kept in memory, as a sheet has at most a million rows."""
     missing = [name for name in ("fastexcel", "pyarrow") if find_spec(name) is None]
     if missing:
         raise MissingExtraError(f"Reading Excel files requires {missing[0]}, which is not installed.", extra="excel")
@@ -58,17 +58,14 @@ def excel_table(files: Sequence[Path], options: ReadOptions) -> FileTable:
     columns = read_texts(frames, options.decimal)
     with_errors = {name for _, names in sheets for name in names}
 
-    def notes(names: Sequence[str]) -> list[str]:
+    def notes(names: Sequence[str]) -> list[Note]:
         numbers = [name for name in names if columns.type_of(name) in (INTEGER, NUMBER)]
         broken = [name for name in names if name in with_errors]
         empty = [name for name in names if not columns.counts[name].known and name not in with_errors]
         return [
-            *([f"numbers in text cells were read as numbers: {', '.join(numbers)}"] if numbers else []),
-            *(f"column {name} has error cells, such as #N/A or #DIV/0!: they are missing values" for name in broken),
-            *(
-                f"column {name} has no value in any row. If it has formulas, open and save the file in Excel"
-                for name in empty
-            ),
+            *([Note("numbers in text cells", columns=", ".join(numbers))] if numbers else []),
+            *(Note("error cells", column=name) for name in broken),
+            *(Note("empty column", column=name) for name in empty),
             *columns.warnings(names, "missing values are empty cells"),
         ]
 
@@ -76,7 +73,7 @@ def excel_table(files: Sequence[Path], options: ReadOptions) -> FileTable:
 
 
 def _sheet(file: Path, name: str | None) -> tuple[pl.DataFrame, set[str]]:
-    """Return a sheet of a file, which must have no other where none is named, and which columns hold errors."""
+    """Return a sheet of a file (the only one if none is named), and the columns with error cells."""
     import fastexcel
 
     broken = f"{shown(file.name)} is not a complete Excel file"
@@ -86,7 +83,7 @@ def _sheet(file: Path, name: str | None) -> tuple[pl.DataFrame, set[str]]:
         sheet = _chosen(file, book.sheet_names, name)
         header = book.load_sheet(sheet, header_row=None, n_rows=1, dtypes="string").to_polars()
         if header.height and (names := [cell for cell in header.row(0) if cell is not None]):
-            checked_names(names)  # the reader would rename a second column of the same name without a word
+            checked_names(names)  # the reader would silently rename a second column of the same name
         frame = pl.read_excel(
             file, sheet_name=sheet, infer_schema_length=None, drop_empty_cols=False, raise_if_empty=False
         )
@@ -101,7 +98,7 @@ def _sheet(file: Path, name: str | None) -> tuple[pl.DataFrame, set[str]]:
 
 
 def _errors(sheet: ExcelSheet) -> set[str]:
-    """Return the columns with cells that Excel could not work out, which the reader leaves empty."""
+    """Return the columns with cells that Excel could not compute, which the reader leaves empty."""
     _, cells = sheet.to_arrow_with_errors()
     names = {column.index: column.name for column in sheet.available_columns()}
     return set() if cells is None else {names[cell.position[1]] for cell in cells.errors}
@@ -121,7 +118,7 @@ def _chosen(file: Path, sheets: list[str], name: str | None) -> str:
 
 @contextmanager
 def _quiet() -> Generator[None]:
-    """Keep the reader from logging that it takes a column for text."""
+    """Suppress the reader's log message when it reads a column as text."""
     log = logging.getLogger("fastexcel")
     level = log.level
     log.setLevel(logging.CRITICAL)
@@ -142,7 +139,7 @@ def _arrow_table(files: Sequence[Path], options: ReadOptions) -> FileTable:
 def _json_table(files: Sequence[Path], options: ReadOptions) -> FileTable:
     """Return files of JSON lines as one table.
 
-    Types come from all rows. Quoted values stay text, except for dates, which JSON does not have.
+    Types are decided by all rows. Quoted values stay text, except for dates, because JSON has no dates.
     """
     scans, counts = zip(*(_read_json(file) for file in files), strict=True)
     columns = TextColumns(sum_counts(counts), forms=DATES)
@@ -151,15 +148,15 @@ def _json_table(files: Sequence[Path], options: ReadOptions) -> FileTable:
         count = columns.counts.get(name)
         return count is not None and count.forms[NUMBER] == count.known > 0
 
-    def notes(names: Sequence[str]) -> list[str]:
-        quoted = [f"column {name} is read as text because its numbers are quoted" for name in names if is_quoted(name)]
+    def notes(names: Sequence[str]) -> list[Note]:
+        quoted = [Note("quoted numbers", column=name) for name in names if is_quoted(name)]
         return quoted + columns.warnings([name for name in names if not is_quoted(name)], "missing values are null")
 
     return FileTable([columns.cast(scan) for scan in scans], notes)
 
 
 def _read_json(file: Path) -> tuple[pl.LazyFrame, dict[str, TextCounts]]:
-    """Return a lazy frame and the counts of its text columns."""
+    """Return the rows of a file of JSON lines as a lazy frame, and the counts of its text columns."""
     problem = f"{shown(file.name)} must have one JSON object per line, with values of one kind for each name"
     hint = "write it again, in UTF-8. It may be cut short, or be one list of all rows."
     with wrap_errors(problem, hint, kinds=(pl.exceptions.PolarsError, OSError), hide_cause=True):
@@ -175,12 +172,12 @@ def _read_json(file: Path) -> tuple[pl.LazyFrame, dict[str, TextCounts]]:
 class FileFormat:
     """A format of files."""
 
-    # Its name, and how the names of such files end
+    # The name of the format, and the endings of its file names
     name: str
     endings: tuple[str, ...]
-    signature: bytes | None  # first bytes of such files; None for text
-    table: Callable[[Sequence[Path], ReadOptions], FileTable]  # reads files as one table
-    options: tuple[str, ...] = ()  # fields of `ReadOptions` that apply
+    signature: bytes | None  # the first bytes of such files; None for text
+    table: Callable[[Sequence[Path], ReadOptions], FileTable]  # reads several files as one table
+    options: tuple[str, ...] = ()  # the fields of `ReadOptions` that apply
 
 
 def _a(name: str) -> str:
@@ -201,7 +198,7 @@ OTHERS |= {each.signature: f"{_a(each.name)} file" for each in FORMATS if each.s
 
 
 def ending_of(file: Path) -> str | None:
-    """Return how a file's name ends, of the endings that are read."""
+    """Return the supported ending of a file's name; None if it has none."""
     return max((ending for ending in ENDINGS if file.name.lower().endswith(ending)), key=len, default=None)
 
 
@@ -211,7 +208,7 @@ def format_of(file: Path) -> FileFormat:
     if ending is None:
         raise DataError(
             f"{shown(file.name)} must end in {listed_endings()}, got {shown(file.suffix)}.",
-            "convert it, or rename it to what it is.",
+            "convert the file, or correct the ending of its name.",
         )
     return next(file_format for file_format in FORMATS if ending in file_format.endings)
 
@@ -222,7 +219,7 @@ def listed_endings() -> str:
 
 
 def check_content(file: Path, options: ReadOptions) -> None:
-    """Raise for a file that is not what its name says."""
+    """Raise for a file whose content does not match its ending."""
     file_format = format_of(file)
     with file.open("rb") as stream:
         start = stream.read(8)
@@ -232,14 +229,16 @@ def check_content(file: Path, options: ReadOptions) -> None:
         kind, start = file_format.name, start_of(file)
         is_right = _is_text(start) or options.encoding is not None
     if not is_right:
-        hint, looks_like = "rename it to what it is, or write it again.", _looks_like(start)
+        hint, looks_like = "correct the ending of its name, or write the file again.", _looks_like(start)
         if "encoding" in file_format.options and looks_like == UNKNOWN:
-            hint = "for text in UTF-16, pass `encoding` to tl.read (--encoding); otherwise rename it to what it is."
+            hint = (
+                "for text in UTF-16, pass `encoding` to tl.read (--encoding); otherwise correct the ending of its name."
+            )
         raise DataError(f"{shown(file.name)} must be {_a(kind)} file, got {looks_like}.", hint)
 
 
 def _is_text(start: bytes) -> bool:
-    """Return whether a file may be a text: in UTF-16, which holds NULs, where its first bytes say so."""
+    """Return whether a file may be text; UTF-16 contains NULs and is recognised by its first bytes."""
     is_marked = any(start.startswith(mark) for mark, _ in MARKS)
     return is_marked or not (b"\0" in start or any(start.startswith(signature) for signature in OTHERS))
 
@@ -251,7 +250,7 @@ def _looks_like(start: bytes) -> str:
 
 @dataclass(frozen=True, eq=False)
 class FileBatches:
-    """Files of one format and of the same columns, read one after another."""
+    """Files of one format with the same columns, read one after another."""
 
     files: tuple[Path, ...]
     options: ReadOptions
@@ -285,8 +284,8 @@ class FileBatches:
             with closing(read_in_batches(scan.cast(kinds), name)) as batches:
                 yield from batches
 
-    def notes(self, columns: Sequence[str]) -> tuple[str, ...]:
-        """Return what users may not expect of how these columns were read."""
+    def notes(self, columns: Sequence[str]) -> tuple[Note, ...]:
+        """Return notes on unexpected ways in which these columns were read."""
         return tuple(self._table.notes(columns))
 
     @cached_property
@@ -297,11 +296,11 @@ class FileBatches:
 
     @property
     def _scans(self) -> list[pl.LazyFrame]:
-        """One lazy frame for each file."""
+        """One lazy frame per file."""
         return self._table.scans
 
     def _check_schemas(self, columns: Sequence[str]) -> pl.Schema:
-        """Return the clean kinds of the columns, which every file must have."""
+        """Return the clean kinds of the columns; raise if a file lacks a column or has another kind."""
         kinds = pl.Schema()
         for file, scan in zip(self.files, self._scans, strict=True):
             schema = _schema(scan, file)
@@ -322,7 +321,7 @@ class FileBatches:
 
 
 def _common_schema(scans: Sequence[tuple[str, pl.LazyFrame]]) -> pl.Schema:
-    """Return the kinds that hold the values of all files."""
+    """Return the kinds to which the columns of all files can be converted; raise if there are none."""
     schema_so_far = scans[0][1].collect_schema()
     for name, scan in scans[1:]:
         problem = f"{name} has columns of other kinds than {scans[0][0]}"
@@ -340,7 +339,7 @@ def _schema(frame: pl.LazyFrame, file: Path) -> pl.Schema:
 
 
 def files_of(data: object) -> tuple[Path, ...] | None:
-    """Return the files that a path, a pattern, a folder or a list of these names; None where it is none of them."""
+    """Return the files named by a path, a pattern, a folder or a list of these; None for any other data."""
     entries = _entries(data)
     if entries is None:
         return None
@@ -362,7 +361,7 @@ def _entries(data: object) -> list[str] | None:
 
 
 def _check_distinct(files: Sequence[Path]) -> None:
-    """Raise where a file is named twice: its rows would count twice, and intervals be too narrow."""
+    """Raise if a file is named twice, since its rows would count twice and intervals would be too narrow."""
     seen: dict[tuple[int, int], Path] = {}
     for file in files:
         if file.exists():
@@ -376,7 +375,7 @@ def _check_distinct(files: Sequence[Path]) -> None:
 
 
 def inputs_of(*several: object) -> list[Input]:
-    """Return the files, folders, patterns and databases that data name; None and what is no file name none."""
+    """Return the files, folders, patterns and databases that the data name; data in memory name none."""
     entries = [entry for data in several for entry in (_entries(Source.of(data).path) or ())]
     paths = {entry: re.sub(r"^[A-Za-z][\w+.-]+:///?", "", entry) for entry in entries}  # of the URL of a database
     return [
@@ -386,7 +385,7 @@ def inputs_of(*several: object) -> list[Input]:
 
 
 def _would_read(entry: Path, path: Path) -> bool:
-    """Return whether a file would be found by a folder or pattern."""
+    """Return whether a file would be read as part of a folder or pattern."""
     if entry.is_dir():
         folder = Path(os.path.realpath(entry))
         return path.is_relative_to(folder) and ending_of(path) is not None and _is_data(path, folder)
@@ -422,12 +421,12 @@ def _files(entry: str) -> list[Path]:
 
 
 def _is_data(file: Path, folder: Path) -> bool:
-    """Return whether a file is no mark that an engine left behind."""
+    """Return whether a file is data, and not hidden or a marker left by an engine (name starts with "." or "_")."""
     return not any(part.startswith((".", "_")) for part in file.relative_to(folder).parts)
 
 
 def check_file(file: Path, options: ReadOptions) -> None:
-    """Raise for a file that is not there, is empty, or is not what its name says."""
+    """Raise for a file that is missing or empty, or whose content does not match its ending."""
     existing_file(file)
     if file.stat().st_size == 0:
         raise DataError(f"{shown(file.name)} must hold a table, got an empty file.", "was it written completely?")

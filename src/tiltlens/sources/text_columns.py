@@ -1,7 +1,7 @@
 """Options for reading files, and types of text columns, decided by all their values.
 
-`count_texts` counts in one pass how many values of each column have which form, `decide_type` decides from the counts,
-and `TextColumns.cast` casts each column by one expression.
+`count_texts` counts in one pass how many values of each column have each form, `decide_type` chooses the type from the
+counts, and `TextColumns.cast` casts each column by one expression.
 """
 
 from __future__ import annotations
@@ -21,6 +21,7 @@ import polars.selectors as cs
 
 from tiltlens.errors import DataError, listed, shown, texts_of
 from tiltlens.limits import FIRST_LOOK_ROWS, SUPPRESSED_BELOW
+from tiltlens.notes import Note
 
 WHERE = {  # each option, and the data to which it applies
     "na_values": "CSV files",
@@ -63,19 +64,19 @@ class ReadOptions:
             if value != getattr(defaults, name) and name not in allowed:
                 got = listed(value) if isinstance(value, tuple) else shown(value)
                 hint = "replace them in the data." if name == "na_values" else "leave it out."
-                raise DataError(f"`{name}` must be left out for {kind}, got {got}.", f"it is for {owners}: {hint}")
+                raise DataError(f"`{name}` does not apply to {kind}, got {got}.", f"it is for {owners}: {hint}")
 
 
 @dataclass(frozen=True, slots=True)
 class Source:
     """Files or a database, with the options for reading them."""
 
-    path: object = field(repr=False)  # the URL of a database may hold a password
+    path: object = field(repr=False)  # a database URL may contain a password
     options: ReadOptions
 
     @classmethod
     def of(cls, data: object) -> Source:
-        """Return any data as a source; all but a source is read with default options."""
+        """Return data as a source; anything but a source gets default options."""
         return data if isinstance(data, Source) else cls(data, ReadOptions())
 
 
@@ -163,9 +164,9 @@ def _checked_options(
 
 
 def _known_encoding(name: str) -> str:
-    """Return Python's name of an encoding of texts."""
+    """Return Python's name of a text encoding; raise if it is unknown."""
     try:
-        io.TextIOWrapper(io.BytesIO(), encoding=name)  # not so "hex" and such, which are codecs, but of bytes
+        io.TextIOWrapper(io.BytesIO(), encoding=name)  # rejects codecs of bytes such as "hex"
         return codecs.lookup(name).name
     except (LookupError, TypeError, ValueError):
         raise DataError(
@@ -174,7 +175,7 @@ def _known_encoding(name: str) -> str:
         ) from None
 
 
-MOSTLY_NUMBERS = 0.9  # share of a text column's values from which it was meant to be numbers, or dates
+MOSTLY_NUMBERS = 0.9  # share of numbers, or dates, above which text is reported as a likely mistake
 
 
 TEXT, BOOLEAN, INTEGER, NUMBER = "text", "boolean", "integer", "number"
@@ -183,7 +184,7 @@ DAYS = ("%Y-%m-%d", "%Y/%m/%d", "%d/%m/%Y", "%d-%m-%Y", "%d.%m.%Y")
 CLOCKS = ("%H:%M:%S%.f", "%H:%M", "%H:%M:%S%.f%#z")
 DATES = (*DAYS, *(f"{day}{mark}{clock}" for day, mark, clock in product(DAYS, "T ", CLOCKS)))
 FULL_YEAR = r"^(\d{4}|\d{1,2}[-/.]\d{1,2}[-/.]\d{4})"  # Polars would read 10-11-12 as a day of the year 10
-FORMS = (BOOLEAN, INTEGER, NUMBER, *DATES)  # the first form that all values have is the type
+FORMS = (BOOLEAN, INTEGER, NUMBER, *DATES)  # the first form that all values have is the column's type
 WHOLE = r"^[+-]?\d+$"
 CODE = r"^0\d"
 UNIT = "[%€$£¥]?"
@@ -196,18 +197,18 @@ MARK_NAMES = {".": "point", ",": "comma"}
 class TextCounts:
     """Counts of the values of one text column that decide its type."""
 
-    # All rows, and those with a value
+    # All rows, and the rows with a value
     rows: int = 0
     known: int = 0
     forms: Counter[str] = field(default_factory=Counter)  # number of values of each form
-    # Number of integers that 64 bits hold, and of digits that start with a zero
+    # Number of integers that fit 64 bits, and of values that start with 0 and another digit
     int64s: int = 0
     codes: int = 0
     # Number of values that are not numbers but have digits with another decimal mark, thousands separators or units
     number_like: int = 0
-    # First value that is not a number or, where dates were counted but no numbers, not a date
+    # First value that is not a number; not a date if only dates were counted
     first_odd: str | None = None
-    # Whether the values are integers, each larger by 1 than the one before; False where this was not asked for
+    # Whether each value is an integer and 1 larger than the one before; False if this was not tested
     is_index: bool = False
 
     def __add__(self, other: TextCounts) -> TextCounts:
@@ -228,7 +229,7 @@ class TextCounts:
         return sum(self.forms[form] for form in DATES)
 
     def possible_forms(self) -> list[str]:
-        """Return the forms that some values have; all of them where no value is known."""
+        """Return the forms that some values have; all forms if there are no values."""
         numeric = self.forms[NUMBER] + self.number_like
         return [form for form in FORMS if not self.known or self.forms[form] or (form == NUMBER and numeric)]
 
@@ -236,7 +237,7 @@ class TextCounts:
 def decide_type(counts: TextCounts, forms: Sequence[str] = FORMS) -> str:
     """Return the form that all values of a column have, or TEXT.
 
-    Integers that start with a zero are codes, and those too large for 64 bits are keys: both stay text.
+    Integers that start with a zero are codes and those too large for 64 bits are keys, so both stay text.
     """
     form = next((form for form in forms if counts.forms[form] == counts.known > 0), TEXT)
     is_text = form == INTEGER and (counts.codes > 0 or counts.int64s < counts.known)
@@ -246,7 +247,7 @@ def decide_type(counts: TextCounts, forms: Sequence[str] = FORMS) -> str:
 def count_texts(scan: pl.LazyFrame, decimal: str = ".", indices: Collection[str] = ()) -> dict[str, TextCounts]:
     """Count the values of each column, those of text columns by form, in one pass over all rows.
 
-    A look at the first rows rules out the forms that none of their values has, since they cannot be the form of all
+    The first rows are counted beforehand, to skip forms that none of their values has: they cannot be the form of all
     values.
 
     Parameters
@@ -270,7 +271,7 @@ def count_texts(scan: pl.LazyFrame, decimal: str = ".", indices: Collection[str]
 
 
 def _expressions(name: str, forms: Sequence[str], decimal: str) -> list[pl.Expr]:
-    """Return the expressions that count the values of a column: all known ones, and stripped texts of some forms."""
+    """Return expressions that count the values of a column: all that are not missing, and texts of some forms."""
     text = pl.col(name)
     with_year = pl.when(text.str.contains(FULL_YEAR)).then(text)
     dates = {form: _date(with_year, form) for form in forms if form in DATES}
@@ -294,7 +295,7 @@ def _expressions(name: str, forms: Sequence[str], decimal: str) -> list[pl.Expr]
 
 
 def _counts(row: Mapping[str, Any], name: str) -> TextCounts:
-    """Return the counts of one column from the row of all counts."""
+    """Return the counts of one column from the row with the counts of all columns."""
     forms = Counter({form: row.get(f"{form} {name}", 0) for form in FORMS})
     others = ("rows", "known", "int64s", "codes", "number_like", "first_odd", "is_index")
     return TextCounts(forms=forms, **{what: row[f"{what} {name}"] for what in others if f"{what} {name}" in row})
@@ -327,50 +328,50 @@ def _cast(name: str, form: str, decimal: str) -> pl.Expr:
 
 @dataclass(frozen=True, slots=True, eq=False)
 class TextColumns:
-    """Text columns of a table, which may lie in several files."""
+    """Text columns of a table, which may consist of several files."""
 
     counts: Mapping[str, TextCounts]  # counts of each column over all files
     decimal: str = "."  # decimal mark of numbers
-    forms: Sequence[str] = FORMS  # forms that may become types; `DATES` where the source has numbers of its own
+    forms: Sequence[str] = FORMS  # forms that may become types; `DATES` if the source has its own numbers
 
     def type_of(self, name: str) -> str:
-        """Return the form that a column is cast to."""
+        """Return the form to which a column is cast."""
         return decide_type(self.counts[name], self.forms)
 
     def cast(self, scan: pl.LazyFrame, texts: Collection[str] = ()) -> pl.LazyFrame:
-        """Return a file with its text columns cast, except for those that are to stay as they are written."""
+        """Return a file with its text columns cast, except for `texts`, which stay as written."""
         names = [name for name in scan.collect_schema().names() if name in self.counts and name not in texts]
         types = {name: self.type_of(name) for name in names}
         return scan.with_columns(_cast(name, form, self.decimal) for name, form in types.items() if form != TEXT)
 
-    def warnings(self, columns: Iterable[str], remedy: str) -> list[str]:
-        """Return why columns are text, or have dates with the day first, where users may not expect it."""
+    def warnings(self, columns: Iterable[str], remedy: str) -> list[Note]:
+        """Return notes on columns that are unexpectedly text, or have dates with the day first."""
         warnings = (self._warning(name, remedy) for name in columns if name in self.counts)
         return [warning for warning in warnings if warning is not None]
 
-    def _warning(self, name: str, remedy: str) -> str | None:
+    def _warning(self, name: str, remedy: str) -> Note | None:
         counts, form = self.counts[name], self.type_of(name)
         enough = max(MOSTLY_NUMBERS * counts.known, 1)
         numbers = counts.forms[NUMBER]
         if form.startswith("%d"):
-            return f"column {name} was read as dates with the day first, then the month"
+            return Note("day first", column=name)
         if form != TEXT:
             return None
         if numbers == counts.known > 0:
-            return f"column {name} is read as text because some of its numbers start with 0" if counts.codes else None
+            return Note("leading zeros", column=name) if counts.codes else None
         if numbers + counts.number_like >= enough:
             return self._odd_values(name, "numbers", counts.known - numbers, self._number_hint(counts, remedy))
         if counts.dates >= enough:
             return self._odd_values(name, "dates", counts.known - counts.dates, "write all dates like 2020-01-31")
         return None
 
-    def _odd_values(self, name: str, kind: str, count: int, hint: str) -> str:
+    def _odd_values(self, name: str, kind: str, count: int, remedy: str) -> Note:
         counts = self.counts[name]
         if counts.first_odd is None:
-            return f"column {name} is read as text because its {kind} are written in several forms; {hint}"
+            return Note("several forms", column=name, kind=kind, remedy=remedy)
         size = f"{count:,}" if count >= SUPPRESSED_BELOW else f"fewer than {SUPPRESSED_BELOW}"
-        odd = f"{size} of its {counts.known:,} values are not {kind}, first {shown(counts.first_odd)}"
-        return f"column {name} is read as text because {odd}; {hint}"
+        first = shown(counts.first_odd)
+        return Note("odd values", column=name, count=size, known=counts.known, kind=kind, first=first, remedy=remedy)
 
     def _number_hint(self, counts: TextCounts, remedy: str) -> str:
         other, first = OTHER_MARK[self.decimal], counts.first_odd or ""
@@ -384,10 +385,10 @@ class TextColumns:
 class FileTable:
     """Files of one format as one table."""
 
-    scans: list[pl.LazyFrame]  # one lazy frame for each file
-    # Returns what users may not expect of how some columns were read
-    notes: Callable[[Sequence[str]], Sequence[str]] = lambda columns: ()
-    # Returns the scans with some columns as they are written, so that "007" stays so; None where files have types
+    scans: list[pl.LazyFrame]  # one lazy frame per file
+    # Returns notes on unexpected ways in which columns were read
+    notes: Callable[[Sequence[str]], Sequence[Note]] = lambda columns: ()
+    # Returns the scans with some columns as written, so that "007" is kept; None if files have types
     as_written: Callable[[Collection[str]], list[pl.LazyFrame]] | None = None
 
 
@@ -400,5 +401,5 @@ def sum_counts(files: Iterable[Mapping[str, TextCounts]]) -> dict[str, TextCount
 
 
 def read_texts(scans: Sequence[pl.LazyFrame], decimal: str = ".", forms: Sequence[str] = FORMS) -> TextColumns:
-    """Return the text columns of files whose missing values are null."""
+    """Return the text columns of files in which missing values are null."""
     return TextColumns(sum_counts(count_texts(scan, decimal) for scan in scans), decimal, forms)

@@ -1,0 +1,190 @@
+"""Notes on the data, the models and results: each sentence is defined once, by its code."""
+
+from __future__ import annotations
+
+from functools import partial
+from typing import Any
+
+MAY_ACCOUNT_FOR = (
+    "an omitted factor, use of the group, or features that act together in a way that the regressions miss"
+)
+_DATA = {
+    "encoding": "file {file} was read as {encoding}{reason}",
+    "saved index": "the column without a name ({column}) is a saved index and was left out",
+    "numbers in text cells": "numbers in text cells were read as numbers: {columns}",
+    "error cells": "column {column} has error cells, such as #N/A or #DIV/0!: they are missing values",
+    "empty column": "column {column} has no value in any row. If it has formulas, open and save the file in Excel",
+    "quoted numbers": "column {column} is read as text because its numbers are quoted",
+    "day first": "column {column} was read as dates with the day first, then the month",
+    "leading zeros": "column {column} is read as text because some of its numbers start with 0",
+    "several forms": "column {column} is read as text because its {kind} are written in several forms; {remedy}",
+    "odd values": (
+        "column {column} is read as text because {count} of its {known:,} values are not {kind}, first {first}; "
+        "{remedy}"
+    ),
+    "similar group names": ("the groups {groups} differ by spaces or letter case only: if they are one, use one name"),
+    "clusters": "standard errors are clustered ({column}): {rows:,} rows in {clusters:,} clusters{mixed}",
+    "repeated identifier": (
+        "values of {column} repeat. If equal values are one person, pass it as `clusters` (--clusters); otherwise "
+        "intervals are too narrow"
+    ),
+    "one-hot columns": (
+        "exactly one of the columns {columns} is 1 in each row, so they look like parts of one feature, and each part "
+        "is judged alone: audit them as one with `blocks` ({example})"
+    ),
+    "repeats the score": "{columns} alone gives the {output}: if it is a label, an old {old}, {remedy}",
+    "row number": "{columns} rises or falls from row to row: if it is a row number, {remedy}",
+    "named like an outcome": (
+        "{columns} is named like a column of `where` or the `outcome`: if it is an outcome, {remedy}"
+    ),
+    "model without names": "the model has no column names; it was given {columns} in this order",
+    "other answers": (
+        "the model gave other answers for the same rows in another order, so its output is not made of the listed "
+        "features alone: the adjusted gap is estimated as for given scores"
+    ),
+    "sampled": (
+        "rates, gap, ratios and contributions alone of features with few values come from all {rows:,} rows; models, "
+        "estimates based on them, and all standard errors come from a sample of {sample:,}"
+    ),
+    "repeated row": (
+        "1 row is an exact duplicate and counts as a separate person. If it is not, pass clusters= (--clusters); "
+        "otherwise intervals are too narrow"
+    ),
+    "repeated rows": (
+        "{rows:,} rows are exact duplicates and count as separate people. If they are not, pass clusters= "
+        "(--clusters); otherwise intervals are too narrow"
+    ),
+}
+_FEATURES = {
+    "missing values": "missing values are treated as a separate value",
+    "one value": "it has only one value",
+    "group copy": (
+        "it is the group itself or a one-to-one recoding of it, so the group-membership model does not use it"
+    ),
+    "follows from the group": "it follows from the group: everyone in a group has the same value",
+    "separates the groups": (
+        "its values identify the two groups, so estimates that compare people of both groups leave it out"
+    ),
+    "identifier": "looks like an identifier: {why}; not used in the group-membership model",
+    "sampled bins": "its bins come from a sample of {rows:,} rows",
+    "sampled levels": "levels and their order by a sample of rows",
+    "many values": "it has {values}; the {kept} most frequent are kept, and the rest are merged as {other!r}",
+    "merged levels": "levels {levels} joined as {name}: fewer than {minimum} audited rows in a fold",
+}
+_MODELS = {
+    "inadequate membership model": "the group-membership model failed its checks: {reason}",
+    "unbalanced": (
+        "the reweighted reference group misses the audited mean of {name} by {difference:+.2f} standard deviations"
+    ),
+    "candidates disagree": (
+        "the candidates disagree: boosted trees fit clearly best in {trees} of {parts} parts of the data, other models "
+        "in {others}"
+    ),
+    "little overlap": "the groups overlap too little: the log-ratio is clipped for {share:.0%} of a group's rows",
+    "off support": (
+        "{people} of the audited group have values that nobody in the reference group has ({features}), so the "
+        "correction is extrapolated there"
+    ),
+}
+_ESTIMATES = {
+    "few people behind weights": "the effective sample size of {group} is {people:.1f}: intervals are unreliable",
+    "constant amounts": "all amounts of {groups} are equal, so the intervals leave out the error of their means",
+    "unknown outcomes": "{people} of the people have no outcome, so error rates leave them out",
+    "no period": "{rows} rows have no period: they count in all numbers except those by period",
+    "dependent decisions": (
+        "decision_table (z, Fisher's exact test, odds ratio, flips) requires independent people, so it is not defined "
+        "with weights, clusters or group probabilities"
+    ),
+    "unobserved groups": (
+        "not reported for unobserved groups: ratios, shortfall, standardised difference, output divergence, "
+        "sample size to detect, test of equal means; weighted by group probabilities they may understate the gap"
+    ),
+    "exempt factors of unobserved groups": (
+        "the two parts by exempt factors decompose the weighted gap, which understates gaps among people "
+        "with the same values of exempt factors that predict the group probabilities"
+    ),
+    "too many values": "{quantity} is not determined: {features} has too many values for the rows",
+    "undefined": "{reason}",
+    "inputs only": "{reason} The correction aligns the inputs only.",
+    "no inputs": "the correction, its descent rate and the input divergence need features or a propensity column",
+    "open-ended": (
+        "the input divergence and descent rate have one-sided bounds, because the group-membership model fits poorly"
+    ),
+    "outputs too close": "the sample size to detect the gap is not reported, because the groups' means are too close",
+}
+_CONTRIBUTIONS = {
+    "adjusted gap by group probabilities": (
+        "the adjusted gap is computed with group probabilities as weights; it shows only about {share:.0%} of a gap "
+        "among people with the same values of all features"
+    ),
+    "group probabilities too close": (
+        "the adjusted gap is not determined: group probabilities vary too little among people with the same values of "
+        "all features"
+    ),
+    "groups identified": "the adjusted gap is not defined: the features identify the groups completely",
+    "poor fit": (
+        "the regressions do not fit well enough to determine the adjusted gap: cells of the features hide {size} of "
+        "it, which its interval includes"
+    ),
+    "regressions contradict the model": (
+        "the regressions on all features leave {size} of the {output} unexplained, although it is a function of them, "
+        "so contributions beyond the others may be wrong"
+    ),
+    "not accounted for": (
+        "the listed features do not account for {gap} of the gap ({interval}); {causes} may account for it"
+    ),
+    "few rows": ("there are too few rows: half of the bands of contributions beyond the others are wider than ±{size}"),
+    "no Shapley: too many values": (
+        "Shapley contributions are not reported: {features} has too many values for the rows to be assessed with the "
+        "others"
+    ),
+    "no Shapley: other sum": (
+        "Shapley contributions are not reported: they sum to {sum}, where {whole} minus the adjusted gap is {rest}"
+    ),
+    "sampled orders": (
+        "Shapley contributions rest on {orders} orders of the features; their intervals include that error"
+    ),
+    "Shapley remainder": (
+        "the Shapley contributions leave {used}, the gap among people with the same values of the features that the "
+        "score uses; among people with the same values of all features it is {equal}"
+    ),
+    "no features": "no features were listed, so contributions were not estimated",
+    "no shares": (
+        "shares of the correction are not reported, because the group-membership model fails its checks; share_outputs "
+        "does not need it"
+    ),
+    "no share: no correction": "{share} is not reported, because the total correction cannot be distinguished from 0",
+    "no share: merged values": (
+        "the share of the correction is not reported for {features}, because rare values were merged for more than "
+        "{limit:.0%} of the audited people"
+    ),
+    "no partners": "partners are not searched for among more than {most} features",
+}
+_CHANGES = {
+    "unmatched rows": "{rows:,} rows are in one of the two audits only and count as independent",
+    "unmatched influences": (
+        "{rows:,} of the rows behind the standard errors of contributions are in one audit only and count as "
+        "independent"
+    ),
+    "changes of weighted gaps": (
+        "groups are unobserved, so changes are those of weighted gaps, not of the true gaps ({statuses})"
+    ),
+}
+SENTENCES = _DATA | _FEATURES | _MODELS | _ESTIMATES | _CONTRIBUTIONS | _CHANGES
+
+
+class Note(str):
+    """A sentence about a result, with the code and the values from which it is formatted."""
+
+    __slots__ = ("code", "values")
+    code: str
+    values: dict[str, Any]
+
+    def __new__(cls, code: str, **values: Any) -> Note:
+        """Return the sentence of a code with its values."""
+        note = super().__new__(cls, SENTENCES[code].format(**values))
+        note.code, note.values = code, values
+        return note
+
+    def __reduce__(self) -> tuple[Any, tuple[str]]:
+        return partial(Note, **self.values), (self.code,)
