@@ -33,7 +33,7 @@ RELATED = {
     "results.outputs.GapParts": ("Comparison", "analysis.sensitivity.Sensitivity"),
     "analysis.error_rates.ErrorRates": ("analysis.error_rates.ErrorRate", "figures.score_calibration"),
     "analysis.error_rates.ErrorRate": ("analysis.error_rates.ErrorRates",),
-    "analysis.selective_labels.SelectiveLabels": ("analysis.error_rates.ErrorRates",),
+    "analysis.error_rates.SelectiveLabels": ("analysis.error_rates.ErrorRates",),
     "analysis.decision_table.DecisionTable": ("Comparison", "rule_tables"),
     "analysis.sensitivity.Sensitivity": ("Comparison.sensitivity", "figures.sensitivity"),
     "analysis.sensitivity.Sensitivity.bounds": ("analysis.sensitivity.GapBounds",),

@@ -18,6 +18,7 @@ from tiltlens.analysis.fitting import FitSettings, gather_evidence
 from tiltlens.analysis.intersections import FEWEST_GROUPS, find_intersections
 from tiltlens.errors import DataError, shown
 from tiltlens.formats import text_of
+from tiltlens.notes import Note
 from tiltlens.results.audit import Audit
 from tiltlens.results.build_comparison import compare
 from tiltlens.results.comparison import Comparison

@@ -207,53 +207,53 @@ def checked_names(names: Sequence[object]) -> list[str]:
     return texts
 
 
-READ: dict[str, Input] = {}  # what this process has read, by absolute name
-TABLES: set[Path] = set()  # that `apply` wrote in this process
+READ: dict[str, Input] = {}  # all inputs that this process has read, by absolute name
+TABLES: set[Path] = set()  # tables that `apply` wrote in this process
 TABLE = "table"
 
 
 class Input(NamedTuple):
-    """A file, folder or pattern that is read, under the name that the user gave it."""
+    """A file, folder or pattern that is read, with the name given by the user."""
 
     name: str
     files: tuple[Path, ...]
-    would_read: Callable[[Path], bool] = lambda _: False  # a new file, such as one within the folder
-    schema: str | None = None  # of a file that tiltlens wrote, and results of the same schema may replace
+    would_read: Callable[[Path], bool] = lambda _: False  # whether a new file would be read too
+    schema: str | None = None  # of a file that tiltlens wrote; results of the same schema may replace it
 
     @classmethod
     def file(cls, path: str | os.PathLike[str], schema: str | None = None) -> Input:
-        """Return a single file."""
+        """Return the input of a single file."""
         return cls(os.fspath(path), (Path(path).absolute(),), schema=schema)
 
     def holds(self, path: Path) -> bool:
-        """Return whether writing `path` would replace one of these files, or add one; links are followed."""
+        """Return whether writing `path` would replace one of these files or add one; links are followed."""
         return self.would_read(path) or (
             path.exists() and any(file.exists() and path.samefile(file) for file in self.files)
         )
 
 
 def remember(*inputs: Input) -> None:
-    """Keep in mind what was read: results in Python do not know their files."""
+    """Record inputs, because results in Python do not know the files that they come from."""
     for source in inputs:
         is_own = TABLES.issuperset(Path(os.path.realpath(file)) for file in source.files)
         READ[str(Path(source.name).absolute())] = source._replace(schema=TABLE) if is_own else source
 
 
 def check_unread(path: Path, schema: str | None) -> None:
-    """Raise where writing would replace a file that was read, unless by a newer result of its own kind."""
+    """Raise if writing would replace a file that was read, except by a newer result with the same schema."""
     inputs = [source for source in list(READ.values()) if schema is None or source.schema != schema]
     check_outputs([("The output", path)], inputs)
 
 
 def check_outputs(outputs: Iterable[tuple[str, str | Path | None]], inputs: Iterable[Input]) -> None:
-    """Raise where an output, after the option that names it, would replace an input or another output."""
+    """Raise if an output, given with its option, would replace an input or another output."""
     taken: dict[tuple[Path, str], str] = {}
     for option, target in outputs:
         path = Path(os.path.realpath(target or "-"))
         if target in (None, "-") or not (path.is_file() or path.is_dir() or not path.exists()):
-            continue  # the screen, a pipe or a device
+            continue  # standard output, a pipe or a device
         read = next((source for source in inputs if source.holds(path)), None)
-        # Some file systems take "A.json" and "a.json", or two spellings of "é", for one file.
+        # Some file systems treat "A.json" and "a.json", or two encodings of "é", as one file.
         key = path.parent, unicodedata.normalize("NFC", path.name).casefold()
         if read is not None:
             why = f"it is part of the input {read.name!r}"
@@ -266,7 +266,7 @@ def check_outputs(outputs: Iterable[tuple[str, str | Path | None]], inputs: Iter
 
 
 def existing_file(path: str | os.PathLike[str]) -> Path:
-    """Return a file that is there."""
+    """Return the path of an existing file; raise if it does not exist."""
     if not isinstance(path, str | os.PathLike):
         raise DataError(f"`path` must be the name of a file, got {shown(path)}.", "for example 'model.onnx'.")
     file = Path(path)
@@ -278,13 +278,13 @@ def existing_file(path: str | os.PathLike[str]) -> Path:
 
 
 def _missing_file(file: Path) -> DataError:
-    given = repr(str(file))  # in full: the end of a long path says most
+    given = repr(str(file))  # in full, because the end of a long path is most informative
     if file.is_dir():
         return DataError(f"{given} is a folder, not a file.", "name one file.")
     if file.is_symlink():
         return DataError(f"{given} is a link to {str(file.readlink())!r}, which does not exist.", "mend the link.")
     neighbours = sorted(entry.name for entry in file.parent.iterdir()) if file.parent.is_dir() else []
-    stems = {Path(name).stem: name for name in reversed(neighbours)}  # an ending that is the same says nothing
+    stems = {Path(name).stem: name for name in reversed(neighbours)}  # compared without endings, which are often equal
     nearest = stems.get(nearest_name(file.stem, list(stems)) or "")
     hint = (
         f"did you mean {shown(nearest)}?"

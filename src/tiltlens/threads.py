@@ -149,7 +149,7 @@ def _find_libraries(has_sklearn: bool) -> ThreadpoolController:
     return ThreadpoolController()
 
 
-Listener = Callable[[str, float], object]  # called with the name of a stage and the share of all work that is done
+Listener = Callable[[str, float], object]  # receives the name of a stage and the fraction of all work done
 
 
 @dataclass(frozen=True, slots=True)
@@ -174,10 +174,10 @@ _current: ContextVar[_Stage | None] = ContextVar("stage", default=None)
 
 @contextmanager
 def report_to(listener: Listener | None) -> Iterator[None]:
-    """Report every stage of the work inside to `listener`, unless it is None; the fraction never falls."""
+    """Report all stages of the work in this context to `listener`, unless it is None; the fraction never decreases."""
     highest = 0.0
 
-    def rise(name: str, fraction: float) -> None:  # work of unknown length may begin its steps anew
+    def rise(name: str, fraction: float) -> None:  # work of unknown length may restart its steps
         nonlocal highest
         highest = max(highest, fraction)
         if listener is not None:
@@ -194,7 +194,7 @@ def report_to(listener: Listener | None) -> Iterator[None]:
 
 @contextmanager
 def stage(low: float, high: float, name: str = "") -> Iterator[None]:
-    """Mark work that takes from `low` to `high` of the stage around it."""
+    """Mark work as a stage from `low` to `high` of the enclosing stage."""
     outer = _current.get()
     if outer is None:
         yield
@@ -210,7 +210,7 @@ def stage(low: float, high: float, name: str = "") -> Iterator[None]:
 
 
 def each(items: Sequence[T]) -> Iterator[T]:
-    """Yield the items, equal steps of the stage they are in."""
+    """Yield the items, each of which is an equal step of the current stage."""
     for done, item in enumerate(items, start=1):
         yield item
         here = _current.get()

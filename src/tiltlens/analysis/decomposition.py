@@ -37,6 +37,8 @@ BANDS, USES, SHAPLEY = 0.2, 0.5, 0.95  # approximate shares of the running time
 WIDE_BANDS = 10.0  # multiple of the materiality threshold: wider bands are uninformative
 PARTS = ("alone", "beyond_others", "shapley")
 FACTORS = ("reveals", "drives", "alignment")
+GROUP_OR_COPY = "it is the group or a copy of it, or its values separate the groups completely"
+TOO_MANY_TOGETHER = "it has too many values to be assessed together with the other features; group the values"
 TOO_SPARSE = "it has too many values for the rows: group them, or add rows"
 
 
@@ -127,7 +129,7 @@ def _columns(
     return columns
 
 
-def _wide(joint: Collection[Band], words: OutputScale) -> list[str]:
+def _wide(joint: Collection[Band], words: OutputScale) -> list[Note]:
     """Return a note if the median band of joint(j) is too wide to be informative."""
     middle = float(np.median([band.reach for band in joint])) if joint else 0.0
     is_wide = middle > WIDE_BANDS * words.materiality
@@ -302,9 +304,7 @@ def _verdict(
     if feature.name in evidence.question.exempt:
         return Judgement(Verdict.EXEMPT, "declared as an exempt factor")
     if feature.is_group:
-        return Judgement(
-            Verdict.IDENTIFIES_GROUP, "it is the group or a copy of it, or its values separate the groups completely"
-        )
+        return Judgement(Verdict.IDENTIFIES_GROUP, GROUP_OR_COPY)
     if settings.folds is None:
         return Judgement(Verdict.NOT_ASSESSED, "plug-in values have no intervals (folds=None, --folds 0)")
     if feature.kind == "identifier":
@@ -325,10 +325,7 @@ def _verdict(
     way = partial(_direction, whole=whole, materiality=words.materiality, audited=evidence.question.audited)
     judgement = verdict(alone, joint, words.materiality, rows, partner, visible=visible, size=size, unit=unit, way=way)
     if judgement.verdict not in EVIDENCE and feature.name in evidence.nuisances.pooled:
-        return Judgement(
-            Verdict.NOT_ASSESSED,
-            "it has too many values to be assessed together with the other features; group the values",
-        )
+        return Judgement(Verdict.NOT_ASSESSED, TOO_MANY_TOGETHER)
     return Judgement(Verdict.NOT_ASSESSED, TOO_SPARSE) if is_sparse else judgement
 
 

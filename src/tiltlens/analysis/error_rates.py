@@ -1,8 +1,8 @@
-"""Estimate error rates of both groups, and calibration by decile, from people with observed outcomes."""
+"""Estimate error rates of both groups and calibration by decile; bound the gaps if some outcomes were not observed."""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Collection, Iterator
 from dataclasses import dataclass, field, replace
 from functools import partial
 from typing import Annotated
@@ -11,13 +11,13 @@ import numpy as np
 import polars as pl
 
 from tiltlens.analysis.evidence import Evidence, Settings, interval_columns, interval_schema, withheld
-from tiltlens.analysis.selective_labels import SelectiveLabels, selective_labels
 from tiltlens.estimators import error_rates as rates
 from tiltlens.estimators.estimate import Estimate
 from tiltlens.estimators.feature_gap import CellSums
 from tiltlens.estimators.influence import Integers
 from tiltlens.formats import FieldTable
 from tiltlens.limits import MINIMUM_ROWS, SCORE_TENTHS
+from tiltlens.paper.checks import Floats
 from tiltlens.rows.levels import quantile_edges
 from tiltlens.sources.columns import Record
 
@@ -31,6 +31,78 @@ QUANTITIES = ("fpr", "fnr", "calibration", "auc", *PREDICTIVE, "log_loss")
 NEEDED = {"fpr": "without the outcome", "fnr": "with the outcome"}  # calibration and AUC need both
 NAMES = ("without", "with", "unknown")  # people by outcome, in the order of their codes
 GROUPS = ("audited", "reference")
+GAMMAS = (0.0, 0.02, 0.05, 0.1, 0.2)
+STEPS = 12  # bisection steps for Γ, which make it accurate to a fortieth of a point
+BOUND_ENDS = ("low", "high", "interval_low", "interval_high")
+BOUND_SCHEMA: dict[str, type[pl.DataType]] = {"rate": pl.String} | dict.fromkeys(("gamma", *BOUND_ENDS), pl.Float64)
+Ends = tuple[float | None, ...]
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class SelectiveLabels(FieldTable):
+    """Bounds on gaps in error rates where outcomes of some people were not observed.
+
+    Attributes
+    ----------
+    bounds
+        For each error rate and Γ: the smallest and the largest gap if, at equal score and group, the frequency of the
+        outcome among people without an observed outcome differs by at most Γ from that among the others; and the
+        interval around both.
+    sign_gamma
+        The Γ up to which the sign of the gap is determined, 0 if it never is; `low` is that for the interval.
+    """
+
+    bounds: Annotated[pl.DataFrame, BOUND_SCHEMA]
+    sign_gamma: dict[str, Estimate]
+
+
+def selective_labels(evidence: Evidence, settings: Settings, measured: Collection[str]) -> SelectiveLabels | None:
+    """Return bounds of the measured gaps in false positive and negative rates; None where all outcomes are observed."""
+    outcome, rows, score = evidence.rows.y_true, evidence.sample, evidence.score.column
+    codes = {
+        name: pair
+        for name, pair in {"fpr": (rates.WITHOUT, score), "fnr": (rates.WITH, 1 - score)}.items()
+        if name in measured
+    }
+    if outcome is None or not codes or not (outcome == rates.UNKNOWN).any() or evidence.rows.probabilities is not None:
+        return None
+    edges = quantile_edges(score, rows.weights, SCORE_TENTHS) if score.min() < score.max() else np.zeros(0)
+    cell = np.searchsorted(edges, score, side="left")
+
+    def ends(code: int, x: Floats) -> Callable[[float], Ends]:
+        pair = [rates.partly_seen_rate(rows, group, x, outcome, code, cell, MINIMUM_ROWS) for group in (True, False)]
+
+        def at(gamma: float) -> Ends:
+            low, high = (settings.estimate(bound.normal(-1.0, 1.0)) for bound in rates.bound_gap(*pair, gamma))
+            return low.value, high.value, low.low, high.high
+
+        return at
+
+    bounds = {name: ends(*pair) for name, pair in codes.items()}
+    records = [
+        {"rate": name, "gamma": gamma} | dict(zip(BOUND_ENDS, at(gamma), strict=True))
+        for name, at in bounds.items()
+        for gamma in GAMMAS
+    ]
+    signs = {name: Estimate(*(_sign_gamma(at, start) for start in (0, 2))) for name, at in bounds.items()}
+    return SelectiveLabels(pl.DataFrame(records, schema=BOUND_SCHEMA), signs)
+
+
+def _sign_gamma(ends: Callable[[float], Ends], start: int) -> float:
+    """Return by bisection the largest Γ at which the bounds (`start` 0) or their intervals (`start` 2) exclude 0."""
+
+    def is_determined(gamma: float) -> bool:
+        low, high = ends(gamma)[start : start + 2]
+        return low is not None and high is not None and (low > 0.0 or high < 0.0)
+
+    # Bounds widen with Γ, so a sign that is lost stays lost.
+    if is_determined(1.0) or not is_determined(0.0):
+        return float(is_determined(1.0))
+    low, high = 0.0, 1.0
+    for _ in range(STEPS):
+        middle = 0.5 * (low + high)
+        low, high = (middle, high) if is_determined(middle) else (low, middle)
+    return low
 
 
 @dataclass(frozen=True, slots=True)

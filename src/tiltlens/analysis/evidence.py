@@ -28,6 +28,7 @@ from tiltlens.learners.linear_models import Basis
 from tiltlens.learners.propensity import Propensity
 from tiltlens.learners.regressions import Expectations
 from tiltlens.limits import FOLDS, MATERIALITY, SUPPRESSED_BELOW
+from tiltlens.notes import Note
 from tiltlens.paper.checks import Floats, check_number, check_probability, check_weight
 from tiltlens.paper.correction import GroupMoments
 from tiltlens.rows.predictions import AskedModel
@@ -54,9 +55,9 @@ class Settings:
     folds
         The number of folds; None gives the paper's plug-in values without intervals.
     random_state
-        The seed of everything random.
+        The random seed.
     sample_rows
-        Rows that are kept of the data, at most: models are fitted on them, and standard errors come from them.
+        Largest number of rows of the data that are kept, to fit models and to estimate standard errors.
     """
 
     input_weight: float = 1.0
@@ -178,7 +179,7 @@ def leaves_free(small: Integers) -> bool:
 
 
 def part_of_group(share: float, people: int, of_all: int) -> str:
-    """Return a share of a group in words that reveal a count below ten neither of these people nor of the others."""
+    """Return a share of a group in words that do not reveal a count below ten, of these people or of the others."""
     if people < SUPPRESSED_BELOW:
         return "fewer than ten people"
     return "all but fewer than ten people" if of_all - people < SUPPRESSED_BELOW else f"{100 * share:.1f}%"

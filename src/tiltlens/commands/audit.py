@@ -115,7 +115,7 @@ class AuditRequest:
 
 
 def check_apart(*requests: AuditRequest) -> None:
-    """Raise where an audit's output would replace what it or another reads or writes."""
+    """Raise if an output would replace an input or an output of these audits."""
     from tiltlens.errors import check_outputs
     from tiltlens.sources.files import inputs_of
 
@@ -226,7 +226,7 @@ def rows_of(source: Source) -> pl.DataFrame:
 
 
 def _check_options(options: Mapping[str, Value]) -> None:
-    """Raise where options contradict each other, or a number cannot be used by any audit."""
+    """Raise if options contradict each other, or if a number is invalid for any audit."""
     from tiltlens.analysis.evidence import Settings
     from tiltlens.rows.scores import check_score_type
 

@@ -317,7 +317,7 @@ def progress_shown(json_target: str | None) -> Iterator[Listener | None]:
 
 
 def check_targets(outputs: Mapping[str, str | None], *inputs: object) -> None:
-    """Raise where an output, by its option, could not be written or would replace an input, before the work begins."""
+    """Raise, before any work, if an output of these options cannot be written or would replace an input."""
     from tiltlens.errors import check_outputs
     from tiltlens.render.page import check_report
     from tiltlens.sources.files import inputs_of

@@ -71,6 +71,7 @@ from tiltlens.documents.tables import (
     contribution_table,
     correction_table,
     decile_table,
+    decision_table_words,
     estimate_table,
     group_matrix,
     has_bands,

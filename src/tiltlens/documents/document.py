@@ -119,7 +119,7 @@ def bullets(items: Sequence[str], title: str = "") -> list[Block]:
 
 Result = Audit | Change | Comparison | GroupChange
 BOTH = ("audited", "reference")
-SAME = 1e-9  # between a mean and a rate that are the same number
+SAME = 1e-9  # largest difference between a mean and a rate that are the same number
 
 
 def group_of(c: Comparison | GroupChange, role: str) -> str:
@@ -128,7 +128,7 @@ def group_of(c: Comparison | GroupChange, role: str) -> str:
 
 
 def first_of(result: Result) -> Comparison | GroupChange | None:
-    """Return the first comparison of an audit or a change, of others themselves; None of a change without groups."""
+    """Return the first comparison of an audit or change (None if it has none), or the given comparison itself."""
     if isinstance(result, Comparison | GroupChange):
         return result
     comparisons: list[Comparison | GroupChange] = [*result.comparisons.values()]
@@ -136,7 +136,7 @@ def first_of(result: Result) -> Comparison | GroupChange | None:
 
 
 def measure_of(result: Result) -> Measure:
-    """Return how the numbers of a result are written."""
+    """Return the words, units and formats for the numbers of a result."""
     if (c := first_of(result)) is None:
         return measure_for(result.score_type if isinstance(result, Audit | Change) else result.scale.score_type)
     measure = measure_for(c.scale.score_type, c.scale.metric, c.scale.wording)
@@ -145,32 +145,32 @@ def measure_of(result: Result) -> Measure:
 
 
 def metric_of(result: Result) -> str | None:
-    """Return the error rate whose difference was audited, if one was."""
+    """Return the audited error rate, or None."""
     c = first_of(result)
     return None if c is None else c.scale.metric
 
 
 def level_of(c: Comparison | GroupChange) -> str:
-    """Return the name of the intervals of a comparison: "95% CI"."""
+    """Return the name of the intervals of a comparison, such as "95% CI"."""
     return interval_name(c.scale.confidence)
 
 
 def subject(result: Result) -> str:
-    """Return what an audit, or a change, is of: the scores, or an error rate of theirs."""
+    """Return what was audited: the scores, decisions or amounts, or an error rate of theirs."""
     measure = measure_of(result)
-    return f"{measure.each}s, their {measure.output}s," if metric_of(result) else f"{measure.each}s"
+    return f"{measure.output}s of {measure.each}s" if metric_of(result) else f"{measure.each}s"
 
 
 def is_favourable_mean(c: Comparison | GroupChange) -> bool:
-    """Return whether the means whose difference is the gap are favourable rates, or amounts of which more is better."""
+    """Return whether the means behind the gap are favourable rates, or amounts of which more is better."""
     if isinstance(c, GroupChange):
         return False
-    pairs = zip(c.outputs.means, c.outputs.rates, strict=True)  # of several classes the favourable one counts
+    pairs = zip(c.outputs.means, c.outputs.rates, strict=True)  # of several classes, only the favourable one
     return all(isinstance(mean, tuple) or abs(mean - rate.value) < SAME for mean, rate in pairs)
 
 
 def means(c: Comparison) -> tuple[float, float]:
-    """Return the two means whose difference is the gap; of more than two classes, those of the favourable one."""
+    """Return the two means whose difference is the gap; for more than two classes, of the favourable class."""
     audited, reference = (
         rate.value if isinstance(mean, tuple) else mean
         for mean, rate in zip(c.outputs.means, c.outputs.rates, strict=True)
@@ -179,7 +179,7 @@ def means(c: Comparison) -> tuple[float, float]:
 
 
 def mean_estimates(c: Comparison) -> Rates:
-    """Return both groups' means in the direction of the gap, with their intervals; for low scores 1 minus the rates."""
+    """Return the two means behind the gap with their intervals: 1 minus the rates if low scores are favourable."""
     if c.outputs.metric_rates is not None:
         return c.outputs.metric_rates
     return c.outputs.rates if is_favourable_mean(c) else Rates(*map(_opposite, c.outputs.rates))
@@ -191,21 +191,21 @@ def _opposite(rate: Estimate) -> Estimate:
 
 
 def by_gap(audit: Audit) -> Audit:
-    """Return the audit with those first who surely fare worse than the reference; the widest gaps before others."""
+    """Return the audit with clearly disadvantaged groups first, each part sorted by the size of the gap."""
     widest = sorted(audit.items(), key=lambda pair: -abs(pair[1].gap.value))
     return replace(audit, comparisons=dict(sorted(widest, key=lambda pair: not fares_worse(pair[1]))))
 
 
 def fares_worse(c: Comparison) -> bool:
-    """Return whether the audited group surely has less of what a person wants; unobserved groups have no shortfall."""
+    """Return whether the shortfall is above 0 within its interval; False for unobserved groups, which have none."""
     if c.shortfall is None:
         return False
     return (c.shortfall.value if c.shortfall.low is None else c.shortfall.low) > 0.0
 
 
-SHORT = 40  # letters of a name in a sentence
-GROUP = 26  # letters of a group, beside its role
-DRAWN = 28  # letters beside a row of a figure
+SHORT = 40  # maximum number of characters of a name in a sentence
+GROUP = 26  # the same for a group followed by its role
+DRAWN = 28  # the same for the label of a row in a figure
 Compared = Comparison | GroupChange
 
 
@@ -222,9 +222,9 @@ class Pair(Protocol):
 
 
 def labels(names: Iterable[str], longest: int = DRAWN) -> list[str]:
-    """Return names that can be drawn and told apart."""
+    """Return distinct names of limited length for a figure."""
     texts = [label(name, longest) or "(empty)" for name in names]
-    used, taken = {_seen(text) for text in texts}, set[str]()  # a number must not make what another name is already
+    used, taken = {_seen(text) for text in texts}, set[str]()  # a numbered name must differ from all others
     distinct = []
     for text in texts:
         candidate, count = text, 1
@@ -237,7 +237,7 @@ def labels(names: Iterable[str], longest: int = DRAWN) -> list[str]:
 
 
 def _seen(text: str) -> str:
-    """Return what a reader sees: a page joins spaces."""
+    """Return the text as displayed on a page, which merges spaces."""
     return " ".join(text.split())
 
 
@@ -247,17 +247,17 @@ def groups(pair: Pair) -> tuple[str, str]:
 
 
 def versus(pair: Pair) -> str:
-    """Return who is compared with whom."""
+    """Return both groups with their roles: "A (audited) vs B (reference)"."""
     return " vs ".join(groups(pair))
 
 
 def has_noun(result: Result) -> bool:
-    """Return whether the user said what people are called."""
+    """Return whether the user named the people, such as "applicants"."""
     return measure_of(result).people != WORDING.people
 
 
 def group_words(c: Compared, role: str) -> str:
-    """Return a group as a sentence names it: "Black applicants", or its name alone where people have no noun."""
+    """Return a group as in a sentence: "Black applicants", or its name alone if the user did not name the people."""
     name, people = label(group_of(c, role), SHORT), measure_of(c).people
     if not has_noun(c) or name.casefold() == people.casefold():
         return name
@@ -266,35 +266,35 @@ def group_words(c: Compared, role: str) -> str:
 
 
 def strongest(count: int, shown: int, what: str = "features") -> str:
-    """Return how many are shown, where not all are."""
+    """Return a note on how many are shown, or "" if all are."""
     return f"the {shown} strongest of {count} {what}" if count > shown else ""
 
 
 def disadvantage_sign(c: Compared) -> int:
-    """Return 1 where a positive gap puts the audited group at a disadvantage, −1 where a negative one does."""
+    """Return 1 if a positive gap disadvantages the audited group, −1 if a negative one does."""
     if isinstance(c, Comparison):
         return -1 if is_favourable_mean(c) and not c.scale.wants_less else 1
     gap, audited, reference = (c.old[key] for key in ("gap", "audited_rate", "reference_rate"))
     if gap is None or audited is None or reference is None:
         return -1
-    return 1 if gap * (audited - reference) < 0.0 else -1  # rates are favourable ones
+    return 1 if gap * (audited - reference) < 0.0 else -1  # these rates are favourable
 
 
 def disadvantage_words(c: Compared) -> tuple[str, str]:
-    """Return what an axis of differences says of its direction, and at which end."""
+    """Return the label for the direction of an axis of gaps, and the end at which it belongs."""
     who = group_words(c, "audited")
     words = f"disadvantage of {who if len(who) <= SHORT else 'the audited group'}"
     return (f"{words} →", "end") if disadvantage_sign(c) > 0 else (f"← {words}", "start")
 
 
-JOINT = " & "  # between the columns and the values of an intersection
+JOINT = " & "  # joins the columns, and the values, of an intersection
 BARE = {"yes", "no", "true", "false", "none", "null"}
 WORD = re.compile(r"[^\W\d_]{2}")
 T = TypeVar("T")
 
 
 def group_name(column: str, value: str) -> str:
-    """Return what a group is called: its value, or "column = value" where the value is a number, a letter or a yes."""
+    """Return the name of a group: its value, or "column = value" for numbers, single letters, yes and no."""
     columns, values = column.split(JOINT), value.split(JOINT)
     if len(columns) != len(values):
         columns, values = [column], [value]
@@ -305,7 +305,7 @@ def group_name(column: str, value: str) -> str:
 
 
 def named(audit: Audit) -> Audit:
-    """Return an audit as readers see it: readable names of groups, and no sizes of those too small."""
+    """Return an audit for display: with readable group names, and without the sizes of groups too small."""
     audit, column = audit.disclosed(), audit.group
     comparisons = {name: _named_comparison(c, column) for name, c in audit.items()}
     return replace(
@@ -350,12 +350,12 @@ def named_change(change: Change) -> Change:
 
 
 PROXY = "potential proxy"
-# Kinds, by which a verdict is marked.
+# Kinds of verdicts, which determine their marks.
 EVIDENCE, THE_GROUP, STAND_IN, OPEN, NOTHING, EXEMPT = "evidence", "group", "stand-in", "open", "nothing", "exempt"
 
 
 class Verdict(NamedTuple):
-    """How a verdict is marked ("open" where the data do not decide), and what it means."""
+    """The kind of a verdict ("open" if the data do not decide), and its meaning."""
 
     kind: str
     meaning: str
@@ -367,12 +367,13 @@ VERDICTS = {
     ),
     PROXY: Verdict(
         EVIDENCE,
-        "The contribution alone exceeds the materiality threshold anywhere within its band. A reason to look, never a "
-        "finding.",
+        "The whole band of the contribution alone lies beyond the materiality threshold, and the score uses the "
+        "feature. A reason to look, never a finding.",
     ),
     "potential proxy in combination": Verdict(
         EVIDENCE,
-        "The contribution beyond the other features exceeds the materiality threshold anywhere within its band.",
+        "The whole band of the contribution beyond the others lies beyond the materiality threshold, and the score "
+        "uses the feature.",
     ),
     "potential proxy or stand-in": Verdict(
         OPEN,
@@ -399,5 +400,5 @@ VERDICTS = {
 
 
 def kind_of(row: Contribution) -> str:
-    """Return how the verdict of a feature is marked."""
+    """Return the kind of a feature's verdict."""
     return VERDICTS[row.verdict].kind

@@ -5,6 +5,7 @@ from __future__ import annotations
 from tiltlens.documents.document import measure_of
 from tiltlens.documents.quantities import FEATURES, quantity
 from tiltlens.formats import capitalised
+from tiltlens.notes import MAY_ACCOUNT_FOR
 from tiltlens.results.audit import Audit
 
 

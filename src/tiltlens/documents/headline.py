@@ -26,7 +26,7 @@ from tiltlens.documents.document import (
 from tiltlens.documents.quantities import Quantity, brief, estimate_words, fill, quantity, written
 from tiltlens.estimators.estimate import Estimate, Materiality, materiality, side_of
 from tiltlens.estimators.verdicts import Verdict
-from tiltlens.formats import capitalised, interval, label, minus, number, p_value, percent, ratio, whole
+from tiltlens.formats import capitalised, interval, label, minus, number, percent, ratio
 from tiltlens.limits import FOUR_FIFTHS
 from tiltlens.notes import MAY_ACCOUNT_FOR
 from tiltlens.results.audit import Audit
@@ -152,24 +152,6 @@ def four_fifths_words(estimate: Estimate, level: str, among: str) -> str:
     """Return the adverse impact ratio and its relation to four fifths, as a sentence."""
     side = against_four_fifths(estimate)
     return f"Adverse impact ratio{among}: {written(estimate, ratio, level)}. {capitalised(side)}."
-
-
-def decision_table_words(table: DecisionTable, level: str, among: str) -> list[str]:
-    """Return the tests of the 2×2 table of decisions, and how many changed decisions would change their result."""
-    note = [f"{capitalised(table.note)}."] if table.note else []
-    if table.z is None or table.z_p_value is None:
-        return note
-    words = (
-        f"Audited vs reference{among}: {ratio(table.z)} standard deviations (z test, "
-        f"{p_value(table.z_p_value)}); Fisher's exact test, {p_value(table.fisher_p_value)}"
-    )
-    if table.odds_ratio is not None:
-        words += f"; odds ratio {written(table.odds_ratio, ratio, level)}"
-    flips = (
-        f"Sensitivity: at least {whole(table.ratio_flips)} decisions would have to change for the ratio to cross 0.80, "
-        f"and {whole(table.z_flips)} for the z test to cross {table.critical_z:.2f}."
-    )
-    return [f"{words}.", flips, *note]
 
 
 MOST_NAMED = 6

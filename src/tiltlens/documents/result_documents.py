@@ -71,8 +71,8 @@ from tiltlens.results.change import NUMBERS, QUANTITIES, Change, ChangeVerdict, 
 from tiltlens.results.outputs import row_estimate
 from tiltlens.rows.wording import POINTS
 
-Row = Mapping[str, Any]  # of the frame of features
-VERDICTS: dict[str, tuple[str, str]] = {  # of results → kind, as a sentence has it
+Row = Mapping[str, Any]  # one row of the frame of features
+VERDICTS: dict[str, tuple[str, str]] = {  # verdict of the result → kind of mark, and phrase for a sentence
     ChangeVerdict.MORE: (EVIDENCE, "contributes more than before"),
     ChangeVerdict.LESS: (EVIDENCE, "contributes less than before"),
     ChangeVerdict.TURNED: (EVIDENCE, "contributes in the opposite direction"),
@@ -85,7 +85,7 @@ SIDES = ("old", "new")
 
 
 def change_document(change: Change) -> Document:
-    """Return a change, the largest first."""
+    """Return the document of a change; the group with the largest change comes first."""
     change = named_change(change)
     origins = zip(SIDES, (change.old, change.new), strict=True)
     sides = (f"{which}: {_source(origin)} ({origin.rows['used']:,} rows)" for which, origin in origins)
@@ -97,12 +97,12 @@ def change_document(change: Change) -> Document:
         blocks.append(Paragraph(f"{label(name)} is in the {which} audit only and is not compared.", WARNING))
     pairing = f"{capitalised(change.pairing)}."
     notes = " ".join(filter(None, [pairing, simultaneous_words(change)]))
-    title = f"Change of {subject(change)} by {label(change.group)}"
+    title = f"Change in {subject(change)} by {label(change.group)}"
     return Document(title, (*blocks, Heading("Data"), Paragraph(notes), Paragraph(IS_NO_FINDING, QUIET)))
 
 
 def _source(side: Origin) -> str:
-    """Return the name of an audit: its model, its scores, or when it was made."""
+    """Return the name of an audit: its model or scores, and its date."""
     question, stated = side.provenance.question, side.provenance.stated
     made = (side.provenance.created or "no date")[:10]
     name = stated.get("model") or question["scores"] or question["model"]
@@ -115,7 +115,7 @@ def _written(created: str | None) -> str:
 
 
 def provenance_blocks(change: Change) -> list[Block]:
-    """Return where both audits come from, for a page."""
+    """Return the provenance of both audits as a table."""
     rows: dict[str, list[str]] = {}
     for index, side in enumerate((change.old.provenance, change.new.provenance)):
         question = {name: str(text) for name, text in side.question.items() if text and name != "where"}
@@ -140,7 +140,7 @@ def _group(c: GroupChange) -> list[Block]:
     if not c.features.is_empty():
         m, level = measure_of(c), f"{100 * c.scale.confidence:g}%"
         blocks += [
-            Heading(m.headed("Change of contributions")),
+            Heading(m.headed("Change in contributions")),
             FigureRef("change", (c,)),
             _features(c),
             Paragraph(
@@ -159,7 +159,7 @@ def _rows(c: GroupChange) -> list[Row]:
 
 
 def headline(c: GroupChange) -> list[str]:
-    """Return how the gap changed, and which features' contributions did."""
+    """Return sentences on the change of the gap, and on the features whose contributions changed."""
     m, (old, new, change) = measure_of(c), map(_gap, (c.old, c.new, c.changes))
     values = [estimate_words(Estimate(gap.value), m) for gap in (old, new)]
     name = "Gap" if c.new["linear_gap"] is None else "Weighted gap"
@@ -172,7 +172,7 @@ def headline(c: GroupChange) -> list[str]:
         more = f"; and {len(moved) - MOST_NAMED} more" if len(moved) > MOST_NAMED else ""
         lines.append("; ".join(_moved(row, c) for row in moved[:MOST_NAMED]) + more + ".")
     elif not c.features.is_empty():
-        lines.append("No feature's contribution changed materially beyond doubt.")
+        lines.append("No contribution is shown to have changed materially.")
     return lines
 
 
@@ -182,7 +182,7 @@ def _gap(side: Mapping[str, Estimate | None]) -> Estimate:
 
 
 def _moved(row: Row, c: GroupChange) -> str:
-    """Return how a contribution changed, with the number that the verdict was read from."""
+    """Return how a contribution changed, with the number on which its verdict is based."""
     ends = row["alone_change_low"], row["alone_change_high"]
     is_alone = materiality(*ends, c.scale.materiality) is Materiality.MATERIAL
     key = "alone" if is_alone or row["beyond_others_change"] is None else "beyond_others"

@@ -5,8 +5,7 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Iterator
 
-from tiltlens.analysis.error_rates import ErrorRates
-from tiltlens.analysis.selective_labels import SelectiveLabels
+from tiltlens.analysis.error_rates import ErrorRates, SelectiveLabels
 from tiltlens.analysis.sensitivity import Sensitivity
 from tiltlens.analysis.splitting import Splitting
 from tiltlens.documents.document import (
@@ -258,7 +257,7 @@ def sure_words(c: Comparison) -> list[str]:
     elif c.gap_test:
         test = quantity("gap_test")
         name = capitalised(test.label)
-        lines.append(f"{name}: {p_value(c.gap_test.p_value, c.gap_test.permutations)} ({test.definition}).")
+        lines.append(f"{name}: {p_value(c.gap_test.p_value)} ({test.definition}).")
     if c.checks.is_adequate:
         lines.append("Overlap and calibration checks passed.")
     elif c.checks.is_adequate is False:

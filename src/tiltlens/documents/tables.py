@@ -8,6 +8,7 @@ from typing import Any
 
 import polars as pl
 
+from tiltlens.analysis.decision_table import DecisionTable
 from tiltlens.documents.document import (
     BOTH,
     EVIDENCE,
@@ -88,9 +89,9 @@ PAIRS = (
 Counts = Mapping[str, Mapping[str, int | None]]  # people by group and decision
 MOST_FACTORS = 60  # maximum number of features in the table of factors
 LONGEST_REASON = 600  # characters
-MATRIX_FEATURES = 8  # columns of the matrix
+MATRIX_FEATURES = 8  # maximum number of features in the matrix
 NEGLIGIBLE = 0.01  # of the materiality threshold: two estimates of one number that differ less are the same
-MARKS = {EVIDENCE: " ●", THE_GROUP: " ■", OPEN: " ?"}  # beside a contribution, by the kind of its verdict
+MARKS = {EVIDENCE: " ●", THE_GROUP: " ■", OPEN: " ?"}  # after a contribution, by the kind of its verdict
 UNUSED = "the adjusted gap is among people with the same values of all features, used or not"
 REFITTED = "better-fitting regressions estimate the adjusted gap"
 MATRIX_NOTE = (
@@ -334,10 +335,11 @@ RateRow = Mapping[str, Any]  # of a frame
 
 
 def rule_document(made: RuleTables) -> Document:
-    """Return the tables of a rule, their tests, and what they do not decide."""
+    """Return the document of a rule: its tables, their tests, and the questions that they do not decide."""
     rule = made.rule
-    status = f"{rule.status_dated}: {rule.status}. Source: {rule.status_source}."
-    blocks: list[Block] = [Paragraph(f"{rule.citation} ({rule.dated}). Compares {rule.compares}. {_rows(made)}", QUIET)]
+    status = f"As of {rule.status_dated}, {rule.status}. Source: {rule.status_source}."
+    compared = f"The rule compares {rule.compares}. {_rows(made)}"
+    blocks: list[Block] = [Paragraph(f"{rule.citation} ({rule.dated}). {compared}", QUIET)]
     for name in made:
         table, tests = map(GroupRows.of, (made.tables[name], made.tests[name]))
         blocks += [Heading(f"By {' & '.join(map(label, table.columns))}", 2), rates_table(made, table)]
@@ -345,7 +347,7 @@ def rule_document(made: RuleTables) -> Document:
         blocks += _tests(made, tests)
         notes = [f"{table.name(row)}: {row['note']}." for row in (*table.rows, *tests.rows) if row["note"]]
         blocks += bullets(notes)
-    last = f"Not decided by these tables: {rule.does_not_decide}"
+    last = f"These tables do not decide {rule.does_not_decide}"
     blocks += bullets([*made.notes, last], "Warnings")
     return Document(rule.title, (*blocks, Heading("Status of the rule"), Paragraph(status, QUIET)))
 
@@ -359,7 +361,7 @@ def _rows(made: RuleTables) -> str:
 
 @dataclass(frozen=True, slots=True)
 class GroupRows:
-    """The rows of a table, one for each group, and the columns that name the groups."""
+    """The rows of a table, one per group, and the columns that name the groups."""
 
     columns: tuple[str, ...]
     rows: tuple[RateRow, ...]
@@ -375,17 +377,17 @@ class GroupRows:
         return JOINT.join(label(row[column]) for column in self.columns)
 
     def heads(self) -> Iterator[Column]:
-        """Yield the columns of names: the first is that of the row."""
+        """Yield the columns with the names of groups, of which the first heads the row."""
         for index, name in enumerate(self.columns):
             yield Column(label(name), TEXT if index else NAME)
 
     def cells(self, row: RateRow) -> Iterator[Cell]:
-        """Yield the names of a group."""
+        """Yield the cells with the names of a group."""
         return (Cell(label(row[column])) for column in self.columns)
 
 
 def rates_table(made: RuleTables, table: GroupRows) -> Table:
-    """Return people, rates and impact ratios of each group; the last group of columns are names."""
+    """Return the people, share, rate and impact ratio of each group."""
     heads = ("people", "share", f"{made.rate} rate", "impact ratio")
     rows = (
         (
@@ -401,7 +403,7 @@ def rates_table(made: RuleTables, table: GroupRows) -> Table:
 
 
 def _tests(made: RuleTables, tests: GroupRows) -> Iterator[Table]:
-    """Yield the tables of tests: sizes, significance and, where strata were named, within them."""
+    """Yield the tables of tests: effect sizes, significance and, with strata, stratified tests."""
     if not tests.rows:
         return
     parts: list[tuple[str, tuple[str, ...], Callable[[RateRow], tuple[Cell, ...]]]] = [
@@ -432,3 +434,21 @@ def _within(row: RateRow) -> tuple[Cell, ...]:
 
 def _p(value: float | None) -> str:
     return NOTHING if value is None else p_value(value)
+
+
+def decision_table_words(table: DecisionTable, level: str, among: str) -> list[str]:
+    """Return the tests of the 2×2 table of decisions, and how many changed decisions would reverse them."""
+    note = [f"{capitalised(table.note)}."] if table.note else []
+    if table.z is None or table.z_p_value is None:
+        return note
+    words = (
+        f"Audited vs reference{among}: {ratio(table.z)} standard deviations (z test, "
+        f"{p_value(table.z_p_value)}); Fisher's exact test, {p_value(table.fisher_p_value)}"
+    )
+    if table.odds_ratio is not None:
+        words += f"; odds ratio {written(table.odds_ratio, ratio, level)}"
+    flips = (
+        f"Sensitivity: at least {whole(table.ratio_flips)} decisions would have to change for the ratio to cross 0.80, "
+        f"and {whole(table.z_flips)} for the z test to cross {table.critical_z:.2f}."
+    )
+    return [f"{words}.", flips, *note]

@@ -315,7 +315,7 @@ def most_frequent(own: Integers, other: Integers) -> Integers:
 
 
 def nested_codes(columns: Sequence[NDArray[Any]], rows: int) -> Integers:
-    """Return cells of so many rows each: equal parts of the first feature, each in equal parts of the next, ..."""
+    """Return cells of about `rows` rows: equal parts of the first feature, each cut into equal parts of the next, …"""
     size = len(columns[0])
     parts = max(int((size / rows) ** (1 / len(columns))), 1)
     cells = np.zeros(size, dtype=np.intp)

@@ -52,7 +52,7 @@ def mean_law(
     if is_rate:
         if variance <= 0.0 or not 0.0 < p < 1.0:
             return Proportion(p, people)  # as many independent decisions, or clusters, all equal
-        # Clusters are in the variance already, and may also make a rate more certain than (3) says.
+        # The variance already reflects clusters, which may also make a rate more precise than (3).
         size = p * (1.0 - p) / variance * float(student_factor(rows.degrees)) ** 2
         return Proportion(p, size if rows.clusters is not None else min(size, people), rows.degrees)
     if rows.clusters is not None:
@@ -130,7 +130,7 @@ def total_form(share: Floats) -> Form:
 def effect_forms(share: Floats, codes: Integers) -> tuple[Form, Form]:
     """Return the forms of θ's two parts: its projection on main effects of the columns of `codes`, and the rest."""
     dummies = [np.equal.outer(column, np.unique(column)) for column in codes.T]
-    # Dummies of several columns are collinear: the projection is on what they span.
+    # Dummies of several columns are collinear: the projection is onto their span.
     left, sizes, _ = np.linalg.svd(np.sqrt(share)[:, None] * np.hstack(dummies), full_matrices=False)
     basis = np.sqrt(share)[:, None] * left[:, sizes > 1e-9 * sizes[0]]
     plus = np.ones(basis.shape[1])
@@ -390,7 +390,7 @@ class Signs(NamedTuple):
 
     @property
     def are_opposite(self) -> bool:
-        """Whether the gap surely lies on one side of both estimates."""
+        """Whether the gap lies significantly on one side of both estimates."""
         (low, high), (low1, high1) = _ends(self.above_weighted), _ends(self.below_linear)
         return (low > 0.0 and high1 < 0.0) or (high < 0.0 and low1 > 0.0)
 

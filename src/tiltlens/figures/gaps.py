@@ -62,8 +62,8 @@ from tiltlens.rows.wording import Measure
 
 GROUPS = 30
 NAME_OF_GROUP = 40  # letters
-OTHER_WAY = 1 / FOUR_FIFTHS  # the audited group's rate is the higher one
-NEAR = 1.1  # ratios from which on the other way is drawn
+OTHER_WAY = 1 / FOUR_FIFTHS  # four fifths if the audited group's rate is the higher one
+NEAR = 1.1  # ratio above which the second line is drawn
 
 
 def rates(audit: Audit) -> Figure:

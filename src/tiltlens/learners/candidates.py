@@ -30,7 +30,7 @@ LOGIT_DECREMENT = 1e-7  # of the mean log-loss
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Logit:
-    """Log-odds intercept + x·slopes, with the number of coefficients the data decided (`degrees`)."""
+    """Log-odds intercept + x·slopes, with the effective degrees of freedom (`degrees`)."""
 
     intercept: float
     slopes: Floats
@@ -74,7 +74,7 @@ def ridge_logit(matrix: Floats, labels: Booleans, weights: Floats, penalty: Floa
 
 
 def weighted_gram(x: Floats, weights: Floats) -> Floats:
-    """Return Σ w·xxᵀ; as a product of a matrix with itself, half of it need not be worked out."""
+    """Return Σ w·xxᵀ, as a product of a matrix with itself, which takes half of the work."""
     scaled = x * np.sqrt(weights)[:, None]
     return np.asarray(scaled.T @ scaled)
 
@@ -95,8 +95,8 @@ LARGEST_STEP = 0.1  # of a coefficient while polishing: beyond it there is no po
 def logistic_design(features: Sequence[Feature]) -> Floats:
     """Return a matrix for a plain logistic regression.
 
-    Numbers as they are, standardised (missing ones at the mean, with a column of their own), ordered levels as
-    their codes 0, 1, 2, …, other levels one column each but the first.
+    Numbers, and ordered levels as 0, 1, 2, …, are standardised (missing ones at the mean, with an indicator); other
+    levels have one column each but the first.
     """
     columns: list[Floats] = []
     for feature in features:
@@ -115,7 +115,7 @@ def logistic_log_odds(features: Sequence[Feature], target: DesignColumn, weights
     matrix = logistic_design(features)
     # The paper has no penalty; published numbers are those of the maximum of the likelihood.
     model = LogisticRegression(C=np.inf, tol=1e-8, max_iter=1000)
-    with warnings.catch_warnings():  # a level that one group alone has has no finite coefficient
+    with warnings.catch_warnings():  # a level found in one group only has an infinite coefficient
         warnings.simplefilter("ignore", ConvergenceWarning)
         fitted = model.fit(matrix, target, sample_weight=weights)
     design = np.column_stack([np.ones(len(matrix)), matrix])

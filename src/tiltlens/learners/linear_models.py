@@ -41,9 +41,9 @@ from tiltlens.sources.arrays import chunks
 from tiltlens.threads import in_threads
 
 MOST_COLUMNS = 600  # of the basis: a Gram matrix takes their square for each row
-POOLED_SHARE = 0.05  # of the people, whose values share the baseline, from which a regression does not know the feature
-ROWS_A_VALUE = 10  # of a part, on average, for a ridge regression to know the mean of each value of a feature
-FEW_VALUED = 20  # values, up to which a feature is known however few rows there are
+POOLED_SHARE = 0.05  # largest share of people in the baseline category of a feature that is not pooled
+ROWS_A_VALUE = 10  # mean rows of a part per value that a ridge regression needs for the mean of each value
+FEW_VALUED = 20  # values up to which a feature is never pooled for lack of rows
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -70,7 +70,7 @@ class Basis:
 def basis_of(table: Table, audited: Floats, outcome: Floats, omega: Floats, seed: int) -> Basis:
     """Return the basis of a table; ω are the rows' weights, half of them in each group."""
     index = encoded_rows(len(outcome), seed)
-    # Products first: a pair that acts only together is seen in no column of a single feature.
+    # Products first: columns of single features cannot represent a pure interaction.
     room = MOST_COLUMNS - 2 * len(table) - MULTIPLIED * (MULTIPLIED - 1) // 2
     smooth = strongest(table, (audited, outcome), omega, index, max(room // (BASIS_KNOTS + 2), MULTIPLIED))
     multiplied = strongest({name: table[name] for name in smooth}, (audited, outcome), omega, index, MULTIPLIED)
@@ -119,9 +119,9 @@ def _make_basis(table: Table, encoder: Encoding, index: Integers) -> Basis:
 
 
 def _scales(spread: Floats, blocks: Integers, kinds: NDArray[np.str_]) -> Floats:
-    """Return what columns are divided by: their spread, or that of a whole spline or block.
+    """Return the divisors of the columns: their standard deviations, or that of a whole spline or block.
 
-    Columns of their own scale would be penalised alike however few rows they rest on; so those of few rows shrink more.
+    In a spline or block, columns that rest on few rows thus keep a smaller variance and are shrunk more.
     """
     scale = np.where(spread > 1e-9, spread, 1.0)
     for number in np.unique(blocks):
@@ -145,7 +145,7 @@ def _affordable_levels(table: Table) -> int:
 def basis_grams(
     basis: Basis, table: Table, audited: Floats, outcome: Floats, omega: Floats, fold: Integers, index: Integers
 ) -> Floats:
-    """Return Σ ω·zzᵀ over the rows `index` of each fold, some thousand rows at a time; Σ ω is made 1."""
+    """Return Σ ω·zzᵀ over the rows `index` of each fold, in chunks of rows; Σ ω is scaled to 1."""
     size = len(basis.owners) + 3
 
     def gram(number: int) -> Floats:
@@ -181,7 +181,7 @@ def pooled_features(table: Table, basis: Basis, omega: Floats) -> list[str]:
 
 @dataclass(frozen=True, eq=False)
 class Partialling:
-    """Regressions among the columns Φ of the features; each row has those of its group in the other folds.
+    """Regressions among the columns Φ of the features; each row uses those fitted on its group in the other folds.
 
     `ridges` are the rows of each group with its Gram matrices.
     """
@@ -234,14 +234,14 @@ class Partialling:
 COST_COLUMNS = 240  # of splines of all numbers, about
 COST_ROWS = 50_000  # at most, for one fit
 TRIED_ROWS = 10_000  # at most of each group, on which penalties and links are tried
-PENALTIES = (1.0, 10.0, 100.0, 1000.0)  # rows that a column is worth
+PENALTIES = (1.0, 10.0, 100.0, 1000.0)  # ridge penalties of a column, in rows
 LINK_ITERATIONS = 50  # of Newton, which takes eight
 LINK_DECREMENT = 1e-9  # of the mean loss
 SMALLEST_COST = 1e-200  # mean cost of rows without any
 
 
 class Link(StrEnum):
-    """How an additive model becomes an expected cost."""
+    """The link between an additive model and an expected cost."""
 
     IDENTITY = "identity"
     LOG = "log"
@@ -253,7 +253,7 @@ class Link(StrEnum):
 
 @dataclass(frozen=True, slots=True)
 class CostSettings:
-    """What a regression of a cost is fitted with."""
+    """The link and the ridge penalty of a cost regression."""
 
     link: Link
     penalty: float
@@ -281,7 +281,7 @@ def cost_encoding(table: Table, seed: int = 0) -> Encoding:
 
 
 def fit_cost(matrix: Floats, cost: Floats, weights: Floats, penalties: Floats, link: Link) -> CostFit:
-    """Return the regression of a cost; `weights` are scaled to mean 1, and costs to size 1, for the penalties."""
+    """Return the regression of a cost; `weights` and, with a log link, costs are scaled to mean 1 for the penalties."""
     w = weights / weights.mean()
     if link is Link.LOG:
         return _log_linear(matrix, cost, w, penalties)
@@ -352,8 +352,8 @@ class CostSample:
     def choose(self, groups: int) -> CostSettings:
         """Return the link and the penalty with the least loss on rows that were not fitted on.
 
-        The loss is the Poisson deviance, or squared error where costs may be negative; there, and where a price would
-        not be positive, no log or no identity link is possible.
+        The loss is the Poisson deviance, or squared error if there are negative costs, which exclude the log link.
+        Without negative costs, settings with an expected cost that is not positive are excluded.
         """
         few = np.sort(np.concatenate([self._few(np.flatnonzero(self.group == g), TRIED_ROWS) for g in range(groups)]))
         table = {name: column[few] for name, column in self.table.items()}

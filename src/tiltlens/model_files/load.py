@@ -32,7 +32,7 @@ from tiltlens.rows.predictions import UserModel
 Session: TypeAlias = Any  # onnxruntime need not be installed
 KINDS: dict[
     str, tuple[Kind, type[np.generic], bool]
-] = {  # of a tensor: what it holds, of which type, and whether it may be missing
+] = {  # type of a tensor: its values, their numpy type, and whether they may be missing
     "tensor(float)": ("number", np.float32, True),
     "tensor(double)": ("number", np.float64, True),
     "tensor(int64)": ("whole number", np.int64, False),
@@ -45,7 +45,7 @@ NUMBERS = ("tensor(float)", "tensor(double)")
 
 
 def open_onnx(content: bytes) -> OpenModel:
-    """Return the model of an ONNX file: one matrix of all columns, or one tensor for each column by name."""
+    """Return the model of an ONNX file; its input is one matrix of all columns, or one named tensor per column."""
     ort = import_extra("onnxruntime", "Reading ONNX files", extra="models")
     options = ort.SessionOptions()
     options.intra_op_num_threads, options.log_severity_level = 1, 4
@@ -62,7 +62,7 @@ def open_onnx(content: bytes) -> OpenModel:
 
 
 def _columns(session: Session) -> tuple[ModelColumn, ...]:
-    """Return the columns of a graph; those of one matrix have no names."""
+    """Return the columns of a graph; columns of a single matrix have no names."""
     inputs = session.get_inputs()
     for tensor in inputs:
         if tensor.type not in KINDS or len(tensor.shape) != 2:
@@ -97,10 +97,10 @@ def _tensor(table: pl.DataFrame, type_name: str) -> NDArray[np.generic]:
 
 
 def _output(session: Session) -> tuple[Literal["probability"] | None, int]:
-    """Return what the graph gives, and which of its outputs that is.
+    """Return the type of the graph's predictions, and the index of the output with them.
 
-    Converters give a class and then probabilities, as a matrix or as one map a row; a graph with one output of numbers
-    does not say what they are.
+    Converters return a class and then probabilities, as a matrix or as one map per row; for a graph with a single
+    numeric output, the type is unknown.
     """
     outputs = session.get_outputs()
     maps = [index for index, tensor in enumerate(outputs) if tensor.type.startswith("seq(map(")]
@@ -119,27 +119,27 @@ def _output(session: Session) -> tuple[Literal["probability"] | None, int]:
 
 
 Booster: TypeAlias = Any  # none of these libraries need be installed
-# Objectives, or losses, whose predictions are probabilities.
+# Objectives, or losses, with probabilities as predictions.
 XGBOOST_PROBABILITIES = ("binary:logistic", "multi:softprob")
 LIGHTGBM_PROBABILITIES = ("binary", "multiclass", "multiclassova", "cross_entropy")
 CATBOOST_PROBABILITIES = ("Logloss", "CrossEntropy", "MultiClass", "MultiClassOneVsAll")
-CATBOOST_LOGARITHMS = ("Poisson", "Tweedie")  # losses of models that add up logarithms of amounts
+CATBOOST_LOGARITHMS = ("Poisson", "Tweedie")  # losses of models of the logarithm of amounts
 
 
 def _check_complete(library: str, kinds: Errors) -> AbstractContextManager[None]:
-    """Raise a library's errors as errors about the file."""
+    """Convert a library's errors to errors in the file."""
     return wrap_errors(f"The file is not a complete {library} model", "save it again.", kinds=kinds, hide_cause=True)
 
 
 def open_xgboost(content: bytes) -> OpenModel:
-    """Return the model of an XGBoost file, with the trees up to the best iteration where training stopped early."""
+    """Return the model of an XGBoost file; after early stopping, only trees up to the best iteration are used."""
     xgb = import_extra("xgboost", "Reading XGBoost files")
     booster = xgb.Booster()
     with _check_complete("XGBoost", xgb.core.XGBoostError):
         booster.load_model(bytearray(content))
         learner = json.loads(booster.save_config())["learner"]
     objective = learner["objective"]["name"]
-    if objective == "multi:softmax":  # which gives the class alone
+    if objective == "multi:softmax":  # which only predicts the class
         objective = "multi:softprob"
         booster.set_param({"objective": objective})
     best = booster.attr("best_iteration")
@@ -157,7 +157,7 @@ def open_xgboost(content: bytes) -> OpenModel:
 
 
 def _xgboost_columns(booster: Booster) -> tuple[ModelColumn, ...]:
-    """Return the columns; categories are known by their positions, so the file must have them in their order."""
+    """Return the columns; categories are encoded by position, so the file must list them in order."""
     count = booster.num_features()
     names = booster.feature_names or [None] * count
     types = booster.feature_types or ["float"] * count
@@ -201,7 +201,7 @@ def open_lightgbm(content: bytes) -> OpenModel:
 
 
 def _lightgbm_columns(booster: Booster, infos: Mapping[str, Mapping[str, object]]) -> tuple[ModelColumn, ...]:
-    """Return the columns; categories of pandas are known by their positions among those that the file lists."""
+    """Return the columns; pandas categories are encoded by their positions in the lists of the file."""
     names: list[str] = booster.feature_name()
     listed = booster.pandas_categorical or []
     categories = [name for name in names if infos.get(name, {}).get("values")]
@@ -221,9 +221,9 @@ def _lightgbm_columns(booster: Booster, infos: Mapping[str, Mapping[str, object]
 
 
 def open_catboost(content: bytes) -> OpenModel:
-    """Return the model of a CatBoost file; its categories are texts, of which the file has hashes only."""
+    """Return the model of a CatBoost file; categories are passed as text, because the file only has their hashes."""
     catboost = import_extra("catboost", "Reading CatBoost files")
-    size = int.from_bytes(content[4:8], "little")  # CatBoost believes it, beyond the end of the file
+    size = int.from_bytes(content[4:8], "little")  # CatBoost trusts it, even beyond the end of the file
     with _check_complete("CatBoost", catboost.CatBoostError):
         if size == 0 or len(content) < 8 + size:
             raise catboost.CatBoostError("the file is cut short")

@@ -193,7 +193,7 @@ def _position(index: NDArray[np.intp]) -> int | tuple[int, ...]:
 
 
 def check_row_weights(weights: ArrayLike, rows: int) -> Floats:
-    """Return row weights as a float array: finite, not negative, one for each row."""
+    """Return row weights as a float array: finite, non-negative, one per row."""
     w = check_array("weights", weights)
     if len(w) != rows:
         raise DistributionError(

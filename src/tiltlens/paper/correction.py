@@ -23,23 +23,23 @@ from tiltlens.paper.checks import (
 )
 from tiltlens.paper.divergence import output_log_ratios
 
-FAR = 100.0  # squared distance of pivot and mean, in variances, beyond which digits are lost
+FAR = 100.0  # squared distance of pivot and mean, in variances, beyond which precision is lost
 
 
 @dataclass(frozen=True, slots=True, eq=False)
 class GroupMoments:
     """First and second moments of z = (ℓ, W_1, …, W_{K−1}) over the rows of one group.
 
-    Two of them are added with `+`; the sum is what one pass over all the rows would have given. The mean is
-    kept as an unevaluated sum `pivot + offset`, so that merging loses no digits where the spread is tiny
-    next to the mean.
+    Two of them are added with `+`; the sum equals the moments from one pass over all rows. The mean is stored as an
+    unevaluated sum `pivot + offset`, so that merging loses no precision if the spread is tiny compared with the
+    mean.
 
     Attributes
     ----------
     rows
         Number of rows.
     weight
-        Sum of the row weights (the number of rows where there are none).
+        Sum of the row weights (the number of rows if there are none).
     pivot, offset
         Two parts of the weighted mean of z.
     scatter
@@ -91,7 +91,7 @@ class GroupMoments:
     def from_columns(cls, z: Floats, weights: Floats | None = None, rows: int | None = None) -> GroupMoments:
         """Return the moments of one chunk of checked columns, z of shape (K, n), centred before squaring.
 
-        `rows` is the number of rows to count where rows of other groups are in the chunk with weight 0.
+        `rows` is the number of rows to count if the chunk also has rows of other groups, with weight 0.
         """
         total = float(z.shape[1]) if weights is None else float(weights.sum())
         counted = z.shape[1] if rows is None else rows
@@ -105,7 +105,7 @@ class GroupMoments:
     @classmethod
     def from_sums(cls, rows: int, weight: float, pivot: Floats, first: Floats, second: Floats) -> GroupMoments:
         """Return the moments from Σ w·c and Σ w·c·cᵀ of c = z − pivot, for a pivot near the mean."""
-        # The pivot is near the mean, so that little is taken from the sums of squares.
+        # The pivot is near the mean, so little is subtracted from the sums of squares.
         offset = first / weight
         return cls(rows, weight, pivot, offset, second - weight * np.outer(offset, offset))
 
@@ -121,7 +121,7 @@ class GroupMoments:
             return GroupMoments(rows, weight, full.pivot, full.offset, full.scatter)
         # M + M’ + nn’/(n + n’)·(μ − μ’)(μ − μ’)ᵀ (docs/methods, section 4).
         share = other.weight / weight
-        # Pivots first: the difference of two large means is exact where they are close.
+        # Pivots first: the difference of two large means is exact if they are close.
         difference = (other.pivot - self.pivot) + (other.offset - self.offset)
         pivot, offset = _two_sum(self.pivot, self.offset + difference * share)
         between = np.outer(difference, difference) * (self.weight * share)
@@ -154,13 +154,13 @@ class GroupMoments:
     @property
     def output(self) -> Floats:
         """The group's output distribution (Y(0), …, Y(K−1)): the mean score of each outcome."""
-        # Means of probabilities leave [0, 1] by rounding only.
+        # Means of probabilities leave [0, 1] only by rounding.
         rest = np.clip(self.mean[1:], 0.0, 1.0)
         return np.concatenate([[max(0.0, 1.0 - float(rest.sum()))], rest])
 
     @property
     def well_centred(self) -> bool:
-        """Whether the pivot was near enough to the mean that the scatter kept its digits."""
+        """Whether the pivot was near enough to the mean for a precise scatter."""
         spread = np.diag(self.scatter)
         return bool((self.weight * self.offset**2 <= FAR * spread).all())
 

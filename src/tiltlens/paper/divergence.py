@@ -15,8 +15,8 @@ from tiltlens.errors import SupportError, TiltlensError
 from tiltlens.limits import DAMPED_STEPS, EQUAL
 from tiltlens.paper.checks import Floats
 
-HALVINGS = 60  # of a step: 2^-60 of it is no step
-ARMIJO = 1e-4  # part of the expected fall that a step must bring
+HALVINGS = 60  # of a step: 2^-60 of a step is negligible
+ARMIJO = 1e-4  # share of the expected decrease that a step must attain
 ConvexFunction = Callable[[Floats], tuple[float, Floats, Floats]]
 
 DAMPINGS = (0.0, 1e-10, 1e-6, 1e-2)
@@ -40,7 +40,7 @@ def minimiser(function: ConvexFunction, start: Floats, tolerance: float = 1e-15)
         if np.abs(gradient).max() <= tolerance:
             break
         moved = None
-        # The undamped step first: it converges quadratically.
+        # The undamped step comes first, because it converges quadratically.
         for damping in DAMPINGS:
             if moved is None:
                 step = _step(hessian, gradient, damping)
@@ -52,10 +52,10 @@ def minimiser(function: ConvexFunction, start: Floats, tolerance: float = 1e-15)
 
 
 def _step(hessian: Floats, gradient: Floats, damping: float) -> Floats:
-    """Return −(H + damping·size·I)⁻¹·gradient; some damping tames a Hessian that is singular up to rounding."""
+    """Return −(H + damping·size·I)⁻¹·gradient; damping handles a Hessian that is singular up to rounding."""
     size = float(np.trace(hessian)) / len(gradient)
     damped = hessian + damping * size * np.eye(len(gradient))
-    # Least squares: in directions without curvature, as of equal scores, the step is 0.
+    # Least squares: the step is 0 in directions without curvature, which occur for equal scores.
     step: Floats = -np.linalg.lstsq(damped, gradient)[0].astype(np.float64)
     return step
 
@@ -63,15 +63,15 @@ def _step(hessian: Floats, gradient: Floats, damping: float) -> Floats:
 def _halved(
     function: ConvexFunction, point: Floats, value: float, steepest: float, step: Floats, slope: float
 ) -> tuple[Floats, tuple[float, Floats, Floats]] | None:
-    """Return the first of step, step/2, … that lowers the value enough, or None.
+    """Return the first of step, step/2, … that decreases the function enough, or None.
 
-    Near the minimum the value no longer resolves progress; there a smaller gradient counts instead.
+    Near the minimum, rounding hides any decrease; there a smaller gradient is accepted instead.
     """
-    noise = 1e-14 * max(1.0, abs(value), float(np.abs(point).max()))  # of the terms the value is made of
+    noise = 1e-14 * max(1.0, abs(value), float(np.abs(point).max()))  # relative to the terms that sum to the value
     size = 1.0
     for _ in range(HALVINGS):
         candidate = point + size * step
-        with np.errstate(all="ignore"):  # a step too far is not finite, and halved
+        with np.errstate(all="ignore"):  # a step that is too long gives a non-finite value, and is halved
             new = function(candidate)
         if np.isfinite(new[0]):
             lower = new[0] <= value + ARMIJO * size * slope
@@ -328,7 +328,7 @@ INVERSES = {"chi2": _chi2, "reverse_kl": _reverse_kl, "hellinger": _hellinger, "
 
 
 def output_log_ratios(y0: Floats, y1: Floats, needed: bool) -> Floats:
-    """Return log Y0(y)/Y1(y) where Y0(y) > 0, else 0; an infinite one raises where it is `needed`."""
+    """Return log Y0(y)/Y1(y) where Y0(y) > 0, else 0; raise for an infinite one if `needed`."""
     ratios = np.zeros_like(y0)
     both, extra = (y0 > 0) & (y1 > 0), (y0 > 0) & (y1 == 0)
     if needed and extra.any():

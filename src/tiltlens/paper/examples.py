@@ -32,7 +32,7 @@ from tiltlens.paper.world import World
 
 @dataclass(frozen=True, slots=True, eq=False)
 class LogisticCase:
-    """A logistic membership model P(S|X) and a logistic P(S|Y), on the audited group's inputs.
+    """A logistic membership model P(S|X) and a logistic P(S|Y), with the audited group's atoms.
 
     Attributes
     ----------
@@ -57,7 +57,7 @@ class LogisticCase:
     def f_l(self, features: ArrayLike) -> Floats:
         """Return f_l(x) = θ·x − Σ_i E0[θ_i·X_i], a linear function of the features."""
         x = check_array("features", features, dimensions=(1, 2))
-        # logit P(S=0|x) = θ0 + θ·x in the paper’s sign, so that ℓ = θ·x + constant.
+        # logit P(S=0|x) = θ0 + θ·x in the paper’s sign, so ℓ = θ·x + constant.
         values: Floats = x @ self.theta - (self.p0 @ self.features) @ self.theta
         return values
 
@@ -84,7 +84,7 @@ class LogisticCase:
 def logistic_case(
     theta: ArrayLike, gamma1: float, features: ArrayLike, scores: ArrayLike, p0: ArrayLike | None = None
 ) -> LogisticCase:
-    """Return the logistic case of the paper's Example 1, checked.
+    """Return the logistic case of the paper's Example 1, with checked arguments.
 
     Parameters
     ----------

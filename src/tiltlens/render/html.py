@@ -180,38 +180,38 @@ def _picture(reference: FigureRef) -> str:
     return f'<img style="max-width: 100%" alt="{escape(figure.description)}" src="data:image/svg+xml;base64,{content}">'
 
 
-Plain = dict[str, Any]  # what the page's script reads as JSON
-PICTURED = 8  # groups with pictures and profiles: the page must stay small
-DETAILED = 2  # groups with a dial, all figures and the numbers behind them
+Plain = dict[str, Any]  # JSON data for the page's script
+PICTURED = 8  # maximum number of groups with figures and profiles, to keep the page small
+DETAILED = 2  # maximum number of groups with a weighting slider, all figures and their tables
 OF_SCORES, OF_GAP = ("score_distribution", "score_calibration"), ("periods", "waterfall")
 EXPERT_IN_TABLES, EXPERT = ("proxy_map", "correction_shares"), ("paths", "overlap", "calibration")
 CHECKS = ("balance", "sensitivity", "splitting", "prices")
-DIAL_ROWS = 25  # features whose shares follow the dial
-SHORT = 40  # letters of a feature beside the dial
-SHOWN = 25  # features of the table that is open
-FOLDED = 10  # features without a material contribution from which on paper lists their names only
-MOST_IMMATERIAL = 100  # of these names
+DIAL_ROWS = 25  # maximum number of features whose shares follow the slider
+SHORT = 40  # maximum number of characters of a name beside the slider
+SHOWN = 25  # rows of the table of features that are shown at first
+FOLDED = 10  # immaterial features above which a printed page only lists their names
+MOST_IMMATERIAL = 100  # maximum number of names in that list
 CORRECTION = (
-    "Histogram of the correction function over the audited group, at the position of the dial. Profiles right of 0 are "
-    "under-represented among them, those left of 0 over-represented."
+    "Histogram of the correction function over the audited group, at the position of the slider. Profiles right of 0 "
+    "are under-represented among them, those left of 0 over-represented."
 )
 
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Drawing:
-    """A figure on the page. Title and note are the page's own text: they wrap, and are read aloud."""
+    """A figure on the page. Title and note are HTML text, so that they wrap and can be read aloud."""
 
     element: str
     title: str
     note: str
     description: str
     spec: Comparison
-    table: pl.DataFrame | None  # nothing where a table beside the figure has its numbers
+    table: pl.DataFrame | None  # None if a table on the page already has its numbers
     table_note: str = ""
 
     @classmethod
     def of(cls, element: str, figure: Figure) -> Drawing:
-        """Return a figure that fills its column."""
+        """Return the drawing of a figure that fills its column."""
         spec = on_page(figure.spec(width="container") | {"background": "transparent"})
         del spec["title"]
         table = figure.table.select(*figure.reading).rename(dict(figure.reading))
@@ -220,7 +220,7 @@ class Drawing:
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Section:
-    """One audited group on the page: its place, its numbers, its sentences and its drawings by name."""
+    """One audited group on the page: its index, comparison, findings, tables as HTML, and drawings by name."""
 
     place: int
     name: str
@@ -232,12 +232,12 @@ class Section:
 
 
 def overview(audit: Audit) -> Drawing:
-    """Return the picture of all groups together."""
+    """Return the figure of the rates of all groups."""
     return replace(Drawing.of("rates", figures.rates(audit)), table=None)
 
 
 def section(audit: Audit, place: int, name: str) -> Section:
-    """Return the part of the page about one audited group; beyond the first few groups, without pictures."""
+    """Return the section on one audited group; only the first few groups have figures."""
     c = audit.comparisons[name]
     drawings = _drawings(c, place) if place < PICTURED else {}
     findings, doubts = words.findings(audit, c, len(audit) == 1), list(reliability(audit, c))
@@ -245,7 +245,7 @@ def section(audit: Audit, place: int, name: str) -> Section:
 
 
 def _tables(c: Comparison, is_drawn: bool) -> dict[str, str]:
-    """Return the tables of a comparison as HTML, empty where it has none."""
+    """Return the tables of a comparison as HTML, "" for those without content."""
     from markupsafe import Markup
 
     tables: dict[str, Table | None] = {
@@ -273,7 +273,7 @@ def _tables(c: Comparison, is_drawn: bool) -> dict[str, str]:
 
 
 def _feature_button(index: int, cell: Cell, is_drawn: bool) -> str:
-    """Return the name of a feature, which shows its profile."""
+    """Return the name of a feature as a button that shows its profile."""
     text, state = escape(cell.text), "" if is_drawn else " disabled"
     return (
         f'<button type="button" class="feature" data-feature="{index}" aria-pressed="false"{state}>'
@@ -282,9 +282,9 @@ def _feature_button(index: int, cell: Cell, is_drawn: bool) -> str:
 
 
 def _drawings(c: Comparison, place: int) -> dict[str, Drawing]:
-    """Return the drawings of a comparison: of its features and outputs; for the first groups those of its inputs."""
+    """Return the drawings of a comparison; those of the inputs only for the first groups."""
     is_detailed = place < DETAILED
-    # Decisions are counted in a table, not drawn; the correction is drawn for the first groups only.
+    # Decisions are counted in a table instead; the correction is drawn for the first groups only.
     is_drawn = is_detailed and c.scale.score_type != ScoreType.DECISION
     names = [*(OF_SCORES if is_drawn else ()), *OF_GAP]
     names += EXPERT if is_detailed and c.correction.numbers is not None else ()
@@ -302,7 +302,7 @@ def _drawings(c: Comparison, place: int) -> dict[str, Drawing]:
 
 
 def _draw(c: Comparison, name: str) -> Figure | None:
-    """Return a figure, nothing where the comparison has nothing to show in it."""
+    """Return a figure, or None if it has nothing to show."""
     try:
         return figures.COMPARISON_FIGURES[name](c)
     except NothingToDrawError:
@@ -310,7 +310,7 @@ def _draw(c: Comparison, name: str) -> Figure | None:
 
 
 def _turning(c: Comparison, place: int) -> Drawing | None:
-    """Return the drawing that follows the dial, if there is one."""
+    """Return the drawing of the correction that follows the slider, or None if it has nothing to show."""
     position = dial_place(c)
     at = c.bins().tradeoff[position].position
     try:
@@ -321,7 +321,7 @@ def _turning(c: Comparison, place: int) -> Drawing | None:
 
 
 def moving(c: Comparison, has_dial: bool = True) -> Plain:
-    """Return the numbers of a comparison that follow the dial or a click, features as a list: a name is no key."""
+    """Return the data of a comparison that follow the slider or a click; features are a list, to keep their order."""
     shares, bins = _shares(c) if has_dial else {}, c.bins()
     return {
         "audited": label(c.audited, SHORT),
@@ -337,7 +337,7 @@ def moving(c: Comparison, has_dial: bool = True) -> Plain:
 
 
 def _shares(c: Comparison) -> dict[str, list[list[float | None]]]:
-    """Return share, low and high at each position of the dial, of the first features that have a share."""
+    """Return share, low and high at each position of the slider, for the first features that have a share."""
     names = [row.feature for row in c.by_feature if row.share is not None][:DIAL_ROWS]
     shares: dict[str, list[list[float | None]]] = {}
     for row in c.correction.shares_along_tradeoff().sort("position", maintain_order=True).iter_rows(named=True):
@@ -367,9 +367,9 @@ def _feature(c: Comparison, text: str, row: Contribution, has_dial: bool) -> Pla
 
 
 def shorten(parts: dict[str, Plain]) -> bool:
-    """Take quantiles, then whole profiles, from the weaker half of the features that have them.
+    """Remove quantiles from half of the features that have them; if none has any, remove profiles instead.
 
-    Return whether there were any.
+    The weaker half is shortened. Return whether there was anything to remove.
     """
     features = [feature for part in parts.values() for feature in part["features"]]
     moving_ones = [one for one in features if any(value["quantiles"] for value in one["values"])]

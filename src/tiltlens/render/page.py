@@ -33,7 +33,7 @@ from tiltlens.documents.document import (
     named,
 )
 from tiltlens.documents.first_screen import first_screen
-from tiltlens.documents.headline import decision_table_words, expected, ratio_words
+from tiltlens.documents.headline import expected, ratio_words
 from tiltlens.documents.result_documents import (
     alternatives_document,
     change_document,
@@ -268,7 +268,7 @@ def _linked(audit: Audit) -> Callable[[int, Cell], str]:
 
 
 def draw_blocks(blocks: Iterable[Block], before: int = 0) -> tuple[Any, list[Drawing]]:
-    """Return the blocks of a document as HTML, and the drawings that its script draws, `before` of them above."""
+    """Return blocks as HTML and their drawings, numbered from `before`; beyond a limit, figures are left out."""
     drawings: list[Drawing] = []
 
     def drawn(reference: FigureRef) -> str:
@@ -302,7 +302,7 @@ def rendered(template: str, data: str, **values: Any) -> str:
 
 
 def drawn_data(drawings: Iterable[Drawing | None]) -> str:
-    """Return what the script of a page needs that holds drawings only."""
+    """Return the data for the script of a page that only has drawings."""
     specs = {one.element: one.spec for one in drawings if one is not None}
     return as_json({"specs": specs, "comparisons": {}, "withheld": None})
 
@@ -335,7 +335,7 @@ def sha256(text: str) -> str:
 
 
 def _data(audit: Audit, drawings: list[Drawing]) -> str:
-    """Return what the page's script needs, as JSON that cannot end its element."""
+    """Return the data of the page's script as JSON, shortened to `DATA_LIMIT` if possible."""
     specs = {drawing.element: drawing.spec for drawing in drawings}
     pictured = list(audit.comparisons.values())[:PICTURED]
     numbers = {str(place): moving(c, place < DETAILED) for place, c in enumerate(pictured)}

@@ -273,16 +273,16 @@ class SavedCorrection(CorrectionFunction):
 
 
 Schema = dict[str, Any]
-WIDTH = 140  # of a line of a file
+WIDTH = 140  # maximum line length of the files
 SCALARS = {str: "string", float: "number", int: "integer", bool: "boolean", NoneType: "null"}
-BESIDE = {Comparison: ComparisonParts, Correction: CorrectionParts}  # types whose keys stand beside those of another
+BESIDE = {Comparison: ComparisonParts, Correction: CorrectionParts}  # types whose keys are merged into those of others
 VERSIONS = (
     "Keys may be added within a version; a key that changes its meaning or goes away raises the number in `schema`."
 )
 
 
 def schema_of(kind: type, version: str) -> Schema:
-    """Return the JSON schema of what `to_dict` of a result returns."""
+    """Return the JSON schema of the output of a result's `to_dict`."""
     definitions: Schema = {}
     _refer(kind, definitions)
     whole = definitions.pop(kind.__name__)
@@ -312,17 +312,17 @@ def _schema(kind: Any, definitions: Schema) -> Schema:
 
 
 def _any_of(schemas: list[Schema]) -> Schema:
-    """Return a schema that any of several fit; types without other rules are merged."""
+    """Return a schema that accepts any of several; plain types are merged."""
     if all(schema.keys() == {"type"} for schema in schemas):
         return {"type": [schema["type"] for schema in schemas]}
     return {"anyOf": schemas}
 
 
 def _refer(kind: Any, definitions: Schema) -> Schema:
-    """Return a reference to the definition of a type, which is made once."""
+    """Return a reference to the definition of a type, which is added if it is missing."""
     name = kind.__name__
     if name not in definitions:
-        definitions[name] = {}  # a type may hold itself
+        definitions[name] = {}  # a type may contain itself
         parts = _parts(kind)
         required = [part.key for part in parts if part.key in getattr(kind, "__required_keys__", {part.key})]
         described = _object({part.key: part.type for part in parts}, required, definitions)
@@ -351,7 +351,7 @@ def _first_line(kind: Any) -> str:
 
 
 def _descriptions(kind: Any) -> dict[str, str]:
-    """Return what the docstrings of a type say about its attributes and properties."""
+    """Return the descriptions of attributes and properties from the docstrings of a type."""
     texts: dict[str, str] = {}
     for owner in (kind, *filter(None, [BESIDE.get(kind)])):
         section = (inspect.getdoc(owner) or "").partition("Attributes\n----------\n")[2].partition("\n\nExamples")[0]
@@ -367,7 +367,7 @@ def published() -> dict[str, Schema]:
 
 
 def as_text(part: Any, indent: str = "") -> str:
-    """Return JSON in which a part that fits on a line stands on one."""
+    """Return JSON in which each object that fits on a line is written on one."""
     line = json.dumps(part, ensure_ascii=False)
     if not isinstance(part, dict) or len(indent + line) <= WIDTH:
         return line

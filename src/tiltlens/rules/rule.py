@@ -105,12 +105,12 @@ def smallest_share_of(rule: Rule, smallest_share: object = None) -> float:
     return check_share("smallest_share", smallest_share, "0.02 is 2% of the data; 0 leaves no group out.")
 
 
-MOST_TALLIED = 2_000_000  # kinds of people that are counted: more are keys, and fill the memory
+MOST_TALLIED = 2_000_000  # combinations of values: with more, a column is an identifier and would fill the memory
 
 
 @dataclass(frozen=True, slots=True, eq=False)
 class OutcomeSpec:
-    """The outcome to count: the argument, the column (or an array beside the data), and the favourable value."""
+    """The outcome to count: its argument, its column (or an array passed separately), and the favourable value."""
 
     argument: str
     value: object
@@ -118,7 +118,7 @@ class OutcomeSpec:
 
     @property
     def is_selection(self) -> bool:
-        """Whether decisions are counted, and not scores."""
+        """Whether the outcome is a decision, not a score."""
         return self.argument == "selected"
 
     @property
@@ -128,15 +128,15 @@ class OutcomeSpec:
 
     @property
     def columns(self) -> list[str]:
-        """The column; none for an array."""
+        """The column of the outcome; empty for an array."""
         return [self.value] if isinstance(self.value, str) else []
 
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Outcomes:
-    """Which of the tallied rows count towards the rate, of those whose outcome is `known`.
+    """Which tallied rows count towards the rate (`counts`), and which have an outcome (`known`).
 
-    `median` and `at_median`, how many people lie exactly there, are None for selections.
+    `median`, and `at_median`, the number of people with exactly this score, are None for selections.
     """
 
     name: str
@@ -148,12 +148,12 @@ class Outcomes:
 
 
 def outcome_spec(rule: Rule, selected: object, scores: object, favourable: object, names: list[str]) -> OutcomeSpec:
-    """Return the outcome to count; exactly one of the two must be given."""
+    """Return the outcome to count; raise unless exactly one of `selected` and `scores` is given."""
     if (selected is None) == (scores is None):
         got = "neither `selected` nor `scores`" if selected is None else "both `selected` and `scores`"
         raise DataError(
             f"The rule {shown(rule.id)} needs one outcome, got {got}.",
-            "`selected` holds decisions, 0 and 1 or two words; `scores` holds numbers, compared with their median.",
+            "`selected` names decisions (0 and 1, or two words); `scores` names numbers, compared with their median.",
         )
     argument, rate = ("selected", "selection") if scores is None else ("scores", "scoring")
     if rate not in rule.rates:
@@ -167,7 +167,7 @@ def outcome_spec(rule: Rule, selected: object, scores: object, favourable: objec
 
 
 def checked_outcome(spec: OutcomeSpec, column: pl.Series, row_name: RowName) -> None:
-    """Raise where a batch holds an outcome that cannot be counted."""
+    """Raise if a batch has an outcome that cannot be counted."""
     if spec.is_selection and is_words(column):
         decisions_in_words(spec.argument, column, spec.favourable)
         return
@@ -187,7 +187,7 @@ def checked_outcome(spec: OutcomeSpec, column: pl.Series, row_name: RowName) -> 
 
 
 def checked_numbers(spec: OutcomeSpec, column: pl.Series) -> Floats:
-    """Return an outcome as numbers, NaN where it is missing."""
+    """Return an outcome as numbers, NaN where missing; raise for other types."""
     if not (column.dtype.is_numeric() or column.dtype == pl.Boolean):
         rule = "0 and 1, or two words" if spec.is_selection else "numbers"
         raise DataError(
@@ -198,7 +198,7 @@ def checked_numbers(spec: OutcomeSpec, column: pl.Series) -> Floats:
 
 
 def outcomes_of(spec: OutcomeSpec, people: pl.DataFrame, middle: tuple[float, float] | None) -> Outcomes:
-    """Return which of the tallied rows count; `middle` are the two middle scores."""
+    """Return which tallied rows count towards the rate; `middle` has the two middle scores."""
     column, is_high = people[OUTCOME], spec.favourable != "low"
     if spec.is_selection and is_words(column):
         numbers, words = decisions_in_words(spec.argument, column, spec.favourable)
@@ -223,7 +223,7 @@ class Tally:
 
     read: int
     fingerprint: int  # the sum of the rows' hashes modulo 2^64
-    people: pl.DataFrame  # the distinct rows of groups, strata and `OUTCOME`, and how many `PEOPLE` are each
+    people: pl.DataFrame  # distinct combinations of groups, strata and `OUTCOME`, with their `PEOPLE`
 
     def __add__(self, other: Tally) -> Tally:
         both = pl.concat([self.people, other.people], how="vertical_relaxed")
@@ -243,7 +243,7 @@ def _summed(people: pl.DataFrame) -> pl.DataFrame:
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Source:
-    """Any data as batches: its columns of groups and strata, and the column of the outcome."""
+    """Data as batches, with the columns of groups and strata and the column of the outcome."""
 
     batches: Batches
     columns: tuple[str, ...]
@@ -256,7 +256,7 @@ class Source:
 
 
 def open_source(data: object, batches: Batches | None, columns: Sequence[str], spec: OutcomeSpec) -> Source:
-    """Return the data as batches; an outcome that is an array becomes a column of data in memory."""
+    """Return the data as batches; an outcome that is an array is added as a column."""
     value = spec.value
     outcome = value if isinstance(value, str) else OUTCOME
     if batches is not None:
@@ -273,7 +273,7 @@ def open_source(data: object, batches: Batches | None, columns: Sequence[str], s
 
 
 def tally_source(source: Source, keys: Sequence[str], spec: OutcomeSpec) -> tuple[Tally, tuple[float, float] | None]:
-    """Return the number of equal people; for scores by side of the median, with the two middle scores."""
+    """Return the tally of people by keys and outcome or, for scores, by side of the median, with the middle scores."""
     middle = None if spec.is_selection else _middle(source, spec)
     step = partial(_count_batch, source.columns, source.outcome, tuple(keys), spec, middle)
     return source.batches.fold(source.read, step), middle
@@ -287,7 +287,7 @@ def _count_batch(
     middle: tuple[float, float] | None,
     table: pl.DataFrame,
 ) -> Tally:
-    """Return the tally of one batch. The arguments travel to every worker."""
+    """Return the tally of one batch; the other arguments are sent to every worker."""
     column = table[name]
     checked_outcome(spec, column, row_name(table))
     outcome = column if middle is None else _sides(checked_numbers(spec, column), *middle)
@@ -296,16 +296,16 @@ def _count_batch(
 
 
 def _sides(numbers: Floats, low: float, high: float) -> pl.Series:
-    """Return −1 below the middle, 1 above it and 0 for a tie with it; null where the score is missing.
+    """Return −1 for scores below the median, 1 above it, 0 for ties with it, and null for missing scores.
 
-    Nobody lies between the two middle scores, so these comparisons are free of the rounding of their mean.
+    No score lies between the two middle ones, so comparisons with them avoid the rounding of their mean.
     """
     side = (numbers > low).astype(np.int8) - (numbers < high).astype(np.int8)
     return pl.select(pl.when(pl.Series(~np.isnan(numbers))).then(pl.Series(side))).to_series()
 
 
 def _middle(source: Source, spec: OutcomeSpec) -> tuple[float, float]:
-    """Return the two middle scores, equal for an odd number of scores. The one column is held in memory."""
+    """Return the two middle scores, equal for an odd number of scores; the column is loaded into memory."""
     parts: list[Floats] = source.batches.fold([source.outcome], partial(_known_numbers, source.outcome, spec))
     numbers = np.concatenate(parts)
     if not numbers.size:
@@ -316,7 +316,7 @@ def _middle(source: Source, spec: OutcomeSpec) -> tuple[float, float]:
 
 
 def _known_numbers(outcome: str, spec: OutcomeSpec, table: pl.DataFrame) -> list[Floats]:
-    """Return the scores of a batch that are not missing, as a list so that batches add up by `+`."""
+    """Return the non-missing scores of a batch, in a list so that batches can be added with `+`."""
     checked_outcome(spec, table[outcome], row_name(table))
     numbers = checked_numbers(spec, table[outcome])
     return [numbers[~np.isnan(numbers)]]

@@ -27,6 +27,7 @@ from tiltlens.errors import (
     shown,
     wrap_errors,
 )
+from tiltlens.notes import Note
 from tiltlens.sources.batches import S, Step, clean_batch, folded, read_in_batches, too_large
 from tiltlens.sources.columns import clean_column
 from tiltlens.sources.csv_files import GZIP, MARKS, csv_table, is_zipped, start_of
