@@ -73,7 +73,8 @@ def selective_labels(evidence: Evidence, settings: Settings, measured: Collectio
         pair = [rates.partly_seen_rate(rows, group, x, outcome, code, cell, MINIMUM_ROWS) for group in (True, False)]
 
         def at(gamma: float) -> Ends:
-            low, high = (settings.estimate(bound.normal(-1.0, 1.0)) for bound in rates.bound_gap(*pair, gamma))
+            bounds = rates.bound_gap(pair[0], pair[1], gamma)
+            low, high = (settings.estimate(bound.normal(-1.0, 1.0)) for bound in bounds)
             return low.value, high.value, low.low, high.high
 
         return at

@@ -59,6 +59,7 @@ from tiltlens.documents.quantities import (
 from tiltlens.documents.sentences import (
     IS_NO_FINDING,
     checks_words,
+    decision_table_words,
     error_rate_blocks,
     favourable_words,
     rows_words,
@@ -71,7 +72,6 @@ from tiltlens.documents.tables import (
     contribution_table,
     correction_table,
     decile_table,
-    decision_table_words,
     estimate_table,
     group_matrix,
     has_bands,

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Iterator
 
+from tiltlens.analysis.decision_table import DecisionTable
 from tiltlens.analysis.error_rates import ErrorRates, SelectiveLabels
 from tiltlens.analysis.sensitivity import Sensitivity
 from tiltlens.analysis.splitting import Splitting
@@ -43,7 +44,7 @@ from tiltlens.documents.quantities import (
 )
 from tiltlens.estimators.estimate import Materiality, is_beyond_zero, materiality
 from tiltlens.estimators.verdicts import Verdict
-from tiltlens.formats import NOTHING, capitalised, count, label, number, p_value, percent, value_of
+from tiltlens.formats import NOTHING, capitalised, count, label, number, p_value, percent, ratio, value_of, whole
 from tiltlens.results.audit import Audit
 from tiltlens.results.change import Change
 from tiltlens.results.comparison import Comparison
@@ -420,3 +421,21 @@ def _gains(gains: Splitting, level: str) -> Table:
         shown = format_of(item.scale, POINTS).change
         rows.append((Cell(item.name(POINTS)), *(estimate_cell(loss.of(name), shown) for name in GAIN_COLUMNS)))
     return Table("splitting", columns, tuple(rows), level)
+
+
+def decision_table_words(table: DecisionTable, level: str, among: str) -> list[str]:
+    """Return the tests of the 2×2 table of decisions, and how many changed decisions would reverse them."""
+    note = [f"{capitalised(table.note)}."] if table.note else []
+    if table.z is None or table.z_p_value is None:
+        return note
+    words = (
+        f"Audited vs reference{among}: {ratio(table.z)} standard deviations (z test, "
+        f"{p_value(table.z_p_value)}); Fisher's exact test, {p_value(table.fisher_p_value)}"
+    )
+    if table.odds_ratio is not None:
+        words += f"; odds ratio {written(table.odds_ratio, ratio, level)}"
+    flips = (
+        f"Sensitivity: at least {whole(table.ratio_flips)} decisions would have to change for the ratio to cross 0.80, "
+        f"and {whole(table.z_flips)} for the z test to cross {table.critical_z:.2f}."
+    )
+    return [f"{words}.", flips, *note]

@@ -8,7 +8,6 @@ from typing import Any
 
 import polars as pl
 
-from tiltlens.analysis.decision_table import DecisionTable
 from tiltlens.documents.document import (
     BOTH,
     EVIDENCE,
@@ -52,7 +51,6 @@ from tiltlens.documents.quantities import (
     quantity,
     quantity_cell,
     quantity_table,
-    written,
 )
 from tiltlens.estimators.estimate import Estimate
 from tiltlens.estimators.verdicts import Verdict
@@ -434,21 +432,3 @@ def _within(row: RateRow) -> tuple[Cell, ...]:
 
 def _p(value: float | None) -> str:
     return NOTHING if value is None else p_value(value)
-
-
-def decision_table_words(table: DecisionTable, level: str, among: str) -> list[str]:
-    """Return the tests of the 2×2 table of decisions, and how many changed decisions would reverse them."""
-    note = [f"{capitalised(table.note)}."] if table.note else []
-    if table.z is None or table.z_p_value is None:
-        return note
-    words = (
-        f"Audited vs reference{among}: {ratio(table.z)} standard deviations (z test, "
-        f"{p_value(table.z_p_value)}); Fisher's exact test, {p_value(table.fisher_p_value)}"
-    )
-    if table.odds_ratio is not None:
-        words += f"; odds ratio {written(table.odds_ratio, ratio, level)}"
-    flips = (
-        f"Sensitivity: at least {whole(table.ratio_flips)} decisions would have to change for the ratio to cross 0.80, "
-        f"and {whole(table.z_flips)} for the z test to cross {table.critical_z:.2f}."
-    )
-    return [f"{words}.", flips, *note]

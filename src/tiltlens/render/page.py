@@ -40,10 +40,10 @@ from tiltlens.documents.result_documents import (
     evaluation_document,
     provenance_blocks,
 )
+from tiltlens.documents.sentences import decision_table_words
 from tiltlens.documents.tables import (
     MATRIX_NOTE,
     check_table,
-    decision_table_words,
     factor_words,
     group_matrix,
     group_table,
