@@ -14,7 +14,7 @@ from threadpoolctl import threadpool_info
 
 import tiltlens as tl
 from tiltlens import threads
-from tiltlens.threads import in_threads, made_in_order, report_to, stage, steps_in_threads
+from tiltlens.threads import in_threads, map_in_order, report_to, stage, steps_in_threads
 
 
 @pytest.mark.parametrize("rows", [1, threads.THREADED_ROWS])
@@ -89,7 +89,7 @@ def test_what_is_made_comes_in_the_order_of_the_items(two_cores):
         time.sleep(0.002 * (item % 3 == 0))
         return item
 
-    assert list(made_in_order(slower_first, range(20))) == list(range(20))
+    assert list(map_in_order(slower_first, range(20))) == list(range(20))
 
 
 def test_no_more_items_are_taken_than_threads_and_one(two_cores):
@@ -100,7 +100,7 @@ def test_no_more_items_are_taken_than_threads_and_one(two_cores):
             taken.append(item)
             yield item
 
-    for made in made_in_order(lambda item: item, items()):
+    for made in map_in_order(lambda item: item, items()):
         assert len(taken) - made <= 3
 
 
@@ -113,13 +113,13 @@ def test_an_error_stops_what_has_not_begun(two_cores):
         done.append(item)
 
     with pytest.raises(ValueError, match="item 3"):
-        list(made_in_order(step, range(1000)))
+        list(map_in_order(step, range(1000)))
     assert len(done) < 10
 
 
 def test_no_thread_is_left_when_the_caller_stops(two_cores):
     before = threading.active_count()
-    parts = made_in_order(lambda item: item, range(1000))
+    parts = map_in_order(lambda item: item, range(1000))
     assert next(parts) == 0
     parts.close()
     assert threading.active_count() == before

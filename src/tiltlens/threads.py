@@ -107,7 +107,7 @@ def steps_in_threads(work: Callable[[T], R], items: Sequence[T], rows: int) -> l
         return [result for _, result in zip(each(items), pool.map(work, items), strict=True)]
 
 
-def made_in_order(function: Callable[[T], R], items: Iterable[T]) -> Generator[R]:
+def map_in_order(function: Callable[[T], R], items: Iterable[T]) -> Generator[R]:
     """Yield function(item) for each item in order, with a few of them in progress at a time.
 
     The caller's thread takes the items. If one fails, or the caller stops, those not yet started are cancelled.

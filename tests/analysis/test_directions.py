@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 
 import tiltlens as tl
-from tiltlens.analysis.decomposition import _wide
+from tiltlens.analysis.decomposition import _wide_bands_note
 from tiltlens.analysis.evidence import OutputScale
 from tiltlens.estimators.verdicts import Band
 from tiltlens.rows.wording import MEASURES, PROBABILITY
@@ -54,7 +54,7 @@ def test_features_without_a_share_have_one_note():
 @pytest.mark.parametrize(("reaches", "is_said"), [([0.02, 0.06, 0.07], True), ([0.02, 0.04, 0.2], False), ([], False)])
 def test_a_table_that_is_too_small_for_contributions_beyond_the_others_is_said_to_be(reaches, is_said):
     words = OutputScale(PROBABILITY, MEASURES["probability", None], 0.005)
-    found = _wide([Band(0.0, -one, one, one) for one in reaches], words)
+    found = _wide_bands_note([Band(0.0, -one, one, one) for one in reaches], words)
     assert found == (
         ["there are too few rows: half of the bands of contributions beyond the others are wider than ±6.0 points"]
         if is_said

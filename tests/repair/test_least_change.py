@@ -11,9 +11,9 @@ from tiltlens.errors import SupportError
 from tiltlens.repair.least_change import (
     GapProblem,
     decision_multipliers,
+    kl_change,
     left_over,
     log_scores,
-    nats_moved,
     repaired,
     score_multipliers,
     shifted,
@@ -74,7 +74,7 @@ def conic(scores, weights, asked):
 def test_least_change_is_that_of_a_conic_solver(classes, groups, limit):
     scores, weights, asked = problem(classes, groups, limit, seed=3 * classes + groups)
     t, (cost, multipliers) = score_multipliers(asked), conic(scores, weights, asked)
-    assert nats_moved(scores, asked.scores(t), weights) == pytest.approx(cost, abs=1e-8)
+    assert kl_change(scores, asked.scores(t), weights) == pytest.approx(cost, abs=1e-8)
     assert asked.cost(t) == pytest.approx(cost, abs=1e-8)
     assert np.abs(asked.gaps(t)).max() <= limit + 1e-10
     assert t == pytest.approx(multipliers, abs=1e-6 if limit else 1e-8)

@@ -88,7 +88,7 @@ def _tested(audited: Count, reference: Count, confidence: float) -> DecisionTabl
         # either group may have the lower rate, so take the fewer flips of both directions
         ratio_flips=min(ratio_flips(lower, higher, FOUR_FIFTHS) for lower, higher in orders),
         z_flips=min(z_flips(lower, higher, confidence) for lower, higher in orders),
-        note="; ".join(untold(audited, reference)),
+        note="; ".join(table_notes(audited, reference)),
     )
 
 
@@ -99,7 +99,7 @@ def _disclosed(group: Count) -> dict[str, int | None]:
     return {outcome: None if is_hidden else count for outcome, count, is_hidden in cells}
 
 
-def untold(group: Count, other: Count) -> Iterator[str]:
+def table_notes(group: Count, other: Count) -> Iterator[str]:
     """Yield notes on the limits of a 2×2 table."""
     if z_score(group, other) is None:
         yield "everyone has the same outcome, so there is nothing to test"

@@ -98,7 +98,9 @@ def decompose_gap(
     errors = _errors("alone", gaps) | _errors("beyond_others", joint) | _errors("shapley", every_set)
     columns, judgements = dict[str, Columns](), dict[str, Judgement]()
     whole = whole_gap(evidence)
-    notes += _wide(joint_bands.values(), output_scale(evidence, settings)) if settings.folds is not None else []
+    notes += (
+        _wide_bands_note(joint_bands.values(), output_scale(evidence, settings)) if settings.folds is not None else []
+    )
     for feature in evidence.rows.features:
         name = feature.name
         both = alone_bands.get(name), joint_bands.get(name)
@@ -106,7 +108,7 @@ def decompose_gap(
         judgement = judged_use(evidence, settings, uses, name, judgement)
         is_cleared = judgement.verdict == Verdict.NO_MATERIAL_CONTRIBUTION
         if is_cleared and any(band is not None and band.reach for band in both):
-            judgement = _unless_hidden(evidence, settings, adjusted, every, name, judgement)
+            judgement = _recheck_clearance(evidence, settings, adjusted, every, name, judgement)
         if doubt is not None and judgement.verdict not in (Verdict.EXEMPT, Verdict.IDENTIFIES_GROUP):
             judgement = Judgement(Verdict.NOT_ASSESSED, doubt)
         parts = (*both, shapley.get(name))
@@ -129,14 +131,14 @@ def _columns(
     return columns
 
 
-def _wide(joint: Collection[Band], words: OutputScale) -> list[Note]:
+def _wide_bands_note(joint: Collection[Band], words: OutputScale) -> list[Note]:
     """Return a note if the median band of joint(j) is too wide to be informative."""
     middle = float(np.median([band.reach for band in joint])) if joint else 0.0
     is_wide = middle > WIDE_BANDS * words.materiality
     return [Note("few rows", size=words.size_words(middle))] if is_wide else []
 
 
-def _unless_hidden(
+def _recheck_clearance(
     evidence: Evidence,
     settings: Settings,
     adjusted: AdjustedGap,

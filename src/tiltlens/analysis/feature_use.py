@@ -112,7 +112,7 @@ def feature_uses(
     named = _material_features(evidence, alone, joint, m)
     if not named:
         return FeatureUses()
-    unchanged_rows = _ask_model(evidence, settings, named)
+    unchanged_rows = _count_unchanged_rows(evidence, settings, named)
     ignored = [name for name, rows in unchanged_rows.items() if rows is not None]
     rest = [name for name in named if name not in ignored]
     measure = _make_measure(evidence, settings, m, rest, ignored)
@@ -170,7 +170,7 @@ def _find_copies(small: Mapping[str, Use], measure: Measure, m: float) -> tuple[
     return copies, [name for name in dropped if name not in copies]
 
 
-def _ask_model(evidence: Evidence, settings: Settings, names: Sequence[str]) -> dict[str, int | None]:
+def _count_unchanged_rows(evidence: Evidence, settings: Settings, names: Sequence[str]) -> dict[str, int | None]:
     """Return for each feature the number of rows in which another value left the model's output unchanged.
 
     It is None if any output changed. A feature whose values are all equal is left out.

@@ -34,7 +34,7 @@ class RowErrors:
 
 
 @dataclass(frozen=True, slots=True, eq=False)
-class KnownRows:
+class RowIdentities:
     """Identities of the rows, or clusters, behind some errors, by which another audit matches them.
 
     `columns` has one fingerprint per feature, of its values with row numbers and groups: equal only for the same rows.
@@ -46,7 +46,7 @@ class KnownRows:
     are_ids: bool = False
     columns: dict[str, int] = field(default_factory=dict)
 
-    def shares_people(self, other: KnownRows) -> bool:
+    def shares_people(self, other: RowIdentities) -> bool:
         """Return whether both have an id in common, or the same rows by the fingerprints of all common features."""
         if self.are_ids and other.are_ids:
             return bool(np.isin(self.hashes, other.hashes).any())
@@ -61,27 +61,27 @@ class ComparisonErrors:
     `of_features` has the keys (name of the estimate, feature).
     """
 
-    sample: KnownRows
-    shown: KnownRows
+    sample: RowIdentities
+    shown: RowIdentities
     of_sample: dict[str, RowErrors]
     of_shown: dict[str, RowErrors]
     of_features: dict[tuple[str, str], RowErrors]
 
 
-def known_rows(evidence: Evidence, index: Integers) -> KnownRows:
+def row_identities(evidence: Evidence, index: Integers) -> RowIdentities:
     """Return the identities of the sample's rows `index`, or of their clusters."""
     rows, sample = evidence.rows, evidence.sample.take(index)
     are_ids = rows.facts.has_clusters
     hashes, numbers = rows.row_key[index], rows.row_number[index] if rows.facts.is_numbered and not are_ids else None
     if sample.clusters is not None:
         _, first = np.unique(sample.clusters, return_index=True)
-        return KnownRows(hashes[first], None if numbers is None else numbers[first], None, are_ids)
+        return RowIdentities(hashes[first], None if numbers is None else numbers[first], None, are_ids)
     if numbers is None:
-        return KnownRows(hashes, None, None if are_ids else sample.audited, are_ids)
+        return RowIdentities(hashes, None, None if are_ids else sample.audited, are_ids)
     identity = {"number": numbers, "group": sample.audited.astype(np.int64)}
     values = {part.name: (part.codes if part.values is None else part.values)[index] for part in rows.features}
     columns = {name: int(row_hashes(identity | {"value": column}).sum()) for name, column in values.items()}
-    return KnownRows(hashes, numbers, sample.audited, columns=columns)
+    return RowIdentities(hashes, numbers, sample.audited, columns=columns)
 
 
 def errors_of(estimate: InfluenceEstimate) -> RowErrors:
@@ -171,7 +171,9 @@ def standard_error(errors: RowErrors) -> float:
     return math.sqrt(float((errors.parts**2).sum()) + float(errors.between @ errors.between) + unseen)
 
 
-def paired(old: KnownRows, new: KnownRows, same_rows: bool, scores: tuple[RowErrors, RowErrors] | None) -> Pairs:
+def paired(
+    old: RowIdentities, new: RowIdentities, same_rows: bool, scores: tuple[RowErrors, RowErrors] | None
+) -> Pairs:
     """Match the rows of two audits by ids, by row number if both tables have the same order, or by content.
 
     Only row numbers distinguish rows that differ only in their scores. Without usable numbers their order is irrelevant
@@ -198,7 +200,7 @@ def paired(old: KnownRows, new: KnownRows, same_rows: bool, scores: tuple[RowErr
     return _side_by_side(*(mixed_hashes(rows.hashes, _occurrence(rows.hashes)) for rows in (old, new)))
 
 
-def _are_same(old: KnownRows, new: KnownRows, at_old: Integers, at_new: Integers, same_rows: bool) -> bool:
+def _are_same(old: RowIdentities, new: RowIdentities, at_old: Integers, at_new: Integers, same_rows: bool) -> bool:
     """Return whether rows with equal numbers match: in content if `same_rows`, else at least in group."""
     if same_rows:
         return bool(at_old.size) and bool((old.hashes[at_old] == new.hashes[at_new]).all())
@@ -222,7 +224,7 @@ def _occurrence(keys: Hashes) -> Integers:
     return occurrence
 
 
-def _differ_alike(old: KnownRows, new: KnownRows, scores: tuple[RowErrors, RowErrors]) -> bool:
+def _differ_alike(old: RowIdentities, new: RowIdentities, scores: tuple[RowErrors, RowErrors]) -> bool:
     """Return whether some rows with equal contents have different scores in both audits."""
     before, after = (_several(rows.hashes, errors.parts[:, 0]) for rows, errors in zip((old, new), scores, strict=True))
     return bool(np.isin(before, after).any())

@@ -40,7 +40,7 @@ from tiltlens.documents.headline import (
     four_fifths_words,
     headline,
     is_of_decisions,
-    soft_words,
+    unobserved_group_sentences,
     weighted,
 )
 from tiltlens.documents.prices import price_blocks
@@ -278,7 +278,7 @@ def comparison_blocks(
     if has_headline:
         first, *others = headline(audit, c)
         blocks += [Paragraph(first, HEADLINE), *(Paragraph(line) for line in others)]
-    blocks += bullets([minus(line) for line in soft_words(c)], "Unobserved groups")
+    blocks += bullets([minus(line) for line in unobserved_group_sentences(c)], "Unobserved groups")
     blocks += [estimate_table(c), *_tests(c)]
     if c.by_feature:
         blocks += [Heading(measure_of(c).headed("Contributions of features")), *contribution_blocks(audit, c)]

@@ -55,7 +55,7 @@ def gap_name(c: Comparison) -> str:
     return "weighted gap" if c.unobserved_group else "gap"
 
 
-def soft_words(c: Comparison) -> list[str]:
+def unobserved_group_sentences(c: Comparison) -> list[str]:
     """Return how to read the estimates of an unobserved group's gap; nothing for observed groups."""
     if c.unobserved_group is None:
         return []

@@ -30,8 +30,8 @@ from tiltlens.documents.headline import (
     four_fifths_words,
     headline,
     is_of_decisions,
-    soft_words,
     unfavourable_words,
+    unobserved_group_sentences,
 )
 from tiltlens.documents.quantities import (
     ERROR_RATE_KEYS,
@@ -240,7 +240,7 @@ def findings(audit: Audit, c: Comparison, is_only: bool) -> list[str]:
     if is_of_decisions(audit) and c.adverse_impact_ratio is not None:
         lines.append(four_fifths_words(c.adverse_impact_ratio, level_of(c), measure_of(c).among))
     lines.append(unfavourable_words(c) if c.impact_ratio is not None else "")
-    return [*filter(None, lines), *soft_words(c), *sure_words(c)]
+    return [*filter(None, lines), *unobserved_group_sentences(c), *reliability_sentences(c)]
 
 
 def verdicts_given(audit: Audit) -> dict[str, str]:
@@ -250,7 +250,7 @@ def verdicts_given(audit: Audit) -> dict[str, str]:
     return {text: kind.meaning.replace("the score", user) for text, kind in VERDICTS.items() if text in given}
 
 
-def sure_words(c: Comparison) -> list[str]:
+def reliability_sentences(c: Comparison) -> list[str]:
     """Return sentences on the reliability of the findings on one audited group."""
     lines = []
     if c.gap.low is None:

@@ -149,7 +149,7 @@ NARROW = 500  # width in pixels below which the names of the corners would overl
 FIELDS = ("reveals", "drives", "use", "alone", "alignment")
 
 
-class Upwards(NamedTuple):
+class VerticalAxis(NamedTuple):
     """The quantity on the vertical axis: its column, axis title, description, and the names of the right corners."""
 
     name: str
@@ -162,13 +162,13 @@ class Upwards(NamedTuple):
         return row.use if self.name == "use" else row.drives
 
 
-DRIVES = Upwards(
+DRIVES = VerticalAxis(
     "drives",
     "association with the {output} within groups, in {unit} →",
     "is associated more with the {output} within groups. Curves join equal {unit} of the gap",
     ("reveals the group, associated with the {output}", "reveals the group only"),
 )
-USE = Upwards(
+USE = VerticalAxis(
     "use",
     "use: change of the {output}, all else equal, in {unit} →",
     "is used more by the {output}",
@@ -214,7 +214,7 @@ def proxy_map(c: Comparison, materiality: float | None = None) -> Figure:
     return figure(chart, records, title, description, reading, subtitle, note)
 
 
-def _note(c: Comparison, count: int, drawn: int, threshold: str, up: Upwards) -> str:
+def _note(c: Comparison, count: int, drawn: int, threshold: str, up: VerticalAxis) -> str:
     left_out = f"not drawn: {count - drawn} without an estimate of {up.name}" if drawn < count else ""
     dashed = f"dashed: materiality threshold, {threshold}"
     curves = "curves: contribution to the gap" if up is DRIVES else ""
@@ -223,7 +223,7 @@ def _note(c: Comparison, count: int, drawn: int, threshold: str, up: Upwards) ->
     return noted(c, curves, dashed, left_out, labelled, intervals="CI" if has_ends else "")
 
 
-def _record(text: str, row: Contribution, m: Measure, up: Upwards, sign: int) -> Record:
+def _record(text: str, row: Contribution, m: Measure, up: VerticalAxis, sign: int) -> Record:
     estimates: dict[str, Estimate | None] = {name: getattr(row, name) for name in FIELDS}
     height = up.of(row)
     value = None if height is None else height.value
@@ -288,7 +288,7 @@ def _map(
     levels: list[float],
     materiality: float,
     m: Measure,
-    up: Upwards,
+    up: VerticalAxis,
     corners: list[str],
     tips: list[ChartPart],
 ) -> ChartPart:

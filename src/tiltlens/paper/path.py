@@ -318,7 +318,9 @@ def _smooth(
     l1, l2, l3, l4 = weights
     A, B = l1 + l2, l3 + l4
     n = len(inputs.p0)
-    atoms, outcomes = _allowed(inputs, weights) if np.isinf(divergence.slope_at_infinity) else _useful(inputs, weights)
+    atoms, outcomes = (
+        _allowed(inputs, weights) if np.isinf(divergence.slope_at_infinity) else _needed_atoms(inputs, weights)
+    )
     W = inputs.channel[atoms][:, outcomes]
     F = penalty_pair(divergence, l1, inputs.p0[atoms], l2, inputs.p1[atoms])
     H = penalty_pair(divergence, l3, inputs.y0[outcomes], l4, inputs.y1[outcomes])
@@ -354,7 +356,7 @@ def _smooth(
     return q / q.sum(), excluded - function(theta)[0], theta
 
 
-def _useful(inputs: Inputs, weights: Weights) -> tuple[NDArray[np.bool_], NDArray[np.intp]]:
+def _needed_atoms(inputs: Inputs, weights: Weights) -> tuple[NDArray[np.bool_], NDArray[np.intp]]:
     """Return the atoms that an optimal Q needs if J is bounded, and the outcomes that they reach.
 
     These are the atoms with mass in a weighted distribution and, of the others, which all cost the same, those with

@@ -338,7 +338,7 @@ class MembershipFit:
         """
         if self.design is None:
             return self.cross_fitted
-        alike, fitted = many_alike(row_hashes(self.design.table), clusters), self.fitted()
+        alike, fitted = have_many_equal_rows(row_hashes(self.design.table), clusters), self.fitted()
         return {cell: np.where(alike, fitted[cell], own) for cell, own in self.cross_fitted.items()}
 
 
@@ -403,7 +403,7 @@ def _strata(rows: AuditedRows, constraints: Sequence[Constraint]) -> Integers | 
     return np.asarray(rows.codes * (UNKNOWN + 1) + rows.outcome)
 
 
-def many_alike(hashes: Hashes, clusters: Integers | None) -> Booleans:
+def have_many_equal_rows(hashes: Hashes, clusters: Integers | None) -> Booleans:
     """Return which rows have at least nine other people with the same features, compared by `hashes`."""
     _, cells = np.unique(hashes, return_inverse=True)
     codes = cluster_codes(clusters)

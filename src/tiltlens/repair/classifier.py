@@ -23,7 +23,7 @@ from tiltlens.errors import DataError, first_line, listed, shown
 from tiltlens.estimators.influence import Integers, Rows
 from tiltlens.learners.propensity import group_folds
 from tiltlens.paper.checks import Floats, check_threshold
-from tiltlens.repair.adjustment import many_alike
+from tiltlens.repair.adjustment import have_many_equal_rows
 from tiltlens.repair.constraints import (
     ALL,
     DECISIONS,
@@ -229,7 +229,7 @@ class TiltedClassifier(ClassifierMixin, MetaEstimatorMixin, BaseEstimator):  # t
         problem = RepairProblem.of(rows, constraints, {}, limit, self._threshold)
         areas = problem.separations(self._gradients(problem.constraints, cells))
         if self._threshold is not None:
-            alike = many_alike(hashes, rows.clusters)[:, None]
+            alike = have_many_equal_rows(hashes, rows.clusters)[:, None]
             scores = np.where(alike, self.estimator_.predict_proba(X), scores)
             cells = np.where(alike, self._predict_cells(X), cells)
         problem = replace(problem, rows=replace(rows, scores=self._scores(scores)))

@@ -72,7 +72,7 @@ def repaired(scores: Floats, shift: Floats | float, threshold: float | None = No
     return np.asarray(scores - threshold >= shift, dtype=np.float64)
 
 
-def nats_moved(before: Floats, after: Floats, weights: Floats) -> float:
+def kl_change(before: Floats, after: Floats, weights: Floats) -> float:
     """Return E[KL(W'‖W)] of scores of shape (n,) (two outcomes) or (n, K)."""
     if before.ndim == 1:
         moved = rel_entr(after, before) + rel_entr(1.0 - after, 1.0 - before)
@@ -164,7 +164,7 @@ def score_multipliers(problem: GapProblem, start: Floats | None = None) -> Float
     """
     zeros = np.zeros(len(problem.names))
     if len(problem.names) == 1:
-        return _sweep(problem, zeros)
+        return _solve_in_turn(problem, zeros)
     if _worst(problem, zeros) <= REPAIRED:
         return zeros
     first = _solve(replace(problem, measures=problem.modelled), zeros if start is None else start)
@@ -180,7 +180,7 @@ def score_multipliers(problem: GapProblem, start: Floats | None = None) -> Float
     if is_solved:
         return exact
     worst = int(np.argmax(beyond))
-    raise beyond_reach(problem.names[worst], float(gaps[worst]), problem.limit)
+    raise unreachable_limit_error(problem.names[worst], float(gaps[worst]), problem.limit)
 
 
 def _solve(problem: GapProblem, start: Floats) -> Floats:
@@ -189,10 +189,10 @@ def _solve(problem: GapProblem, start: Floats) -> Floats:
     for _ in range(SWEEPS):
         if _worst(problem, t) <= REPAIRED:
             return t
-        t = _newton(problem, _sweep(problem, t))
+        t = _newton(problem, _solve_in_turn(problem, t))
     gaps = problem.gaps(t)
     worst = int(np.argmax(np.abs(left_over(t, gaps, problem.limit))))
-    raise beyond_reach(problem.names[worst], float(gaps[worst]), problem.limit)
+    raise unreachable_limit_error(problem.names[worst], float(gaps[worst]), problem.limit)
 
 
 def _worst(problem: GapProblem, t: Floats) -> float:
@@ -239,7 +239,7 @@ def left_over(t: Floats, gaps: Floats, limit: float) -> Floats:
     return np.where(t == 0.0, at_zero, gaps - limit * np.sign(t))
 
 
-def beyond_reach(name: str, nearest: float, limit: float) -> SupportError:
+def unreachable_limit_error(name: str, nearest: float, limit: float) -> SupportError:
     """Return the error for a limit that no tilt can reach."""
     return SupportError(
         f"The limit cannot be reached: {name} cannot be brought closer to 0 than {nearest:.3g} (limit {limit:.3g}), "
@@ -249,7 +249,7 @@ def beyond_reach(name: str, nearest: float, limit: float) -> SupportError:
     )
 
 
-def _sweep(problem: GapProblem, start: Floats) -> Floats:
+def _solve_in_turn(problem: GapProblem, start: Floats) -> Floats:
     """Return the multipliers after one pass that solves each constraint with the others fixed."""
     t = start.copy()
     for c, name in enumerate(problem.names):
@@ -283,7 +283,7 @@ def _root(gap_at: Callable[[float], float], limit: float, name: str) -> float:
     while (value := gap_at(side * far) - target) * side > 0.0:
         near, far, nearest = far, 2.0 * far, min(nearest, value + target, key=abs)
         if far > LARGEST_MULTIPLIER:
-            raise beyond_reach(name, nearest, limit)
+            raise unreachable_limit_error(name, nearest, limit)
     low, high = min(side * near, side * far), max(side * near, side * far)
     return float(brentq(lambda t: gap_at(t) - target, low, high, xtol=1e-14, rtol=1e-14))
 
@@ -302,7 +302,7 @@ def _stepped_root(margin: Floats, a: Floats, measure: Floats, limit: float, name
     gaps = start + np.cumsum(moved)
     reached = np.flatnonzero(side * gaps <= limit + REPAIRED)
     if not reached.size:
-        raise beyond_reach(name, min([start, *gaps.tolist()], key=abs), limit)
+        raise unreachable_limit_error(name, min([start, *gaps.tolist()], key=abs), limit)
     k = int(reached[0])
     before = start if k == 0 else float(gaps[k - 1])
     if abs(before) - limit <= max(abs(float(gaps[k])) - limit, 0.0):

@@ -47,7 +47,7 @@ class RepairTable:
     def texts(self, argument: str, values: object) -> NDArray[np.str_]:
         """Return the values as texts ("" if missing); several columns are combined into intersections."""
         columns: list[object] = [*crossed_columns(values, self.frame.columns)] or [values]
-        return crossed_texts([self._column(argument, column) for column in columns])
+        return intersection_labels([self._column(argument, column) for column in columns])
 
     def scores(self, values: object) -> list[pl.Series]:
         """Return the columns of scores."""
@@ -88,7 +88,7 @@ def crossed_columns(values: object, columns: Sequence[str]) -> list[str]:
     return names if all(name in columns for name in names) else []
 
 
-def crossed_texts(columns: Sequence[pl.Series]) -> NDArray[np.str_]:
+def intersection_labels(columns: Sequence[pl.Series]) -> NDArray[np.str_]:
     """Return the groups of rows as texts ("" if missing); several columns are combined into intersections."""
     if len(columns) == 1:
         values = columns[0].unique()
@@ -223,7 +223,7 @@ def audited_group(adjustment: Adjustment, audited: str | None) -> str:
     return group
 
 
-LOOKED_ROWS = 10_000  # of a Spark table that are checked before the rest is computed lazily
+CHECKED_SPARK_ROWS = 10_000  # of a Spark table that are checked before the rest is computed lazily
 
 ADDED = "_repaired"  # appended to the name of a score column
 SINKS = {".parquet": "sink_parquet", ".csv": "sink_csv"}
@@ -255,7 +255,7 @@ class RowRepair:
         rows = adjustment.declared.applied(clean_batch(batch.select(self.columns)))
         name_row = row_name(batch)
         scores = adjustment.read_scores([rows[name] for name in self.scores], name_row)
-        group = crossed_texts([rows[name] for name in self.group]) if self.group else None
+        group = intersection_labels([rows[name] for name in self.group]) if self.group else None
         is_met = meets(rows.select(self.conditions), adjustment.given) if self.conditions else np.full(len(rows), True)
         if not is_met.all():
             rows, group = rows.filter(is_met), None if group is None else group[is_met]
@@ -369,7 +369,7 @@ def _on_spark(batches: SparkBatches, adjustment: Adjustment, scores: object, gro
             "`out` is not supported for Spark data.", "write the returned data frame: .write.parquet(path)."
         )
     rows = _open(None, batches, adjustment.without_row_index(), scores, group, is_whole=True)
-    few = SparkBatches(batches.frame.limit(LOOKED_ROWS))
+    few = SparkBatches(batches.frame.limit(CHECKED_SPARK_ROWS))
     _warn(rows.repair, few.fold(rows.repair.columns, rows.repair.sums))
     return with_numbers(batches.frame, rows.repair.columns, _added_columns(rows.repair, rows.names), rows.repair)
 

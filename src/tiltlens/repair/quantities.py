@@ -140,7 +140,7 @@ def measure(data: EvaluationRows, scores: Floats) -> Measurements:
     if "impact_ratio" in estimates:
         intervals["impact_ratio"] = outputs.impact_ratio(rows, favourable)
     if data.factors is not None:
-        estimates["exempt_gap"] = equal_gap(rows, data.factors, scores)
+        estimates["exempt_gap"] = gap_at_equal_factors(rows, data.factors, scores)
     if data.outcome is not None:
         _add_error_rates(rows, scores, data.outcome, estimates, intervals)
         _add_accuracy(data, scores, data.outcome, estimates, intervals)
@@ -214,7 +214,7 @@ def decision_gap(rows: Rows, decided: Booleans) -> InfluenceEstimate:
     return outputs.gap(rows, outputs.Scores.of(rows, decided.astype(np.float64)))
 
 
-def equal_gap(rows: Rows, factors: Floats, scores: Floats) -> InfluenceEstimate:
+def gap_at_equal_factors(rows: Rows, factors: Floats, scores: Floats) -> InfluenceEstimate:
     """Return the gap at equal exempt factors: the group's coefficient in a least-squares fit on the factors.
 
     It equals c_E of the audit, E[(S̄ − e)·W]/E[e(1 − e)] with e = P(audited|E), if e or E[W|E] is linear in them.

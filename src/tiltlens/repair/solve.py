@@ -37,13 +37,13 @@ from tiltlens.repair.least_change import (
     GapProblem,
     decision_multipliers,
     gaps_of,
+    kl_change,
     log_scores,
-    nats_moved,
     repaired,
     score_multipliers,
     shifts,
 )
-from tiltlens.repair.quantities import area, audit_notes, equal_gap, fit_notes, nearly_constant
+from tiltlens.repair.quantities import area, audit_notes, fit_notes, gap_at_equal_factors, nearly_constant
 from tiltlens.repair.rows import (
     AuditedRowIndex,
     AuditedRows,
@@ -111,7 +111,7 @@ def tilt_scores(
         use_group=bool(use_group),
         classes=rows.outcomes,
         constraints=solved,
-        nats=nats_moved(rows.scores, after, rows.weights) if threshold is None else None,
+        nats=kl_change(rows.scores, after, rows.weights) if threshold is None else None,
         models=fit.models,
         given=dict(rows.given),
         favours_low=rows.favours_low,
@@ -160,7 +160,7 @@ def _with_exempt_error(rows: AuditedRows, constraint: Constraint, columns: Float
     first, second = (rows.members(cell) for cell in constraint.cells)
     pair = Rows.of(first, rows.weights * (first | second), rows.clusters)
     scores = after if after.ndim == 1 else after[:, constraint.score_class]
-    return replace(constraint, se=equal_gap(pair, columns, scores).se, se_before=None)
+    return replace(constraint, se=gap_at_equal_factors(pair, columns, scores).se, se_before=None)
 
 
 def _check_metric(metric: object, threshold: float | None, rows: AuditedRows) -> str:

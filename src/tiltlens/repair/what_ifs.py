@@ -45,7 +45,7 @@ SCHEMA: dict[str, type[pl.DataType]] = {"feature": pl.String, "what_if": pl.Stri
 NEEDS_MODEL = "what-ifs for single features need the model: pass it as model= (--model) instead of scores"
 
 
-class Borrowed(NamedTuple):
+class ValueSource(NamedTuple):
     """For each row, the row whose value of a feature it takes, and the share of this output in the average."""
 
     source: Integers
@@ -57,7 +57,7 @@ class WhatIf(NamedTuple):
 
     feature: str
     kind: str
-    values: list[Borrowed]
+    values: list[ValueSource]
 
 
 def what_ifs(
@@ -123,7 +123,7 @@ def _changes(name: str, column: pl.Series, rows: Rows) -> Iterator[WhatIf]:
     if codes.max() == 0:
         return
     shares = _values(codes, ~rows.audited, rows)
-    yield WhatIf(name, NEUTRALISED, [Borrowed(np.full(codes.size, row), share) for row, share in shares])
+    yield WhatIf(name, NEUTRALISED, [ValueSource(np.full(codes.size, row), share) for row, share in shares])
     coarse = _coarse_numbers(column, rows) if _is_number(column) else _coarse_levels(codes, rows)
     if coarse:
         yield WhatIf(name, COARSENED, coarse)
@@ -155,7 +155,7 @@ def _values(codes: Integers, among: Booleans, rows: Rows) -> list[tuple[int, flo
     return [(row, 1.0 / WHAT_IF_VALUES) for row in order[np.minimum(ranks, order.size - 1)].tolist()]
 
 
-def _coarse_numbers(column: pl.Series, rows: Rows) -> list[Borrowed]:
+def _coarse_numbers(column: pl.Series, rows: Rows) -> list[ValueSource]:
     """Replace numbers by the median of their quantile bin; missing ones stay; return [] for few distinct values."""
     values, source = numbers_of(column), np.arange(len(column))
     present = np.flatnonzero(~np.isnan(values))
@@ -170,17 +170,17 @@ def _coarse_numbers(column: pl.Series, rows: Rows) -> list[Borrowed]:
             order = own[np.argsort(values[own], kind="stable")]
             shares = np.cumsum(rows.weights[order]) / rows.weights[order].sum()
             source[own] = order[np.searchsorted(shares, 0.5)]
-    return [Borrowed(source, 1.0)]
+    return [ValueSource(source, 1.0)]
 
 
-def _coarse_levels(codes: Integers, rows: Rows) -> list[Borrowed]:
+def _coarse_levels(codes: Integers, rows: Rows) -> list[ValueSource]:
     """Replace rare levels by a mixture of all rare levels; return [] if there are fewer than two."""
     shares = np.bincount(codes, rows.weights) / rows.weights.sum()
     is_rare = ((shares > 0.0) & (shares < RARE_LEVEL))[codes]
     if np.unique(codes[is_rare]).size < 2:
         return []
     own = np.arange(codes.size)
-    return [Borrowed(np.where(is_rare, row, own), share) for row, share in _values(codes, is_rare, rows)]
+    return [ValueSource(np.where(is_rare, row, own), share) for row, share in _values(codes, is_rare, rows)]
 
 
 def _predict(model: AskedModel, change: WhatIf) -> Floats:

@@ -18,8 +18,8 @@ from tiltlens.analysis.influence_matching import (
     ComparisonErrors,
     RowErrors,
     errors_of,
-    known_rows,
     output_errors,
+    row_identities,
     signed,
 )
 from tiltlens.analysis.periods import period_table
@@ -379,8 +379,8 @@ def _errors(
     if left.measured is not None and not evidence.score_is_of_features:
         of_sample["adjusted_gap"] = errors_of(left.measured).times(scale)
     return ComparisonErrors(
-        known_rows(evidence, np.arange(evidence.sample.audited.size)),
-        known_rows(evidence, evidence.nuisances.influence_rows),
+        row_identities(evidence, np.arange(evidence.sample.audited.size)),
+        row_identities(evidence, evidence.nuisances.influence_rows),
         of_sample,
         {name: errors.times(scale) for name, errors in through.items()},
         {name: errors.times(scale) for name, errors in of_features.items()},

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 
 import polars as pl
 
-from tiltlens.analysis.decision_table import untold
+from tiltlens.analysis.decision_table import table_notes
 from tiltlens.analysis.evidence import interval_columns
 from tiltlens.errors import listed, shown
 from tiltlens.estimators.estimate import Estimate, quantile
@@ -171,7 +171,7 @@ def _within_strata(within: Stratified) -> Record:
 
 def _notes(group: Count, highest: Count, within: Stratified | None) -> Iterator[str]:
     """Yield notes on suppressed cells, and on strata without information."""
-    yield from untold(group, highest)
+    yield from table_notes(group, highest)
     if within is None:
         return
     if within.idle:

@@ -18,7 +18,7 @@ import polars as pl
 from tiltlens.errors import check_case, check_columns, wrap_errors
 from tiltlens.limits import BATCH_ROWS
 from tiltlens.sources.columns import QUERY, clean_column, column_names, depends_on_values, empty_table
-from tiltlens.threads import made_in_order
+from tiltlens.threads import map_in_order
 
 ROW = "\0row"  # the column of row numbers; table columns cannot contain NUL
 
@@ -63,7 +63,7 @@ def in_batches(frames: Generator[pl.DataFrame], step: Step[S]) -> Generator[S]:
     with (
         closing(frames),
         closing(_numbered(regrouped(frames))) as batches,
-        closing(made_in_order(step, batches)) as parts,
+        closing(map_in_order(step, batches)) as parts,
     ):
         yield from parts
 
