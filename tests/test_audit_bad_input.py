@@ -179,7 +179,7 @@ MISTAKES = {
     "infinite values": (
         {"data": infinite_income()},
         "Column 'income' has infinite values in 1 row.",
-        "replace them by a number",
+        "replace them with a number",
     ),
     "two folds": (
         {"folds": 2},

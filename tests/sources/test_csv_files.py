@@ -58,8 +58,8 @@ def test_na_values_are_missing_beside_the_usual_texts(tmp_path):
         ({"na_values": "-9"}, "parquet", "`na_values` does not apply to Parquet files, got '-9'."),
         ({"encoding": "latin-1"}, "parquet", "`encoding` does not apply to Parquet files, got 'iso8859-1'."),
         ({"decimal": ","}, "parquet", "`decimal` does not apply to Parquet files, got ','."),
-        ({"sheet": "2024"}, "csv", "`sheet` must be left out for CSV files, got '2024'."),
-        ({"query": "SELECT 1"}, "csv", "`query` must be left out for CSV files, got 'SELECT 1'."),
+        ({"sheet": "2024"}, "csv", "`sheet` does not apply to CSV files, got '2024'."),
+        ({"query": "SELECT 1"}, "csv", "`query` does not apply to CSV files, got 'SELECT 1'."),
     ],
 )
 def test_options_that_say_nothing_of_the_data_are_refused(tmp_path, options, ending, message):

@@ -71,7 +71,7 @@ ZIPPED = gzip.compress(b"x,y\n1,2\n" * 99, mtime=0)
         ("a.csv", "x,y\n", r"'a.csv' must have rows, got a header only"),
         ("a.csv", "\n\n", r"has no columns"),
         ("a.csv", "x,x\n1,2\n", r"2 columns have the name 'x'"),
-        ("a.csv", b"PAR1....PAR1", r"'a.csv' must be a CSV file, got a Parquet file\.\nHint: rename"),
+        ("a.csv", b"PAR1....PAR1", r"'a.csv' must be a CSV file, got a Parquet file\.\nHint: correct the ending"),
         ("a.csv", b"PK\x03\x04....", r"'a.csv' must be a CSV file, got an Excel file"),
         ("a.csv", b"\x1f\x8b\x08\x00...", r"'a.csv' must be a CSV file, got a gzip file"),
         ("a.csv", b"x,y\n\x00\x01,2\n", r"'a.csv' must be a CSV file, got something else"),
@@ -81,7 +81,7 @@ ZIPPED = gzip.compress(b"x,y\n1,2\n" * 99, mtime=0)
             'x,"y\n' + "a" * 200_000,
             r"'a.csv' must be a CSV file, got: field larger .*\nHint: look for an unclosed",
         ),
-        ("a.parquet", "x,y\n1,2\n", r"'a.parquet' must be a Parquet file, got what looks like text\.\nHint: rename"),
+        ("a.parquet", "x,y\n1,2\n", r"'a.parquet' must be a Parquet file, got what looks like text\.\nHint: correct the ending"),
         ("a.parquet", b"PAR1 cut short", r"/a.parquet' is not a complete Parquet file.*\nHint: write"),
         ("a.xls", b"\xd0\xcf\x11\xe0", r"'a.xls' must end in .csv, .*\.xlsx or .xlsm, got '.xls'\.\nHint: convert"),
         ("a.xlsx", b"PK\x03\x04 cut short", r"'a.xlsx' is not a complete Excel file.*\nHint: save"),
@@ -95,7 +95,7 @@ ZIPPED = gzip.compress(b"x,y\n1,2\n" * 99, mtime=0)
         ("a.jsonl", '{"x": 1}\n{"x": \n', r"'a.jsonl' must have one JSON object per line"),
         ("a.jsonl", '{"x": true}\n{"x": 1}\n', r"'a.jsonl' must have .* values of one kind for each name"),
         ("a.jsonl", b'{"x": "\xe9"}\n', r"'a.jsonl' must have one JSON object per line"),
-        ("a.jsonl", '{"x": [1]}\n', r"column 'x' must"),
+        ("a.jsonl", '{"x": [1]}\n', r"Column 'x' must"),
     ],
 )
 def test_a_file_that_is_not_what_it_should_be_is_an_error(file_of, name, content, message):
