@@ -10,7 +10,7 @@ from statsmodels.stats.proportion import proportions_ztest
 from tests.people import FILES, assert_same_numbers, audited, note_codes, people
 
 import tiltlens as tl
-from tiltlens.analysis.decision_table import OF_PEOPLE, _tested
+from tiltlens.analysis.decision_table import _tested
 from tiltlens.estimators.verdicts import Count, z_score
 from tiltlens.limits import FOUR_FIFTHS
 from tiltlens.results.codec import to_plain
@@ -99,14 +99,14 @@ def test_one_outcome_is_nothing_to_test():
 def test_weights_and_clusters_have_no_table_and_that_is_said(options):
     c = audited(people(), features=[], threshold=0.5, **options)["A"]
     assert c.decision_table is None
-    assert OF_PEOPLE in c.checks.notes
+    assert "dependent decisions" in note_codes(c)
 
 
 @pytest.mark.parametrize("options", [{}, {"threshold": 0.5, "folds": None}])
 def test_scores_and_plug_in_values_have_no_table(options):
     c = audited(people(), features=[], **options)["A"]
     assert c.decision_table is None
-    assert OF_PEOPLE not in c.checks.notes
+    assert "dependent decisions" not in note_codes(c)
     assert c.to_dict()["decision_table"] is None
 
 

@@ -81,7 +81,7 @@ ZIPPED = gzip.compress(b"x,y\n1,2\n" * 99, mtime=0)
             'x,"y\n' + "a" * 200_000,
             r"'a.csv' must be a CSV file, got: field larger .*\nHint: look for an unclosed",
         ),
-        ("a.parquet", "x,y\n1,2\n", r"'a.parquet' must be a Parquet file, got what looks like text\.\nHint: correct the ending"),
+        ("a.parquet", "x,y\n1,2\n", r"'a.parquet' must be a Parquet file, got what looks like text\.\nHint: correct"),
         ("a.parquet", b"PAR1 cut short", r"/a.parquet' is not a complete Parquet file.*\nHint: write"),
         ("a.xls", b"\xd0\xcf\x11\xe0", r"'a.xls' must end in .csv, .*\.xlsx or .xlsm, got '.xls'\.\nHint: convert"),
         ("a.xlsx", b"PK\x03\x04 cut short", r"'a.xlsx' is not a complete Excel file.*\nHint: save"),

@@ -145,7 +145,7 @@ LABELLED = 10
 MOST = 1.04  # end of the axis of `reveals`, which is at most 1
 MAP_HEIGHT = 400
 LIMIT = 215
-NARROW = 500  # width in pixels below which the names of the corners would overlap
+NARROW = 450  # width in pixels below which the names of the corners would overlap
 FIELDS = ("reveals", "drives", "use", "alone", "alignment")
 
 
