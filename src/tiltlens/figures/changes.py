@@ -59,12 +59,12 @@ from tiltlens.results.comparison import Comparison
 from tiltlens.results.outputs import row_estimate
 from tiltlens.rows.wording import Measure
 
-PERIOD = 16  # letters of a period
-LEVEL, SHORT = 6, 8  # periods, and letters of each, whose names stand level
+PERIOD = 16  # maximum number of characters of a period's name
+LEVEL, SHORT = 6, 8  # up to this many periods with names of this length, names are horizontal
 
 
 def periods(c: Comparison) -> Figure:
-    """Return the gap of each period with its interval, in the order of time, and the gap over all periods."""
+    """Return the gap of each period with its interval, in chronological order, and the gap over all periods."""
     title = f"{gap_name(c).capitalize()} over time"
     table, m = c.periods, measure_of(c)
     if table is None or table.frame.is_empty():
@@ -131,7 +131,7 @@ DRAWN_LOOKS = 200
 
 
 def looks(audit: Audit, audited: str | None = None) -> Figure:
-    """Return a group's gap at each look with its confidence interval, and the wider confidence sequence around it."""
+    """Return a group's gap at each look with its confidence interval and its wider confidence sequence."""
     if audit.monitor is None or not audit.monitor.sequences:
         raise nothing("Gap at each look", "the audit has no state file of earlier looks")
     name = audited or next(iter(audit.monitor.sequences))
@@ -166,8 +166,8 @@ def _over_looks(audit: Audit, name: str, records: list[Record], what: str, tips:
     return alt.layer(*layers).properties(width=WIDTH, height=240)
 
 
-STEP = 34  # pixels of a row
-LEFT, RIGHT = 330, 230  # pixels of the two panels
+STEP = 34  # height of a row in pixels
+LEFT, RIGHT = 330, 230  # widths of the two panels in pixels
 
 
 def change(moved: GroupChange, shown: int = SHOWN) -> Figure:

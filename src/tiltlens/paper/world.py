@@ -135,7 +135,7 @@ class World:
             # For total variation, J(Q‖P0) has a kink at P0, so λ1 removes atoms with |g − μ| ≤ λ1/2.
             g = self._soft_threshold(g, lam[0] / total / 2)
         norm = self._norm(g)
-        if norm <= EQUAL * self._norm(raw):  # rounding noise of a constant g g
+        if norm <= EQUAL * self._norm(raw):  # rounding noise of a constant g g g
             norm = 0.0
         values = self._centred(-g / norm) if norm > 0 else np.zeros_like(g)
         smallest = float(values.min())
