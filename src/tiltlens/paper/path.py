@@ -317,10 +317,8 @@ def _smooth(
     """
     l1, l2, l3, l4 = weights
     A, B = l1 + l2, l3 + l4
-    n = len(inputs.p0)
-    atoms, outcomes = (
-        _allowed(inputs, weights) if np.isinf(divergence.slope_at_infinity) else _needed_atoms(inputs, weights)
-    )
+    support = _allowed if np.isinf(divergence.slope_at_infinity) else _needed_atoms
+    atoms, outcomes = support(inputs, weights)
     W = inputs.channel[atoms][:, outcomes]
     F = penalty_pair(divergence, l1, inputs.p0[atoms], l2, inputs.p1[atoms])
     H = penalty_pair(divergence, l3, inputs.y0[outcomes], l4, inputs.y1[outcomes])
@@ -348,7 +346,7 @@ def _smooth(
     if start is not None and len(start) == len(theta) and np.isfinite(function(start)[0]):
         theta = start
     theta = minimiser(function, theta)
-    q = np.zeros(n)
+    q = np.zeros(len(inputs.p0))
     q[atoms] = F.conjugate(spread @ theta)[0]
     # These atoms have a trace of mass because of their floor.
     q[(q < NO_MASS) & (l1 * inputs.p0 + l2 * inputs.p1 == 0)] = 0.0
