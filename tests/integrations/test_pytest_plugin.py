@@ -50,9 +50,9 @@ def test_gates_fail_with_a_sentence_and_others_are_left_alone(pytester, monkeypa
     done.stdout.fnmatch_lines(
         [
             "*AssertionError: 1 gates fired (sex against men):",
-            "*gap<-0.1: gap of women is -0.366667",
+            "*gap<-0.1: gap of women is −0.367",
             "*AssertionError: 2 gates fired (sex against men):",
-            "*gap<-0.05: gap of women is -0.366667",
+            "*gap<-0.05: gap of women is −0.367",
             "*adjusted_gap>0.1: adjusted gap of women is not defined, so it cannot pass",
         ]
     )

@@ -80,8 +80,8 @@ class DiscriminationFreePrice(Adjustment):
         Warnings about the fit.
     given
         The conditions that audited rows met, as texts by column: other rows keep their price.
-        ranges
-            The range of each number in the audited rows, from the tenth lowest to the tenth highest value.
+    ranges
+        The range of each number in the audited rows, from the tenth lowest to the tenth highest value.
     declared
         The features that are declared as categories, or as blocks of columns.
     wording

@@ -72,8 +72,8 @@ class ScoreTilt(Adjustment):
         unobserved groups, by name, the estimates of the gap before and after.
     favours_low
         Whether low scores are favourable, so that ratios use 1 − score.
-        ranges
-            The range of each number in the audited rows, from the tenth lowest to the tenth highest value.
+    ranges
+        The range of each number in the audited rows, from the tenth lowest to the tenth highest value.
     declared
         The features that are declared as categories, or as blocks of columns.
 

@@ -92,7 +92,7 @@ def compare(old: Audit, new: Audit, *, paired: bool | None = None) -> Change:
     >>> old, new = (tl.audit(people, "sex", reference="men", scores=name, features=[]) for name in ("old", "new"))
     >>> change = tl.compare(old, new)
     >>> change["women"]
-    GroupChange('women' against 'men': gap +0.1000)
+    GroupChange('women' against 'men': change in the gap +0.1000)
     >>> change.paired
     True
     """
