@@ -402,7 +402,7 @@ def test_several_groups_are_one_table_and_folded_until_asked_for(browser, report
         assert tab.locator("table.matrix").bounding_box()["y"] < 900
         assert not tab.locator("table.contributions").locator("visible=true").count()
         tab.click('table.groups a[href="#c1"]')
-        assert tab.locator("#c1 table.contributions").is_visible()
+        tab.locator("#c1 table.contributions").wait_for(state="visible", timeout=10_000)  # unfolds after the event
 
 
 @pytest.mark.parametrize("name", ["hostile", "cross_fitted"])

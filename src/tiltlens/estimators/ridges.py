@@ -282,10 +282,10 @@ class FoldRidges:
         for fold, pairings in enumerate(PAIRINGS):
             gram = self.grams[fold]
             for number, (a, b) in enumerate(pairings):
-                ea, ma, eb = vectors[a][0], vectors[a][1], vectors[b][0]
+                ea, ma = vectors[a]
                 moved = gram @ vectors[b]
-                # (17): e from one half of a pairing and m from the other, in both roles.
-                product[number] += 0.5 * ((ea * moved[1]).sum(axis=0) + (eb * (gram @ ma)).sum(axis=0))
+                # (17): e from one half of a pairing and m from the other, in both roles; eᵀGm = mᵀGe.
+                product[number] += 0.5 * ((ea * moved[1]).sum(axis=0) + (ma * moved[0]).sum(axis=0))
                 residual[number] += (ea * moved[0]).sum(axis=0)
                 left[number] += (ma * moved[1]).sum(axis=0)
         return SetMeans(product, residual, left)
