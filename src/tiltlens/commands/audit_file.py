@@ -182,7 +182,7 @@ def _favourable(scores: pl.Series) -> Iterator[str]:
         yield f"favourable: {_yaml(wanted)}"
         return
     direction = "low" if {*LOW_WORDS} & {*_words(scores.name)} else "high"
-    yield "# The score that people want, guessed from the name of the column."
+    yield "# Whether low or high scores are better for people, guessed from the name of the column."
     yield f"favourable: {direction}"
     if not _is_probability(scores) and scores.dtype != pl.Boolean:
         yield "# The values are not probabilities; gaps are reported in their unit."
