@@ -270,7 +270,7 @@ MISTAKES = {
         {"score_type": "probability"},
         "look like percentages: divide them by 100",
     ),
-    "materiality": ({}, {"materiality": 1.5}, "of amounts in standard deviations"),
+    "materiality": ({}, {"materiality": 1.5}, "for amounts, a number of standard deviations"),
 }
 
 

@@ -136,3 +136,17 @@ def test_the_json_of_an_unobserved_group_has_no_number_that_is_weighted_alone(un
     assert c["impact_ratio"] is c["shortfall"] is c["gap_test"] is c["correction"]["output_divergence"] is None
     saved = tl.read_audit(tmp_path / "a.json")
     assert [one.status for one in gate("gap<-0.15").judge(saved)] == ["fired"]
+
+
+@pytest.mark.parametrize(
+    ("condition", "value", "text"),
+    [
+        ("shortfall>100", 12345.6, "12346"),
+        ("gap<-100", -1382.99, "−1383"),
+        ("adverse_impact_ratio<0.8", 0.799_96, "0.79996"),
+        ("adverse_impact_ratio<0.8", 0.5, "0.5"),
+        ("potential_proxies>2", 3, "3"),
+    ],
+)
+def test_a_number_has_as_few_digits_as_show_its_units_and_its_side_of_the_limit(condition, value, text):
+    assert gate(condition)._number(value) == text

@@ -18,15 +18,15 @@ from scipy.stats import binom
 import tiltlens as tl
 
 EVIDENCE = ("potential proxy", "potential proxy in combination")
-FALSE_ALARM = 0.003  # the chance at most that too few of the intervals of 95 % hold the truth
+FALSE_ALARM = 0.003  # largest probability that correct 95% intervals fail the test
 
 
 def fewest_held(draws):
-    """Return how many intervals must hold the truth: 16 of 20, 9 of 12.
+    """Return how many intervals must contain the truth: 16 of 20, 9 of 12.
 
-    The bands over all features are wider, so a false alarm is rarer. Intervals of half the width hold the truth in
-    67 % of draws, which 20 draws detect with a chance of 84 %, and 12 with 60 %. Intervals whose centre is wrong by
-    two of their half-widths hold it in 2.5 %, which is always detected.
+    Simultaneous bands are wider, so a false alarm is rarer. Intervals of half the width contain the truth in 67% of
+    draws: 20 draws detect this with probability 84%, 12 draws with 60%. Intervals whose centre is off by twice the
+    half-width contain it in 2.5% of draws, which is always detected.
     """
     return binom.ppf(FALSE_ALARM, draws, 0.95)
 

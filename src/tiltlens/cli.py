@@ -53,6 +53,7 @@ class Commands(click.Group):
         except BrokenPipeError:  # before click would end it with the exit code of a gate
             _leave()
 
+    # click overloads `main` by `standalone_mode`, which a method that serves both cannot repeat.
     def main(self, args: Sequence[str] | None = None, standalone_mode: bool = True, **extra: Any) -> Any:  # type: ignore[override]
         """Run the command line as click does, and end with an exit code and a one-line message at most."""
         try:
@@ -69,7 +70,7 @@ class Commands(click.Group):
             sys.exit(READER_GONE if isinstance(ended.__context__, BrokenPipeError) else ended.code)
         except OSError as error:
             _end(INVALID, f"the output could not be written: {error.strerror}.")
-        except Exception:
+        except Exception:  # a defect of tiltlens itself: the traceback is shown, and the exit code is its own
             traceback.print_exc()
             _end(CRASHED, "this is a defect of tiltlens. Please report the lines above.")
         if standalone_mode:

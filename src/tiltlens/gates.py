@@ -190,8 +190,9 @@ class Gate:
         return f" ({name} {self._number(estimate.low)} to {self._number(estimate.high)})"
 
     def _number(self, value: float) -> str:
-        """Return a number with three digits, or with as many as show on which side of the limit it lies."""
-        texts = (f"{value:.{digits}g}" for digits in range(3, 18))
+        """Return a number with three digits, or as many as show its units and on which side of the limit it lies."""
+        least = max(3, len(f"{abs(value):.0f}"))  # fewer would give 1.23e+04
+        texts = (f"{value:.{digits}g}" for digits in range(least, least + 18))
         return next(text for text in texts if self._holds(float(text)) == self._holds(value)).replace("-", "−")
 
     @property

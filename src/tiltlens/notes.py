@@ -5,9 +5,9 @@ from __future__ import annotations
 from functools import partial
 from typing import Any
 
-MAY_ACCOUNT_FOR = (
-    "an omitted factor, use of the group, or features that act together in a way that the regressions miss"
-)
+OMITTED, USE_OF_GROUP = "an omitted factor", "use of the group"
+ACTING_TOGETHER = "features that act together in a way that the regressions miss"
+MAY_ACCOUNT_FOR = f"{OMITTED}, {USE_OF_GROUP}, or {ACTING_TOGETHER}"
 _DATA = {
     "encoding": "file {file} was read as {encoding}{reason}",
     "saved index": "the column without a name ({column}) is a saved index and was left out",

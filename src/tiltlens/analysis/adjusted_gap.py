@@ -20,7 +20,7 @@ from tiltlens.estimators.influence import InfluenceEstimate, average_estimates
 from tiltlens.estimators.outputs import Scores, gap, unseen_se
 from tiltlens.estimators.sets import CellSets, RidgeSets, SetCoefficients, covariance, shapley_gaps
 from tiltlens.limits import HIDDEN, OF_PAIRINGS
-from tiltlens.notes import Note
+from tiltlens.notes import ACTING_TOGETHER, OMITTED, USE_OF_GROUP, Note
 from tiltlens.paper.checks import Floats
 from tiltlens.threads import steps_in_threads
 
@@ -241,12 +241,8 @@ def _not_accounted_for(evidence: Evidence, estimate: Estimate, words: OutputScal
     if not is_material(estimate, words.materiality):
         return ()
     apart = [feature.name for feature in evidence.rows.features if feature.is_group]
-    causes = [
-        "an omitted factor",
-        "use of the group",
-        *(f"use of {name} (which identifies the group)" for name in apart),
-    ]
-    causes += ["features that act together in a way that the regressions miss"] if may_act_together(evidence) else []
+    causes = [OMITTED, USE_OF_GROUP, *(f"use of {name} (which identifies the group)" for name in apart)]
+    causes += [ACTING_TOGETHER] if may_act_together(evidence) else []
     ends = f"{words.signed(estimate.low or 0.0)} to {words.signed(estimate.high or 0.0)}"
     named = f"{', '.join(causes[:-1])} or {causes[-1]}"
     return (Note("not accounted for", gap=words.signed_words(estimate.value), interval=ends, causes=named),)

@@ -27,6 +27,7 @@ BINARY = 2
 ROLES = ("group", "known_groups", "sample_weight", "clusters", "periods", "propensity", "exclude", "outcome")
 
 
+# MLflow may be absent when types are checked, so its base class is Any.
 class TiltlensEvaluator(ModelEvaluator):  # type: ignore[misc]
     """Audit the model's predictions; `evaluator_config` holds arguments of `tl.audit`, at least `group`.
 

@@ -53,6 +53,7 @@ NO_GROUPS = (
 )
 
 
+# scikit-learn ships no types, so its base classes are Any.
 class TiltedClassifier(ClassifierMixin, MetaEstimatorMixin, BaseEstimator):  # type: ignore[misc]
     """A classifier with the smallest change of its scores that closes the gaps between groups.
 

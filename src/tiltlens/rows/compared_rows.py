@@ -253,7 +253,7 @@ def _canonical_order(frame: pl.DataFrame, telling: list[str], is_amount: bool) -
 
     It does not depend on names of columns, levels or groups, nor on features outside the membership model, such as row
     numbers. Scores only order rows that are equal in everything else, so two models' audits of the same rows have the
-    same folds. Of amounts only the order is used, so that cents and euros have the same folds.
+    same folds. Only the order of amounts is used, so cents and euros have the same folds.
     """
     scores = {name: frame[name] for name in frame.columns if name.startswith(SCORE)}
     if is_amount:

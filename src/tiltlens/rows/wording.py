@@ -1,7 +1,7 @@
 """Units and number formats of outputs, and the user's own words for people and outcomes.
 
-Every view, and every sentence of a result, formats its numbers and words with these measures: of scores, of decisions,
-of an error rate that is audited instead (a metric), or of amounts.
+All views and sentences format numbers and words with these measures. There is one for scores, one for decisions, one
+for amounts, and one for each error rate that may be audited instead (a metric).
 """
 
 from __future__ import annotations
