@@ -107,8 +107,8 @@ def _check_materiality(value: object) -> float:
     if not 0 <= number < 1:
         raise TiltlensError(
             f"`materiality` must be at least 0 and below 1, got {value!r}.",
-            "it is a fraction of the score (default 0.005) or, for amounts, a number of standard deviations "
-            "(default 0.02).",
+            "it is a fraction of the score (default 0.005, which is 0.5 points) or, for amounts, a number of standard "
+            "deviations (default 0.02).",
         )
     return number
 
