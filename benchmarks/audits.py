@@ -31,7 +31,7 @@ def imported() -> Iterator[Row]:
     yield Row("import tiltlens", run("import tiltlens") - start, "s", most=MOST_IMPORT)
     yield Row("import tiltlens and name tiltlens.audit", run("import tiltlens; tiltlens.audit") - start, "s")
     yield Row("import polars, sklearn", run("import polars, sklearn") - start, "s")
-    yield Row("tiltlens --help", run("from tiltlens.cli import main; main()", "--help"), "s", most=MOST_HELP)
+    yield Row("tiltlens --help", run("from tiltlens._cli import main; main()", "--help"), "s", most=MOST_HELP)
 
 
 def audited(table: pl.DataFrame, **options: Any) -> tuple[float, tl.Comparison]:

@@ -28,7 +28,7 @@ from scipy.stats import binom
 
 import tiltlens as tl
 from benchmarks.coverage import one_core
-from tiltlens.estimators.verdicts import Verdict
+from tiltlens._estimators.verdicts import Verdict
 
 Columns = Mapping[str, NDArray[Any]]
 Function = Callable[[Columns], NDArray[np.float64]]

@@ -31,7 +31,7 @@ from threadpoolctl import threadpool_limits
 
 import tiltlens as tl
 from benchmarks.truths import ALL, EACH, WORLDS, World
-from tiltlens.estimators.verdicts import EVIDENCE, Verdict
+from tiltlens._estimators.verdicts import EVIDENCE, Verdict
 
 Found = dict[str, Any]
 Line = dict[str, Any]

@@ -19,8 +19,8 @@ from numpy.typing import NDArray
 
 import tiltlens as tl
 from benchmarks.coverage import is_low
-from tiltlens.estimators.influence import Rows
-from tiltlens.estimators.outputs import Scores, gap_law, group_rates
+from tiltlens._estimators.influence import Rows
+from tiltlens._estimators.outputs import Scores, gap_law, group_rates
 
 Floats = NDArray[np.float64]
 

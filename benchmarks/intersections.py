@@ -16,7 +16,7 @@ import sys
 import numpy as np
 from scipy.special import ndtri
 
-from tiltlens.estimators.group_means import GroupMeans, dispersion, effect_forms, equal_means_p_value, total_form
+from tiltlens._estimators.group_means import GroupMeans, dispersion, effect_forms, equal_means_p_value, total_form
 
 BASE, SPREADS = 0.35, (0.0, 0.05, 0.15)
 

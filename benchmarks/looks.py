@@ -15,9 +15,9 @@ import sys
 
 import numpy as np
 
-from tiltlens.analysis.periods import Measured, track
-from tiltlens.estimators.estimate import Sequence, quantile
-from tiltlens.results.monitor import LOOKS_AHEAD
+from tiltlens._analysis.periods import Measured, track
+from tiltlens._estimators.estimate import Sequence, quantile
+from tiltlens._results.monitor import LOOKS_AHEAD
 
 MEASURED = Measured(is_amount=False, favours_low=False, has_metric=False)
 RATES = {True: (0.30, 0.40), False: (0.05, 0.08)}  # of decisions, by whether they are common

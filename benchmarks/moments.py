@@ -11,9 +11,9 @@ from typing import Any
 import numpy as np
 
 from benchmarks.timing import Row, best_of, printed
+from tiltlens._sources.arrays import chunked_moments, chunks
+from tiltlens._threads import in_threads, threads
 from tiltlens.paper.correction import GroupMoments
-from tiltlens.sources.arrays import chunked_moments, chunks
-from tiltlens.threads import in_threads, threads
 
 ROWS = 10_000_000
 MOST_READS = 6

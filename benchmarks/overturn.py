@@ -18,9 +18,9 @@ from scipy.special import expit, logit
 from scipy.stats import binom
 
 import tiltlens as tl
-from tiltlens.estimators.error_rates import log_loss, predictive_rate
-from tiltlens.estimators.feature_gap import bias_factor, bias_scale, cell_sums_of, coefficient
-from tiltlens.estimators.influence import Rows
+from tiltlens._estimators.error_rates import log_loss, predictive_rate
+from tiltlens._estimators.feature_gap import bias_factor, bias_scale, cell_sums_of, coefficient
+from tiltlens._estimators.influence import Rows
 
 SURE = 0.01  # chance below which a count is a miss
 STRENGTH = (0.2, 0.1)  # R² of the score and of the group

@@ -24,7 +24,7 @@ import tiltlens as tl
 from benchmarks.moments import moments_by_group
 from benchmarks.stream import ARGUMENTS, made_chunk
 from benchmarks.timing import Row, printed
-from tiltlens.analysis.evidence import Settings
+from tiltlens._analysis.evidence import Settings
 
 SIZES = (10_000, 100_000, 1_000_000, 10_000_000)
 LARGEST_BOOTSTRAP = 100_000  # rows: a replicate of fairlearn takes a second at 300,000

@@ -18,7 +18,7 @@ import polars as pl
 
 import tiltlens as tl
 from benchmarks.overturn import outside
-from tiltlens.analysis.prices import Prices
+from tiltlens._analysis.prices import Prices
 
 NOISE = 10.0  # standard deviation of the cost in scenario 1
 Line = tuple[str, bool]

@@ -20,7 +20,7 @@ import polars as pl
 from scipy.special import expit, softmax
 
 import tiltlens as tl
-from tiltlens.repair.constraints import OUTCOMES
+from tiltlens._repair.constraints import OUTCOMES
 
 CLASSES = ["none", "small", "large"]
 WAYS: dict[str, dict[str, Any]] = {

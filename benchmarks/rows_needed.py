@@ -18,7 +18,7 @@ import sys
 import numpy as np
 
 import tiltlens as tl
-from tiltlens.estimators.verdicts import Verdict
+from tiltlens._estimators.verdicts import Verdict
 
 WORLDS = {300: 0.25, 2_000: 0.5}  # rows, and how strongly the score uses the driver
 

@@ -16,9 +16,9 @@ import polars as pl
 import tiltlens as tl
 from benchmarks.tables import mixed_features
 from benchmarks.timing import Row, printed
-from tiltlens.estimators.verdicts import Verdict
-from tiltlens.learners.design import encoded_rows, encoding
-from tiltlens.rows.features import design_columns, encode_features
+from tiltlens._estimators.verdicts import Verdict
+from tiltlens._learners.design import encoded_rows, encoding
+from tiltlens._rows.features import design_columns, encode_features
 
 ROWS = 1_000_000
 CHUNK = 50_000

@@ -16,7 +16,7 @@ from scipy.stats import binom
 from sklearn.linear_model import LogisticRegression
 
 import tiltlens as tl
-from tiltlens.estimators.estimate import Estimate, quantile
+from tiltlens._estimators.estimate import Estimate, quantile
 
 GROUPS, CONFIDENCE, SURE = 8, 0.95, 0.01
 QUANTITIES = {"gap": "gap", "adjusted_gap": "adjusted gap"}

@@ -50,7 +50,7 @@ def _command(line: str) -> None:
     """Print what a command of tiltlens prints, run in this process."""
     from click.testing import CliRunner
 
-    from tiltlens.cli import main
+    from tiltlens._cli import main
 
     name, *arguments = shlex.split(line)
     if name != "tiltlens":

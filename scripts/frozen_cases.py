@@ -17,8 +17,8 @@ import polars as pl
 import frozen_tables as tables
 import tiltlens as tl
 from frozen_tables import CLASSES, make_lending, make_lending_pair, make_loans, make_people
+from tiltlens._gates import assert_gate
 from tiltlens.datasets import COMPAS_FEATURES
-from tiltlens.gates import assert_gate
 
 FEATURES = ["income", "age", "children", "city", "owner", "since", "seen", "grade", "branch", "person"]
 NUMBERS = ["age", "children"]
@@ -400,7 +400,7 @@ def run_command(*arguments: str) -> dict[str, Any]:
     """Return the exit code and the output of `tiltlens` with these arguments."""
     from click.testing import CliRunner
 
-    from tiltlens.cli import main
+    from tiltlens._cli import main
 
     result = CliRunner(env={"COLUMNS": "100", "NO_COLOR": "1"}).invoke(main, list(arguments))
     output = json.loads(result.stdout) if result.stdout.startswith("{") else result.stdout.splitlines()

@@ -10,10 +10,10 @@ from pathlib import Path
 
 import tiltlens as tl
 from tiltlens import figures
+from tiltlens._demo import AUDITED, OUTCOME, REFERENCE
+from tiltlens._learners.candidates import outcome_scores
 from tiltlens._pipeline import audit
 from tiltlens.datasets import COMPAS_FEATURES, load_compas
-from tiltlens.demo import AUDITED, OUTCOME, REFERENCE
-from tiltlens.learners.candidates import outcome_scores
 from tiltlens.paper.examples import simplex_paths
 
 WORLD = tl.World([0.70, 0.21, 0.09], [0.24, 0.34, 0.42], channel=[0.85, 0.55, 0.15])

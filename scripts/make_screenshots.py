@@ -12,8 +12,8 @@ from pathlib import Path
 
 from playwright.sync_api import Page, sync_playwright
 
-from tiltlens.demo import paper_experiment
-from tiltlens.render.page import write_report
+from tiltlens._demo import paper_experiment
+from tiltlens._render.page import write_report
 
 FLAGS = ["--no-sandbox", "--disable-gpu", "--no-first-run", "--disable-background-networking"]
 DRAWN = "[...document.querySelectorAll('.drawing')].every(one => one.dataset.drawn === 'done')"

@@ -7,9 +7,9 @@ from typing import NamedTuple
 
 from click.testing import CliRunner
 
-from tiltlens.cli import main
+from tiltlens._cli import main
 
-MAIN = "from tiltlens.cli import main; main()"
+MAIN = "from tiltlens._cli import main; main()"
 
 
 class Done(NamedTuple):

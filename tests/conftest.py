@@ -54,7 +54,7 @@ def pytest_sessionfinish(session, exitstatus):
 @pytest.fixture
 def small_batches(monkeypatch):
     """Batches of 37 rows: no level, group or weight is in all of them."""
-    from tiltlens.sources import batches
+    from tiltlens._sources import batches
 
     monkeypatch.setattr(batches, "BATCH_ROWS", 37)
 

@@ -7,7 +7,7 @@ from importlib.resources import files
 
 def published(name):
     """Return a schema that is shipped, such as that of an "audit"."""
-    return json.loads(files("tiltlens.results").joinpath(f"{name}.schema.json").read_text(encoding="utf-8"))
+    return json.loads(files("tiltlens._results").joinpath(f"{name}.schema.json").read_text(encoding="utf-8"))
 
 
 SCHEMA = published("audit")

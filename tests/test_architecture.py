@@ -28,7 +28,7 @@ def test_the_map_names_every_package_and_no_other():
 
 
 def test_a_package_missing_on_the_map_would_be_seen():
-    assert "learners" not in mapped_packages(PAGE.replace("\nlearners/ ", "\n         "))
+    assert "_learners" not in mapped_packages(PAGE.replace("\n_learners/ ", "\n          "))
 
 
 @pytest.mark.parametrize("path", MODULES, ids=lambda path: path.relative_to(SOURCE).as_posix())
@@ -40,7 +40,9 @@ def test_the_first_line_of_a_module_says_what_it_is_for(path):
 
 def test_the_page_names_functions_and_tests_that_exist():
     """Dotted names in backticks are modules of tiltlens or objects in them, paths in backticks are files."""
-    for name in re.findall(r"`((?:_pipeline|sources|rows|learners|analysis|estimators|results)\.\w[\w.]+)[(`]", PAGE):
+    for name in re.findall(
+        r"`((?:_pipeline|_sources|_rows|_learners|_analysis|_estimators|_results)\.\w[\w.]+)[(`]", PAGE
+    ):
         *parts, last = name.split(".")
         if (SOURCE / "/".join([*parts, f"{last}.py"])).is_file():
             continue
@@ -48,9 +50,17 @@ def test_the_page_names_functions_and_tests_that_exist():
         assert source.is_file(), name
         assert re.search(rf"^\s*(?:def|class) {last}\b", source.read_text(), re.MULTILINE), name
     for name in re.findall(
-        r"`((?:tests|docs|sources|rows|learners|analysis|paper|documents|figures|render)/[\w/]+\.\w+)`", PAGE
+        r"`((?:tests|docs|_sources|_rows|_learners|_analysis|paper|_documents|figures|_render)/[\w/]+\.\w+)`", PAGE
     ):
         assert (ROOT / name).is_file() or (SOURCE / name).is_file(), name
+
+
+def test_modules_are_private_unless_the_reference_lists_them():
+    reference = (ROOT / "docs" / "api.md").read_text()
+    for path in MODULES:
+        parts = path.relative_to(SOURCE).with_suffix("").parts
+        if not any(part.startswith("_") for part in parts):
+            assert parts[0] == "errors" or f"   {parts[0]}." in reference, path
 
 
 def test_few_modules_stand_at_the_top():

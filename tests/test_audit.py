@@ -15,10 +15,10 @@ from sklearn.preprocessing import OneHotEncoder, OrdinalEncoder
 from tests.people import FEATURES, WAYS, assert_same_numbers, audited, note_codes, people
 
 import tiltlens as tl
+from tiltlens._learners.candidates import outcome_scores
+from tiltlens._results.comparison import ESTIMATES
+from tiltlens._rows.roles import Request
 from tiltlens.datasets import COMPAS_FEATURES, COMPAS_LABELS, load_compas
-from tiltlens.learners.candidates import outcome_scores
-from tiltlens.results.comparison import ESTIMATES
-from tiltlens.rows.roles import Request
 
 CODES = [f"{feature}_code" for feature in COMPAS_FEATURES]
 EXACT_UNDER_WEIGHTS = ("gap", "impact_ratio", "standardised_difference", "output_divergence", "input_divergence")
@@ -687,7 +687,7 @@ def test_openmp_keeps_to_one_thread_from_the_first_call():
     """Loaded inside the limit, OpenMP would escape it, and spin: minutes instead of seconds on busy cores."""
     from threadpoolctl import threadpool_info
 
-    from tiltlens.threads import one_thread
+    from tiltlens._threads import one_thread
 
     with one_thread(is_fitting=True):
         found = [pool["num_threads"] for pool in threadpool_info() if pool["user_api"] == "openmp"]

@@ -12,8 +12,8 @@ from sklearn.linear_model import LinearRegression, LogisticRegression
 from tests.people import FEATURES, assert_same_numbers, lending, note_codes, people
 
 import tiltlens as tl
+from tiltlens._results.codec import to_plain
 from tiltlens.errors import TiltlensError
-from tiltlens.results.codec import to_plain
 
 IN_UNITS = ("alone", "beyond_others", "shapley", "drives")
 UNITLESS = ("reveals", "alignment", "share", "share_inputs", "share_outputs")

@@ -12,12 +12,12 @@ from tests.command import invoked
 from tests.people import assert_same_numbers, note_codes
 
 import tiltlens as tl
+from tiltlens._estimators.influence import Rows
+from tiltlens._learners.propensity import row_folds
+from tiltlens._rows.roles import HASH
+from tiltlens._rows.survey import RowSample
+from tiltlens._rows.value_counts import GROUP
 from tiltlens.errors import DataError
-from tiltlens.estimators.influence import Rows
-from tiltlens.learners.propensity import row_folds
-from tiltlens.rows.roles import HASH
-from tiltlens.rows.survey import RowSample
-from tiltlens.rows.value_counts import GROUP
 
 OPTIONS = {"group": "group", "reference": "b", "scores": "score"}
 

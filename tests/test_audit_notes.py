@@ -9,8 +9,8 @@ from rich.console import Console
 from sklearn.linear_model import LogisticRegression
 from tests.people import audited, note_codes, people
 
-from tiltlens.formats import minus, sentence
-from tiltlens.render.terminal import print_audit
+from tiltlens._formats import minus, sentence
+from tiltlens._render.terminal import print_audit
 
 NUMBERS = people().select("group", "income", "weight").fill_null(40.0).with_columns(is_rich=pl.col("income") > 48)
 

@@ -14,12 +14,12 @@ from tests.render.summaries import typed
 from tests.schemas import SCHEMA, strict
 
 import tiltlens as tl
-from tiltlens.documents.sentences import RATES_DO_NOT_SHOW
+from tiltlens._documents.sentences import RATES_DO_NOT_SHOW
+from tiltlens._formats import points
+from tiltlens._render.page import page
+from tiltlens._render.terminal import audit_text
+from tiltlens._results.codec import to_plain
 from tiltlens.errors import DataError
-from tiltlens.formats import points
-from tiltlens.render.page import page
-from tiltlens.render.terminal import audit_text
-from tiltlens.results.codec import to_plain
 
 QUANTITIES = ("fpr", "fnr", "calibration", "auc")
 

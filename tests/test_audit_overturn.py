@@ -8,11 +8,11 @@ import pytest
 from tests.command import invoked
 
 import tiltlens as tl
-from tiltlens.documents.audit_document import audit_document
-from tiltlens.documents.document import Heading
-from tiltlens.documents.sentences import sensitivity_words
+from tiltlens._documents.audit_document import audit_document
+from tiltlens._documents.document import Heading
+from tiltlens._documents.sentences import sensitivity_words
+from tiltlens._render.html import comparison_html
 from tiltlens.errors import DataError
-from tiltlens.render.html import comparison_html
 
 
 @cache

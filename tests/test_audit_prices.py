@@ -9,13 +9,13 @@ import pytest
 from tests.command import invoked
 
 import tiltlens as tl
-from tiltlens.documents.audit_document import audit_document
-from tiltlens.documents.document import Heading
-from tiltlens.documents.prices import STATES
+from tiltlens._documents.audit_document import audit_document
+from tiltlens._documents.document import Heading
+from tiltlens._documents.prices import STATES
+from tiltlens._estimators.estimate import Materiality
+from tiltlens._gates import gate
+from tiltlens._results import build_comparison, profiles
 from tiltlens.errors import DataError
-from tiltlens.estimators.estimate import Materiality
-from tiltlens.gates import gate
-from tiltlens.results import build_comparison, profiles
 
 
 @cache

@@ -15,14 +15,14 @@ from tests.people import assert_same_numbers, note_codes
 from tests.schemas import SCHEMA, published, strict
 
 import tiltlens as tl
-from tiltlens.documents import first_screen as words
-from tiltlens.documents import repair_sentences as words_of_repairs
+from tiltlens._documents import first_screen as words
+from tiltlens._documents import repair_sentences as words_of_repairs
+from tiltlens._formats import interval, points
+from tiltlens._gates import gate
+from tiltlens._render.table_files import export_tables, texts
+from tiltlens._repair.alternatives import AlternativesByGroup
+from tiltlens._results.codec import to_plain
 from tiltlens.errors import DataError
-from tiltlens.formats import interval, points
-from tiltlens.gates import gate
-from tiltlens.render.table_files import export_tables, texts
-from tiltlens.repair.alternatives import AlternativesByGroup
-from tiltlens.results.codec import to_plain
 
 SOFT = {"a": "p a", "b": "p b"}
 OPTIONS = {"group": SOFT, "reference": "b", "scores": "score"}

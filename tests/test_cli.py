@@ -9,7 +9,7 @@ import click
 import pytest
 from tests.command import invoked, tiltlens
 
-from tiltlens.cli import COMMANDS, main
+from tiltlens._cli import COMMANDS, main
 
 
 def test_demo_prints_question_numbers_table_and_caveats():
@@ -66,7 +66,7 @@ def test_version_and_help():
 
 def test_help_waits_for_nothing_heavy():
     heavy = "{'numpy', 'polars', 'rich', 'scipy', 'sklearn'} & set(sys.modules)"
-    code = f"import sys; from tiltlens.cli import main; main(['--help'], standalone_mode=False); assert not {heavy}"
+    code = f"import sys; from tiltlens._cli import main; main(['--help'], standalone_mode=False); assert not {heavy}"
     assert subprocess.run([sys.executable, "-c", code], capture_output=True, check=False).returncode == 0
 
 

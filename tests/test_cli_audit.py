@@ -7,8 +7,8 @@ import polars as pl
 import pytest
 from tests.command import invoked, tiltlens
 
+from tiltlens._learners.candidates import outcome_scores
 from tiltlens.datasets import COMPAS_FEATURES, load_compas
-from tiltlens.learners.candidates import outcome_scores
 
 FEATURES = ",".join(COMPAS_FEATURES)
 
@@ -93,7 +93,7 @@ def test_csv_and_parquet_give_the_same_gap(folder):
     ],
 )
 def test_a_file_that_cannot_be_written_is_found_out_before_the_audit(folder, options, message, monkeypatch):
-    monkeypatch.setattr("tiltlens.commands.audit.audit_files", lambda *_, **__: pytest.fail("the audit ran"))
+    monkeypatch.setattr("tiltlens._commands.audit.audit_files", lambda *_, **__: pytest.fail("the audit ran"))
     result = audit(folder, "--scores", "score", *options)
     assert result.returncode == 2
     assert message in result.stderr
@@ -101,7 +101,7 @@ def test_a_file_that_cannot_be_written_is_found_out_before_the_audit(folder, opt
 
 @pytest.mark.parametrize("package", ["altair", "vl_convert", "jinja2"])
 def test_a_report_without_its_packages_is_found_out_before_the_audit(folder, package, monkeypatch):
-    monkeypatch.setattr("tiltlens.commands.audit.audit_files", lambda *_, **__: pytest.fail("the audit ran"))
+    monkeypatch.setattr("tiltlens._commands.audit.audit_files", lambda *_, **__: pytest.fail("the audit ran"))
     monkeypatch.setitem(sys.modules, package, None)
     result = audit(folder, "--scores", "score", "--report", "a.html")
     assert result.returncode == 2

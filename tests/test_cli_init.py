@@ -5,8 +5,8 @@ import polars as pl
 import pytest
 from tests.command import invoked
 
-from tiltlens.commands import audit
-from tiltlens.commands.audit_file import guess_roles, read_audit_file
+from tiltlens._commands import audit
+from tiltlens._commands.audit_file import guess_roles, read_audit_file
 
 
 def people(rows=300):

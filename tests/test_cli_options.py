@@ -7,8 +7,8 @@ import pytest
 from click.testing import CliRunner
 
 import tiltlens as tl
-from tiltlens.cli import main
-from tiltlens.sources.text_columns import ReadOptions
+from tiltlens._cli import main
+from tiltlens._sources.text_columns import ReadOptions
 
 SPELLINGS = {"favorable": "a spelling of --favourable"}
 NOT_OPTIONS = {

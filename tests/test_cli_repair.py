@@ -12,7 +12,7 @@ from tests.command import invoked
 from tests.repair.test_evaluation import borrowers
 
 import tiltlens as tl
-from tiltlens.repair.evaluation import evaluations_summary
+from tiltlens._repair.evaluation import evaluations_summary
 
 COMMON = ("--group", "group", "--reference", "b", "--scores", "score")
 OUTCOME = ("--outcome", "repaid")

@@ -11,11 +11,11 @@ from junitparser import Error, Failure, JUnitXml, Skipped
 from tests.command import invoked
 
 import tiltlens as tl
-from tiltlens.commands.audit import OUTPUTS, audit_command
-from tiltlens.commands.audit_file import read_audit_file
+from tiltlens._commands.audit import OUTPUTS, audit_command
+from tiltlens._commands.audit_file import read_audit_file
+from tiltlens._estimators.verdicts import Verdict
+from tiltlens._gates import gate, junit
 from tiltlens.errors import DataError, MissingExtraError, TiltlensError
-from tiltlens.estimators.verdicts import Verdict
-from tiltlens.gates import gate, junit
 
 YAML = """
 data: people.csv
@@ -144,7 +144,7 @@ BASE = "data: people.csv\ngroup: sex\nscores: score\n"
     ],
 )
 def test_a_mistake_in_a_file_is_told_before_the_audit_starts(folder, text, message, monkeypatch):
-    monkeypatch.setattr("tiltlens.commands.audit.audit_files", None)  # nothing is audited
+    monkeypatch.setattr("tiltlens._commands.audit.audit_files", None)  # nothing is audited
     with pytest.raises(TiltlensError, match=message):
         read_audit_file(write(folder, text))
     done = invoked("run", "--check", "audit.yaml", cwd=folder)

@@ -9,8 +9,8 @@ import polars as pl
 import pytest
 
 import tiltlens as tl
+from tiltlens._gates import OF_AUDITS, OF_CHANGES, assert_gate, gate
 from tiltlens.errors import TiltlensError
-from tiltlens.gates import OF_AUDITS, OF_CHANGES, assert_gate, gate
 
 PEOPLE = {"sex": ["women", "men"] * 60, "score": [0.2, 0.6, 0.3, 0.5] * 30, "x": ["a", "b", "c"] * 40}
 

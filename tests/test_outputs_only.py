@@ -21,9 +21,9 @@ from tests.people import (
 from tests.schemas import SCHEMA, strict
 
 import tiltlens as tl
-from tiltlens.documents.headline import NO_FEATURES as SAID
+from tiltlens._documents.headline import NO_FEATURES as SAID
+from tiltlens._formats import sentence
 from tiltlens.errors import DataError
-from tiltlens.formats import sentence
 
 NO_FEATURES = "no features were listed, so contributions were not estimated"
 OF_OUTPUTS = [("", name) for name in ("rows", "gap", "impact_ratio", "adverse_impact_ratio", "shortfall", "gap_test")]

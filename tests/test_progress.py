@@ -16,8 +16,8 @@ from sklearn.linear_model import LogisticRegression
 from tests.people import assert_same_numbers, audited, people
 
 import tiltlens as tl
-from tiltlens.render.terminal import progress_bar
-from tiltlens.threads import each, report_to, stage
+from tiltlens._render.terminal import progress_bar
+from tiltlens._threads import each, report_to, stage
 
 STAGES = ["regressions on sets of features", "group-membership model", "regressions", "estimating contributions"]
 
@@ -129,7 +129,7 @@ def test_the_bar_shows_names_as_they_are_and_goes_away():
 
 
 def run(folder, *arguments, stderr):
-    command = [sys.executable, "-c", "from tiltlens.cli import main; main()", "audit", "people.parquet"]
+    command = [sys.executable, "-c", "from tiltlens._cli import main; main()", "audit", "people.parquet"]
     common = ("--group", "group", "--scores", "score", "--features", "")
     environment = os.environ | {"TERM": "xterm", "COLUMNS": "100"}
     return subprocess.run(

@@ -10,8 +10,8 @@ import pytest
 from rich.console import Console
 from tests.command import invoked
 
+from tiltlens._demo import paper_experiment, print_demo
 from tiltlens.datasets import load_compas
-from tiltlens.demo import paper_experiment, print_demo
 
 README = (Path(__file__).parent.parent / "README.md").read_text()
 

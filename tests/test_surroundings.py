@@ -16,8 +16,8 @@ import pytest
 from tests.command import invoked
 
 import tiltlens as tl
-from tiltlens.commands.audit_file import read_audit_file
-from tiltlens.gates import assert_gate
+from tiltlens._commands.audit_file import read_audit_file
+from tiltlens._gates import assert_gate
 
 PEOPLE = {"sex": ["w", "m"] * 100, "hired": [0, 1, 1, 1, 0, 0, 1, 1, 0, 1] * 20, "score": [0.3, 0.5, 0.6, 0.8] * 50}
 ASKED = ("--group", "sex", "--scores", "hired", "--features", "")

@@ -13,8 +13,8 @@ from sklearn.ensemble import HistGradientBoostingRegressor
 from threadpoolctl import threadpool_info
 
 import tiltlens as tl
-from tiltlens import threads
-from tiltlens.threads import in_threads, map_in_order, report_to, stage, steps_in_threads
+from tiltlens import _threads as threads
+from tiltlens._threads import in_threads, map_in_order, report_to, stage, steps_in_threads
 
 
 @pytest.mark.parametrize("rows", [1, threads.THREADED_ROWS])

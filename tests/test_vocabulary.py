@@ -7,11 +7,11 @@ import pytest
 from tests.render.summaries import amounts_audit, cross_fitted_audit, decisions_audit, typed, with_outcome_audit
 from tests.vocabulary import catalogue, command_help, dialect_of, docstrings, messages, planted_proxies
 
-from tiltlens.documents.audit_document import audit_document
-from tiltlens.documents.document import named
+from tiltlens._documents.audit_document import audit_document
+from tiltlens._documents.document import named
+from tiltlens._render.html import document_html
 from tiltlens.errors import NothingToDrawError
 from tiltlens.figures import COMPARISON_FIGURES
-from tiltlens.render.html import document_html
 
 PLACES = {
     "catalogues": catalogue,
@@ -77,7 +77,7 @@ def test_words_that_are_not_of_the_field_are_found(text, words):
 
 
 def test_a_planted_phrase_fails_the_scan(monkeypatch):
-    from tiltlens.notes import SENTENCES
+    from tiltlens._notes import SENTENCES
 
     monkeypatch.setitem(SENTENCES, "planted", "what is told of scores")
     with pytest.raises(AssertionError, match="what is told"):

@@ -8,7 +8,7 @@ from importlib import import_module
 from pathlib import Path
 
 import tiltlens
-from tiltlens.documents.quantities import FEATURES, QUANTITIES
+from tiltlens._documents.quantities import FEATURES, QUANTITIES
 
 SRC = Path(tiltlens.__file__).parent
 API = Path(__file__).parent.parent / "docs" / "api.md"
@@ -35,8 +35,8 @@ def catalogue():
     """Yield each text that quantities, verdicts, notes and the other catalogues have, with its place."""
     for entry in (*QUANTITIES.values(), *FEATURES.values()):
         yield f"quantity {entry.key}", f"{entry.label}\n{entry.definition}"
-    modules = [f"documents.{path.stem}" for path in sorted((SRC / "documents").glob("*.py"))]
-    for name in (*modules, "notes", "repair.quantities", "rules.measures", "estimators.verdicts"):
+    modules = [f"_documents.{path.stem}" for path in sorted((SRC / "_documents").glob("*.py"))]
+    for name in (*modules, "_notes", "_repair.quantities", "_rules.measures", "_estimators.verdicts"):
         module = import_module(f"tiltlens.{name.removesuffix('.__init__')}")
         for key, value in vars(module).items():
             if key.isupper():
@@ -58,7 +58,7 @@ def texts_in(value):
 
 def command_help():
     """Yield the help of every command and of its options."""
-    from tiltlens.cli import main
+    from tiltlens._cli import main
 
     for name in main.list_commands(None):
         command = main.get_command(None, name)

@@ -4,7 +4,7 @@ from click.testing import CliRunner
 from docutils import nodes
 from docutils.parsers.rst import Directive
 
-from tiltlens.cli import main
+from tiltlens._cli import main
 
 
 class CommandHelp(Directive):

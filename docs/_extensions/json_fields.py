@@ -44,7 +44,7 @@ class JsonFields(Directive):
 
     def run(self):
         """Return one table."""
-        schema = json.loads(files("tiltlens.results").joinpath(f"{self.arguments[0]}.schema.json").read_text("utf-8"))
+        schema = json.loads(files("tiltlens._results").joinpath(f"{self.arguments[0]}.schema.json").read_text("utf-8"))
         name = self.options.get("object")
         properties = (schema["$defs"][name] if name else schema)["properties"]
         group = nodes.tgroup("", cols=len(HEAD))

@@ -3,7 +3,7 @@
 from docutils import nodes
 from docutils.parsers.rst import Directive, directives
 
-from tiltlens.documents import glossary
+from tiltlens._documents import glossary
 
 LISTS = {
     "scores": glossary.GLOSSARY,

@@ -1,5 +1,5 @@
 """`python -m tiltlens`."""
 
-from tiltlens.cli import main
+from tiltlens._cli import main
 
 main(prog_name="tiltlens")

@@ -11,33 +11,33 @@ from typing import TYPE_CHECKING, Any
 import polars as pl
 
 if TYPE_CHECKING:
-    from tiltlens.repair.alternatives import Alternatives
+    from tiltlens._repair.alternatives import Alternatives
 
-from tiltlens.analysis.evidence import Question, Settings, usual_materiality
-from tiltlens.analysis.fitting import FitSettings, gather_evidence
-from tiltlens.analysis.intersections import FEWEST_GROUPS, find_intersections
+from tiltlens._analysis.evidence import Question, Settings, usual_materiality
+from tiltlens._analysis.fitting import FitSettings, gather_evidence
+from tiltlens._analysis.intersections import FEWEST_GROUPS, find_intersections
+from tiltlens._formats import text_of
+from tiltlens._notes import Note
+from tiltlens._results.audit import Audit
+from tiltlens._results.build_comparison import compare
+from tiltlens._results.comparison import Comparison
+from tiltlens._results.monitor import Batch, StateFile
+from tiltlens._results.provenance import check_provenance, describe_request, provenance_of
+from tiltlens._rows.compared_rows import EncodedSample, account_rows, select_groups, select_rows
+from tiltlens._rows.features import cluster_note, leakage_notes, repeated_ids
+from tiltlens._rows.groups import DECIDED, ComparedGroups, alike_notes
+from tiltlens._rows.predictions import AskedModel, model_notes
+from tiltlens._rows.roles import ColumnRoles, FeatureChoice, Request, resolve_roles, with_arrays
+from tiltlens._rows.scores import check_score_type, either_spelling
+from tiltlens._rows.sums import GroupSums, SumPlan, check_same_rows, sum_batch, sum_rows
+from tiltlens._rows.survey import HashThreshold, Survey, survey_batch
+from tiltlens._rows.value_counts import one_hot_notes
+from tiltlens._rows.wording import MEASURES, Wording, check_wording, score_type_of
+from tiltlens._sources.batches import Batches, FrameBatches, checked_columns
+from tiltlens._sources.columns import column_names, native_columns
+from tiltlens._sources.engines import batches_of, frame_of, reading_notes
+from tiltlens._threads import Listener, one_thread, report_to, stage
 from tiltlens.errors import DataError, shown
-from tiltlens.formats import text_of
-from tiltlens.notes import Note
-from tiltlens.results.audit import Audit
-from tiltlens.results.build_comparison import compare
-from tiltlens.results.comparison import Comparison
-from tiltlens.results.monitor import Batch, StateFile
-from tiltlens.results.provenance import check_provenance, describe_request, provenance_of
-from tiltlens.rows.compared_rows import EncodedSample, account_rows, select_groups, select_rows
-from tiltlens.rows.features import cluster_note, leakage_notes, repeated_ids
-from tiltlens.rows.groups import DECIDED, ComparedGroups, alike_notes
-from tiltlens.rows.predictions import AskedModel, model_notes
-from tiltlens.rows.roles import ColumnRoles, FeatureChoice, Request, resolve_roles, with_arrays
-from tiltlens.rows.scores import check_score_type, either_spelling
-from tiltlens.rows.sums import GroupSums, SumPlan, check_same_rows, sum_batch, sum_rows
-from tiltlens.rows.survey import HashThreshold, Survey, survey_batch
-from tiltlens.rows.value_counts import one_hot_notes
-from tiltlens.rows.wording import MEASURES, Wording, check_wording, score_type_of
-from tiltlens.sources.batches import Batches, FrameBatches, checked_columns
-from tiltlens.sources.columns import column_names, native_columns
-from tiltlens.sources.engines import batches_of, frame_of, reading_notes
-from tiltlens.threads import Listener, one_thread, report_to, stage
 
 SURVEY, SUMS = 0.1, 0.2  # approximate shares of the time, at the end of the first and the second pass
 FITS = 0.7  # approximate share of the time of a comparison

@@ -10,10 +10,10 @@ from statsmodels.stats.proportion import proportions_ztest
 from tests.people import FILES, assert_same_numbers, audited, note_codes, people
 
 import tiltlens as tl
-from tiltlens.analysis.decision_table import _tested
-from tiltlens.estimators.verdicts import Count, z_score
-from tiltlens.limits import FOUR_FIFTHS
-from tiltlens.results.codec import to_plain
+from tiltlens._analysis.decision_table import _tested
+from tiltlens._estimators.verdicts import Count, z_score
+from tiltlens._limits import FOUR_FIFTHS
+from tiltlens._results.codec import to_plain
 
 
 def decided(*groups, **options):

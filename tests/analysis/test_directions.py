@@ -4,10 +4,10 @@ import numpy as np
 import pytest
 
 import tiltlens as tl
-from tiltlens.analysis.decomposition import _wide_bands_note
-from tiltlens.analysis.evidence import OutputScale
-from tiltlens.estimators.verdicts import Band
-from tiltlens.rows.wording import MEASURES, PROBABILITY
+from tiltlens._analysis.decomposition import _wide_bands_note
+from tiltlens._analysis.evidence import OutputScale
+from tiltlens._estimators.verdicts import Band
+from tiltlens._rows.wording import MEASURES, PROBABILITY
 
 
 def test_a_feature_that_narrows_the_gap_is_said_to_with_a_level_of_that_sign():

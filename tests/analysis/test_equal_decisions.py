@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 
 import tiltlens as tl
-from tiltlens.documents.headline import adjusted_gap
+from tiltlens._documents.headline import adjusted_gap
 
 
 def audited(score, **options):

@@ -12,9 +12,9 @@ from tests.people import FEATURES, assert_same_numbers, audited, lending, people
 from tests.schemas import SCHEMA, strict
 
 import tiltlens as tl
+from tiltlens._estimators.feature_gap import joint_codes
+from tiltlens._estimators.influence import Rows
 from tiltlens.errors import DataError
-from tiltlens.estimators.feature_gap import joint_codes
-from tiltlens.estimators.influence import Rows
 
 CODES = ["city", "owner", "home"]
 
@@ -77,7 +77,7 @@ def test_without_exempt_factors_nothing_changes():
 
 @pytest.mark.parametrize("features", [CODES, FEATURES], ids=["cells", "ridges"])
 def test_with_all_features_exempt_the_rest_is_what_the_same_sets_leave(features, monkeypatch):
-    from tiltlens.results import build_comparison as compare
+    from tiltlens._results import build_comparison as compare
 
     seen = []
     monkeypatch.setattr(compare, "exempt_parts", lambda e, found=compare.exempt_parts: (seen.append(e), found(e))[1])

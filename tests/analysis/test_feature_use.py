@@ -6,10 +6,10 @@ import pytest
 from scipy.special import expit
 
 import tiltlens as tl
-from tiltlens.analysis.feature_use import BEHIND, _find_copies
-from tiltlens.estimators.influence import Rows
-from tiltlens.estimators.use import Use, cell_products, estimate_uses, squared_uses
-from tiltlens.gates import gate
+from tiltlens._analysis.feature_use import BEHIND, _find_copies
+from tiltlens._estimators.influence import Rows
+from tiltlens._estimators.use import Use, cell_products, estimate_uses, squared_uses
+from tiltlens._gates import gate
 
 ROWS = 600
 RNG = np.random.default_rng(3)

@@ -6,7 +6,7 @@ import pytest
 from tests.people import note_codes
 
 import tiltlens as tl
-from tiltlens.estimators.verdicts import Verdict
+from tiltlens._estimators.verdicts import Verdict
 
 BANDS = [f"{name}_{end}" for name in ("alone", "beyond_others", "shapley") for end in ("low", "high")]
 

@@ -7,7 +7,7 @@ import polars as pl
 import pytest
 
 import tiltlens as tl
-from tiltlens.limits import SUPPRESSED_BELOW
+from tiltlens._limits import SUPPRESSED_BELOW
 
 AUDIT = partial(tl.audit, scores="hired", features=[])
 

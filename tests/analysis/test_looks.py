@@ -5,9 +5,9 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from tiltlens.analysis.periods import Measured, track
-from tiltlens.estimators.influence import Rows
-from tiltlens.estimators.outputs import Scores, impact_ratio
+from tiltlens._analysis.periods import Measured, track
+from tiltlens._estimators.influence import Rows
+from tiltlens._estimators.outputs import Scores, impact_ratio
 
 
 def test_the_ratio_of_a_group_whose_decisions_are_all_favourable_has_the_error_of_an_audit():

@@ -12,9 +12,9 @@ from tests.command import invoked
 from tests.people import assert_same_numbers, note_codes, people
 
 import tiltlens as tl
+from tiltlens._results.codec import to_plain
+from tiltlens._rows.groups import MOST_PERIODS, sort_periods
 from tiltlens.errors import DataError
-from tiltlens.results.codec import to_plain
-from tiltlens.rows.groups import MOST_PERIODS, sort_periods
 
 MONTHS = [f"2024-{month}" for month in (9, 10, 11, 12)]
 

@@ -3,8 +3,8 @@
 import pytest
 
 import tiltlens as tl
+from tiltlens._learners.candidates import outcome_scores
 from tiltlens.datasets import COMPAS_FEATURES, load_compas
-from tiltlens.learners.candidates import outcome_scores
 
 
 @pytest.fixture(scope="module")

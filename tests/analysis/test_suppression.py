@@ -14,12 +14,12 @@ from rich.console import Console
 from tests.people import audited, people
 from tests.schemas import SCHEMA
 
-from tiltlens.analysis.bins import quantiles_of
-from tiltlens.analysis.evidence import part_of_group, withheld
-from tiltlens.limits import SUPPRESSED_BELOW
-from tiltlens.render.terminal import print_audit
-from tiltlens.results.audit import disclosed_rows
-from tiltlens.results.profiles import _spread
+from tiltlens._analysis.bins import quantiles_of
+from tiltlens._analysis.evidence import part_of_group, withheld
+from tiltlens._limits import SUPPRESSED_BELOW
+from tiltlens._render.terminal import print_audit
+from tiltlens._results.audit import disclosed_rows
+from tiltlens._results.profiles import _spread
 
 TOP = 30  # counts up to which all tables are tried; sums of withheld counts beyond it are not judged
 

@@ -4,8 +4,8 @@ import numpy as np
 import pytest
 
 import tiltlens as tl
-from tiltlens.estimators.influence import Rows
-from tiltlens.estimators.use import judge_projections, project_residuals
+from tiltlens._estimators.influence import Rows
+from tiltlens._estimators.use import judge_projections, project_residuals
 
 
 @pytest.mark.parametrize("seed", [0, 3])

@@ -8,7 +8,7 @@ from pathlib import Path
 import click
 import yaml
 
-from tiltlens.cli import main
+from tiltlens._cli import main
 
 ROOT = Path(__file__).parent.parent.parent
 

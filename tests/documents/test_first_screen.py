@@ -6,13 +6,13 @@ from copy import deepcopy
 import pytest
 from tests.render.summaries import amounts_audit, cross_fitted_audit, decisions_audit, of_summaries, plug_in_audit
 
-from tiltlens.documents.audit_document import audit_document, comparison_document
-from tiltlens.documents.document import EVIDENCE, HEADLINE, Details, Paragraph, Table
-from tiltlens.documents.first_screen import first_screen, reliability
-from tiltlens.documents.tables import estimate_table, group_matrix, group_table
+from tiltlens._documents.audit_document import audit_document, comparison_document
+from tiltlens._documents.document import EVIDENCE, HEADLINE, Details, Paragraph, Table
+from tiltlens._documents.first_screen import first_screen, reliability
+from tiltlens._documents.tables import estimate_table, group_matrix, group_table
+from tiltlens._render.html import audit_html
+from tiltlens._render.page import page
 from tiltlens.figures import waterfall
-from tiltlens.render.html import audit_html
-from tiltlens.render.page import page
 
 audit_document = of_summaries(audit_document)
 comparison_document = of_summaries(comparison_document)

@@ -5,10 +5,10 @@ from collections import Counter
 import pytest
 from tests.render.summaries import amounts_audit, cross_fitted_audit, decisions_audit, typed, with_outcome_audit
 
-from tiltlens import gates
-from tiltlens.documents.audit_document import audit_document
-from tiltlens.documents.document import Details, Table, measure_of
-from tiltlens.documents.quantities import (
+from tiltlens import _gates as gates
+from tiltlens._documents.audit_document import audit_document
+from tiltlens._documents.document import Details, Table, measure_of
+from tiltlens._documents.quantities import (
     ALIASES,
     CONTRIBUTIONS,
     CORRECTION_KEYS,
@@ -21,15 +21,15 @@ from tiltlens.documents.quantities import (
     format_of,
     quantity,
 )
-from tiltlens.documents.result_documents import CURVE, ORDER, RATES
-from tiltlens.estimators.estimate import Estimate
-from tiltlens.formats import signed, size
-from tiltlens.render.html import audit_html
-from tiltlens.render.page import page
-from tiltlens.render.table_files import AGAINST_REFERENCE, export_tables
-from tiltlens.results.change import QUANTITIES as CHANGED
-from tiltlens.results.comparison import ESTIMATES
-from tiltlens.rows.wording import MEASURES, POINTS, ScoreType
+from tiltlens._documents.result_documents import CURVE, ORDER, RATES
+from tiltlens._estimators.estimate import Estimate
+from tiltlens._formats import signed, size
+from tiltlens._render.html import audit_html
+from tiltlens._render.page import page
+from tiltlens._render.table_files import AGAINST_REFERENCE, export_tables
+from tiltlens._results.change import QUANTITIES as CHANGED
+from tiltlens._results.comparison import ESTIMATES
+from tiltlens._rows.wording import MEASURES, POINTS, ScoreType
 
 EVERY = [*QUANTITIES.values(), *FEATURES.values()]
 AUDITS = (cross_fitted_audit, decisions_audit, with_outcome_audit, amounts_audit)

@@ -19,18 +19,18 @@ from tests.render.summaries import (
     typed,
 )
 
-from tiltlens import formats
+from tiltlens import _formats as formats
+from tiltlens._documents import first_screen as first_screens
+from tiltlens._documents import headline as headlines
+from tiltlens._documents import sentences
+from tiltlens._documents.document import OPEN, VERDICTS
+from tiltlens._documents.glossary import glossary
+from tiltlens._documents.tables import contribution_table, shapley_words
+from tiltlens._estimators.verdicts import Verdict
 from tiltlens._pipeline import audit
-from tiltlens.documents import first_screen as first_screens
-from tiltlens.documents import headline as headlines
-from tiltlens.documents import sentences
-from tiltlens.documents.document import OPEN, VERDICTS
-from tiltlens.documents.glossary import glossary
-from tiltlens.documents.tables import contribution_table, shapley_words
+from tiltlens._render.page import page
 from tiltlens.errors import DataError
-from tiltlens.estimators.verdicts import Verdict
-from tiltlens.figures.marks import dial_place
-from tiltlens.render.page import page
+from tiltlens.figures._marks import dial_place
 
 
 def reading_summaries(module):

@@ -13,7 +13,7 @@ from scipy.stats.contingency import odds_ratio as scipy_odds_ratio
 from statsmodels.stats.contingency_tables import StratifiedTable
 from statsmodels.stats.proportion import confint_proportions_2indep, proportions_ztest
 
-from tiltlens.estimators.verdicts import (
+from tiltlens._estimators.verdicts import (
     Count,
     fisher_p_value,
     odds_ratio,

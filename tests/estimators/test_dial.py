@@ -6,10 +6,10 @@ from hypothesis import given
 from hypothesis import strategies as st
 from scipy.special import expit
 
-from tiltlens.estimators.crossfit import explained_variance, gradient, gradient_variance, pairing
-from tiltlens.estimators.influence import Rows, average_estimates, ratio_tail
-from tiltlens.estimators.outputs import Scores
-from tiltlens.estimators.use import CORNERS, plug_in_form, share_form, shares_along_dial
+from tiltlens._estimators.crossfit import explained_variance, gradient, gradient_variance, pairing
+from tiltlens._estimators.influence import Rows, average_estimates, ratio_tail
+from tiltlens._estimators.outputs import Scores
+from tiltlens._estimators.use import CORNERS, plug_in_form, share_form, shares_along_dial
 
 weights = st.floats(0.0, 3.0)
 

@@ -5,7 +5,7 @@ from itertools import permutations, product
 import numpy as np
 import pytest
 
-from tiltlens.estimators.group_means import (
+from tiltlens._estimators.group_means import (
     GroupMeans,
     dispersion,
     effect_forms,

@@ -6,7 +6,7 @@ from numpy.testing import assert_allclose
 from scipy.stats import binom, binomtest
 from sklearn.metrics import confusion_matrix, roc_auc_score
 
-from tiltlens.estimators.error_rates import (
+from tiltlens._estimators.error_rates import (
     UNKNOWN,
     area_pair,
     calibration_cells,
@@ -14,9 +14,9 @@ from tiltlens.estimators.error_rates import (
     false_negative_rate,
     false_positive_rate,
 )
-from tiltlens.estimators.estimate import Proportion
-from tiltlens.estimators.feature_gap import cell_sums_of
-from tiltlens.estimators.influence import Rows
+from tiltlens._estimators.estimate import Proportion
+from tiltlens._estimators.feature_gap import cell_sums_of
+from tiltlens._estimators.influence import Rows
 
 MAKERS = {
     "fpr": lambda rows, w, y: false_positive_rate(rows, w, y, cell_sums_of(rows, w, y, 3)),

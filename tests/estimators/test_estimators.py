@@ -11,8 +11,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from scipy.special import expit, logit
 
-from tiltlens.errors import DataError, DistributionError, SupportError, WeightsError
-from tiltlens.estimators.crossfit import (
+from tiltlens._estimators.crossfit import (
     explained_variance,
     given_pairing,
     gradient,
@@ -22,9 +21,9 @@ from tiltlens.estimators.crossfit import (
     learned_variance,
     pairing,
 )
-from tiltlens.estimators.estimate import Estimate, Normal, Ratio, Square, SquareRoot
-from tiltlens.estimators.influence import InfluenceEstimate, Rows, average_estimates, combine, tail_factor
-from tiltlens.estimators.outputs import (
+from tiltlens._estimators.estimate import Estimate, Normal, Ratio, Square, SquareRoot
+from tiltlens._estimators.influence import InfluenceEstimate, Rows, average_estimates, combine, tail_factor
+from tiltlens._estimators.outputs import (
     Scores,
     check_scores,
     equal_outputs_test,
@@ -35,6 +34,7 @@ from tiltlens.estimators.outputs import (
     output_divergence,
     standardised_difference,
 )
+from tiltlens.errors import DataError, DistributionError, SupportError, WeightsError
 
 
 def sample(seed=0, size=400, outcomes=1):

@@ -10,8 +10,8 @@ from hypothesis import assume, given
 from hypothesis import strategies as st
 from scipy.special import expit
 
-from tiltlens.estimators.estimate import Estimate
-from tiltlens.estimators.feature_gap import (
+from tiltlens._estimators.estimate import Estimate
+from tiltlens._estimators.feature_gap import (
     CellSums,
     cell_coefficient,
     cell_sums_of,
@@ -19,8 +19,8 @@ from tiltlens.estimators.feature_gap import (
     feature_gap,
     hidden_share,
 )
-from tiltlens.estimators.influence import Rows
-from tiltlens.estimators.outputs import Scores, gap
+from tiltlens._estimators.influence import Rows
+from tiltlens._estimators.outputs import Scores, gap
 
 seeds = st.integers(0, 10**6)
 

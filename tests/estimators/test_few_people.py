@@ -5,11 +5,11 @@ import pytest
 from scipy.special import ndtr, stdtrit
 from scipy.stats import binom, binomtest
 
-from tiltlens.estimators.estimate import Estimate, difference, quantile
-from tiltlens.estimators.feature_gap import cell_coefficient, cell_sums_of, feature_gap, rare_part
-from tiltlens.estimators.influence import Rows, satterthwaite
-from tiltlens.estimators.outputs import Scores, gap, gap_law, group_rates, impact_ratio
-from tiltlens.estimators.verdicts import bands
+from tiltlens._estimators.estimate import Estimate, difference, quantile
+from tiltlens._estimators.feature_gap import cell_coefficient, cell_sums_of, feature_gap, rare_part
+from tiltlens._estimators.influence import Rows, satterthwaite
+from tiltlens._estimators.outputs import Scores, gap, gap_law, group_rates, impact_ratio
+from tiltlens._estimators.verdicts import bands
 
 
 def decided(size, counted, others=1500, among_others=150):

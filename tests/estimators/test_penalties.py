@@ -5,7 +5,7 @@ import pytest
 from scipy.optimize import minimize
 from scipy.stats import multivariate_normal
 
-from tiltlens.estimators.ridges import MOST_PENALTY, UNDERSMOOTHED, block_penalties
+from tiltlens._estimators.ridges import MOST_PENALTY, UNDERSMOOTHED, block_penalties
 
 ROWS = 600
 

@@ -5,9 +5,9 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from tiltlens.estimators.feature_gap import cell_sums_of
-from tiltlens.estimators.influence import Rows
-from tiltlens.estimators.prices import (
+from tiltlens._estimators.feature_gap import cell_sums_of
+from tiltlens._estimators.influence import Rows
+from tiltlens._estimators.prices import (
     PricedRows,
     free_price_gap,
     group_gap,
@@ -18,7 +18,7 @@ from tiltlens.estimators.prices import (
     unfairness,
     vulnerability,
 )
-from tiltlens.estimators.sets import CellSets
+from tiltlens._estimators.sets import CellSets
 
 
 def world(chance, propensity, costs, price=None):

@@ -4,8 +4,8 @@ import numpy as np
 import pytest
 from scipy.optimize import linprog
 
-from tiltlens.estimators.error_rates import UNKNOWN, WITHOUT, bound_gap, partly_seen_rate
-from tiltlens.estimators.influence import Rows
+from tiltlens._estimators.error_rates import UNKNOWN, WITHOUT, bound_gap, partly_seen_rate
+from tiltlens._estimators.influence import Rows
 
 
 def people(seed=0, size=60):

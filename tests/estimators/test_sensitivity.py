@@ -5,7 +5,7 @@ import math
 import numpy as np
 import pytest
 
-from tiltlens.estimators.feature_gap import (
+from tiltlens._estimators.feature_gap import (
     bias_factor,
     bias_scale,
     coefficient,
@@ -13,7 +13,7 @@ from tiltlens.estimators.feature_gap import (
     robustness_value,
     strength_multiple,
 )
-from tiltlens.estimators.influence import Rows, combine
+from tiltlens._estimators.influence import Rows, combine
 
 # Cinelli & Hazlett (2020), Table 1: estimate, standard error and degrees of freedom of the Darfur regression.
 DARFUR = {"estimate": 0.097, "t": 4.184, "dof": 783, "partial_r2": 0.022, "rv": 0.139, "rv_5_percent": 0.076}

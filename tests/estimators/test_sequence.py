@@ -5,8 +5,8 @@ import math
 import numpy as np
 import pytest
 
+from tiltlens._estimators.estimate import Sequence, quantile, sequence_factor
 from tiltlens.errors import DataError
-from tiltlens.estimators.estimate import Sequence, quantile, sequence_factor
 
 
 def boundary(n, n0, alpha):

@@ -10,11 +10,11 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from tiltlens.estimators.feature_gap import cell_sums_of, feature_gap, joint_codes
-from tiltlens.estimators.influence import Rows
-from tiltlens.estimators.outputs import Scores, gap
-from tiltlens.estimators.ridges import FOLDS, PAIRINGS, PARTS, FoldRidges
-from tiltlens.estimators.sets import CellSets, RidgeSets, TargetErrors, covariance
+from tiltlens._estimators.feature_gap import cell_sums_of, feature_gap, joint_codes
+from tiltlens._estimators.influence import Rows
+from tiltlens._estimators.outputs import Scores, gap
+from tiltlens._estimators.ridges import FOLDS, PAIRINGS, PARTS, FoldRidges
+from tiltlens._estimators.sets import CellSets, RidgeSets, TargetErrors, covariance
 
 seeds = st.integers(0, 10**6)
 

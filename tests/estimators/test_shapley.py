@@ -8,11 +8,11 @@ import numpy as np
 import pytest
 from tests.estimators.test_sets import cell_sets, least_squares, ridge_sets
 
-from tiltlens.estimators import sets as module
-from tiltlens.estimators.feature_gap import feature_gap, joint_codes
-from tiltlens.estimators.influence import Rows, satterthwaite
-from tiltlens.estimators.outputs import Scores, gap
-from tiltlens.estimators.sets import shapley_gaps, subset_weights
+from tiltlens._estimators import sets as module
+from tiltlens._estimators.feature_gap import feature_gap, joint_codes
+from tiltlens._estimators.influence import Rows, satterthwaite
+from tiltlens._estimators.outputs import Scores, gap
+from tiltlens._estimators.sets import shapley_gaps, subset_weights
 
 LEVELS = (3, 2, 4)
 

@@ -4,9 +4,9 @@ import numpy as np
 import pytest
 from scipy.optimize import linprog
 
-from tiltlens.estimators.group_means import ChanceRows, calibration, frechet_limits, signs, slope_on_chance
-from tiltlens.estimators.influence import Rows
-from tiltlens.estimators.outputs import Scores, gap
+from tiltlens._estimators.group_means import ChanceRows, calibration, frechet_limits, signs, slope_on_chance
+from tiltlens._estimators.influence import Rows
+from tiltlens._estimators.outputs import Scores, gap
 
 
 def population(seed, chances=5, values=4):

@@ -3,8 +3,8 @@
 import numpy as np
 import pytest
 
-from tiltlens.estimators.error_rates import LOSSES, SplitPredictions
-from tiltlens.estimators.influence import Rows
+from tiltlens._estimators.error_rates import LOSSES, SplitPredictions
+from tiltlens._estimators.influence import Rows
 
 # P_s = N(0, R diag(1, 3/2) Rᵀ), y_s = 1 on one side of the shorter axis, R a rotation by ±kπ/16: error rates, k = 0..8.
 ROTATED = (0.0, 0.073375, 0.132608, 0.177884, 0.217953, 0.262784, 0.321763, 0.401811, 0.5)

@@ -3,8 +3,8 @@
 import numpy as np
 import pytest
 
-from tiltlens.estimators.influence import Rows
-from tiltlens.estimators.use import (
+from tiltlens._estimators.influence import Rows
+from tiltlens._estimators.use import (
     Projection,
     Use,
     judge_projections,

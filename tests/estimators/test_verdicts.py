@@ -11,8 +11,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 import tiltlens as tl
-from tiltlens.estimators.estimate import Materiality, is_significant, materiality, quantile, side_of
-from tiltlens.estimators.verdicts import EVIDENCE, Band, Verdict, bands, simultaneous_factor, verdict
+from tiltlens._estimators.estimate import Materiality, is_significant, materiality, quantile, side_of
+from tiltlens._estimators.verdicts import EVIDENCE, Band, Verdict, bands, simultaneous_factor, verdict
 
 MATERIALITY = 0.005
 ROWS = 10_000

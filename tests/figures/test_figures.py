@@ -29,13 +29,13 @@ from tests.render.summaries import (
 )
 
 import tiltlens as tl
+from tiltlens import _formats as formats
 from tiltlens import figures as typed_figures
-from tiltlens import formats
-from tiltlens.documents.document import labels
+from tiltlens._documents.document import labels
+from tiltlens._rows.wording import measure_for
 from tiltlens.errors import NothingToDrawError
-from tiltlens.figures.marks import placed, spread, tick_format
+from tiltlens.figures._marks import placed, spread, tick_format
 from tiltlens.paper.examples import simplex_paths
-from tiltlens.rows.wording import measure_for
 
 figures = SimpleNamespace(**{name: of_summaries(getattr(typed_figures, name)) for name in typed_figures.__all__[2:]})
 WORLD = tl.World([0.5, 0.3, 0.2], [0.2, 0.3, 0.5], channel=[0.8, 0.5, 0.1])

@@ -19,7 +19,7 @@ def mlflow(tmp_path, monkeypatch):
     mlflow = pytest.importorskip("mlflow")
     from mlflow.models.evaluation.evaluator_registry import _model_evaluation_registry as registry
 
-    from tiltlens.integrations.mlflow_evaluator import TiltlensEvaluator
+    from tiltlens._integrations.mlflow_evaluator import TiltlensEvaluator
 
     registry.register("tiltlens", TiltlensEvaluator)  # as the entry point does
     mlflow.set_tracking_uri((tmp_path / "runs").as_uri())
@@ -104,7 +104,7 @@ def test_predictions_of_a_table_and_amounts(mlflow, people):
 
 
 def test_users_who_did_not_ask_are_left_alone_and_mistakes_are_named(mlflow, people):
-    from tiltlens.integrations.mlflow_evaluator import TiltlensEvaluator
+    from tiltlens._integrations.mlflow_evaluator import TiltlensEvaluator
 
     assert not TiltlensEvaluator.can_evaluate(model_type="classifier", evaluator_config={})
     assert not TiltlensEvaluator.can_evaluate(model_type="classifier", evaluator_config=None)

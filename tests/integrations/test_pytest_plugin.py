@@ -8,8 +8,8 @@ import polars as pl
 import pytest
 
 import tiltlens
-from tiltlens.gates import assert_gate
-from tiltlens.integrations import pytest_plugin
+from tiltlens._gates import assert_gate
+from tiltlens._integrations import pytest_plugin
 
 pytest_plugins = ["pytester"]
 PROJECT = Path(__file__).parent.parent.parent / "pyproject.toml"

@@ -5,11 +5,11 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from tiltlens.estimators.influence import Rows
-from tiltlens.estimators.ridges import FoldRidges
-from tiltlens.estimators.sets import RidgeSets, covariance, shapley_gaps
-from tiltlens.learners.linear_models import basis_grams, basis_of, pooled_features
-from tiltlens.learners.propensity import row_folds
+from tiltlens._estimators.influence import Rows
+from tiltlens._estimators.ridges import FoldRidges
+from tiltlens._estimators.sets import RidgeSets, covariance, shapley_gaps
+from tiltlens._learners.linear_models import basis_grams, basis_of, pooled_features
+from tiltlens._learners.propensity import row_folds
 
 
 def mixed(seed=0, size=2_000):
@@ -57,7 +57,7 @@ def test_rows_hold_one_the_columns_the_group_and_the_score():
 
 
 def test_grams_are_sums_over_the_rows_of_each_fold(monkeypatch):
-    from tiltlens.learners import linear_models as module
+    from tiltlens._learners import linear_models as module
 
     table, audited, score = mixed()
     omega, fold = omega_of(audited), row_folds(Rows.of(audited == 1))

@@ -7,9 +7,9 @@ from scipy.special import expit, ndtri
 from tests.people import note_codes
 
 import tiltlens as tl
-from tiltlens.estimators.feature_gap import Residuals, hidden_of
-from tiltlens.estimators.verdicts import EVIDENCE, Verdict
-from tiltlens.learners.design import normal_scores
+from tiltlens._estimators.feature_gap import Residuals, hidden_of
+from tiltlens._estimators.verdicts import EVIDENCE, Verdict
+from tiltlens._learners.design import normal_scores
 
 
 def residuals(random, cells, size):

@@ -11,15 +11,14 @@ from sklearn.linear_model import LogisticRegression
 from sklearn.metrics import roc_auc_score
 from sklearn.naive_bayes import GaussianNB
 
-from tiltlens.errors import DataError, SupportError
-from tiltlens.estimators.crossfit import explained_variance, gradient, gradient_variance, input_divergence
-from tiltlens.estimators.influence import Rows, average_estimates
-from tiltlens.estimators.outputs import Scores
-from tiltlens.learners import propensity as module
-from tiltlens.learners.balance import balance
-from tiltlens.learners.candidates import CANDIDATES, ridge_logit
-from tiltlens.learners.design import encoding
-from tiltlens.learners.propensity import (
+from tiltlens._estimators.crossfit import explained_variance, gradient, gradient_variance, input_divergence
+from tiltlens._estimators.influence import Rows, average_estimates
+from tiltlens._estimators.outputs import Scores
+from tiltlens._learners import propensity as module
+from tiltlens._learners.balance import balance
+from tiltlens._learners.candidates import CANDIDATES, ridge_logit
+from tiltlens._learners.design import encoding
+from tiltlens._learners.propensity import (
     area_under_curve,
     choose_membership,
     estimator_membership,
@@ -28,6 +27,7 @@ from tiltlens.learners.propensity import (
     given_membership,
     row_folds,
 )
+from tiltlens.errors import DataError, SupportError
 
 LOGISTIC = tuple(candidate for candidate in CANDIDATES if not candidate.is_trees)
 CURVED = tuple(candidate for candidate in CANDIDATES if candidate.name == "curved")

@@ -8,14 +8,20 @@ import numpy as np
 import pytest
 from scipy.special import expit, logit
 
-from tiltlens.analysis.adjusted_gap import adjusted_gap
-from tiltlens.analysis.evidence import Question, Settings
-from tiltlens.estimators.influence import Rows
-from tiltlens.estimators.outputs import Scores
-from tiltlens.learners.candidates import CANDIDATES
-from tiltlens.learners.propensity import area_under_curve, choose_membership, fold_pairings, given_membership, row_folds
-from tiltlens.learners.regressions import Expectations, Regressor, cell_means, expectations, joint_values
-from tiltlens.rows.wording import PROBABILITY
+from tiltlens._analysis.adjusted_gap import adjusted_gap
+from tiltlens._analysis.evidence import Question, Settings
+from tiltlens._estimators.influence import Rows
+from tiltlens._estimators.outputs import Scores
+from tiltlens._learners.candidates import CANDIDATES
+from tiltlens._learners.propensity import (
+    area_under_curve,
+    choose_membership,
+    fold_pairings,
+    given_membership,
+    row_folds,
+)
+from tiltlens._learners.regressions import Expectations, Regressor, cell_means, expectations, joint_values
+from tiltlens._rows.wording import PROBABILITY
 
 LINEAR = tuple(candidate for candidate in CANDIDATES if candidate.name == "linear")
 SETTINGS = Settings()

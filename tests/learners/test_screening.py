@@ -5,9 +5,9 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from tiltlens.learners.candidates import surviving_columns
-from tiltlens.learners.linear_models import strongest
-from tiltlens.learners.regressions import SmoothPart, spline_means
+from tiltlens._learners.candidates import surviving_columns
+from tiltlens._learners.linear_models import strongest
+from tiltlens._learners.regressions import SmoothPart, spline_means
 
 
 def many(size=1_000, count=30):

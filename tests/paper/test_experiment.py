@@ -11,10 +11,10 @@ from scipy.stats import gaussian_kde
 from sklearn.linear_model import LogisticRegression
 
 import tiltlens as tl
+from tiltlens._demo import paper_experiment
+from tiltlens._learners.candidates import logistic_log_odds, outcome_scores
+from tiltlens._rows.features import encode_features
 from tiltlens.datasets import COMPAS_FEATURES, load_compas
-from tiltlens.demo import paper_experiment
-from tiltlens.learners.candidates import logistic_log_odds, outcome_scores
-from tiltlens.rows.features import encode_features
 
 PRINTED = {"PriorCounts": (0.4135, 0.629), "Age": (0.297, 0.103), "ChargeDegree": (0.105, 0.054)}
 PRINTED |= {"Sex": (0.067, 0.104), "LengthOfStay": (0.027, 0.150)}

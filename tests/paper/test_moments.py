@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 from tests.worlds import random_world
 
 import tiltlens as tl
-from tiltlens.sources.arrays import chunked_moments
+from tiltlens._sources.arrays import chunked_moments
 
 HARD = 1e6  # values at 1e6 ± 1e-2
 

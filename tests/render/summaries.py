@@ -6,8 +6,8 @@ from functools import cache
 import numpy as np
 from tests.people import audited, people
 
-from tiltlens.demo import AUDITED, paper_experiment
-from tiltlens.results.saved_audits import restore_audit
+from tiltlens._demo import AUDITED, paper_experiment
+from tiltlens._results.saved_audits import restore_audit
 
 HOSTILE = [
     "</script><script>alert(1)</script>",

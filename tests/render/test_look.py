@@ -8,13 +8,13 @@ from tests.browser import opened
 from tests.people import audited, people
 from tests.render.summaries import cross_fitted_audit, typed
 
-from tiltlens.documents.document import group_name, labels, named
-from tiltlens.figures import figure
-from tiltlens.formats import label
-from tiltlens.render.page import write_report
+from tiltlens._documents.document import group_name, labels, named
+from tiltlens._formats import label
+from tiltlens._render.page import write_report
+from tiltlens.figures import _figure as figure
 
 browser_only = pytest.mark.browser
-STYLE = files("tiltlens.render").joinpath("pieces", "page.css").read_text(encoding="utf-8")
+STYLE = files("tiltlens._render").joinpath("pieces", "page.css").read_text(encoding="utf-8")
 GROUND = "getComputedStyle(document.body).backgroundColor"
 # Texts of the page and of its pictures, each with its colour and that of what lies below it; rims are no texts.
 TEXTS = """() => [...document.querySelectorAll("main *, nav a")].filter((one) =>

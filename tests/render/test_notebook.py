@@ -11,10 +11,10 @@ from tests.repair.test_alternatives import applicants, found
 from tests.repair.test_evaluation import borrowers
 
 import tiltlens as tl
-from tiltlens.analysis.sensitivity import Yardstick
-from tiltlens.documents.first_screen import tiles
-from tiltlens.estimators.estimate import Estimate
-from tiltlens.estimators.use import ShareForm
+from tiltlens._analysis.sensitivity import Yardstick
+from tiltlens._documents.first_screen import tiles
+from tiltlens._estimators.estimate import Estimate
+from tiltlens._estimators.use import ShareForm
 
 HOSTILE = "<img src=x onerror=alert(1)>"
 

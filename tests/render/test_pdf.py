@@ -11,10 +11,10 @@ from tests.documents.test_first_screen import several
 from tests.people import audited, people
 from tests.render.summaries import cross_fitted_audit, many, typed
 
-from tiltlens.cli import main
+from tiltlens._cli import main
+from tiltlens._render import page as pages
+from tiltlens._render.page import check_name, css_text, page, write_report
 from tiltlens.errors import DataError, MissingExtraError
-from tiltlens.render import page as pages
-from tiltlens.render.page import check_name, css_text, page, write_report
 
 needs_browser = pytest.mark.browser
 

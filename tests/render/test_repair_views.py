@@ -16,14 +16,14 @@ from tests.repair.test_evaluation import borrowers
 from tests.schemas import published, strict
 
 import tiltlens as tl
-from tiltlens.documents import repair_sentences as words
+from tiltlens._documents import repair_sentences as words
+from tiltlens._estimators.estimate import Estimate
+from tiltlens._formats import interval, points
+from tiltlens._render.page import alternatives_page, evaluations_page
+from tiltlens._render.terminal import print_alternatives
+from tiltlens._repair.alternatives import AlternativesByGroup
 from tiltlens.errors import NothingToDrawError
-from tiltlens.estimators.estimate import Estimate
 from tiltlens.figures import attainable, repair_curve
-from tiltlens.formats import interval, points
-from tiltlens.render.page import alternatives_page, evaluations_page
-from tiltlens.render.terminal import print_alternatives
-from tiltlens.repair.alternatives import AlternativesByGroup
 
 ENDS = (("", -0.05), ("_low", -0.08), ("_high", -0.02))
 HOSTILE = "</script><img src=x onerror='window.hacked = 1'>"

@@ -21,10 +21,10 @@ from tests.browser import opened
 from tests.people import audited, people
 from tests.render.summaries import cross_fitted_audit, many, typed
 
+from tiltlens._cli import main
 from tiltlens._pipeline import audit
-from tiltlens.cli import main
+from tiltlens._render.page import page, write_report
 from tiltlens.errors import DataError
-from tiltlens.render.page import page, write_report
 
 pytestmark = pytest.mark.browser
 
@@ -195,7 +195,7 @@ def test_a_dial_without_a_table_of_shares_turns_the_correction_alone(browser, tm
 
 
 def test_the_pages_script_has_no_statistics():
-    script = files("tiltlens.render").joinpath("pieces", "page.js").read_text(encoding="utf-8")
+    script = files("tiltlens._render").joinpath("pieces", "page.js").read_text(encoding="utf-8")
     assert not re.search(r"Math\.(sqrt|exp|log|PI)|quantile\(|covariance|numerator|Fieller|\*\* 2", script)
 
 
@@ -467,7 +467,7 @@ def test_a_killed_run_leaves_the_old_report(tmp_path):
     target.write_text("the old one")
     cross_fitted().to_json(tmp_path / "audit.json")
     code = (
-        "import os, signal, sys; import tiltlens as tl; from tiltlens.render.page import write_report; "
+        "import os, signal, sys; import tiltlens as tl; from tiltlens._render.page import write_report; "
         "os.fsync = lambda *_: os.kill(os.getpid(), signal.SIGKILL); "
         "write_report(tl.read_audit(sys.argv[1]), sys.argv[2])"
     )

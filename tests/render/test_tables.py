@@ -13,10 +13,10 @@ from tests.people import audited as audited_people
 from tests.people import lending, people
 
 import tiltlens as tl
-from tiltlens.documents.sentences import IS_NO_FINDING
+from tiltlens._documents.sentences import IS_NO_FINDING
+from tiltlens._render import table_files
+from tiltlens._render.table_files import export_tables, latex, markdown, texts, write_tables
 from tiltlens.errors import DataError, MissingExtraError
-from tiltlens.render import table_files
-from tiltlens.render.table_files import export_tables, latex, markdown, texts, write_tables
 
 HOSTILE = [
     '=HYPERLINK("http://x","y")',

@@ -18,13 +18,13 @@ from tests.render.summaries import (
     with_outcome_audit,
 )
 
-from tiltlens import formats
-from tiltlens.demo import print_demo
-from tiltlens.documents.audit_document import audit_document
-from tiltlens.documents.document import EVIDENCE, HEADLINE, NAME, VERDICTS, Cell, Column, Details, Heading, Table
-from tiltlens.documents.quantities import CORRECTION_KEYS, HEADLINE_KEYS, quantity
-from tiltlens.render.terminal import FittedTable, print_audit
-from tiltlens.rows.wording import POINTS
+from tiltlens import _formats as formats
+from tiltlens._demo import print_demo
+from tiltlens._documents.audit_document import audit_document
+from tiltlens._documents.document import EVIDENCE, HEADLINE, NAME, VERDICTS, Cell, Column, Details, Heading, Table
+from tiltlens._documents.quantities import CORRECTION_KEYS, HEADLINE_KEYS, quantity
+from tiltlens._render.terminal import FittedTable, print_audit
+from tiltlens._rows.wording import POINTS
 
 SNAPSHOTS = Path(__file__).parent / "snapshots"
 AUDITS = (cross_fitted_audit, decisions_audit, plug_in_audit, outputs_only_audit, with_outcome_audit, amounts_audit)

@@ -7,9 +7,9 @@ from scipy.special import expit
 from sklearn.metrics import roc_auc_score
 
 import tiltlens as tl
+from tiltlens._repair.quantities import nearly_constant
+from tiltlens._repair.rows import audited_rows
 from tiltlens.errors import DataError
-from tiltlens.repair.quantities import nearly_constant
-from tiltlens.repair.rows import audited_rows
 
 
 def applicants(seed=0, rows=1500, is_optimal=False):

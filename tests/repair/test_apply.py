@@ -166,7 +166,7 @@ def test_an_unseen_category_has_the_effect_of_the_most_frequent_one():
 @pytest.mark.parametrize("failure", [KeyboardInterrupt, OSError(28, "No space left on device")])
 @pytest.mark.parametrize("ending", ["parquet", "csv"])
 def test_an_interruption_leaves_the_old_file_and_nothing_else(failure, ending, small_batches, tmp_path, monkeypatch):
-    from tiltlens.repair.score_tilt import ScoreTilt
+    from tiltlens._repair.score_tilt import ScoreTilt
 
     data, target = in_files(new_rows(), tmp_path, "parquet"), tmp_path / "old" / f"old.{ending}"
     target.parent.mkdir()

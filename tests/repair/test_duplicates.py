@@ -3,9 +3,9 @@
 import numpy as np
 import pytest
 
+from tiltlens._repair.rows import check_not_audited, count_duplicates, duplicate_clusters
 from tiltlens.datasets import load_compas
 from tiltlens.errors import DataError
-from tiltlens.repair.rows import check_not_audited, count_duplicates, duplicate_clusters
 
 
 def whole_numbers(people, copies, levels, columns, seed=0):

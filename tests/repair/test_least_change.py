@@ -7,8 +7,7 @@ import numpy as np
 import pytest
 from scipy.optimize import linprog
 
-from tiltlens.errors import SupportError
-from tiltlens.repair.least_change import (
+from tiltlens._repair.least_change import (
     GapProblem,
     decision_multipliers,
     kl_change,
@@ -19,6 +18,7 @@ from tiltlens.repair.least_change import (
     shifted,
     tilted_score,
 )
+from tiltlens.errors import SupportError
 
 
 def problem(classes, groups, limit, seed, rows=80):

@@ -9,9 +9,9 @@ import pytest
 from scipy.special import expit, logit, rel_entr
 
 import tiltlens as tl
+from tiltlens._repair.alternatives import WHOLE
+from tiltlens._repair.constraints import check_max_gap
 from tiltlens.errors import DataError, TiltlensError
-from tiltlens.repair.alternatives import WHOLE
-from tiltlens.repair.constraints import check_max_gap
 
 
 def lending(rows=3000, seed=0):
@@ -98,7 +98,7 @@ def test_a_repair_is_written_and_read_without_a_digit_lost(comparison, tmp_path)
         after = [one.repair_batch(new, new["score"].to_numpy(), group).tolist() for one in (again, tilt)]
         assert after[0] == after[1]
         assert again.to_dict() == tilt.to_dict()
-    assert json.loads((tmp_path / "repair.json").read_text())["schema"] == "tiltlens/repair/4"
+    assert json.loads((tmp_path / "repair.json").read_text())["schema"] == "tiltlens/_repair/4"
 
 
 def test_a_repair_is_written_whole_or_not_at_all(comparison, tmp_path, monkeypatch):
@@ -328,7 +328,7 @@ def test_a_file_that_was_altered_is_refused(comparison, part, tmp_path):
     elif part == "multiplier":
         found["constraints"][0]["multiplier"] = float("nan")
     else:
-        found[part] = {"max_gap": 5, "schema": "tiltlens/repair/1"}[part]
+        found[part] = {"max_gap": 5, "schema": "tiltlens/_repair/1"}[part]
     (tmp_path / "repair.json").write_text(json.dumps(found))
     with pytest.raises(TiltlensError, match=r"whole adjustment|`max_gap` must|expected|of the schema"):
         tl.read_repair(tmp_path / "repair.json")

@@ -8,8 +8,8 @@ import pytest
 from scipy.special import expit
 
 import tiltlens as tl
-from tiltlens.repair.alternatives import AlternativesByGroup
-from tiltlens.repair.what_ifs import EXISTS, INCONCLUSIVE, TOLERANCES
+from tiltlens._repair.alternatives import AlternativesByGroup
+from tiltlens._repair.what_ifs import EXISTS, INCONCLUSIVE, TOLERANCES
 
 
 @cache

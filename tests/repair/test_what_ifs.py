@@ -12,9 +12,9 @@ from sklearn.pipeline import make_pipeline
 from sklearn.preprocessing import OneHotEncoder, StandardScaler
 
 import tiltlens as tl
-from tiltlens.repair import what_ifs as module
-from tiltlens.repair.quantities import EvaluationRows
-from tiltlens.repair.what_ifs import what_ifs
+from tiltlens._repair import what_ifs as module
+from tiltlens._repair.quantities import EvaluationRows
+from tiltlens._repair.what_ifs import what_ifs
 
 TOWNS = ["big", "mid", "small", "tiny", "hamlet"]
 QUESTION = {"group": "group", "reference": "b", "outcome": "repaid", "features": ["x", "z", "town"]}

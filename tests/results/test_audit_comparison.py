@@ -15,10 +15,10 @@ from tests.people import assert_same_numbers
 from tests.schemas import published, strict
 
 import tiltlens as tl
-from tiltlens.documents.result_documents import headline
+from tiltlens._documents.result_documents import headline
+from tiltlens._results.change import ChangeVerdict
+from tiltlens._results.saved_audits import saved_change
 from tiltlens.errors import DataError, TiltlensError
-from tiltlens.results.change import ChangeVerdict
-from tiltlens.results.saved_audits import saved_change
 
 Z = ndtri(0.975)
 

@@ -12,9 +12,9 @@ from functools import cache
 import pytest
 from tests.people import audited, people
 
+from tiltlens._gates import gate
+from tiltlens._render.terminal import audit_text
 from tiltlens.errors import DataError
-from tiltlens.gates import gate
-from tiltlens.render.terminal import audit_text
 
 
 @cache
@@ -104,7 +104,7 @@ def test_a_notebook_shows_rates_notes_and_one_picture():
 
 def test_a_notebook_without_altair_shows_the_tables_alone(monkeypatch):
     found = importlib.util.find_spec
-    monkeypatch.setattr("tiltlens.render.html.find_spec", lambda name: None if name == "altair" else found(name))
+    monkeypatch.setattr("tiltlens._render.html.find_spec", lambda name: None if name == "altair" else found(name))
     html = shown_audit()._repr_html_()
     assert "<img" not in html
     assert "income" in html

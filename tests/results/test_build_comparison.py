@@ -6,8 +6,8 @@ import pytest
 from tests.people import assert_same_numbers, audited, in_files, lending, people
 
 import tiltlens as tl
-from tiltlens.analysis.evidence import Settings
-from tiltlens.results.build_comparison import compare
+from tiltlens._analysis.evidence import Settings
+from tiltlens._results.build_comparison import compare
 
 
 @pytest.fixture

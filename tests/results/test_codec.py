@@ -16,12 +16,12 @@ from polars.testing import assert_frame_equal
 from tests.results.test_saved_audits import KINDS, audited
 
 import tiltlens as tl
-from tiltlens.analysis.evidence import Settings
+from tiltlens._analysis.evidence import Settings
+from tiltlens._estimators.estimate import Estimate
+from tiltlens._notes import Note
+from tiltlens._results.codec import from_plain, to_plain
 from tiltlens.errors import DataError
-from tiltlens.estimators.estimate import Estimate
-from tiltlens.notes import Note
 from tiltlens.paper.checks import Floats
-from tiltlens.results.codec import from_plain, to_plain
 
 SCHEMA = {"feature": pl.String, "gap": pl.Float64, "n": pl.Int64}
 

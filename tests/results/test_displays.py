@@ -6,11 +6,11 @@ import pickle
 import pytest
 
 import tiltlens as tl
-from tiltlens.documents.quantities import format_of, quantity
-from tiltlens.estimators.estimate import Estimate
-from tiltlens.formats import Display
-from tiltlens.results.comparison import ESTIMATES
-from tiltlens.rows.wording import MEASURES, UNITS
+from tiltlens._documents.quantities import format_of, quantity
+from tiltlens._estimators.estimate import Estimate
+from tiltlens._formats import Display
+from tiltlens._results.comparison import ESTIMATES
+from tiltlens._rows.wording import MEASURES, UNITS
 
 HIRED = {"sex": ["women", "men"] * 50, "hired": [0, 1, 1, 1, 0, 0, 1, 1, 0, 1] * 10, "good": [1, 0, 1, 1, 0] * 20}
 HIRED["pay"] = [float(100 * (row % 7)) for row in range(100)]

@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 
 import tiltlens as tl
-from tiltlens.results.codec import check_target, write_json, write_text
+from tiltlens._results.codec import check_target, write_json, write_text
 
 
 def test_a_failed_write_keeps_the_old_file(tmp_path, monkeypatch):
@@ -86,7 +86,7 @@ def test_a_file_that_the_system_stops_half_way_leaves_the_old_one(tmp_path):
     target = tmp_path / "audit.json"
     target.write_text("the old audit")
     script = (
-        "import resource, signal, sys; from pathlib import Path; from tiltlens.results.codec import write_text\n"
+        "import resource, signal, sys; from pathlib import Path; from tiltlens._results.codec import write_text\n"
         "signal.signal(signal.SIGXFSZ, signal.SIG_IGN); resource.setrlimit(resource.RLIMIT_FSIZE, (65536, 65536))\n"
         "try:\n    write_text(Path(sys.argv[1]), 'x' * 1_000_000)\n"
         "except Exception as error:\n    print(error)\n"

@@ -12,9 +12,9 @@ import pytest
 from tests.command import invoked
 
 import tiltlens as tl
+from tiltlens._gates import gate
+from tiltlens._results.monitor import StateFile
 from tiltlens.errors import DataError
-from tiltlens.gates import gate
-from tiltlens.results.monitor import StateFile
 
 AUDIT = partial(tl.audit, group="sex", reference="men", features=[])
 

@@ -10,9 +10,9 @@ import polars as pl
 from tests.people import audited, people
 
 import tiltlens
-from tiltlens import notes
-from tiltlens.notes import SENTENCES, Note
-from tiltlens.results.codec import to_plain
+from tiltlens import _notes as notes
+from tiltlens._notes import SENTENCES, Note
+from tiltlens._results.codec import to_plain
 
 
 def test_a_note_is_its_sentence_and_keeps_what_it_is_made_of():

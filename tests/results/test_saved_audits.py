@@ -12,10 +12,10 @@ from polars.testing import assert_frame_equal
 from scipy.special import expit
 
 import tiltlens as tl
+from tiltlens._gates import gate
+from tiltlens._render.page import page
+from tiltlens._results.comparison import ESTIMATES
 from tiltlens.errors import DataError, NeedsRowsError
-from tiltlens.gates import gate
-from tiltlens.render.page import page
-from tiltlens.results.comparison import ESTIMATES
 
 
 @cache

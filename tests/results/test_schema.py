@@ -12,8 +12,8 @@ from tests.people import FEATURES, audited, people
 from tests.render.summaries import demo
 from tests.schemas import SCHEMA, strict
 
-from tiltlens.estimators.verdicts import Verdict
-from tiltlens.results.saved_audits import as_text, published
+from tiltlens._estimators.verdicts import Verdict
+from tiltlens._results.saved_audits import as_text, published
 
 
 def three_classes():
@@ -77,8 +77,8 @@ def test_the_schema_has_the_verdicts_of_the_library():
 
 @pytest.mark.parametrize("name", ["audit", "change"])
 def test_the_published_file_is_that_of_the_types(name):
-    """Write the files again with `python -m tiltlens.results.saved_audits` where this fails."""
-    text = files("tiltlens.results").joinpath(f"{name}.schema.json").read_text(encoding="utf-8")
+    """Write the files again with `python -m tiltlens._results.saved_audits` where this fails."""
+    text = files("tiltlens._results").joinpath(f"{name}.schema.json").read_text(encoding="utf-8")
     assert text == as_text(published()[name]) + "\n"
     jsonschema.Draft202012Validator.check_schema(json.loads(text))
 

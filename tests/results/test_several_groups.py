@@ -7,9 +7,9 @@ import pytest
 from sklearn.linear_model import LogisticRegression
 
 import tiltlens as tl
-from tiltlens.documents.document import by_gap
-from tiltlens.documents.sentences import findings
-from tiltlens.estimators.estimate import Estimate, quantile
+from tiltlens._documents.document import by_gap
+from tiltlens._documents.sentences import findings
+from tiltlens._estimators.estimate import Estimate, quantile
 
 OPTIONS = {"group": "group", "reference": "R", "scores": "pay", "score_type": "amount"}
 

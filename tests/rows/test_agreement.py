@@ -23,9 +23,9 @@ from tests.people import (
 )
 
 import tiltlens as tl
+from tiltlens._learners.candidates import outcome_scores
+from tiltlens._sources import batches
 from tiltlens.datasets import COMPAS_FEATURES, load_compas
-from tiltlens.learners.candidates import outcome_scores
-from tiltlens.sources import batches
 
 WAYS = {
     "fitted, weights": {"sample_weight": "weight"},

@@ -10,8 +10,8 @@ from tests.command import invoked
 from tests.people import assert_same_numbers, in_files, in_pandas
 
 import tiltlens as tl
+from tiltlens._rows.value_counts import Declared, declared_in, one_hot_notes
 from tiltlens.errors import DataError
-from tiltlens.rows.value_counts import Declared, declared_in, one_hot_notes
 
 PLAIN = {"group": "group", "reference": "b", "scores": "score", "folds": None}
 REGIONS = 24  # more than numbers may have to be seen by their values

@@ -217,12 +217,12 @@ def test_the_command_line_takes_patterns_many_files_and_folders(parts, tmp_path)
 
 STARTED = """
 import sys
-from tiltlens import cli
+from tiltlens import _cli as cli
 
 found = cli.Commands.get_command
 cli.Commands.get_command = lambda *args: print("started", file=sys.stderr, flush=True) or found(*args)
 """
-BY_TENS = "from tiltlens.sources import batches; batches.BATCH_ROWS = 10"
+BY_TENS = "from tiltlens._sources import batches; batches.BATCH_ROWS = 10"
 
 
 @pytest.mark.parametrize(

@@ -10,9 +10,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 from tests.people import ENGINES
 
-from tiltlens.errors import DataError
-from tiltlens.estimators.influence import Rows
-from tiltlens.rows.features import (
+from tiltlens._estimators.influence import Rows
+from tiltlens._rows.features import (
     Feature,
     design_columns,
     encode_feature,
@@ -21,10 +20,11 @@ from tiltlens.rows.features import (
     flag_separating,
     joined_feature,
 )
-from tiltlens.rows.levels import MISSING, OTHER, feature_levels, value_levels
-from tiltlens.rows.roles import check_some, feature_names
-from tiltlens.rows.value_counts import GROUP, exact_counts
-from tiltlens.sources.columns import read_table
+from tiltlens._rows.levels import MISSING, OTHER, feature_levels, value_levels
+from tiltlens._rows.roles import check_some, feature_names
+from tiltlens._rows.value_counts import GROUP, exact_counts
+from tiltlens._sources.columns import read_table
+from tiltlens.errors import DataError
 
 RNG = np.random.default_rng(0)
 

@@ -9,8 +9,7 @@ import pandas as pd
 import polars as pl
 import pytest
 
-from tiltlens.errors import DataError
-from tiltlens.rows.groups import (
+from tiltlens._rows.groups import (
     JOINT,
     NO_GROUP,
     alike_notes,
@@ -20,7 +19,8 @@ from tiltlens.rows.groups import (
     group_key,
     natural_order,
 )
-from tiltlens.sources.columns import column_of_values, read_table
+from tiltlens._sources.columns import column_of_values, read_table
+from tiltlens.errors import DataError
 
 
 class Groups(NamedTuple):

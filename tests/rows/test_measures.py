@@ -5,13 +5,13 @@ import re
 import pytest
 from tests.render.summaries import amounts, amounts_audit, typed
 
-from tiltlens.documents import first_screen as words
-from tiltlens.documents.audit_document import comparison_document
-from tiltlens.documents.document import measure_of
-from tiltlens.render.html import document_html
-from tiltlens.render.page import page
-from tiltlens.render.terminal import audit_text
-from tiltlens.rows.wording import POINTS, UNITS, amount, measure_for
+from tiltlens._documents import first_screen as words
+from tiltlens._documents.audit_document import comparison_document
+from tiltlens._documents.document import measure_of
+from tiltlens._render.html import document_html
+from tiltlens._render.page import page
+from tiltlens._render.terminal import audit_text
+from tiltlens._rows.wording import POINTS, UNITS, amount, measure_for
 
 
 @pytest.mark.parametrize(

@@ -7,15 +7,15 @@ import numpy as np
 import polars as pl
 import pytest
 
-from tiltlens.rows import sampled_rows as module
-from tiltlens.rows.compared_rows import select_groups, select_rows
-from tiltlens.rows.groups import NO_GROUP, encode_periods, read_periods, sort_periods
-from tiltlens.rows.roles import ColumnRoles, FeatureChoice, Request, resolve_roles
-from tiltlens.rows.sampled_rows import ROW_COLUMNS, RowColumn, SampledRows, SampleFacts
-from tiltlens.rows.sums import SumPlan, sum_batch, sum_rows
-from tiltlens.rows.survey import HashThreshold, survey_batch
-from tiltlens.sources import batches
-from tiltlens.sources.batches import FrameBatches
+from tiltlens._rows import sampled_rows as module
+from tiltlens._rows.compared_rows import select_groups, select_rows
+from tiltlens._rows.groups import NO_GROUP, encode_periods, read_periods, sort_periods
+from tiltlens._rows.roles import ColumnRoles, FeatureChoice, Request, resolve_roles
+from tiltlens._rows.sampled_rows import ROW_COLUMNS, RowColumn, SampledRows, SampleFacts
+from tiltlens._rows.sums import SumPlan, sum_batch, sum_rows
+from tiltlens._rows.survey import HashThreshold, survey_batch
+from tiltlens._sources import batches
+from tiltlens._sources.batches import FrameBatches
 
 GROUPS = ("a", "b", "c")
 REQUEST = Request(

@@ -12,9 +12,9 @@ from sklearn.preprocessing import OneHotEncoder
 from tests.people import ENGINES
 
 import tiltlens as tl
+from tiltlens._rows.scores import channel_of, score_columns
+from tiltlens._sources.columns import read_table
 from tiltlens.errors import DataError, DistributionError
-from tiltlens.rows.scores import channel_of, score_columns
-from tiltlens.sources.columns import read_table
 
 PEOPLE = pl.DataFrame(
     {

@@ -9,10 +9,10 @@ import pytest
 from tests.people import FEATURES, SOURCES, classed
 
 from tiltlens import _pipeline
+from tiltlens._rows.compared_rows import select_groups, select_rows
+from tiltlens._rows.roles import FeatureChoice, Request
+from tiltlens._rows.survey import HashThreshold, survey_batch
 from tiltlens.paper.correction import GroupMoments
-from tiltlens.rows.compared_rows import select_groups, select_rows
-from tiltlens.rows.roles import FeatureChoice, Request
-from tiltlens.rows.survey import HashThreshold, survey_batch
 
 CLASSES = ["none", "some", "all"]
 WAYS = {

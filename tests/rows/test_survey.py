@@ -7,14 +7,14 @@ import polars as pl
 import pytest
 from tests.people import FEATURES, people
 
-from tiltlens.rows import value_counts as values
-from tiltlens.rows.levels import Levels
-from tiltlens.rows.roles import FeatureChoice, Request, resolve_roles
-from tiltlens.rows.survey import HashThreshold, survey_batch
-from tiltlens.rows.value_counts import GROUP, PEOPLE, WEIGHT
-from tiltlens.sources import batches
-from tiltlens.sources.arrays import factorize
-from tiltlens.sources.batches import FrameBatches, clean_batch
+from tiltlens._rows import value_counts as values
+from tiltlens._rows.levels import Levels
+from tiltlens._rows.roles import FeatureChoice, Request, resolve_roles
+from tiltlens._rows.survey import HashThreshold, survey_batch
+from tiltlens._rows.value_counts import GROUP, PEOPLE, WEIGHT
+from tiltlens._sources import batches
+from tiltlens._sources.arrays import factorize
+from tiltlens._sources.batches import FrameBatches, clean_batch
 
 COLUMNS = {
     "whole": pl.Series([3, 1, 3, None, 2, 1], dtype=pl.Int64),

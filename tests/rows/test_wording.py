@@ -7,13 +7,13 @@ from click.testing import CliRunner
 from tests.people import audited, people
 
 import tiltlens as tl
-from tiltlens.cli import main
-from tiltlens.documents.audit_document import audit_document
-from tiltlens.documents.document import group_words
-from tiltlens.documents.first_screen import first_screen
+from tiltlens._cli import main
+from tiltlens._documents.audit_document import audit_document
+from tiltlens._documents.document import group_words
+from tiltlens._documents.first_screen import first_screen
+from tiltlens._render.page import page
+from tiltlens._rows.wording import Wording, check_wording, measure_for
 from tiltlens.errors import DataError
-from tiltlens.render.page import page
-from tiltlens.rows.wording import Wording, check_wording, measure_for
 
 APPLICANTS = {"people": "applicants", "favourable": "approved"}
 

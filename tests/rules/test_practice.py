@@ -6,7 +6,7 @@ from polars.testing import assert_frame_equal
 from tests.rules.hiring import HAND, applicants
 
 import tiltlens as tl
-from tiltlens.estimators.verdicts import Count, fisher_p_value, odds_ratio, stratified, z_score
+from tiltlens._estimators.verdicts import Count, fisher_p_value, odds_ratio, stratified, z_score
 
 
 def tables(data=HAND, group="sex", **options):

@@ -7,16 +7,16 @@ from importlib.resources import files
 
 import pytest
 
+from tiltlens._rules.rule import Rule, known_rules, ratio_threshold_of, rule_named, smallest_share_of
 from tiltlens.errors import DataError
-from tiltlens.rules.rule import Rule, known_rules, ratio_threshold_of, rule_named, smallest_share_of
 
 FORBIDDEN = ("fair", "complian", "adverse", "violat", "discriminat")
 
 
 def test_every_file_is_a_complete_rule_named_after_its_id():
-    names = [file.name for file in files("tiltlens.rules").iterdir() if file.name.endswith(".json")]
+    names = [file.name for file in files("tiltlens._rules").iterdir() if file.name.endswith(".json")]
     for name in names:
-        entries = json.loads(files("tiltlens.rules").joinpath(name).read_text(encoding="utf-8"))
+        entries = json.loads(files("tiltlens._rules").joinpath(name).read_text(encoding="utf-8"))
         assert set(entries) == {field.name for field in fields(Rule)}
         assert name == entries["id"].replace("-", "_") + ".json"
     assert len(names) == len(known_rules())

@@ -16,10 +16,10 @@ from tests.rules.hiring import HAND, NEVER, applicants
 from tests.schemas import strict
 
 import tiltlens as tl
+from tiltlens._estimators.verdicts import Count, rate_ratio
+from tiltlens._rules import rule
+from tiltlens._rules.measures import Limits, measure_groups
 from tiltlens.errors import DataError, TiltlensError
-from tiltlens.estimators.verdicts import Count, rate_ratio
-from tiltlens.rules import rule
-from tiltlens.rules.measures import Limits, measure_groups
 
 Z = 1.959963984540054
 MEASURES = ["n", "share", "rate", "impact_ratio", "impact_ratio_low", "impact_ratio_high"]
@@ -399,7 +399,7 @@ def test_the_summary_is_plain_and_its_words_promise_nothing(tmp_path):
     assert repr(found) == "RuleTables(four-fifths: 'sex', 'race', 'sex & race')"
 
 
-SCHEMA = json.loads(files("tiltlens.results").joinpath("rule_tables.schema.json").read_text(encoding="utf-8"))
+SCHEMA = json.loads(files("tiltlens._results").joinpath("rule_tables.schema.json").read_text(encoding="utf-8"))
 
 
 @pytest.mark.parametrize(

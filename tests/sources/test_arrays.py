@@ -3,9 +3,9 @@
 import numpy as np
 import pytest
 
+from tiltlens._sources import arrays
+from tiltlens._sources.arrays import below, chunked_moments
 from tiltlens.paper.correction import GroupMoments
-from tiltlens.sources import arrays
-from tiltlens.sources.arrays import below, chunked_moments
 
 
 @pytest.mark.parametrize("count", [1, 9, 200])

@@ -7,9 +7,9 @@ from dataclasses import dataclass
 import polars as pl
 import pytest
 
+from tiltlens._sources import batches, engines
+from tiltlens._sources.batches import ROW, FrameBatches, folded, read_in_batches, regrouped
 from tiltlens.errors import DataError
-from tiltlens.sources import batches, engines
-from tiltlens.sources.batches import ROW, FrameBatches, folded, read_in_batches, regrouped
 
 
 @dataclass(frozen=True)
@@ -42,7 +42,7 @@ def test_batches_hold_all_rows_in_order_with_their_numbers(rows, held):
 
 
 def batches_of(data):
-    from tiltlens.sources import engines as sources
+    from tiltlens._sources import engines as sources
 
     return sources.batches_of(data) or FrameBatches(data)
 

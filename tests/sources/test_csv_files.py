@@ -8,12 +8,12 @@ import pytest
 from tests.people import audited, in_files, people
 
 import tiltlens as tl
+from tiltlens._sources import engines as sources
+from tiltlens._sources import text_columns
+from tiltlens._sources.csv_files import MISSING_TEXTS
+from tiltlens._sources.engines import batches_of, collected_rows, reading_notes
+from tiltlens._sources.text_columns import read
 from tiltlens.errors import DataError
-from tiltlens.sources import engines as sources
-from tiltlens.sources import text_columns
-from tiltlens.sources.csv_files import MISSING_TEXTS
-from tiltlens.sources.engines import batches_of, collected_rows, reading_notes
-from tiltlens.sources.text_columns import read
 
 
 def written(path, *lines):

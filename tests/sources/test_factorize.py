@@ -4,9 +4,9 @@ import numpy as np
 import polars as pl
 import pytest
 
-from tiltlens.limits import MOST_COUNTED
-from tiltlens.sources import arrays as module
-from tiltlens.sources.arrays import factorize, factorize_texts, text_codes
+from tiltlens._limits import MOST_COUNTED
+from tiltlens._sources import arrays as module
+from tiltlens._sources.arrays import factorize, factorize_texts, text_codes
 
 
 @pytest.mark.parametrize("count", [1, 8, 300, 20_000])

@@ -9,8 +9,8 @@ import pytest
 from polars.testing import assert_frame_equal
 from tests.people import CLEAN, in_files
 
+from tiltlens._sources.engines import collected
 from tiltlens.errors import DataError
-from tiltlens.sources.engines import collected
 
 
 @pytest.fixture

@@ -17,12 +17,12 @@ from tests.command import invoked
 from tests.people import assert_same_numbers, audited, people
 
 import tiltlens as tl
+from tiltlens._sources import engines as sources
+from tiltlens._sources import files
+from tiltlens._sources.csv_files import read_csv_text
+from tiltlens._sources.engines import batches_of, reading_notes
+from tiltlens._sources.text_columns import read
 from tiltlens.errors import DataError, MissingExtraError
-from tiltlens.sources import engines as sources
-from tiltlens.sources import files
-from tiltlens.sources.csv_files import read_csv_text
-from tiltlens.sources.engines import batches_of, reading_notes
-from tiltlens.sources.text_columns import read
 
 GERMAN = {"separator": ";", "decimal_comma": True}
 

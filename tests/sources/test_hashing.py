@@ -7,9 +7,9 @@ import polars as pl
 import pytest
 from tests.people import SOURCES, classed
 
-from tiltlens.sources import arrays
-from tiltlens.sources.arrays import factorize, mixed_hashes, row_hashes
-from tiltlens.sources.engines import collected
+from tiltlens._sources import arrays
+from tiltlens._sources.arrays import factorize, mixed_hashes, row_hashes
+from tiltlens._sources.engines import collected
 
 KINDS = {
     "whole": pl.Series([3, 1, None, -2], dtype=pl.Int64),

@@ -5,8 +5,8 @@ from datetime import date, datetime
 import numpy as np
 import pytest
 
+from tiltlens._formats import text_of
 from tiltlens.errors import DataError, check_columns, nearest_name, shown
-from tiltlens.formats import text_of
 
 
 def test_check_columns_names_the_argument_and_lists_only_the_first_names():

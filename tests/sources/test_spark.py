@@ -14,7 +14,7 @@ from tests.people import FEATURES, assert_same_numbers, classed, lending, note_c
 from tests.repair.test_apply import expected, many_kinds, new_rows, tilt
 
 import tiltlens as tl
-from tiltlens.results.codec import to_plain
+from tiltlens._results.codec import to_plain
 
 pytest.importorskip("pyspark", reason="needs pyspark")
 pytestmark = [pytest.mark.java, pytest.mark.filterwarnings("ignore")]  # Spark warns of pandas, sockets and more

@@ -15,9 +15,9 @@ import pytest
 from polars.testing import assert_frame_equal, assert_series_equal
 from tests.people import CLEAN, ENGINES
 
+from tiltlens._sources.columns import column_names, column_of_values, native_columns
+from tiltlens._sources.engines import collected
 from tiltlens.errors import DataError
-from tiltlens.sources.columns import column_names, column_of_values, native_columns
-from tiltlens.sources.engines import collected
 
 
 @pytest.fixture(params=list(ENGINES))
@@ -189,7 +189,7 @@ def test_pandas_needs_no_pyarrow():
     program = (
         "import sys; sys.modules['pyarrow'] = None\n"
         "import pandas as pd\n"
-        "from tiltlens.sources.engines import collected\n"
+        "from tiltlens._sources.engines import collected\n"
         "data = pd.DataFrame({'s': ['a', None], 'c': pd.Categorical(['a', 'b']), 'i': [1, 2], 'f': [0.5, None],\n"
         "                     'd': pd.to_datetime(['2020-01-01', None])})\n"
         "print(collected(data).rows())"

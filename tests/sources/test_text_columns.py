@@ -7,7 +7,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from tiltlens.sources.text_columns import (
+from tiltlens._sources.text_columns import (
     BOOLEAN,
     DATES,
     INTEGER,

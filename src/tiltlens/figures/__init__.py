@@ -4,16 +4,16 @@ from __future__ import annotations
 
 from collections.abc import Callable
 
-from tiltlens.documents.document import FigureRef
+from tiltlens._documents.document import FigureRef
+from tiltlens._results.comparison import Comparison
 from tiltlens.errors import DataError, NothingToDrawError
-from tiltlens.figures.changes import attainable, change, looks, periods, repair_curve, tolerances
-from tiltlens.figures.contributions import correction_shares, features, proxy_map, shares_along_tradeoff
-from tiltlens.figures.corrections import correction_by_value, correction_distribution, paths, simplex
-from tiltlens.figures.distributions import balance, calibration, overlap, profile, score_distribution
-from tiltlens.figures.figure import Figure
-from tiltlens.figures.gaps import intersections, rates, waterfall
-from tiltlens.figures.outcomes import price_effect, prices, score_calibration, sensitivity, splitting
-from tiltlens.results.comparison import Comparison
+from tiltlens.figures._changes import attainable, change, looks, periods, repair_curve, tolerances
+from tiltlens.figures._contributions import correction_shares, features, proxy_map, shares_along_tradeoff
+from tiltlens.figures._corrections import correction_by_value, correction_distribution, paths, simplex
+from tiltlens.figures._distributions import balance, calibration, overlap, profile, score_distribution
+from tiltlens.figures._figure import Figure
+from tiltlens.figures._gaps import intersections, rates, waterfall
+from tiltlens.figures._outcomes import price_effect, prices, score_calibration, sensitivity, splitting
 
 __all__ = [
     "COMPARISON_FIGURES",

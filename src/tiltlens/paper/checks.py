@@ -8,8 +8,8 @@ import numbers
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
+from tiltlens._limits import LARGEST
 from tiltlens.errors import DataError, DistributionError, TiltlensError, WeightsError
-from tiltlens.limits import LARGEST
 
 SUM_TOLERANCE = 1e-8  # largest deviation of a sum of probabilities from 1
 SINGLE_TOLERANCE = 1e-5  # the same for numbers in single precision

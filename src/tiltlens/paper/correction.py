@@ -9,8 +9,8 @@ from typing import Any
 import numpy as np
 from numpy.typing import ArrayLike
 
+from tiltlens._limits import EQUAL, MOMENTS_CHUNK
 from tiltlens.errors import DataError, NotBinaryError, SupportError
-from tiltlens.limits import EQUAL, MOMENTS_CHUNK
 from tiltlens.paper.checks import (
     Floats,
     check_array,

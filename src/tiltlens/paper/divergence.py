@@ -11,8 +11,8 @@ from dataclasses import dataclass
 
 import numpy as np
 
+from tiltlens._limits import DAMPED_STEPS, EQUAL
 from tiltlens.errors import SupportError, TiltlensError
-from tiltlens.limits import DAMPED_STEPS, EQUAL
 from tiltlens.paper.checks import Floats
 
 HALVINGS = 60  # of a step: 2^-60 of a step is negligible

@@ -14,8 +14,8 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import ArrayLike
 
+from tiltlens._limits import EQUAL
 from tiltlens.errors import DistributionError, NotBinaryError, SupportError
-from tiltlens.limits import EQUAL
 from tiltlens.paper.checks import (
     Floats,
     check_array,

@@ -13,8 +13,8 @@ import numpy as np
 from numpy.typing import NDArray
 from scipy.special import bdtr, bdtrc, bdtrik, logsumexp, ndtri
 
+from tiltlens._limits import EQUAL
 from tiltlens.errors import NotBinaryError, SupportError, TiltlensError
-from tiltlens.limits import EQUAL
 from tiltlens.paper.checks import Floats, check_probability
 from tiltlens.paper.divergence import DIVERGENCES, log_ratio
 

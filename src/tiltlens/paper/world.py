@@ -10,8 +10,8 @@ from typing import Any
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
+from tiltlens._limits import EQUAL
 from tiltlens.errors import DistributionError, NotBinaryError, NotSmoothError, WeightsError
-from tiltlens.limits import EQUAL
 from tiltlens.paper.checks import (
     Floats,
     Weights,

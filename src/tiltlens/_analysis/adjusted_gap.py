@@ -1,0 +1,348 @@
+"""Estimate the adjusted gap c_all, the gap c_E at equal exempt factors, and the Shapley contributions."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from dataclasses import replace
+from functools import partial
+from typing import NamedTuple
+
+import numpy as np
+from scipy.special import expit
+
+from tiltlens._analysis.evidence import Evidence, OutputScale, Settings, output_scale
+from tiltlens._analysis.influence_matching import RowErrors
+from tiltlens._estimators.estimate import Estimate, Normal, quantile, student_factor, without_noise
+from tiltlens._estimators.feature_gap import Coefficient, bias_scale, hidden_share, mean_coefficient
+from tiltlens._estimators.influence import InfluenceEstimate, average_estimates
+from tiltlens._estimators.outputs import Scores, gap, unseen_se
+from tiltlens._estimators.sets import CellSets, RidgeSets, SetCoefficients, covariance, shapley_gaps
+from tiltlens._limits import HIDDEN, OF_PAIRINGS
+from tiltlens._notes import ACTING_TOGETHER, OMITTED, USE_OF_GROUP, Note
+from tiltlens._threads import steps_in_threads
+from tiltlens.errors import DataError, shown
+from tiltlens.paper.checks import Floats
+
+
+class ExemptParts(NamedTuple):
+    """gap − c_E and c_E, the influence estimates of c_E and its bias scale 𝒮, and the row-wise errors of both parts."""
+
+    through: Normal
+    at_equal: Normal
+    measured: InfluenceEstimate
+    scale: InfluenceEstimate
+    of_through: RowErrors
+    of_at_equal: RowErrors
+
+
+def exempt_parts(evidence: Evidence) -> ExemptParts | None:
+    """Return gap − c_E and c_E from the regressions on sets of features; None without exempt factors or regressions.
+
+    The gap uses all rows, c_E only a fraction f of each group's rows. Their covariance is f times that within these
+    rows, so that Var(gap − c_E) = Σ (1 − f)·IF_c² + f·(IF_gap − IF_c)².
+    """
+    if not evidence.question.exempt or evidence.nuisances.sets is None:
+        return None
+    _check_values(evidence)
+    sets, gap_score = evidence.nuisances.sets, evidence.score
+    (coefficient,), between = sets.coefficients([evidence.exempt])
+    if coefficient.is_separated:
+        raise DataError(
+            "`exempt` must leave people of both groups who are equal in it, got features that together separate "
+            f"{shown(evidence.question.audited)} and {shown(evidence.question.reference)} completely.",
+            "name fewer of them.",
+        )
+    population, at = evidence.population, sets.at
+    # f = n/N; with weights, Σ of squared shares over all rows divided by that over the rows regressed on.
+    seen = (min(population.square0 / at.square0, 1.0), min(population.square1 / at.square1, 1.0))  # f of either group
+    unseen = tuple(1.0 - f for f in seen)
+
+    def influence(u: Floats, v: Floats, parts: tuple[float, ...] = (1.0, 1.0)) -> Floats:
+        return at.influence(math.sqrt(parts[0]) * u, math.sqrt(parts[1]) * v)
+
+    left, score = coefficient.half, gap_score.column[evidence.nuisances.influence_rows]
+    columns = np.column_stack(
+        [influence(left, left), influence(left, left, unseen), influence(score - left, -score - left, seen)]
+    )
+    # Σ (1 − f)·IF_c² + f·(IF_gap − IF_c)²: outside the n rows the gap's error is independent of c_E's.
+    errors = np.diag(covariance(columns, np.column_stack([between, between, np.zeros_like(between)])))
+    constant = unseen_se(population, gap_score)  # of groups that all have one decision
+    whole = gap(population, gap_score).value
+    of_pairings = math.sqrt(OF_PAIRINGS / len(between)) * between[:, 0]
+    se_through, se_left = (np.sqrt([errors[1] + errors[2], errors[0]]) / student_factor(at.degrees)).tolist()
+    return ExemptParts(
+        Normal(whole - coefficient.value, se_through, degrees=at.degrees).with_extra_se(*constant),
+        Normal(coefficient.value, se_left, degrees=at.degrees).with_extra_se(*constant),
+        coefficient.estimate(at),
+        bias_scale(at, coefficient),
+        RowErrors(columns[:, 1:], of_pairings, constant),
+        RowErrors(columns[:, :1], -of_pairings, constant),
+    )
+
+
+def _check_values(evidence: Evidence) -> None:
+    """Raise DataError if an exempt factor has too many values for the rows to compare people who are equal in it."""
+    for name in evidence.question.exempt:
+        cells = evidence.cells.get(name)
+        if name in evidence.nuisances.pooled or (cells is not None and hidden_share(cells.sums) > HIDDEN):
+            raise DataError(
+                "`exempt` must name features with few enough values for people to be equal in them, got "
+                f"{shown(name)} for the {evidence.population.count0:,} rows of {shown(evidence.question.audited)}.",
+                "group its values, add rows, or leave small groups out with `audited`.",
+            )
+
+
+LEAST_SEEN = 0.1  # smallest fraction of a gap at equal features that group probabilities must reveal
+CHECK_SURE = 3.0  # standard errors
+
+
+class AdjustedGap(NamedTuple):
+    """c_all as reported (`estimate`) and as estimated by the regressions (`measured`).
+
+    `estimate` is 0 if the score is a function of the features, and None if they nearly determine group probabilities.
+    """
+
+    estimate: Estimate | None
+    measured: InfluenceEstimate | None
+    scale: InfluenceEstimate | None = None  # 𝒮, the scale of the bias from an omitted factor
+    is_by_construction: bool = False
+
+    @property
+    def value(self) -> float | None:
+        """The reported c_all or, without one, the measured c_all; None without either."""
+        if self.estimate is not None:
+            return self.estimate.value
+        return None if self.measured is None else self.measured.value
+
+
+def adjusted_gap(evidence: Evidence, settings: Settings) -> tuple[AdjustedGap, tuple[Note, ...]]:
+    """Return the adjusted gap c_all and notes on it.
+
+    If the audited model computes the score from the features alone, c_all is 0 and its estimate checks the regressions.
+    """
+    if evidence.nuisances.sets is None:
+        return AdjustedGap(None, None), ()
+    if settings.folds is None:
+        return AdjustedGap(_plug_in(evidence), None), ()
+    if evidence.nuisances.sets.pooled and not evidence.score_is_of_features:
+        names = ", ".join(evidence.nuisances.sets.pooled)
+        return AdjustedGap(None, None), (Note("too many values", quantity="the adjusted gap", features=names),)
+    coefficients = _coefficients(evidence)
+    if not coefficients:
+        return AdjustedGap(None, None), (Note("groups identified"),)
+    # (27): average over pairings, which share all rows.
+    measured = _averaged([c.estimate(evidence.sample) for c in coefficients])
+    scale = _averaged([bias_scale(evidence.sample, c) for c in coefficients])
+    if evidence.score_is_of_features:
+        return AdjustedGap(Estimate(0.0, 0.0, 0.0), measured, is_by_construction=True), _check(
+            measured, output_scale(evidence, settings)
+        )
+    seen = _seen(evidence)
+    if seen is not None and seen < LEAST_SEEN:
+        return AdjustedGap(None, measured), (Note("group probabilities too close"),)
+    constant = unseen_se(evidence.population, evidence.score)  # of groups that all have one decision
+    estimate = measured.normal().with_extra_se(*constant).estimate(settings.confidence)
+    value, *ends = [0.0 if end is None else without_noise(end) for end in (estimate.value, estimate.low, estimate.high)]
+    words, missed = output_scale(evidence, settings), _missed(evidence)
+    # The hidden part biases c_all in a known direction, so it widens the interval on one side only.
+    widened = Estimate(value, ends[0] - max(missed, 0.0), ends[1] - min(missed, 0.0))
+    if abs(missed) > words.materiality:  # then name no causes
+        return AdjustedGap(widened, measured, scale), (Note("poor fit", size=words.size_words(missed)), *_parts(seen))
+    return AdjustedGap(widened, measured, scale), (*_not_accounted_for(evidence, widened, words), *_parts(seen))
+
+
+def _missed(evidence: Evidence) -> float:
+    """Return the largest significant part of c_all that the regressions miss in cells of the features; 0 if none is."""
+    hidden = () if evidence.nuisances.expectations is None else evidence.nuisances.expectations.hidden
+    return max((part.value for part in hidden if part.is_sure), key=abs, default=0.0)
+
+
+MOST_FITTED = 2  # most features that one column of the regressions on sets depends on
+
+
+def is_material(estimate: Estimate, materiality: float) -> bool:
+    """Return whether the confidence interval lies entirely beyond ±materiality."""
+    return (estimate.low or 0.0) > materiality or (estimate.high or 0.0) < -materiality
+
+
+def may_act_together(evidence: Evidence) -> bool:
+    """Return whether features may interact in a way that no column represents; cells of joint values represent all."""
+    return len(evidence.rows.features) > MOST_FITTED and not isinstance(evidence.nuisances.sets, CellSets)
+
+
+def _parts(seen: float | None) -> tuple[Note, ...]:
+    is_whole = seen is None or f"{seen:.0%}" == "100%"
+    return () if is_whole else (Note("adjusted gap by group probabilities", share=seen),)
+
+
+def _seen(evidence: Evidence) -> float | None:
+    """Return the fraction of a gap at equal features that group probabilities reveal; None for observed groups.
+
+    If W = f(X) + c·S̄ and b is calibrated at each X, c_all = c·E[(b̃ − e)²]/E[b̃(1 − b̃) + (b̃ − e)²].
+    """
+    rows, population = evidence.sample, evidence.population
+    probabilities, propensity = evidence.rows.probabilities, evidence.nuisances.propensity
+    if probabilities is None or propensity is None:
+        return None
+    audited, reference = probabilities[:, 0] / population.weight0, probabilities[:, 1] / population.weight1
+    chance = audited / (audited + reference)
+    omega = rows.balanced_weights
+    # The product of two independent fits: the square of one would add the variance of its noise.
+    beyond = [float(omega @ ((chance - expit(pair.a)) * (chance - expit(pair.b)))) for pair in propensity.pairings]
+    return max(float(np.mean(beyond)), 0.0) / float(omega @ (chance * (1.0 - chance)) + np.mean(beyond))
+
+
+def _plug_in(evidence: Evidence) -> Estimate | None:
+    """Return the plug-in c_all from cells of joint values; None for ridges, which would predict their own rows."""
+    if not isinstance(evidence.nuisances.sets, CellSets):
+        return None
+    return Estimate(without_noise(evidence.nuisances.sets.coefficient(range(evidence.nuisances.sets.features)).value))
+
+
+def _coefficients(evidence: Evidence) -> list[Coefficient]:
+    """Return c_all = E[(S̄ − e)(W − m)]/E[(S̄ − e)²] of each pairing; empty if the features determine the group.
+
+    m comes from the best regression, e from it too or else from the membership model. Each product pairs an e and an m
+    that were fitted on disjoint rows, in both roles.
+    """
+    rows, propensity, expected = evidence.sample, evidence.nuisances.propensity, evidence.nuisances.expectations
+    if propensity is None or expected is None:
+        return []
+    s, w = rows.audited.astype(np.float64), evidence.score.column
+    coefficients: list[Coefficient] = []
+    for (e_a, e_b), (m_a, m_b) in zip(
+        expected.groups or tuple(map(expit, propensity.halves)), expected.pairs, strict=True
+    ):
+        # e and m from disjoint rows: fitted on the same ones, their errors correlate wherever c is not 0.
+        product = 0.5 * ((s - e_a) * (w - m_b) + (s - e_b) * (w - m_a))
+        coefficients.append(mean_coefficient(rows, product, (s - e_a) * (s - e_b), (w - m_a) * (w - m_b)))
+    # D = 0: the groups do not overlap, so c_all is not defined.
+    return [] if any(c.is_separated for c in coefficients) else coefficients
+
+
+def _averaged(parts: Sequence[InfluenceEstimate]) -> InfluenceEstimate:
+    # Approximation 1 of docs/methods holds for group membership only: here the factor is exact.
+    mean = average_estimates(parts)
+    # Each part's model serves several folds: the pairings' mean has six times the variance between them, not twice.
+    return replace(mean, between=mean.between * math.sqrt(3.0))
+
+
+def _check(estimate: InfluenceEstimate, words: OutputScale) -> tuple[Note, ...]:
+    """Return a note if the regressions leave a material c_all although it is 0 by construction."""
+    if abs(estimate.value) - CHECK_SURE * estimate.se <= words.materiality:
+        return ()
+    size, output = words.signed_words(estimate.value), words.measure.output
+    return (Note("regressions contradict the model", size=size, output=output),)
+
+
+def _not_accounted_for(evidence: Evidence, estimate: Estimate, words: OutputScale) -> tuple[Note, ...]:
+    """Return a note if the confidence interval of the adjusted gap is material, with possible explanations."""
+    if not is_material(estimate, words.materiality):
+        return ()
+    apart = [feature.name for feature in evidence.rows.features if feature.is_group]
+    causes = [OMITTED, USE_OF_GROUP, *(f"use of {name} (which identifies the group)" for name in apart)]
+    causes += [ACTING_TOGETHER] if may_act_together(evidence) else []
+    ends = f"{words.signed(estimate.low or 0.0)} to {words.signed(estimate.high or 0.0)}"
+    named = f"{', '.join(causes[:-1])} or {causes[-1]}"
+    return (Note("not accounted for", gap=words.signed_words(estimate.value), interval=ends, causes=named),)
+
+
+SHAPLEY_AGREED = 3.0  # standard errors within which Shapley values must add up to the gap minus the adjusted gap
+
+
+class Named(NamedTuple):
+    """One number per named feature, with its row-wise influence and its deviations between pairings."""
+
+    names: list[str]
+    numbers: SetCoefficients
+
+
+def shapley_parts(
+    evidence: Evidence,
+    settings: Settings,
+    adjusted: AdjustedGap,
+    every: SetCoefficients | None,
+    unused: Sequence[str] = (),
+) -> tuple[dict[str, Estimate], float | None, list[Note], Named | None]:
+    """Return Shapley values, the remainder, notes, and the values with row-wise errors (if all sets are used).
+
+    There are no values unless they sum to the gap minus the adjusted gap within their error. `unused` features are left
+    out of the game and get the value 0.
+    """
+    sets = evidence.nuisances.sets
+    if pooled := evidence.nuisances.pooled:
+        return {}, None, [Note("no Shapley: too many values", features=", ".join(pooled))], None
+    if sets is None or every is None or adjusted.value is None:
+        return {}, None, [], None
+    start = evidence.exempt
+    whole = whole_gap(evidence)
+    if len(start) == sets.features:
+        return {}, without_noise(whole), [], None
+    without, order = [number for number, name in enumerate(evidence.table) if name in unused], list(evidence.table)
+    apply = partial(steps_in_threads, rows=evidence.sample.audited.size)
+    gaps = shapley_gaps(sets, settings.random_state, apply, start, without)
+    difference = float(every.values[0]) - adjusted.value
+    se, words = difference_se(every, adjusted), output_scale(evidence, settings)
+    # Shapley values whose sum contradicts the best regressions would be precise but wrong.
+    if settings.folds is not None and abs(difference) > SHAPLEY_AGREED * se + 0.1 * words.materiality:
+        note = Note(
+            "no Shapley: other sum",
+            sum=words.signed_words(whole - float(every.values[0])),
+            whole="the gap given the exempt factors" if start else "the gap",
+            rest=words.signed(whole - adjusted.value),
+        )
+        return {}, None, [note], None
+    notes = [Note("sampled orders", orders=gaps.orders)] if gaps.orders else []
+    others = [name for name in order if name not in (*evidence.question.exempt, *unused)]
+    notes += _used_remainder(sets, without, words, quantile(settings.confidence))
+    values = dict.fromkeys(unused, settings.estimate(Normal(0.0, 0.0)))
+    for name, value, se in zip(others, gaps.values.tolist(), gaps.se.tolist(), strict=True):
+        values[name] = settings.estimate(Normal(value, se))
+    named = None if gaps.every is None else Named(others, gaps.every)
+    return values, without_noise(whole - float(gaps.values.sum())), notes, named
+
+
+def _used_remainder(sets: CellSets | RidgeSets, without: Sequence[int], words: OutputScale, z: float) -> list[Note]:
+    """Return a note if the gap at equal used features differs significantly from the gap at all features equal."""
+    if not without:
+        return []
+    every = list(range(sets.features))
+    both = sets.sets([[number for number in every if number not in without], every])
+    apart = both.combine(np.array([[1.0], [-1.0]]))
+    if abs(apart.values[0]) <= z * float(np.sqrt(covariance(apart.influence, apart.between)[0, 0])):
+        return []
+    used, equal = (words.signed_words(float(value)) for value in both.values)
+    return [Note("Shapley remainder", used=used, equal=equal)]
+
+
+def whole_gap(evidence: Evidence) -> float:
+    """Return the total that the features' contributions divide: the gap or, with exempt factors, c_E."""
+    start = evidence.exempt
+    if start and evidence.nuisances.sets is not None:
+        return float(evidence.nuisances.sets.sets([start]).values[0])
+    return gap(evidence.sample, sampled_scores(evidence, evidence.score)).value
+
+
+def difference_se(every: SetCoefficients, adjusted: AdjustedGap) -> float:
+    """Return the standard error of c_all from the sets minus c_all from the best regressions.
+
+    Influences are subtracted row by row if both use the same rows. A c_all of 0 by construction has no error.
+    """
+    influence, best = every.influence[:, 0], adjusted.measured
+    if best is None or adjusted.is_by_construction:
+        shared, rest = influence, 0.0
+    elif best.influence.size == influence.size:
+        # Row by row: both c_all come from the same rows, and their errors mostly cancel.
+        shared, rest = influence - best.influence, 2.0 * float(best.between @ best.between) / len(best.parts)
+    else:
+        shared, rest = influence, best.variance
+    return float(np.sqrt(covariance(shared[:, None], every.between[:, :1])[0, 0] + rest))
+
+
+def sampled_scores(evidence: Evidence, outcome: Scores) -> Scores:
+    """Return the scores with the means of the sample, on which the regressions were fitted, not those of all rows."""
+    if evidence.rows.facts.is_complete:
+        return outcome
+    whole = Scores.of(evidence.sample, evidence.score.column, outcome.is_probability)
+    return replace(whole, values=outcome.values)

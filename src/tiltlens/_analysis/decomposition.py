@@ -1,0 +1,351 @@
+"""Each feature's contribution to the gap, alone and beyond the others, with a simultaneous band and a verdict."""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Iterable, Mapping
+from dataclasses import dataclass, replace
+from functools import partial
+
+import numpy as np
+
+from tiltlens._analysis.adjusted_gap import (
+    AdjustedGap,
+    Named,
+    difference_se,
+    is_material,
+    sampled_scores,
+    shapley_parts,
+    whole_gap,
+)
+from tiltlens._analysis.evidence import Columns, Evidence, OutputScale, Settings, interval_columns, output_scale
+from tiltlens._analysis.feature_use import FeatureUses, Partners, feature_uses, judged_use
+from tiltlens._analysis.influence_matching import RowErrors, set_errors
+from tiltlens._analysis.unobserved_groups import UnobservedGroup
+from tiltlens._estimators.estimate import Estimate, quantile
+from tiltlens._estimators.feature_gap import FeatureGap, cell_coefficient, feature_gap, hidden_share, rare_part
+from tiltlens._estimators.influence import Rows
+from tiltlens._estimators.outputs import Scores
+from tiltlens._estimators.sets import CellSets, RidgeSets, SetCoefficients, covariance, degrees_of_freedom
+from tiltlens._estimators.verdicts import EVIDENCE, Band, Judgement, Verdict, bands, simultaneous_factor, verdict
+from tiltlens._limits import HIDDEN, SMALLEST_EXPECTED, SUPPRESSED_BELOW
+from tiltlens._notes import Note
+from tiltlens._rows.features import Feature
+from tiltlens._threads import stage
+from tiltlens.paper.checks import Floats
+
+BANDS, USES, SHAPLEY = 0.2, 0.5, 0.95  # approximate shares of the running time
+WIDE_BANDS = 10.0  # multiple of the materiality threshold: wider bands are uninformative
+PARTS = ("alone", "beyond_others", "shapley")
+FACTORS = ("reveals", "drives", "alignment")
+GROUP_OR_COPY = "it is the group or a copy of it, or its values separate the groups completely"
+TOO_MANY_TOGETHER = "it has too many values to be assessed together with the other features; group the values"
+TOO_SPARSE = "it has too many values for the rows: group them, or add rows"
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class GapParts:
+    """Columns and judgement of each feature, the remainder of the Shapley values, κ, row-wise errors, and notes."""
+
+    columns: dict[str, Columns]
+    judgements: dict[str, Judgement]
+    remainder: float | None
+    band_factor: float | None
+    errors: dict[tuple[str, str], RowErrors]
+    notes: tuple[Note, ...]
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class _Alone:
+    """gap(j) of the features for which it is defined, with factors, influences and deviations between pairings."""
+
+    gaps: dict[str, FeatureGap]
+    between: dict[str, Floats]
+
+    @property
+    def named(self) -> Named:
+        """The gaps in the order of the models' table, which does not depend on feature names."""
+        names = list(self.gaps)
+        gaps = [self.gaps[name].gap for name in names]
+        influence = np.column_stack([gap.influence for gap in gaps]) if gaps else np.zeros((0, 0))
+        between = np.array([_pad_pairings(self.between[name]) for name in names]).reshape(-1, 3).T
+        return Named(names, SetCoefficients(np.array([gap.value for gap in gaps]), influence, between))
+
+
+def decompose_gap(
+    evidence: Evidence,
+    settings: Settings,
+    adjusted: AdjustedGap,
+    pairs: Mapping[str, Partners],
+    soft: UnobservedGroup | None = None,
+) -> GapParts:
+    """Return gap(j), its factors, joint(j), Shapley values and the verdict of every feature.
+
+    `soft` limits the verdicts for unobserved groups.
+    """
+    doubt, visible = (None, 1.0) if soft is None else (soft.doubt, soft.visible)
+    at, outcome = _influence_sample(evidence)
+    alone = _alone(evidence, at, outcome, settings)
+    sets = evidence.nuisances.sets
+    every = None if sets is None else sets.left_out()
+    joint = None if every is None else beyond_others(evidence, every)
+    gaps = at_equal_exempt(evidence, sets) if evidence.question.exempt and sets is not None else alone.named
+    alone_bands, joint_bands, factor = simultaneous_bands(evidence, settings, gaps, joint)
+    joint_bands = {name: _with_hidden(evidence, name, band) for name, band in joint_bands.items()}
+    with stage(BANDS, USES):
+        uses = feature_uses(evidence, settings, alone_bands, joint_bands, pairs) if doubt is None else FeatureUses()
+    with stage(USES, SHAPLEY):
+        shapley, remainder, notes, every_set = shapley_parts(evidence, settings, adjusted, every, uses.unused)
+    errors = _errors("alone", gaps) | _errors("beyond_others", joint) | _errors("shapley", every_set)
+    columns, judgements = dict[str, Columns](), dict[str, Judgement]()
+    whole = whole_gap(evidence)
+    notes += (
+        _wide_bands_note(joint_bands.values(), output_scale(evidence, settings)) if settings.folds is not None else []
+    )
+    for feature in evidence.rows.features:
+        name = feature.name
+        both = alone_bands.get(name), joint_bands.get(name)
+        judgement = _verdict(evidence, settings, feature, *both, pairs, visible=visible, whole=whole)
+        judgement = judged_use(evidence, settings, uses, name, judgement)
+        is_cleared = judgement.verdict == Verdict.NO_MATERIAL_CONTRIBUTION
+        if is_cleared and any(band is not None and band.reach for band in both):
+            judgement = _recheck_clearance(evidence, settings, adjusted, every, name, judgement)
+        if doubt is not None and judgement.verdict not in (Verdict.EXEMPT, Verdict.IDENTIFIES_GROUP):
+            judgement = Judgement(Verdict.NOT_ASSESSED, doubt)
+        parts = (*both, shapley.get(name))
+        columns[name] = _columns(evidence, settings, name, parts, alone.gaps.get(name)) | uses.columns(name)
+        judgements[name] = judgement
+    return GapParts(columns, judgements, remainder, None if settings.folds is None else factor, errors, tuple(notes))
+
+
+def _columns(
+    evidence: Evidence, settings: Settings, name: str, parts: Iterable[Band | Estimate | None], gap: FeatureGap | None
+) -> Columns:
+    """Return the parts of the gap that go through a feature, and their factors; no intervals for values too rare."""
+    has_bands = settings.folds is not None and _rarity(evidence, settings, name) is None
+    columns: Columns = {}
+    for key, number in zip(PARTS, parts, strict=True):
+        columns |= interval_columns(key, number if number is None or has_bands else Estimate(number.value))
+    for key in FACTORS:
+        law = None if gap is None else getattr(gap, key)
+        columns |= interval_columns(key, None if law is None else settings.estimate(law))
+    return columns
+
+
+def _wide_bands_note(joint: Collection[Band], words: OutputScale) -> list[Note]:
+    """Return a note if the median band of joint(j) is too wide to be informative."""
+    middle = float(np.median([band.reach for band in joint])) if joint else 0.0
+    is_wide = middle > WIDE_BANDS * words.materiality
+    return [Note("few rows", size=words.size_words(middle))] if is_wide else []
+
+
+def _recheck_clearance(
+    evidence: Evidence,
+    settings: Settings,
+    adjusted: AdjustedGap,
+    every: SetCoefficients | None,
+    name: str,
+    judgement: Judgement,
+) -> Judgement:
+    """Return the verdict of a cleared feature, changed to inconclusive if the regressions may miss a material part.
+
+    It stands if the adjusted gap is not material, both estimates of c_all agree within ±m, and the cells of the
+    feature, alone or with others, hide nothing material.
+    """
+    if not isinstance(evidence.nuisances.sets, RidgeSets) or every is None or adjusted.value is None:
+        return judgement
+    words, z = output_scale(evidence, settings), quantile(settings.confidence)
+    # A material adjusted gap may be due to any feature, so none is cleared.
+    if adjusted.estimate is not None and is_material(adjusted.estimate, words.materiality):
+        rest = f"the adjusted gap of {words.size_words(adjusted.value)} may be due to several features together"
+        return Judgement(Verdict.INCONCLUSIVE, f"{judgement.reason}, but {rest}")
+    # Equivalence, not absence of a difference: the regressions must agree within ±m at the level asked.
+    missed = every.values[0] - adjusted.value
+    if abs(missed) + z * difference_se(every, adjusted) > words.materiality:
+        rest = f"the regressions disagree by {words.size_words(missed)} on the adjusted gap"
+        return Judgement(
+            Verdict.INCONCLUSIVE, f"{judgement.reason}, but {rest}, so that several features together may contribute"
+        )
+    for hidden in evidence.nuisances.sets.hidden:
+        if name in hidden.names and abs(hidden.value) + z * hidden.se > words.materiality:
+            others = ", ".join(other for other in hidden.names if other != name) or "its own values"
+            return Judgement(
+                Verdict.INCONCLUSIVE, f"{judgement.reason}, but the regressions may miss how it acts with {others}"
+            )
+    return judgement
+
+
+def _with_hidden(evidence: Evidence, name: str, band: Band) -> Band:
+    """Return the band of joint(j), widened by the significant parts of c_all that regressions miss in cells of j."""
+    hidden = evidence.nuisances.sets.hidden if isinstance(evidence.nuisances.sets, RidgeSets) else ()
+    # The part of c_all hidden in cells is missing from joint(j) of the features that define them.
+    missed = [part.value for part in hidden if part.is_sure and name in part.names]
+    low, high = band.low + min([0.0, *missed]), band.high + max([0.0, *missed])
+    return Band(band.value, low, high, max(band.value - low, high - band.value))
+
+
+def _errors(name: str, named: Named | None) -> dict[tuple[str, str], RowErrors]:
+    if named is None or not named.names:
+        return {}
+    return {(name, feature): part for feature, part in zip(named.names, set_errors(named.numbers), strict=True)}
+
+
+def _influence_sample(evidence: Evidence) -> tuple[Rows, Scores]:
+    """Return the rows with influences, weighted as a sample of all rows, and their scores."""
+    at, rows = evidence.nuisances.influence_rows, evidence.sample
+    some, everyone = rows.take(at), evidence.population
+    # (36): a sample's rows represent all rows, whose sums the values come from.
+    if everyone.population is not None:
+        some = some.represent(everyone.population)
+    elif at.size < rows.audited.size:
+        some = some.represent(rows.as_population)
+    return some, replace(evidence.score, values=evidence.score.values[at])
+
+
+def _alone(evidence: Evidence, at: Rows, outcome: Scores, settings: Settings) -> _Alone:
+    """Return gap(j) of every feature: from cells if its values are countable, else from the regressions on sets."""
+    gaps: dict[str, FeatureGap] = {}
+    between: dict[str, Floats] = {}
+    numeric = [name for name in evidence.table if name not in evidence.cells]
+    for feature in evidence.rows.features:
+        if feature.name in evidence.cells and not feature.is_group:
+            cells = evidence.cells[feature.name]
+            c = cell_coefficient(
+                at,
+                outcome.column,
+                cells.codes[evidence.nuisances.influence_rows],
+                cells.sums,
+                settings.folds is not None,
+            )
+            if not c.is_separated:
+                gaps[feature.name] = feature_gap(at, outcome, c)
+                # Cells use leave-one-out means, not fitted models, so they have no pairings.
+                between[feature.name] = np.zeros(1)
+    if numeric and isinstance(evidence.nuisances.sets, RidgeSets):
+        order = list(evidence.table)
+        coefficients, spread = evidence.nuisances.sets.coefficients([[order.index(name)] for name in numeric])
+        for k, (name, c) in enumerate(zip(numeric, coefficients, strict=True)):
+            if not c.is_separated:
+                gaps[name] = feature_gap(evidence.nuisances.sets.at, sampled_scores(evidence, outcome), c)
+                # gap(j) = gap − c_j: deviations of c_j between pairings have the opposite sign in gap(j).
+                between[name] = -spread[:, k]
+    ordered = [*evidence.table, *sorted(set(gaps) - set(evidence.table))]
+    return _Alone({name: gaps[name] for name in ordered if name in gaps}, between)
+
+
+def at_equal_exempt(evidence: Evidence, sets: CellSets | RidgeSets) -> Named:
+    """Return c_E − c_{E∪j} of each other feature that is regressed on: its gap(j) between people equal in E."""
+    start = evidence.exempt
+    others = [position for position in range(sets.features) if position not in start]
+    coefficients = sets.sets([start, *([*start, position] for position in others)])
+    # c_E − c_{E∪j}, column by column.
+    weights = np.vstack([np.ones((1, len(others))), -np.eye(len(others))])
+    names = list(evidence.table)
+    return Named([names[position] for position in others], coefficients.combine(weights))
+
+
+def beyond_others(evidence: Evidence, every: SetCoefficients) -> Named:
+    """Return joint(j) = c_{all but j} − c_all, except for pooled and exempt features; `every` begins with c_all."""
+    count = len(evidence.table)
+    # (15): both within one class of regressions, so that what the basis misses mostly cancels.
+    weights = np.vstack([-np.ones((1, count)), np.eye(count)])
+    names, joint = list(evidence.table), every.combine(weights)
+    unsaid = {*evidence.nuisances.pooled, *evidence.question.exempt}
+    kept = [position for position, name in enumerate(names) if name not in unsaid]
+    return Named([names[position] for position in kept], joint.select(kept))
+
+
+def simultaneous_bands(
+    evidence: Evidence, settings: Settings, gaps: Named, joint: Named | None
+) -> tuple[dict[str, Band], dict[str, Band], float | None]:
+    """Return the simultaneous bands of gap(j) and joint(j), over features and comparisons, and their factor κ.
+
+    κ is simulated, so the order of the features must not depend on the order of columns.
+    """
+    both = [named for named in (gaps, joint) if named is not None and named.names]
+    if not both:
+        return {}, {}, None
+    values = np.concatenate([named.numbers.values for named in both]).tolist()
+    between = np.column_stack([_pad_pairings(column) for named in both for column in named.numbers.between.T])
+    influence = np.hstack([named.numbers.influence for named in both])
+    # (39): one covariance of gap(j) and joint(j) of all features, hence one κ for all that is judged.
+    errors = covariance(influence, between)
+    degrees = degrees_of_freedom(influence, between, errors)
+    # (1 − α)^{1/G} for each of G groups: enough for jointly normal errors (Šidák).
+    confidence = settings.for_all(evidence.question.comparisons).confidence
+    factor = simultaneous_factor(errors, confidence, settings.random_state)
+    every = bands(values, np.sqrt(np.maximum(np.diag(errors), 0.0)), factor, degrees)
+    others = [] if joint is None else joint.names
+    gap_bands = dict(zip(gaps.names, every, strict=False))
+    return gap_bands, dict(zip(others, every[len(gaps.names) :], strict=True)), factor
+
+
+def _pad_pairings(between: Floats) -> Floats:
+    """Return the deviations between three pairings, which are 0 if there is only one."""
+    return between if between.size == 3 else np.zeros(3)
+
+
+def _direction(value: float, whole: float, materiality: float, audited: str) -> str:
+    """Return words for the direction of a contribution: if it narrows the gap or, for a gap of about 0, its sign."""
+    if abs(whole) <= materiality:
+        return f", {'higher' if value > 0.0 else 'lower'} for {audited}"
+    return "; it narrows the gap" if value * whole < 0.0 else ""
+
+
+def _verdict(
+    evidence: Evidence,
+    settings: Settings,
+    feature: Feature,
+    alone: Band | None,
+    joint: Band | None,
+    pairs: Mapping[str, Partners],
+    visible: float,
+    whole: float,
+) -> Judgement:
+    """Return the verdict on a feature, checking first for reasons not to assess it."""
+    words = output_scale(evidence, settings)
+    if feature.name in evidence.question.exempt:
+        return Judgement(Verdict.EXEMPT, "declared as an exempt factor")
+    if feature.is_group:
+        return Judgement(Verdict.IDENTIFIES_GROUP, GROUP_OR_COPY)
+    if settings.folds is None:
+        return Judgement(Verdict.NOT_ASSESSED, "plug-in values have no intervals (folds=None, --folds 0)")
+    if feature.kind == "identifier":
+        return Judgement(Verdict.NOT_ASSESSED, "it looks like an identifier: leave it out, or group its values")
+    if feature.kind == "constant":
+        return verdict(Band(0.0, 0.0, 0.0, 0.0), None, words.materiality, 0, size=words.size, unit=words.measure.unit)
+    cells = evidence.cells.get(feature.name)
+    is_sparse = cells is not None and hidden_share(cells.sums) > HIDDEN
+    if alone is None and is_sparse:  # values of one person each separate any two groups
+        return Judgement(Verdict.NOT_ASSESSED, TOO_SPARSE)
+    if alone is None:
+        return Judgement(Verdict.IDENTIFIES_GROUP, "its values separate the groups completely")
+    rarity = _rarity(evidence, settings, feature.name)
+    if rarity is not None:
+        return Judgement(Verdict.NOT_ASSESSED, rarity)
+    rows, partner = round(sum(evidence.rows.facts.people)), pairs.get(feature.name, Partners()).partner
+    size, unit = words.size, words.measure.unit
+    way = partial(_direction, whole=whole, materiality=words.materiality, audited=evidence.question.audited)
+    judgement = verdict(alone, joint, words.materiality, rows, partner, visible=visible, size=size, unit=unit, way=way)
+    if judgement.verdict not in EVIDENCE and feature.name in evidence.nuisances.pooled:
+        return Judgement(Verdict.NOT_ASSESSED, TOO_MANY_TOGETHER)
+    return Judgement(Verdict.NOT_ASSESSED, TOO_SPARSE) if is_sparse else judgement
+
+
+def _rarity(evidence: Evidence, settings: Settings, name: str) -> str | None:
+    """Return why a feature has no band: values with a material part, or a decision, are too rare; None if neither is.
+
+    If a group has no row with such a value or decision, its influences cannot show the error that follows.
+    """
+    rows, cells, outcome = evidence.population, evidence.cells.get(name), evidence.score
+    group = evidence.question.audited if rows.square0 >= rows.square1 else evidence.question.reference
+    few, rates = (
+        f"fewer than {SUPPRESSED_BELOW} people of {group} have",
+        (float(outcome.mean0[0]), float(outcome.mean1[0])),
+    )
+    # Cochran's rule: the rarer decision's share times the effective n.
+    rarest = min(max(rates), 1.0 - min(rates)) / max(rows.square0, rows.square1)
+    if evidence.question.is_decisions and rarest < SMALLEST_EXPECTED:
+        return f"{few} the rarer decision, too few for an interval: add people"
+    if cells is None or rare_part(cells.sums) <= output_scale(evidence, settings).materiality:
+        return None
+    return f"{few} its rarer value, too few for an interval: add people, or group its values"

@@ -1,0 +1,319 @@
+"""Assess whether the score uses a feature or is only correlated with it; find copies and interacting pairs."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field
+from itertools import combinations
+from typing import NamedTuple
+
+import numpy as np
+
+from tiltlens._analysis.evidence import Evidence, OutputScale, Settings, output_scale
+from tiltlens._estimators import crossfit
+from tiltlens._estimators.feature_gap import joint_codes
+from tiltlens._estimators.influence import Integers, Rows
+from tiltlens._estimators.sets import CellSets, RidgeSets
+from tiltlens._estimators.use import UNUSED, Use, cell_products, estimate_uses, squared_uses
+from tiltlens._estimators.verdicts import EVIDENCE, Band, Judgement, Verdict, is_beyond
+from tiltlens._learners.score_use import ScoreUse
+from tiltlens._limits import HIDDEN
+from tiltlens._rows.features import Feature
+
+SYNERGY = 0.02  # smallest share of the correction that two features account for jointly, beyond both alone
+PARTNER_SURE = 4.0  # standard errors: high, because many pairs are searched
+REDUNDANT = 1.02  # duplicates: the joint share is below this multiple of the smaller share
+
+
+class Partners(NamedTuple):
+    """A feature's partner, whose joint share most exceeds the sum of both shares, and its duplicate, if any."""
+
+    partner: str | None = None
+    redundant_with: str | None = None
+
+
+def partners(
+    features: Sequence[Feature], rows: Rows, g: crossfit.Gradient, codes: Sequence[Integers]
+) -> dict[str, Partners]:
+    """Return the partner and the duplicate of each feature, from two-way tables of g."""
+    total = max(crossfit.gradient_variance(rows, [g]).value, 1e-300)
+    alone = [_explained(rows, g, code) / total for code in codes]
+    related, best = {feature.name: Partners() for feature in features}, [0.0] * len(features)
+    for j, k in combinations(range(len(features)), 2):
+        width = int(codes[k].max()) + 1
+        both = _explained(rows, g, codes[j] * width + codes[k]) / total
+        # θ of two features together beyond the sum of both: 0 if g is additive and they are independent.
+        synergy, less = both - alone[j] - alone[k], min(alone[j], alone[k])
+        noise = _synergy_noise(rows, int(codes[j].max()) * (width - 1), alone[j] * alone[k])
+        for first, other in ((j, k), (k, j)):
+            name, partner = features[first].name, features[other].name
+            if synergy > max(SYNERGY, PARTNER_SURE * noise, best[first]):
+                best[first], related[name] = synergy, related[name]._replace(partner=partner)
+            if less > SYNERGY and both < REDUNDANT * less:
+                related[name] = related[name]._replace(redundant_with=partner)
+    return related
+
+
+def _explained(rows: Rows, g: crossfit.Gradient, codes: Integers) -> float:
+    """Return Var0(E0[g|cell])."""
+    return max(crossfit.explained_variance(rows, g, codes).value, 0.0)
+
+
+def _synergy_noise(rows: Rows, degrees: int, product: float) -> float:
+    """Return √(2·df/n0² + 4·share·share/n0), the standard error of the synergy of features that do not interact.
+
+    `degrees` is df, the product of (levels − 1) of both; the second term is the chance correlation of their effects,
+    with `product` the product of their shares.
+    """
+    spread = rows.square0
+    return math.sqrt(2 * degrees * spread**2 + 4 * product * spread)
+
+
+MOST_USES = 20  # features whose use is measured, the strongest first: each may need fits of its own
+MOST_STOOD_FOR = 3  # most features that are named as correlated with an unused one
+SAME_OUTPUT = 1e-6  # smaller differences between a model's outputs count as none: single precision
+BEHIND = "the scores or the model behind the decisions, if any"  # would settle whether decisions use a feature
+MODEL = "the model itself"
+NO_INPUT = 0  # number of rows tried if the feature is not an input of the model
+Measure = Callable[[Sequence[Sequence[str]]], list[Use]]
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class FeatureUses:
+    """The use of the features with a material contribution, whose verdicts depend on it."""
+
+    use: Mapping[str, Use] = field(default_factory=dict)  # by feature; missing where use was not measured
+    # By feature, where the model was asked: the number of rows in which other values left its output unchanged; None
+    # where an output changed
+    unchanged_rows: Mapping[str, int | None] = field(default_factory=dict)
+    # By feature: the other features of a set of which at least one is used, but the data do not show which
+    copies: Mapping[str, tuple[str, ...]] = field(default_factory=dict)
+    sure: tuple[str, ...] = ()  # the features that are used, but to an unknown extent because values are pooled
+    unused: tuple[str, ...] = ()  # the features that may be left out together without a material change of the score
+
+    def columns(self, name: str) -> dict[str, float | None]:
+        """Return use and its interval."""
+        value, low, high = self.use.get(name) or (None, None, None)
+        return {"use": value, "use_low": low, "use_high": high}
+
+
+def feature_uses(
+    evidence: Evidence,
+    settings: Settings,
+    alone: Mapping[str, Band],
+    joint: Mapping[str, Band],
+    pairs: Mapping[str, Partners],
+) -> FeatureUses:
+    """Return the use of the features with a band beyond the materiality threshold, the strongest first."""
+    if settings.folds is None or evidence.nuisances.sets is None:
+        return FeatureUses()
+    m = output_scale(evidence, settings).materiality
+    named = _material_features(evidence, alone, joint, m)
+    if not named:
+        return FeatureUses()
+    unchanged_rows = _count_unchanged_rows(evidence, settings, named)
+    ignored = [name for name, rows in unchanged_rows.items() if rows is not None]
+    rest = [name for name in named if name not in ignored]
+    measure = _make_measure(evidence, settings, m, rest, ignored)
+    if measure is None:
+        return FeatureUses(dict.fromkeys(ignored, UNUSED), unchanged_rows, unused=tuple(ignored))
+    use = dict(zip(rest, measure([[name] for name in rest]), strict=True))
+    sure = tuple(name for name in rest if name in evidence.nuisances.sets.pooled and use[name].low > 0.0)
+    rest = [name for name in rest if name not in evidence.nuisances.sets.pooled]
+    use = dict.fromkeys(ignored, UNUSED) | {name: use[name] for name in rest}
+    small = [
+        name for name in rest if use[name].high <= m and not evidence.question.is_decisions
+    ]  # decisions are too noisy
+    copies, dropped = _find_copies(
+        {name: use[name] for name in sorted(small, key=lambda name: (use[name].high, name))}, measure, m
+    )
+    for name in rest:  # pairs with significant joint use, although neither feature has significant use given the other
+        other = pairs.get(name, Partners()).redundant_with
+        is_open = other in rest and name not in copies and use[name].low == use[other].low == 0.0
+        if other is not None and is_open and measure([[name, other]])[0].low > 0.0:
+            copies |= {name: (other,), other: tuple({*copies.get(other, ()), name})}
+    return FeatureUses(use, unchanged_rows, copies, sure, (*ignored, *(name for name in dropped if name not in copies)))
+
+
+def _material_features(evidence: Evidence, alone: Mapping[str, Band], joint: Mapping[str, Band], m: float) -> list[str]:
+    """Return the features with a band beyond the threshold that are not exempt, the strongest first, up to a limit."""
+    bands = {name: [band for band in (alone.get(name), joint.get(name)) if band is not None] for name in evidence.table}
+    named = [name for name, both in bands.items() if any(is_beyond(band, m) for band in both)]
+    named = [name for name in named if name not in evidence.question.exempt]
+    return sorted(named, key=lambda name: (-max(abs(band.value) for band in bands[name]), name))[:MOST_USES]
+
+
+def _find_copies(small: Mapping[str, Use], measure: Measure, m: float) -> tuple[dict[str, tuple[str, ...]], list[str]]:
+    """Return which of the little-used features are copies of each other, and which may be dropped together.
+
+    Features are dropped one by one, the least used first, while the use of the dropped set stays immaterial. Copies
+    are used more as a set than each alone, because either can replace the other.
+    """
+    dropped: list[str] = []
+    copies: dict[str, tuple[str, ...]] = {}
+    for name in small:
+        together = measure([[*dropped, name]])[0] if dropped else UNUSED
+        if together.high <= m:
+            dropped.append(name)
+        elif together.low > 0.0 and together.value > max(small[each].high for each in (*dropped, name)):
+            pairs = measure([[name, other] for other in dropped])
+            alone = [max(small[name].high, small[other].high) for other in dropped]
+            used = [
+                other
+                for other, both, each in zip(dropped, pairs, alone, strict=True)
+                if both.low > 0.0 and both.value > each
+            ]
+            group = [name, *(used or dropped)]
+            for member in group:
+                copies[member] = tuple(sorted({*copies.get(member, ()), *group} - {member}))
+    return copies, [name for name in dropped if name not in copies]
+
+
+def _count_unchanged_rows(evidence: Evidence, settings: Settings, names: Sequence[str]) -> dict[str, int | None]:
+    """Return for each feature the number of rows in which another value left the model's output unchanged.
+
+    It is None if any output changed. A feature whose values are all equal is left out.
+    """
+    if evidence.model is None:
+        return {}
+    at, inputs = evidence.nuisances.influence_rows, set(evidence.model.features)
+    model = evidence.model.rows(at)
+    before = evidence.rows.unit.level(evidence.score.column) if evidence.rows.unit.is_amount else evidence.rows.scores
+    before = (1.0 - before if evidence.question.metric == "fnr" else before)[at]
+    # Each row gets a value that occurs in another row: a cyclic shift of a random order leaves no row in place.
+    order = np.random.default_rng(settings.random_state).permutation(at.size)
+    source = np.empty_like(order)
+    source[order] = np.roll(order, 1)
+    unchanged: dict[str, int | None] = {}
+    for name in names:
+        values = np.asarray(evidence.table[name])[at]
+        differs = (values != values[source]) & ~((values != values) & (values[source] != values[source]))
+        if name not in inputs:
+            unchanged[name] = NO_INPUT
+        elif differs.any():
+            moved = np.abs(model.scores(name, source) - before) > SAME_OUTPUT * evidence.rows.unit.scale
+            unchanged[name] = None if moved.any() else int(differs.sum())
+    return unchanged
+
+
+def _make_measure(
+    evidence: Evidence, settings: Settings, m: float, candidates: Sequence[str], ignored: Sequence[str]
+) -> Measure | None:
+    """Return the function that measures the use of sets of features; None where use cannot be measured.
+
+    The features `ignored` are left out of all regressions, because the model does not use them.
+    """
+    sets, order = evidence.nuisances.sets, list(evidence.table)
+    confidence = settings.for_all(evidence.question.comparisons).confidence
+
+    def positions(names: Sequence[str]) -> list[int]:
+        return [order.index(name) for name in names]
+
+    if isinstance(sets, CellSets):
+        return _measure_cells(sets, positions, positions(ignored), confidence)
+    if not isinstance(sets, RidgeSets):
+        return None
+    use = ScoreUse.of(
+        sets,
+        {name: column[evidence.nuisances.influence_rows] for name, column in evidence.table.items()},
+        {
+            feature.name: feature.values[evidence.nuisances.influence_rows]
+            for feature in evidence.rows.features
+            if feature.values is not None
+        },
+        positions(candidates),
+        positions(ignored),
+        is_probability=evidence.score.is_probability,
+        is_decision=evidence.question.is_decisions,
+        materiality=m,
+        seed=settings.random_state,
+    )
+    return lambda names: use.measure([positions(own) for own in names], confidence)
+
+
+def _measure_cells(
+    sets: CellSets, positions: Callable[[Sequence[str]], list[int]], ignored: Sequence[int], confidence: float
+) -> Measure | None:
+    """Return the function that measures use from cells; None if too many people are alone in a cell and group."""
+
+    def codes(left_out: Sequence[int]) -> Integers:
+        kept = [position for position in range(sets.features) if position not in left_out]
+        cells = joint_codes(sets.levels[:, kept])[0] if kept else np.zeros(len(sets.levels), dtype=np.intp)
+        return np.asarray(cells[sets.codes])
+
+    def measure(names: Sequence[Sequence[str]]) -> list[Use]:
+        without = [ignored, *([*ignored, *positions(own)] for own in names)]
+        return estimate_uses(
+            squared_uses(at, cell_products(at, sets.outcome, [codes(left_out) for left_out in without])[0]), confidence
+        )
+
+    at = Rows.of(sets.at.audited, sets.at.weights, sets.at.clusters)
+    return measure if cell_products(at, sets.outcome, [codes(())])[1] <= HIDDEN else None
+
+
+def judged_use(evidence: Evidence, settings: Settings, uses: FeatureUses, name: str, verdict: Judgement) -> Judgement:
+    """Return the verdict on a feature, refined by whether the score uses it if its contribution is material."""
+    if verdict.verdict not in EVIDENCE:
+        return verdict
+    words, use = output_scale(evidence, settings), uses.use.get(name)
+    has_changed = name in uses.unchanged_rows and uses.unchanged_rows[name] is None
+    if name in uses.copies and not has_changed:
+        return Judgement(
+            Verdict.PROXY_OR_STAND_IN,
+            f"the score uses at least one of {_listed(sorted([name, *uses.copies[name]]))}; the data do not show which",
+        )
+    rows = uses.unchanged_rows.get(name)
+    can_stand_in = (rows is not None or not evidence.question.is_decisions) and name not in uses.copies
+    if use is not None and use.high <= words.materiality and can_stand_in:
+        others = _stands_for(evidence, uses, name, words.materiality)
+        return Judgement(Verdict.STAND_IN, f"{_unused(rows, use, words)}; it is correlated with {others}")
+    if has_changed or name in uses.sure or (use is not None and use.low > 0.0):
+        return verdict
+    return Judgement(Verdict.PROXY_OR_STAND_IN, f"{verdict.reason}; {_unsettled(evidence, use, words)}")
+
+
+def _unused(unchanged_rows: int | None, use: Use, words: OutputScale) -> str:
+    if unchanged_rows is None:
+        most = f" (at most {words.size_words(use.high)})" if use.high > 0.01 * words.materiality else ""
+        return f"{_outputs(words)} do not use it{most}"
+    if unchanged_rows == NO_INPUT:
+        return "it is not an input of the model"
+    share = 3 / unchanged_rows
+    return f"the model's output never changed with it ({unchanged_rows:,} rows tried: fewer than {share:.2%} of rows)"
+
+
+def _outputs(words: OutputScale) -> str:
+    return f"the {words.measure.each}s"
+
+
+def _unsettled(evidence: Evidence, use: Use | None, words: OutputScale) -> str:
+    """Return why it is open whether the score uses a feature, and what would settle it."""
+    if use is None:
+        return f"whether {_outputs(words)} use it was not measured; an audit of {MODEL} would settle it"
+    is_decided = evidence.question.is_decisions
+    settles = f"an audit of {BEHIND}," if is_decided else f"more rows or an audit of {MODEL}"
+    doubt = f"the data do not show whether {_outputs(words)} use it (use 0 to {words.size_words(use.high)})"
+    return f"{doubt}; {settles} would settle it"
+
+
+def _stands_for(evidence: Evidence, uses: FeatureUses, name: str, m: float) -> str:
+    """List features, chosen greedily, given which an unused feature's c_E − c_{E∪j} is not material."""
+    order, sets = list(evidence.table), evidence.nuisances.sets
+    others = [order.index(other) for other in order if other not in (*uses.unused, *evidence.question.exempt, name)]
+    chosen, own = evidence.exempt, order.index(name)
+    start = len(chosen)
+    while others and sets is not None and len(chosen) - start < MOST_STOOD_FOR:
+        candidates = [[*chosen, other] for other in others]
+        values = sets.values([*candidates, *([*candidate, own] for candidate in candidates)])
+        added = np.abs(values[: len(candidates)] - values[len(candidates) :])
+        best = int(added.argmin())
+        chosen = candidates[best]
+        others.pop(best)
+        if added[best] <= m:
+            return _listed([order[position] for position in chosen[start:]])
+    return "other features"
+
+
+def _listed(names: Sequence[str]) -> str:
+    return names[0] if len(names) == 1 else f"{', '.join(names[:-1])} and {names[-1]}"

@@ -1,0 +1,343 @@
+"""The commands `tiltlens audit`, `run`, `init` and `demo`, and audits for other commands."""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Mapping
+from contextlib import AbstractContextManager, chdir, nullcontext
+from dataclasses import dataclass, fields, replace
+from functools import partial
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import click
+
+from tiltlens._commands.options import (
+    AUDIT,
+    DATA,
+    GATE_FAILED,
+    GATED,
+    READING,
+    WRITING,
+    Options,
+    Spec,
+    Value,
+    check_gated,
+    check_targets,
+    check_writable,
+    command,
+    deliver,
+    only,
+    places_of,
+    progress_shown,
+    report_gates,
+    with_options,
+    write_junit,
+)
+from tiltlens.errors import TiltlensError
+
+if TYPE_CHECKING:
+    import polars as pl
+
+    from tiltlens._commands.audit_file import Draft
+    from tiltlens._gates import Gate
+    from tiltlens._results.audit import Audit
+    from tiltlens._sources.text_columns import Source
+    from tiltlens._threads import Listener
+
+
+OUTPUTS = ("json", "report", "tables", "junit")
+
+
+@command(
+    "audit",
+    "loans.csv --group sex --scores score --report loans.html",
+    'hiring.csv --group race --scores hired --fail-if "adverse_impact_ratio<0.8"',
+    exit_codes=GATED,
+)
+@DATA
+@with_options(AUDIT | WRITING)
+def audit_command(**options: Value) -> None:
+    """Audit a model's scores, decisions or amounts.
+
+    DATA: files (.csv, .tsv, .parquet, .arrow, .jsonl, .xlsx; CSV may be compressed: .csv.gz), a quoted pattern, a
+    folder, or the URL of a database with --query. Data may be larger than memory: rates and the gap use all rows,
+    models are fitted on a sample.
+    """
+    request = AuditRequest.of(options)
+    check_apart(request)
+    if run_audit(request):
+        sys.exit(GATE_FAILED)
+
+
+@dataclass(frozen=True, slots=True)
+class AuditRequest:
+    """The data, options, gates and outputs of an audit, checked as far as possible without the data.
+
+    `file` is the audit file that describes it: names of data are relative to it, and the date is omitted, so that the
+    same file and data give the same bytes.
+    """
+
+    data: tuple[str, ...]
+    options: Options
+    gates: list[Gate]
+    outputs: dict[str, str | None]  # by option
+    file: Path | None = None
+
+    @classmethod
+    def of(cls, options: Mapping[str, Value], file: Path | None = None) -> AuditRequest:
+        """Return the audit that the options of `tiltlens audit` describe."""
+        from tiltlens._gates import gate
+
+        gates = [gate(text) for text in options["fail_if"]]
+        for condition in gates:
+            condition.check_range(is_amount=options["score_type"] == "amount")
+        outputs = {name: options[name] for name in OUTPUTS}
+        check_writable(outputs)
+        settings = {name: options[name] for name in AUDIT}
+        _check_options(settings)
+        check_gated(outputs["junit"], gates)
+        return cls(options["data"], settings, gates, outputs, file)
+
+    def at_home(self) -> AbstractContextManager[None]:
+        """Return a context in which names of files are relative to the audit file."""
+        return nullcontext() if self.file is None else chdir(self.file.resolve().parent)
+
+    def run(self, progress: Listener | None = None) -> Audit:
+        """Return the audit; its state file, if any, is only written by `Audit.count_batch`, after all outputs."""
+        from tiltlens._results.monitor import StateFile
+
+        state = self.options["monitor"]
+        with self.at_home():
+            file = None if state is None else StateFile.read(state)
+            audit = audit_files(self.data, progress, **self.options | {"monitor": file})
+        return audit if self.file is None else replace(audit, provenance=audit.provenance.undated())
+
+
+def check_apart(*requests: AuditRequest) -> None:
+    """Raise if an output would replace an input or an output of these audits."""
+    from tiltlens._sources.files import inputs_of
+    from tiltlens.errors import check_outputs
+
+    inputs = inputs_of(*(str(request.file) for request in requests if request.file is not None))
+    places: list[tuple[str, str | Path | None]] = []
+    for request in requests:
+        with request.at_home():
+            inputs += inputs_of(request.data, request.options["model"])
+            if request.options["monitor"] is not None:
+                places.append(("`--monitor`", Path(request.options["monitor"]).absolute()))
+        places += places_of(request.outputs, request.file)
+    check_outputs(places, inputs)
+
+
+def run_audit(request: AuditRequest) -> bool:
+    """Run an audit, print and write its results, and return whether a gate failed."""
+    from tiltlens._render.page import check_report, write_report
+    from tiltlens._render.table_files import write_tables
+    from tiltlens._render.terminal import print_audit, printable
+
+    outputs, options = request.outputs, request.options
+    check_report(outputs["report"])
+    with progress_shown(outputs["json"]) as progress:
+        audit = request.run(progress)
+    judgements = [judgement for gate in request.gates for judgement in gate.judge(audit)]  # before anything is written
+    has_costs = options["score_type"] == "amount" and options["outcome"] is not None
+    if options["outcome"] is not None:
+        given = "observed costs of the amounts" if has_costs else "read as observed outcomes, which add error rates"
+        trained = "a logistic model of this outcome was trained and audited; for your model use --scores or --model"
+        use = given if options["scores"] or options["model"] else trained
+        click.echo(f"--outcome {printable(options['outcome'])}: {use}.", err=True)
+    has_fits = bool(outputs["json"] or outputs["report"] or has_costs)  # extra fits, which take time
+    show, junit = partial(print_audit, has_fits=has_fits), partial(write_junit, judgements)
+    deliver(outputs, audit, show, report=write_report, tables=write_tables, junit=junit)
+    audit.count_batch()  # last, so that an interrupted run can be repeated
+    return report_gates(request.gates, judgements, audit)
+
+
+def usual_options() -> Options:
+    """Return the default values of all options of `tiltlens audit`."""
+    return audit_command.make_context("audit", ["--", "data"]).params
+
+
+def audit_files(files: tuple[str, ...], progress: Listener | None = None, **options: Value) -> Audit:
+    """Return the audit of files with a command's options; options that the command lacks have their defaults."""
+    from tiltlens._model_files.load import load_model
+    from tiltlens._pipeline import audit
+    from tiltlens._sources.text_columns import read
+
+    options = {name: value for name, value in usual_options().items() if name in AUDIT} | options
+    _check_options(options)
+    scores, outcome, path, trusted, probabilities = (
+        options.pop(name) for name in ("scores", "outcome", "model", "trusted", "group_probability")
+    )
+    source = read(list(files), **{name: options.pop(name) for name in READING})
+    groups = list(probabilities.values()) or list(options["group"])
+    arguments = {
+        **options,
+        **{name: list(options[name] or ()) or None for name in ("audited", "exclude", "exempt")},
+        "group": probabilities or groups,
+        "where": options["where"] or None,
+        "folds": options["folds"] or None,
+        "features": None if options["features"] is None else list(options["features"]),
+        "blocks": {name: columns.split(",") for name, columns in options["blocks"].items()},
+        "progress": progress,
+    }
+    if path:
+        model = load_model(path, trusted)
+        arguments["provenance"] = {"model file": _describe_file(path)} | arguments["provenance"]
+        return audit(source, model=model, outcome=outcome, **arguments)
+    if scores:
+        return audit(source, scores=list(scores) if len(scores) > 1 else scores[0], outcome=outcome, **arguments)
+    return _audit_trained_model(source, outcome, groups, arguments)
+
+
+def _audit_trained_model(source: Source, outcome: str, groups: list[str], arguments: Options) -> Audit:
+    """Return the audit of a logistic model of the outcome, trained on the same rows."""
+    from tiltlens._learners.candidates import with_outcome_scores
+    from tiltlens._pipeline import audit
+    from tiltlens._rows.roles import FeatureChoice, check_some, declared_features
+    from tiltlens.errors import check_columns
+
+    table = rows_of(source)
+    check_columns("outcome", [outcome], table.columns)
+    columns = ("sample_weight", "propensity", "clusters", "known_groups", "periods")
+    used = [*groups, *(arguments["where"] or ()), outcome, *(arguments[name] for name in columns if arguments[name])]
+    declared = {name: arguments.pop(name) for name in ("exclude", "categorical", "blocks")}
+    choice = FeatureChoice(arguments["features"], **declared)
+    arguments["features"], declarations = declared_features(choice, None, table.columns, used)
+    table = declarations.applied(table)
+    check_some(arguments["features"], table.columns, "--outcome")
+    table, scores, favourable = with_outcome_scores(table, arguments["features"], outcome, arguments.pop("favourable"))
+    return audit(table, scores=scores, favourable=favourable, **arguments)
+
+
+def rows_of(source: Source) -> pl.DataFrame:
+    """Return all rows of a source, and print notes on how they were read."""
+    from tiltlens._render.terminal import printable
+    from tiltlens._sources.engines import batches_of, collected_rows, reading_notes
+
+    batches = batches_of(source)
+    if batches is None:
+        raise TiltlensError("DATA must be files or a database.", "name a file.")
+    table = collected_rows(batches)
+    for note in reading_notes(batches, table.columns):
+        click.echo(f"Note: {printable(note)}.", err=True)
+    return table
+
+
+def _check_options(options: Mapping[str, Value]) -> None:
+    """Raise if options contradict each other, or if a number is invalid for any audit."""
+    from tiltlens._analysis.evidence import Settings
+    from tiltlens._rows.scores import check_score_type
+
+    outcome, scores, model, trusted = (options[name] for name in ("outcome", "scores", "model", "trusted"))
+    if scores and model:
+        raise TiltlensError(f"--scores {scores[0]} and --model {model} cannot be combined.", "drop one of them.")
+    if trusted and not model:
+        raise TiltlensError("--trusted needs --model.", "it names types in a model file.")
+    if not scores and not model and outcome is None:
+        raise TiltlensError("Nothing to audit.", "add --scores COLUMN, --model FILE, or --outcome COLUMN.")
+    if options["metric"] is not None and (outcome is None or not (scores or model)):
+        missing = "--outcome" if scores or model else "--scores"
+        raise TiltlensError(f"--metric {options['metric']} needs {missing}.", f"add {missing} COLUMN.")
+    if not scores and not model and options["score_type"] == "amount":
+        raise TiltlensError("--score-type amount needs --scores.", "add --scores COLUMN.")
+    if bool(options["group_probability"]) == bool(options["group"]):
+        if options["group"]:
+            raise TiltlensError("--group and --group-probability cannot be combined.", "drop one of them.")
+        raise TiltlensError("No group given.", "add --group COLUMN, for example --group sex.")
+    check_score_type(options["score_type"], options["threshold"])
+    given = [field.name for field in fields(Settings) if options.get(field.name) is not None]
+    Settings(**{name: options[name] for name in given} | {"folds": options["folds"] or None})
+
+
+def _describe_file(path: str) -> str:
+    """Return a model file's name and SHA-256 hash, for the provenance."""
+    from hashlib import sha256
+
+    return f"{Path(path).name}, SHA-256 {sha256(Path(path).read_bytes()).hexdigest()}"
+
+
+@command("run", "audit.yaml", "--check audits/*.yaml", exit_codes=GATED)
+@click.argument("files", nargs=-1, required=True)
+@with_options({"check": Spec("Other", None, "Check the files and stop; no data are read.", is_flag=True)})
+def run_command(files: tuple[str, ...], check: bool) -> None:
+    """Run the audits that audit files describe.
+
+    FILES: audit.yaml or audit.toml. Keys are the options of `tiltlens audit`, with _ for -: data, group, scores and so
+    on, and gates, provenance, outputs. File names are relative to the audit file. The same file and data give the same
+    output byte for byte, so it contains no date; SOURCE_DATE_EPOCH sets one.
+    """
+    from tiltlens._commands.audit_file import read_audit_file
+    from tiltlens._render.page import check_report
+
+    requests = [read_audit_file(name) for name in dict.fromkeys(files)]  # all are checked before the first starts
+    check_apart(*requests)
+    if check:
+        click.echo(f"Checked {len(requests)} files: keys, values, gates and outputs are valid.", err=True)
+        return
+    for request in requests:
+        check_report(request.outputs["report"])
+    have_failed = [run_audit(request) for request in requests]
+    if any(have_failed):
+        sys.exit(GATE_FAILED)
+
+
+TO_DRAFT = {
+    "group": Spec("Groups", "COLUMN", "Column of the sensitive attribute, if it cannot be guessed."),
+    "scores": Spec("Outcome", "COLUMN", "Column of scores, decisions or amounts, if it cannot be guessed."),
+    "out": Spec("Output", "FILE", "Audit file to write; an existing file is kept.", default="audit.yaml"),
+    "yes": Spec("Other", None, "Do not ask; fail if the group or the scores cannot be guessed.", is_flag=True),
+}
+
+
+@command("init", "people.csv", "loans.parquet --group race --scores pd --yes")
+@click.argument("data", nargs=1)
+@with_options(TO_DRAFT)
+def init_command(data: str, group: str | None, scores: str | None, out: str, yes: bool) -> None:
+    """Write an audit file with guessed roles of columns.
+
+    `tiltlens run` then runs it. From names and values in the first rows, the command guesses which column is the group,
+    the score, the observed outcome, a weight and an identifier, but never a person's group. A comment explains each
+    guess.
+    """
+    from tiltlens._commands.audit_file import audit_file_lines, first_rows, guess_roles
+    from tiltlens._results.codec import write_text
+    from tiltlens.errors import DataError
+
+    target = Path(out)
+    if target.exists():
+        raise DataError(f"{out} exists and is kept (--out).", "remove it, or name another file.")
+    draft = guess_roles(first_rows(data), {"group": group, "scores": scores})
+    for key, question in (("group", "Which column is the group?"), ("scores", "Which column is the score?")):
+        if key not in draft.guesses:
+            draft = _ask(draft, key, question, yes)
+    write_text(target, "\n".join(audit_file_lines(data, target, draft)) + "\n")
+    click.echo(f"Wrote {out}. Check the guesses in it, then run: tiltlens run {out}", err=True)
+
+
+def _ask(draft: Draft, key: str, question: str, yes: bool) -> Draft:
+    """Return the draft with a column that the user names; raise if no question can be asked."""
+    from tiltlens.errors import DataError, listed
+
+    if yes or not sys.stdin.isatty():
+        raise DataError(f"The column of --{key} could not be guessed.", f"name it; columns: {listed(draft.free)}.")
+    column = click.prompt(question, type=click.Choice(draft.free), err=True)
+    return draft.with_column(key, column)
+
+
+@command("demo", "--report demo.html", "--json -")
+@with_options(only(WRITING, "json", "report"))
+def demo_command(json: str | None, report: str | None) -> None:
+    """Run the paper's experiment on bundled COMPAS data."""
+    from tiltlens._demo import paper_experiment, print_demo
+    from tiltlens._render.page import write_report
+
+    check_targets({"json": json, "report": report})
+    experiment = paper_experiment()
+    deliver(
+        {"json": json, "report": report},
+        experiment,
+        lambda result, console: print_demo(result.plug_in, result.cross_fitted, result.least_change["cost"], console),
+        report=lambda result, target: write_report(result.cross_fitted, target),
+    )

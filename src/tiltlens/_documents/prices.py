@@ -1,0 +1,244 @@
+"""Documents on prices compared with observed costs, the discrimination-free price, and its effect on held-out data."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+
+import polars as pl
+
+from tiltlens._analysis.decomposition import PARTS as CONTRIBUTION_NAMES
+from tiltlens._analysis.prices import Prices
+from tiltlens._documents import repair_sentences as sentences
+from tiltlens._documents.document import (
+    BOTH,
+    HEADLINE,
+    NAME,
+    QUIET,
+    Block,
+    Cell,
+    Column,
+    Document,
+    FigureRef,
+    Heading,
+    Paragraph,
+    Table,
+    bullets,
+    group_of,
+    level_of,
+    measure_of,
+    pair_heading,
+    warnings,
+)
+from tiltlens._documents.quantities import (
+    FEATURES,
+    change_table,
+    estimate_cell,
+    format_of,
+    quantity,
+    quantity_table,
+    written,
+)
+from tiltlens._estimators.estimate import Estimate, Materiality
+from tiltlens._formats import count, interval_name, label, minus, percent, sentence
+from tiltlens._repair.evaluation import BEFORE_AFTER
+from tiltlens._repair.free_price import DiscriminationFreePrice
+from tiltlens._repair.price_evaluation import PriceEvaluation
+from tiltlens._results.comparison import Comparison
+from tiltlens._results.outputs import row_estimate
+from tiltlens._rows.wording import Measure, ScoreType, Wording, measure_for
+
+STATES = {
+    Materiality.MATERIAL: "material proxy discrimination",
+    Materiality.DETECTED: "proxy discrimination, perhaps not material",
+    Materiality.NOT_MATERIAL: "no material proxy discrimination",
+    Materiality.INCONCLUSIVE: "inconclusive: there may or may not be material proxy discrimination",
+}
+LIMITS = (
+    "Expected costs are predicted by a regression for each group, fitted on other people. An omitted factor may be "
+    "associated with both cost and group."
+)
+OF_CONTRIBUTIONS = (
+    "Contributions to the gap beyond the mixture of expected costs. A feature that is associated with the price only "
+    "through expected costs contributes nothing beyond the others. "
+    "Intervals of alone and beyond the others are simultaneous confidence bands."
+)
+OF_SEGMENTS = (
+    "A positive value means that the best price without the group exceeds the discrimination-free one. These segments "
+    "were selected for their large values, so the values may be overestimated. Segments of fewer than ten people are "
+    "suppressed."
+)
+MOST_CONTRIBUTIONS = 20  # features
+
+
+def price_blocks(c: Comparison) -> list[Block]:
+    """Return the comparison of the price with observed costs; nothing if it was not computed."""
+    costs, name = c.prices, level_of(c)
+    if costs is None:
+        return []
+    ratios = [(quantity(f"actual_to_expected_{who}"), ratio) for who, ratio in costs.actual_to_expected.items()]
+    ratios.append((quantity("actual_to_expected_ratio"), costs.actual_to_expected_ratio))
+    numbers = [
+        (quantity("proxy_discrimination"), costs.proxy_discrimination),
+        (quantity("unfairness"), costs.unfairness),
+        (quantity("vulnerability"), costs.vulnerability),
+        (quantity("unaware_gap"), costs.unaware_gap),
+        (quantity("free_gap"), costs.free_gap),
+        (quantity("proxy_gap"), costs.proxy_gap),
+        *ratios,
+    ]
+    by_group = [(label(group_of(c, who)), costs.by_decile.filter(group=who)) for who in BOTH]
+    return [
+        Heading("Price and observed cost"),
+        Paragraph(" ".join(price_words(c, costs))),
+        quantity_table("prices", numbers, measure_of(c), name),
+        Paragraph(LIMITS, QUIET),
+        *_contributions(c, costs, name),
+        *decile_blocks("Actual to expected by decile of the price", by_group, measure_of(c), name),
+        *_segments(c, costs, name),
+    ]
+
+
+def price_words(c: Comparison, costs: Prices) -> Iterator[str]:
+    """Yield a sentence on proxy discrimination, and one on the nearest mixture of the groups' expected costs."""
+    text = written(costs.proxy_discrimination, percent, level_of(c))
+    state, least = STATES[costs.status].capitalize(), percent(costs.materiality)
+    yield f"{state}: {text} of the variance of the price, materiality threshold {least}."
+    parts = " and ".join(f"{label(group_of(c, who))} {percent(part)}" for who, part in costs.mixture.items())
+    yield f"Weights of the closest mixture of expected costs: {parts}."
+
+
+def _contributions(c: Comparison, costs: Prices, name: str) -> Iterator[Block]:
+    """Yield the contributions of features to the gap beyond the mixture of expected costs."""
+    if costs.contributions.is_empty():
+        return
+    m, items = measure_of(c), [FEATURES[key] for key in CONTRIBUTION_NAMES]
+    columns = (Column("feature", NAME), *(Column(item.name(m)) for item in items))
+    rows = (
+        (
+            Cell(label(row["feature"])),
+            *(estimate_cell(row_estimate(row, item.key), format_of(item.scale, m).value) for item in items),
+        )
+        for row in costs.contributions.head(MOST_CONTRIBUTIONS).iter_rows(named=True)
+    )
+    yield Heading("Contributions to proxy discrimination")
+    yield Table("price-contributions", columns, tuple(rows), name)
+    yield Paragraph(OF_CONTRIBUTIONS, QUIET)
+
+
+def decile_blocks(title: str, columns: Sequence[tuple[str, pl.DataFrame]], m: Measure, level: str) -> Iterator[Block]:
+    """Yield the table of A/E by decile of the price, with one column per head; nothing if there are no rows."""
+    shown = format_of(quantity("actual_to_expected").scale, m).value
+    by_decile = [
+        {row["decile"]: estimate_cell(row_estimate(row, "actual_to_expected"), shown) for row in rows.to_dicts()}
+        for _, rows in columns
+    ]
+    deciles = sorted({decile for cells in by_decile for decile in cells})
+    rows = tuple((Cell(str(decile)), *(cells.get(decile, Cell("")) for cells in by_decile)) for decile in deciles)
+    if rows:
+        heads = (Column("decile of the price", NAME), *(Column(head) for head, _ in columns))
+        yield from (Heading(title), Table("actual-to-expected", heads, rows, level))
+
+
+def _segments(c: Comparison, costs: Prices, name: str) -> Iterator[Block]:
+    """Yield the table of feature values with the largest proxy vulnerability."""
+    if costs.segments.is_empty():
+        return
+    m, item = measure_of(c), FEATURES["segment_vulnerability"]
+    columns = (Column("feature", NAME), Column("value", NAME), Column(m.people), Column(item.name(m)))
+    rows = (
+        (
+            Cell(label(row["feature"])),
+            Cell(minus(label(row["value"]))),
+            Cell(count(row["n"]), value=row["n"]),
+            estimate_cell(row_estimate(row, "vulnerability"), format_of(item.scale, m).value),
+        )
+        for row in costs.segments.iter_rows(named=True)
+    )
+    yield Heading("Segments with the largest proxy vulnerability")
+    yield Table("segments", columns, tuple(rows), name)
+    yield Paragraph(OF_SEGMENTS, QUIET)
+
+
+Changed = Mapping[str, Estimate | None]  # a quantity before and after, and its change
+BY_DECILE = "Actual to expected by group and decile of the price"
+NOT_BY_GROUP = (
+    "A discrimination-free price mixes the groups' expected costs, so the A/E of a group may differ from 1 if its "
+    "costs differ from those of other groups. The A/E of all people shows whether prices cover costs."
+)
+SIMPLER = "The audit may report another gap for the discrimination-free price, because it uses no additive model."
+IS_NO_FINDING = (
+    "Whether to change prices is a legal and policy decision, not a statistical one. The numbers apply to new people "
+    "only if they resemble these."
+)
+
+
+def free_price_document(price: DiscriminationFreePrice) -> Document:
+    """Return the discrimination-free price: its mixture, its features, and the gap on the audited rows."""
+    m, shares = _measure(price.wording), {cost.group: cost.share for cost in price.costs}
+    mixture = " and ".join(f"{label(group)} {percent(share)}" for group, share in shares.items())
+    lines = [
+        f"The price uses {sentences.listed(price.features)}. It does not use the group of new {m.people}.",
+        *_audited_gaps(price, m),
+        SIMPLER,
+        f"Expected costs are multiplied by {price.factor:.4f}, so that prices add up to costs on the audited rows.",
+        "Evaluate it on held-out data before you use it.",
+    ]
+    first = f"Mean of the expected costs of all groups, weighted by their shares of all exposure: {mixture}."
+    notes = [*map(sentence, price.notes), sentences.REGULATED]
+    blocks = [Paragraph(first, HEADLINE), *map(Paragraph, lines), *bullets(notes, "Use of the group")]
+    return Document("Discrimination-free price", tuple(blocks))
+
+
+def _audited_gaps(price: DiscriminationFreePrice, m: Measure) -> Iterator[str]:
+    for group, gap in price.gap_before.items():
+        before, after = (m.with_unit(m.difference(value)) for value in (gap, price.gap_after[group]))
+        who = f"{label(group)} vs {label(price.reference)}"
+        yield f"Gap on the audited rows, {who}: {before} before, {after} after."
+
+
+def price_evaluation_document(evaluations: Iterable[PriceEvaluation]) -> Document:
+    """Return the effect of a discrimination-free price on held-out data, for each audited group."""
+    blocks: list[Block] = []
+    for evaluation in evaluations:
+        blocks += _evaluation(evaluation)
+    blocks += [Paragraph(NOT_BY_GROUP, QUIET), Paragraph(IS_NO_FINDING, QUIET)]
+    return Document("Effect of the discrimination-free price on held-out data", tuple(blocks))
+
+
+def _measure(wording: Wording) -> Measure:
+    return measure_for(ScoreType.AMOUNT, None, wording)
+
+
+def _evaluation(evaluation: PriceEvaluation) -> Iterator[Block]:
+    m, level = _measure(evaluation.wording), interval_name(evaluation.confidence)
+    rows = {name: evaluation[name] for name in evaluation.table["quantity"]}
+    yield pair_heading(evaluation.audited, evaluation.reference)
+    yield Paragraph(_gap_words(evaluation, rows["gap"], m, level), HEADLINE)
+    yield Paragraph(_money_words(rows, m))
+    items = ((quantity(name), [*row.values()]) for name, row in rows.items())
+    yield change_table("estimates", items, BEFORE_AFTER, m, level)
+    columns = [
+        (f"{label(getattr(evaluation, who))} {which}", evaluation.by_decile.filter(group=who, which=which))
+        for who in BOTH
+        for which in ("before", "after")
+    ]
+    yield FigureRef("price_effect", (evaluation,))
+    yield from decile_blocks(BY_DECILE, columns, m, level)
+    yield from warnings(evaluation.notes)
+
+
+def _gap_words(evaluation: PriceEvaluation, gap: Changed, m: Measure, level: str) -> str:
+    before = m.difference(gap["before"])
+    after, change = (written(gap[end], m.difference, name, m.unit) for end, name in (("after", level), ("change", "")))
+    sizes = " and ".join(f"{count(size)} {label(getattr(evaluation, who))}" for who, size in evaluation.rows.items())
+    return f"Gap in mean prices: {before} before, {after} after; change {change}, on held-out rows of {sizes}."
+
+
+def _money_words(rows: Mapping[str, Changed], m: Measure) -> str:
+    moved, rising, falling = (
+        rows[name]["change"] for name in ("mean_absolute_change", "share_rising", "share_falling")
+    )
+    return (
+        f"Prices change by {m.with_unit(m.size(moved or 0.0))} on average; they rise for {percent(rising)} of "
+        f"{m.people} and fall for {percent(falling)}."
+    )

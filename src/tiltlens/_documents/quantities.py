@@ -1,0 +1,423 @@
+"""All reported quantities, each defined once: key, label, unit, format, definition and score types."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
+from functools import partial
+
+from tiltlens._documents.document import NAME, TEXT, Cell, Column, Table
+from tiltlens._estimators.estimate import Estimate
+from tiltlens._formats import (
+    NOTHING,
+    Shown,
+    brief_points,
+    interval,
+    number,
+    p_value,
+    percent,
+    points,
+    ratio,
+    short_number,
+    whole,
+    with_interval,
+)
+from tiltlens._rows.wording import Measure, ScoreType, amount
+
+
+@dataclass(frozen=True, slots=True)
+class Format:
+    """The unit of a quantity, and the formats of its values and of their changes."""
+
+    unit: str
+    value: Shown
+    change: Shown
+
+
+@dataclass(frozen=True, slots=True)
+class Quantity:
+    """A reported number.
+
+    Attributes
+    ----------
+    key : str
+        Its key in the summary of a result.
+    label : str
+        The name under which it is displayed; names in braces are attributes of the `Measure`.
+    scale : str
+        The scale that determines unit and format, see `format_of`.
+    definition : str
+        A definition in a few words.
+    applies : tuple of str
+        The score types for which it is reported.
+    """
+
+    key: str
+    label: str
+    scale: str
+    definition: str
+    applies: tuple[str, ...] = tuple(ScoreType)
+
+    def name(self, measure: Measure) -> str:
+        """Return the label with its unit: "gap (points)"."""
+        unit = format_of(self.scale, measure).unit
+        return fill(self.label, measure) + (f" ({unit})" if unit else "")
+
+    @property
+    def head(self) -> str:
+        """Return the label above a column of a table that is about contributions."""
+        return self.label.replace("contribution", "").strip()
+
+
+def format_of(scale: str, measure: Measure) -> Format:
+    """Return unit and formats of a scale."""
+
+    def size(value: float | None) -> str:
+        return NOTHING if value is None else measure.size(value)
+
+    formats = {
+        "gap": Format(measure.unit, measure.difference, measure.difference),
+        "range": Format(measure.unit, measure.difference, measure.difference),
+        "level": Format("", measure.level, measure.difference),
+        "total": Format("", measure.total, measure.total),
+        "size": Format(measure.unit, size, size),
+        "points": Format("points", points, points),
+        "share": Format("", percent, points),
+        "ratio": Format("", ratio, ratio),
+        "index": Format("", short_number, short_number),
+        "nats": Format("nats", number, number),
+        "number": Format("", number, number),
+        "deviance": Format("", amount, amount),
+        "count": Format("", whole, whole),
+        "p": Format("", lambda value: NOTHING if value is None else p_value(value), short_number),
+    }
+    return formats[scale]
+
+
+def fill(text: str, measure: Measure) -> str:
+    """Return a text with the words of a measure in the place of their names."""
+    filled = text.format(
+        mean=measure.mean,
+        rate=measure.rate,
+        predicted=measure.predicted,
+        output=measure.output,
+        each=measure.each,
+        among=measure.among,
+        missing=measure.affected_words,
+        people=measure.people,
+    )
+    return filled.strip()
+
+
+def _table(*quantities: Quantity) -> dict[str, Quantity]:
+    return {quantity.key: quantity for quantity in quantities}
+
+
+_HEADLINE = _table(
+    Quantity("gap", "gap", "gap", "{mean}, audited minus reference"),
+    Quantity("linear", "linear estimate of the gap", "gap", "slope of the {each} on the group probability"),
+    Quantity("bracket", "range of the gap", "range", "between the weighted and the linear estimate"),
+    Quantity("limits", "limits of the gap", "range", "all that calibrated group probabilities allow"),
+    Quantity("gap_explained_by_exempt", "gap explained by exempt factors", "gap", "part of the gap"),
+    Quantity(
+        "gap_given_exempt",
+        "gap given exempt factors",
+        "gap",
+        "among {people} with the same values of the exempt factors",
+    ),
+    Quantity("adjusted_gap", "adjusted gap", "gap", "among {people} with the same values of all listed features"),
+    Quantity("impact_ratio", "impact ratio", "ratio", "{rate}, audited ÷ reference{among}"),
+    Quantity(
+        "adverse_impact_ratio",
+        "adverse impact ratio",
+        "ratio",
+        "lower ÷ higher of the two rates{among}",
+        (ScoreType.DECISION,),
+    ),
+    Quantity("shortfall", "shortfall", "total", "{missing}"),
+)
+_RATES = _table(
+    Quantity("favourable_rate", "{rate}", "level", "{among}"),
+    Quantity("audited_rate", "{rate}, audited", "level", "{among}"),
+    Quantity("reference_rate", "{rate}, reference", "level", "{among}"),
+    Quantity("metric_rate", "{mean}", "level", ""),
+)
+_CORRECTION = _table(
+    Quantity("standardised_difference", "standardised difference", "index", "gap in standard deviations"),
+    Quantity("gap_test", "test of equal means", "p", "probability of a gap at least this large if there is none"),
+    Quantity("output_divergence", "output divergence", "nats", "between the groups' {each}s"),
+    Quantity("input_divergence", "input divergence", "nats", "between the groups' features"),
+    Quantity("descent_rate", "descent rate", "number", "slope of the objective along the correction function"),
+    Quantity(
+        "detection_sample_size",
+        "sample size to detect the gap",
+        "count",
+        "{each}s from which a test detects the gap, with 5% false alarms and 5% misses",
+        (ScoreType.PROBABILITY, ScoreType.DECISION),
+    ),
+)
+_ERRORS = _table(
+    Quantity("fpr", "false positive rate", "share", "share given 1 among {people} without the outcome"),
+    Quantity("fnr", "false negative rate", "share", "share given 0 among {people} with the outcome"),
+    Quantity("calibration", "calibration error", "points", "observed minus predicted rate of the outcome"),
+    Quantity("auc", "AUC", "index", "area under the ROC curve of the {each}s"),
+    Quantity("ppv", "positive predictive value", "share", "share with the outcome among people given decision 1"),
+    Quantity("npv", "negative predictive value", "share", "share without the outcome among people given decision 0"),
+    Quantity("fdr", "false discovery rate", "share", "share without the outcome among people given decision 1"),
+    Quantity("for", "false omission rate", "share", "share with the outcome among people given decision 0"),
+    Quantity("fpr_difference", "gap in false positive rates", "points", "audited minus reference"),
+    Quantity("fnr_difference", "gap in false negative rates", "points", "audited minus reference"),
+    Quantity("calibration_difference", "gap in calibration errors", "points", "audited minus reference"),
+    Quantity("auc_difference", "difference in AUC", "index", "audited minus reference"),
+    Quantity("ppv_difference", "gap in positive predictive values", "points", "audited minus reference"),
+    Quantity("npv_difference", "gap in negative predictive values", "points", "audited minus reference"),
+    Quantity("fdr_difference", "gap in false discovery rates", "points", "audited minus reference"),
+    Quantity("for_difference", "gap in false omission rates", "points", "audited minus reference"),
+    Quantity("log_loss_difference", "difference in log loss", "index", "audited minus reference"),
+    Quantity("sign_gamma", "sign determined up to Γ", "points", "how much event rates of the unobserved may differ"),
+)
+_AMOUNT = (ScoreType.AMOUNT,)
+_PRICES = _table(
+    Quantity(
+        "proxy_discrimination",
+        "proxy discrimination (PD)",
+        "share",
+        "share of the price's variance that no constant plus mixture of the groups' expected costs accounts for",
+        _AMOUNT,
+    ),
+    Quantity(
+        "unfairness",
+        "variance between the groups (UF)",
+        "share",
+        "share of the price's variance that lies between groups",
+        _AMOUNT,
+    ),
+    Quantity(
+        "vulnerability",
+        "mean proxy vulnerability",
+        "size",
+        "distance of the best price without the group from the discrimination-free price",
+        _AMOUNT,
+    ),
+    Quantity(
+        "unaware_gap",
+        "gap of the best price without the group",
+        "gap",
+        "mean of E[cost | features], audited minus reference",
+        _AMOUNT,
+    ),
+    Quantity(
+        "free_gap",
+        "gap of the discrimination-free price",
+        "gap",
+        "mean of the groups' expected costs, mixed by their shares of all {people}, audited minus reference",
+        _AMOUNT,
+    ),
+    Quantity(
+        "proxy_gap",
+        "gap beyond the mixture of expected costs",
+        "gap",
+        "gap of the price minus that of the mixture",
+        _AMOUNT,
+    ),
+    Quantity("actual_to_expected", "A/E, everyone", "ratio", "observed cost ÷ price", _AMOUNT),
+    Quantity("actual_to_expected_audited", "A/E, audited", "ratio", "observed cost ÷ price", _AMOUNT),
+    Quantity("actual_to_expected_reference", "A/E, reference", "ratio", "observed cost ÷ price", _AMOUNT),
+    Quantity("actual_to_expected_ratio", "ratio of A/E", "ratio", "audited ÷ reference", _AMOUNT),
+    Quantity("mean_absolute_change", "mean absolute change of the price", "size", "money moved", _AMOUNT),
+    Quantity("share_rising", "{people} whose price rises", "share", "of all {people}", _AMOUNT),
+    Quantity("share_falling", "{people} whose price falls", "share", "of all {people}", _AMOUNT),
+    Quantity("deviance_poisson", "Poisson deviance", "deviance", "mean deviance of the cost from the price", _AMOUNT),
+    Quantity(
+        "deviance_tweedie",
+        "Tweedie deviance (power 1.5)",
+        "deviance",
+        "mean deviance of the cost from the price",
+        _AMOUNT,
+    ),
+    Quantity("deviance_gamma", "gamma deviance", "deviance", "mean deviance of the cost from the price", _AMOUNT),
+)
+_SENSITIVITY = _table(
+    Quantity(
+        "robustness_value",
+        "robustness value",
+        "share",
+        "share of the remaining variance of {each}s and group membership that an omitted factor needs to account "
+        "for the gap",
+    ),
+    Quantity(
+        "r2_score",
+        "explained variance of the {each}s",
+        "share",
+        "share of the variance that the other features do not explain, within groups",
+    ),
+    Quantity(
+        "r2_group",
+        "explained variance of the group",
+        "share",
+        "share of the variance that the other features do not explain",
+    ),
+    Quantity("multiple", "times as strong", "ratio", "multiple of both shares that accounts for the gap"),
+)
+_EVALUATION = _table(
+    Quantity("decision_gap", "gap in decision rates", "points", "audited minus reference"),
+    Quantity("accuracy", "accuracy", "share", "share of correct decisions"),
+    Quantity("auc_audited", "AUC, audited", "index", "area under the ROC curve in the audited group"),
+    Quantity("auc_reference", "AUC, reference", "index", "area under the ROC curve in the reference group"),
+    Quantity("log_loss", "log loss", "index", "lower is better"),
+    Quantity("brier", "Brier score", "index", "lower is better"),
+    Quantity("error_rate", "error rate", "points", "share of wrong decisions where 1 is predicted above one half"),
+    Quantity("score_gap", "gap in mean scores", "points", "audited minus reference"),
+    Quantity("accuracy_change", "change in accuracy", "points", "alternative minus audited rule"),
+    Quantity("gap_reduction", "reduction of the gap", "points", "in size, audited rule minus alternative"),
+    Quantity("ratio_gain", "gain in the impact ratio", "ratio", "lower ÷ higher rate, alternative minus audited rule"),
+    Quantity("gap_change", "change in the gap", "points", "after minus before"),
+    Quantity("selected", "selection rate", "share", "share of {people} with decision 1"),
+    Quantity("true_positive_rate", "true positive rate", "share", "share given 1 among {people} with the outcome"),
+)
+_SETTINGS = _table(
+    Quantity("materiality", "materiality threshold", "size", "the smallest gap that matters"),
+    Quantity("rows", "people", "count", "in a group"),
+    Quantity("potential_proxies", "potential proxies", "count", "features, alone, in combination or unless stand-ins"),
+    Quantity("undecided", "inconclusive features", "count", "with the verdict inconclusive"),
+    Quantity("not_judged", "features not assessed", "count", "with the verdict not assessed"),
+    Quantity("stand_ins", "stand-ins", "count", "features with this verdict"),
+    Quantity("too_small", "groups too small", "count", "fewer than 10 people"),
+)
+_INTERSECTIONS = _table(
+    Quantity(
+        "between_groups", "standard deviation between groups", "gap", "spread of the groups' means, weighted by people"
+    ),
+    Quantity("main_effects", "main effects", "gap", "standard deviation of the sum of effects of single columns"),
+    Quantity("interaction", "interaction", "gap", "standard deviation of the part that only intersections explain"),
+    Quantity("deviation", "deviation", "gap", "a group's mean minus the overall mean, shrunk by its noise"),
+)
+QUANTITIES = {
+    **{**_HEADLINE, **_RATES, **_CORRECTION, **_ERRORS, **_SENSITIVITY},
+    **{**_EVALUATION, **_SETTINGS, **_INTERSECTIONS, **_PRICES},
+}
+ALIASES = {
+    "linear_gap": "linear",
+    "exempt_gap": "gap_given_exempt",
+    "linear_change": "linear",
+}  # other keys of the same quantities
+HEADLINE_KEYS, CORRECTION_KEYS = tuple(_HEADLINE), tuple(_CORRECTION)
+INTERSECTION_KEYS = ("between_groups", "main_effects", "interaction")
+SEQUENCE_KEYS = ("gap", "impact_ratio", "fpr_difference", "fnr_difference")  # with confidence sequences
+ERROR_RATE_KEYS = ("fpr", "fnr", "calibration", "auc", "ppv", "npv", "fdr", "for", "log_loss")
+
+# Columns of the table of features, keyed by the names of these columns.
+FEATURES = _table(
+    Quantity(
+        "alone",
+        "contribution alone",
+        "gap",
+        "the gap minus the gap among {people} with the same value of the feature",
+    ),
+    Quantity(
+        "beyond_others",
+        "contribution beyond the others",
+        "gap",
+        "change in the adjusted gap when the feature is left out of the list",
+    ),
+    Quantity("shapley", "Shapley contribution", "gap", "the feature's part of what all features account for"),
+    Quantity(
+        "use",
+        "use",
+        "size",
+        "how far the {output} moves with the feature if the group and the other features stay the same",
+    ),
+    Quantity("reveals", "reveals", "index", "how well the feature separates the groups, from 0 to 1"),
+    Quantity("drives", "drives", "level", "how far the mean {each} varies with the feature"),
+    Quantity("alignment", "alignment", "index", "correlation of the two over the values of the feature"),
+    Quantity("share", "share of the correction", "share", "achieved by shifting this feature alone"),
+    Quantity(
+        "segment_vulnerability",
+        "proxy vulnerability",
+        "gap",
+        "best price without the group minus the discrimination-free price",
+    ),
+)
+CONTRIBUTIONS = ("alone", "beyond_others", "shapley", "use")
+
+
+def quantity(key: str) -> Quantity:
+    """Return a quantity by its key; an unknown key is its own label."""
+    key = ALIASES.get(key, key)
+    return QUANTITIES.get(key) or Quantity(key, key.replace("_", " "), "index", "")
+
+
+def estimate_cell(estimate: Estimate | None, shown: Shown) -> Cell:
+    """Return an estimate as a cell with value and interval."""
+    if estimate is None:
+        return Cell(NOTHING)
+    low, high = estimate.low, estimate.high
+    is_known = low == high  # no interval, or an estimate without error
+    ends = "" if is_known else interval(low, high, shown)
+    return Cell(shown(estimate.value), ends, value=estimate.value)
+
+
+def written(estimate: Estimate | None, shown: Shown, name: str = "", unit: str = "") -> str:
+    """Return an estimate as text with its interval, which `name` may precede."""
+    if estimate is None:
+        return shown(None)
+    return with_interval(estimate.value, estimate.low, estimate.high, shown, name, unit)
+
+
+def estimate_words(estimate: Estimate, measure: Measure, name: str = "") -> str:
+    """Return a gap as in a sentence: "−12.9 points (95% CI −19.9 to −6.0)"."""
+    return written(estimate, brief(estimate, measure), name, measure.unit)
+
+
+def brief(estimate: Estimate, measure: Measure) -> Shown:
+    """Return a format with one decimal for gaps of at least a point and two for smaller ones."""
+    return brief_of((estimate.value, estimate.low, estimate.high), measure)
+
+
+def brief_of(values: Iterable[float | None], measure: Measure) -> Shown:
+    """Return the format of `brief` for values that are shown together."""
+    if measure.is_amount:
+        return partial(_amount_beside, measure, [*values])
+    return brief_points(*values)
+
+
+def _amount_beside(measure: Measure, values: Sequence[float | None], value: float | None) -> str:
+    text = measure.difference(value, *values)
+    return text if value is None or any(digit in text for digit in "123456789") else measure.difference(0.0)
+
+
+def quantity_cell(item: Quantity, estimate: Estimate | None, measure: Measure) -> Cell:
+    """Return an estimate of a quantity as a cell; for a range, only its two ends."""
+    shown = format_of(item.scale, measure).value
+    if item.scale == "range" and estimate is not None:
+        return Cell(interval(estimate.low, estimate.high, shown))
+    return estimate_cell(estimate, shown)
+
+
+def quantity_table(
+    name: str, rows: Iterable[tuple[Quantity, Estimate | None]], measure: Measure, interval_label: str
+) -> Table:
+    """Return a table of quantities with their values, intervals and definitions."""
+    columns = (Column("quantity", NAME), Column("value"), Column("definition", TEXT, is_optional=True))
+    cells = (
+        (Cell(item.name(measure)), quantity_cell(item, estimate, measure), Cell(fill(item.definition, measure)))
+        for item, estimate in rows
+    )
+    return Table(name, columns, tuple(cells), interval_label)
+
+
+def change_table(
+    name: str,
+    rows: Iterable[tuple[Quantity, Sequence[Estimate | None]]],
+    heads: Sequence[str],
+    measure: Measure,
+    interval_label: str,
+) -> Table:
+    """Return a table with two values of each quantity and their difference."""
+    cells = []
+    for item, estimates in rows:
+        shown = format_of(item.scale, measure)
+        of_change = shown.value if estimates[0] is None else shown.change  # money moved is itself a change
+        values = map(estimate_cell, estimates, (shown.value, shown.value, of_change))
+        cells.append((Cell(item.name(measure)), *values))
+    return Table(name, (Column("quantity", NAME), *map(Column, heads)), tuple(cells), interval_label)

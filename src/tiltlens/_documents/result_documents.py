@@ -1,0 +1,444 @@
+"""Changes between audits, score adjustments, their evaluation and less discriminatory alternatives as documents."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import replace
+from typing import Any
+
+import polars as pl
+
+from tiltlens._documents import repair_sentences as sentences
+from tiltlens._documents.document import (
+    EVIDENCE,
+    HEADLINE,
+    NAME,
+    NOTHING,
+    OPEN,
+    QUIET,
+    TEXT,
+    WARNING,
+    Block,
+    Bullets,
+    Cell,
+    Column,
+    Document,
+    FigureRef,
+    Heading,
+    Paragraph,
+    Table,
+    bullets,
+    group_name,
+    level_of,
+    measure_of,
+    named_change,
+    pair_heading,
+    subject,
+    warnings,
+)
+from tiltlens._documents.prices import free_price_document, price_evaluation_document
+from tiltlens._documents.quantities import (
+    FEATURES,
+    Quantity,
+    change_table,
+    estimate_cell,
+    estimate_words,
+    format_of,
+    quantity,
+    quantity_cell,
+)
+from tiltlens._documents.sentences import IS_NO_FINDING, simultaneous_words
+from tiltlens._estimators.estimate import Estimate, Materiality, is_beyond_zero, materiality
+from tiltlens._formats import (
+    capitalised,
+    count,
+    interval_name,
+    label,
+    minus,
+    percent,
+    points,
+    sentence,
+    size,
+    whole_percent,
+)
+from tiltlens._repair.adjustment import Adjustment
+from tiltlens._repair.alternatives import Alternatives, AlternativesByGroup
+from tiltlens._repair.evaluation import Evaluation, RepairEvaluation
+from tiltlens._repair.free_price import DiscriminationFreePrice
+from tiltlens._repair.price_evaluation import PriceEvaluation
+from tiltlens._repair.score_tilt import ScoreTilt
+from tiltlens._results.change import NUMBERS, QUANTITIES, Change, ChangeVerdict, GroupChange, Origin
+from tiltlens._results.outputs import row_estimate
+from tiltlens._rows.wording import POINTS
+
+Row = Mapping[str, Any]  # one row of the frame of features
+VERDICTS: dict[str, tuple[str, str]] = {  # verdict of the result → kind of mark, and phrase for a sentence
+    ChangeVerdict.MORE: (EVIDENCE, "contributes more than before"),
+    ChangeVerdict.LESS: (EVIDENCE, "contributes less than before"),
+    ChangeVerdict.TURNED: (EVIDENCE, "contributes in the opposite direction"),
+    ChangeVerdict.NO_CHANGE: (NOTHING, str(ChangeVerdict.NO_CHANGE)),
+}
+FIRST = ("gap", "linear_gap", "adjusted_gap", "impact_ratio", "audited_rate", "reference_rate")
+MOVED = (ChangeVerdict.MORE, ChangeVerdict.LESS, ChangeVerdict.TURNED)
+MOST_NAMED = 5
+SIDES = ("old", "new")
+
+
+def change_document(change: Change) -> Document:
+    """Return the document of a change; the group with the largest change comes first."""
+    change = named_change(change)
+    origins = zip(SIDES, (change.old, change.new), strict=True)
+    sides = (f"{which}: {_source(origin)} ({origin.rows['used']:,} rows)" for which, origin in origins)
+    blocks: list[Block] = [Paragraph("; ".join(sides) + ".", QUIET)]
+    largest = sorted(change.comparisons.values(), key=lambda c: -abs(c.changes["gap"] or 0.0))
+    for c in largest:
+        blocks += _group(c)
+    for name, which in change.too_small.items():
+        blocks.append(Paragraph(f"{label(name)} is in the {which} audit only and is not compared.", WARNING))
+    pairing = f"{capitalised(change.pairing)}."
+    notes = " ".join(filter(None, [pairing, simultaneous_words(change)]))
+    title = f"Change in {subject(change)} by {label(change.group)}"
+    return Document(title, (*blocks, Heading("Data"), Paragraph(notes), Paragraph(IS_NO_FINDING, QUIET)))
+
+
+def _source(side: Origin) -> str:
+    """Return the name of an audit: its model or scores, and its date."""
+    question, stated = side.provenance.question, side.provenance.stated
+    made = (side.provenance.created or "no date")[:10]
+    name = stated.get("model") or question["scores"] or question["model"]
+    return f"{label(name, 40)}, {made}" if name else made
+
+
+def _written(created: str | None) -> str:
+    """Return a date and time as the report of an audit has it."""
+    return f"{created[:16].replace('T', ' ')} UTC" if created else "no date"
+
+
+def provenance_blocks(change: Change) -> list[Block]:
+    """Return the provenance of both audits as a table."""
+    rows: dict[str, list[str]] = {}
+    for index, side in enumerate((change.old.provenance, change.new.provenance)):
+        question = {name: str(text) for name, text in side.question.items() if text and name != "where"}
+        entries = side.stated | question | {"SHA-256 of the rows": side.data_sha256, "created": _written(side.created)}
+        for name, text in entries.items():
+            rows.setdefault(name, ["", ""])[index] = text
+    columns = (Column("provenance", NAME), *(Column(which, TEXT) for which in SIDES))
+    cells = (
+        (Cell(label(name.replace("_", " "))), *(Cell(label(text, 400)) for text in both)) for name, both in rows.items()
+    )
+    return [Heading("Provenance", 2), Table("provenance", columns, tuple(cells))]
+
+
+def _group(c: GroupChange) -> list[Block]:
+    first, *others = headline(c)
+    blocks: list[Block] = [
+        pair_heading(c.audited, c.reference),
+        Paragraph(first, HEADLINE),
+        *(Paragraph(line) for line in others),
+        _quantities(c),
+    ]
+    if not c.features.is_empty():
+        m, level = measure_of(c), f"{100 * c.scale.confidence:g}%"
+        blocks += [
+            Heading(m.headed("Change in contributions")),
+            FigureRef("change", (c,)),
+            _features(c),
+            Paragraph(
+                f"New minus old. Intervals of alone and beyond the others are {level} simultaneous confidence bands, "
+                "from which the verdicts are read. Materiality threshold: "
+                f"{m.with_unit(m.size(c.scale.materiality))}.",
+                QUIET,
+            ),
+            Bullets(tuple(f"{label(row['feature'])}: {minus(row['reason'])}." for row in _rows(c))),
+        ]
+    return blocks + bullets([minus(note) for note in c.notes], "Warnings")
+
+
+def _rows(c: GroupChange) -> list[Row]:
+    return [*c.features.iter_rows(named=True)]
+
+
+def headline(c: GroupChange) -> list[str]:
+    """Return sentences on the change of the gap, and on the features whose contributions changed."""
+    m, (old, new, change) = measure_of(c), map(_gap, (c.old, c.new, c.changes))
+    values = [estimate_words(Estimate(gap.value), m) for gap in (old, new)]
+    name = "Gap" if c.new["linear_gap"] is None else "Weighted gap"
+    lines = [
+        f"{name} in the {m.mean}s: {values[0]} before, {values[1]} now. Change "
+        f"{estimate_words(change, m, level_of(c))}: {_status(change, old, c)}."
+    ]
+    moved = [row for row in _rows(c) if row["verdict"] in MOVED]
+    if moved:
+        more = f"; and {len(moved) - MOST_NAMED} more" if len(moved) > MOST_NAMED else ""
+        lines.append("; ".join(_moved(row, c) for row in moved[:MOST_NAMED]) + more + ".")
+    elif not c.features.is_empty():
+        lines.append("No contribution is shown to have changed materially.")
+    return lines
+
+
+def _gap(side: Mapping[str, Estimate | None]) -> Estimate:
+    gap = side["gap"]
+    return Estimate(0.0) if gap is None else gap
+
+
+def _moved(row: Row, c: GroupChange) -> str:
+    """Return how a contribution changed, with the number on which its verdict is based."""
+    ends = row["alone_change_low"], row["alone_change_high"]
+    is_alone = materiality(*ends, c.scale.materiality) is Materiality.MATERIAL
+    key = "alone" if is_alone or row["beyond_others_change"] is None else "beyond_others"
+    change = estimate_words(Estimate(row[f"{key}_change"]), measure_of(c))
+    return f"{label(row['feature'])} {VERDICTS[row['verdict']][1]} ({change}, {FEATURES[key].head})"
+
+
+def _status(change: Estimate, old: Estimate, c: GroupChange) -> str:
+    status, m = materiality(change.low, change.high, c.scale.materiality), measure_of(c)
+    if status is None:
+        return "no interval"
+    if status is Materiality.NOT_MATERIAL:
+        return f"no material change, less than {m.with_unit(m.size(c.scale.materiality))}"
+    if not is_beyond_zero(change.low, change.high):
+        return "inconclusive, consistent with no change"
+    wider = change.value * old.value >= 0.0 or abs(change.value) > 2 * abs(old.value)
+    return "the gap became wider" if wider else "the gap became narrower"
+
+
+def _quantities(c: GroupChange) -> Table:
+    audited_rate = f"{c.scale.metric}_difference"  # it is the gap
+    keys = [*FIRST, *(key for key in QUANTITIES if key not in FIRST)]
+    rows = []
+    for key in keys:
+        change, item = c.changes[key], quantity(key)
+        if change is None or key == audited_rate:
+            continue
+        if key == "gap" and c.new["linear_gap"] is not None:
+            item = replace(item, label=f"weighted {item.label}")
+        old, new = (None if side is None else Estimate(side.value) for side in (c.old[key], c.new[key]))
+        rows.append((item, (old, new, change)))
+    return change_table("estimates", rows, ("old", "new", "change"), measure_of(c), level_of(c))
+
+
+def _features(c: GroupChange) -> Table:
+    write = measure_of(c).difference
+    keys = [key for key in NUMBERS if c.features[f"{key}_change"].is_not_null().any()]
+    heads = (Column(f"change, {FEATURES[key].head}", is_optional=key == "shapley") for key in keys)
+    both = (Column(f"{when}, {FEATURES['alone'].head}", is_optional=True) for when in SIDES)
+    columns = (Column("feature", NAME), *both, *heads, Column("verdict", TEXT))
+    rows = (
+        (
+            Cell(label(row["feature"])),
+            *(Cell(write(row[f"alone_{when}"])) for when in SIDES),
+            *(estimate_cell(row_estimate(row, f"{key}_change"), write) for key in keys),
+            _verdict(row["verdict"]),
+        )
+        for row in _rows(c)
+    )
+    return Table("contributions", columns, tuple(rows))
+
+
+def _verdict(verdict: str) -> Cell:
+    kind, text = VERDICTS.get(verdict, (OPEN, verdict))
+    return Cell(text, mark=kind)
+
+
+ORDER = (
+    *("gap", "exempt_gap", "impact_ratio", "decision_gap", "fpr_difference", "fnr_difference"),
+    *("calibration_difference", "accuracy", "auc", "auc_audited", "auc_reference", "log_loss", "brier"),
+)
+CURVE = ("gap", "accuracy", "auc", "log_loss")
+RATES = ("selected", "impact_ratio", "true_positive_rate")
+COMPARED = ("audited rule", "alternative")
+STEP = 2  # every second point of the curve is shown
+RULES = 9  # rules of the curve that are shown
+WHAT_IFS = 20  # maximum number shown, smallest gaps first
+
+
+def repair_document(adjustment: Adjustment, group: str | None = None) -> Document:
+    """Return the document of an adjustment: goal, fit and use of the group; `group` is the group column."""
+    if isinstance(adjustment, DiscriminationFreePrice):
+        return free_price_document(adjustment)
+    assert isinstance(adjustment, ScoreTilt)
+    repair = sentences.named_repair(adjustment.summary(group))
+    first, *others = [*sentences.goal(repair), *sentences.fit_sentences(repair)]
+    notes = [*map(sentence, repair.notes), sentences.REGULATED]
+    who = pair_heading(str(repair.audited), repair.reference)
+    blocks = [who, Paragraph(first, HEADLINE), *map(Paragraph, others), *bullets(notes, "Use of the group")]
+    return Document("Score adjustment", tuple(blocks))
+
+
+def evaluation_document(evaluations: Sequence[Evaluation]) -> Document:
+    """Return the document of an adjustment's effect on held-out data; the widest gap comes first."""
+    prices = [each for each in evaluations if isinstance(each, PriceEvaluation)]
+    if prices:
+        return price_evaluation_document(prices)
+    tilts = (each for each in evaluations if isinstance(each, RepairEvaluation))
+    named = [replace(each, repair=sentences.named_repair(each.repair)) for each in tilts]
+    named.sort(key=_width)
+    repair = named[0].repair
+    blocks = [block for evaluation in named for block in _evaluation(evaluation)]
+    blocks += bullets(list(map(minus, sentences.group_use(named[0]))), "Use of the group")
+    blocks += bullets([*sentences.goal(repair), *sentences.fit_sentences(repair)], "Adjustment")
+    return Document(
+        "Effect of a score adjustment on held-out data", (*blocks, Paragraph(sentences.IS_NO_FINDING, QUIET))
+    )
+
+
+def _width(evaluation: RepairEvaluation) -> float:
+    return -max(evaluation.table.filter(quantity="gap")["before"].abs(), default=0.0)
+
+
+def _evaluation(evaluation: RepairEvaluation) -> list[Block]:
+    first, *others = sentences.headline(evaluation)
+    repair, level = evaluation.repair, interval_name(evaluation.confidence)
+    who = pair_heading(str(repair.audited), repair.reference)
+    blocks: list[Block] = [who, Paragraph(first, HEADLINE), *map(Paragraph, others)]
+    blocks += [_before_after("estimates", evaluation, evaluation.table, ("before", "after", "change"), level)]
+    blocks += [Heading(f"Changed decisions at the threshold {evaluation.threshold:g}"), _decisions(evaluation)]
+    if (costs := evaluation.cost_of_blindness) is not None:
+        columns = ("with_group", "without_group", "cost")
+        blocks += [Heading("Cost of not using the group"), Paragraph(sentences.blindness_words(costs))]
+        blocks += [_before_after("cost_of_blindness", evaluation, costs, columns, level)]
+    blocks += [Heading("Partial adjustments"), FigureRef("repair_curve", (evaluation,)), _curve(evaluation)]
+    return blocks + warnings(evaluation.notes)
+
+
+def _label(evaluation: RepairEvaluation, key: str) -> Quantity:
+    """Return the quantity of a key; "gap" is a gap in decision rates or in mean scores."""
+    repair = evaluation.repair
+    is_decisions = repair.metric == sentences.DECISIONS
+    item = quantity({"gap": "decision_gap" if is_decisions else "score_gap"}.get(key, key))
+    if key == "impact_ratio" and repair.favours_low:
+        return replace(item, label=f"{item.label}, low is favourable")
+    return item
+
+
+def _before_after(
+    name: str, evaluation: RepairEvaluation, table: pl.DataFrame, keys: tuple[str, str, str], level: str
+) -> Table:
+    """Return a table with two values of each quantity and their difference."""
+    by_key = sentences.rows_of(table)
+    if evaluation.repair.metric == sentences.DECISIONS:
+        by_key.pop("decision_gap", None)  # the same number as the gap
+    ordered = [*(key for key in ORDER if key in by_key), *(key for key in by_key if key not in ORDER)]
+    rows = []
+    for key in ordered:
+        before, after, change = (row_estimate(by_key[key], column) for column in keys)
+        plain = (None if estimate is None else Estimate(estimate.value) for estimate in (before, after))
+        rows.append((_label(evaluation, key), (*plain, change)))
+    heads = [key.replace("_", " ").replace("cost", "difference") for key in keys]
+    return change_table(name, rows, heads, POINTS, level)
+
+
+def _decisions(evaluation: RepairEvaluation) -> Table:
+    columns = (Column("group", NAME), Column("people"), Column("from 0 to 1"), Column("from 1 to 0"))
+    rows = (
+        (label(getattr(evaluation.repair, who)), *map(count, (evaluation.rows[who], moved["up"], moved["down"])))
+        for who, moved in evaluation.decisions.items()
+    )
+    return Table("decisions", columns, tuple(tuple(map(Cell, row)) for row in rows))
+
+
+def _curve(evaluation: RepairEvaluation) -> Table:
+    items = {key: _label(evaluation, key) for key in CURVE if key in evaluation.curve.columns}
+    columns = (Column("part", NAME), *(Column(item.name(POINTS)) for item in items.values()))
+    rows = (
+        (whole_percent(row["part"]), *(format_of(item.scale, POINTS).value(row[key]) for key, item in items.items()))
+        for row in evaluation.curve[::STEP].iter_rows(named=True)
+    )
+    return Table("curve", columns, tuple(tuple(map(Cell, row)) for row in rows))
+
+
+def alternatives_document(found: AlternativesByGroup) -> Document:
+    """Return the document of a search for less discriminatory alternatives; the widest gap comes first."""
+    blocks: list[Block] = []
+    for search in sorted(found.comparisons.values(), key=lambda search: -abs(search.gap)):
+        audited, reference = (group_name(found.group, name) for name in (search.audited, search.reference))
+        blocks += _alternatives(replace(search, audited=audited, reference=reference))
+    title = f"Less discriminatory alternatives by {label(found.group)}"
+    return Document(title, (*blocks, Paragraph(sentences.OF_RULES, QUIET)))
+
+
+def _alternatives(search: Alternatives) -> list[Block]:
+    first, *others = sentences.verdict_words(search)
+    level = interval_name(search.confidence)
+    counted = (
+        f"Scores from {search.threshold:g} on count as decision 1; a loss of accuracy of up to "
+        f"{size(search.tolerance)} points counts as none. People without a known outcome are left out."
+    )
+    blocks: list[Block] = [
+        pair_heading(search.audited, search.reference),
+        Paragraph(minus(first), HEADLINE),
+        *(Paragraph(minus(line)) for line in others),
+        _compared(search, level),
+        _differences(search, level),
+        Paragraph(counted, QUIET),
+        *(Heading("Accepted loss of accuracy"), FigureRef("tolerances", (search,)), _tolerances(search, level)),
+        Paragraph(sentences.OF_TOLERANCES, QUIET),
+        *(Heading("Other rules"), FigureRef("attainable", (search,)), _attained(search, level)),
+    ]
+    if not search.what_ifs.is_empty():
+        blocks += [Heading("Effect of features of the audited model"), _what_ifs(search)]
+        blocks.append(Paragraph(sentences.OF_WHAT_IFS, QUIET))
+    return blocks + warnings(search.notes)
+
+
+def _cell(key: str, estimate: Estimate | None) -> Cell:
+    return quantity_cell(quantity(key), estimate, POINTS)
+
+
+def _name(key: str) -> str:
+    return quantity(key).name(POINTS)
+
+
+def _compared(search: Alternatives, level: str) -> Table:
+    """Return the rates of the audited model and of the alternative that are defined for both."""
+    rates = search.rates.values()
+    keys = [key for key in RATES if all(own[key] is not None for own in rates)]
+    cells = ((Cell(_name(key)), *(_cell(key, own[key]) for own in rates)) for key in keys)
+    return Table("compared", (Column("quantity", NAME), *map(Column, COMPARED)), tuple(cells), level)
+
+
+def _differences(search: Alternatives, level: str) -> Table:
+    """Return the numbers on which the verdict is based, and the audited score gap and AUC."""
+    keys = ("score_gap", "auc", "accuracy_change", "gap_reduction")
+    cells = ((Cell(_name(key)), _cell(key, estimate)) for key in keys if (estimate := getattr(search, key)) is not None)
+    return Table("estimates", (Column("quantity", NAME), Column("value")), tuple(cells), level)
+
+
+def _tolerances(search: Alternatives, level: str) -> Table:
+    """Return the reduction of the gap for each tolerated loss of accuracy."""
+    keys = ("accuracy_change", "gap_reduction", "ratio_gain")
+    columns = (Column("accepted loss (points)", NAME), *(Column(_name(key)) for key in keys))
+    rows = (
+        (
+            Cell(f"{100 * row['tolerance']:g}"),
+            *(_cell(key, row_estimate(row, key)) for key in keys),
+            Cell(row["verdict"]),
+        )
+        for row in search.tolerances.iter_rows(named=True)
+    )
+    band = f"{level.removesuffix(' CI')} simultaneous band"
+    return Table("tolerances", (*columns, Column("alternative", TEXT)), tuple(rows), band)
+
+
+def _attained(search: Alternatives, level: str) -> Table:
+    heads = (f"{sentences.gap_name(search)} (points)", sentences.accuracy_name(search))
+    rows = search.curve.rows(named=True)
+    cells = [(Cell("audited rule"), estimate_cell(search.gap, points), estimate_cell(search.accuracy, percent))]
+    for index in range(0, len(rows), max(1, (len(rows) - 1) // (RULES - 1))):
+        gap, accuracy = (row_estimate(rows[index], key) for key in ("gap", "accuracy"))
+        name = Cell(f"rule {index + 1} of {len(rows)}")
+        cells.append((name, estimate_cell(gap, points), estimate_cell(accuracy, percent)))
+    return Table("rules", (Column("rule", NAME), *map(Column, heads)), tuple(cells), level)
+
+
+def _what_ifs(search: Alternatives) -> Table:
+    changes = ("gap_change", "accuracy_change")
+    heads = (Column(quantity(key).label) for key in ("gap", *changes))
+    rows = (
+        (
+            *map(Cell, (label(row["feature"]), row["what_if"], points(row["gap"]))),
+            *(estimate_cell(row_estimate(row, key), points) for key in changes),
+        )
+        for row in search.what_ifs.head(WHAT_IFS).iter_rows(named=True)
+    )
+    return Table("what-ifs", (Column("feature", NAME), Column("what if", TEXT), *heads), tuple(rows))

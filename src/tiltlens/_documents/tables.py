@@ -1,0 +1,434 @@
+"""The tables of an audit, each built once for terminal, page, notebook and files; and those of a published rule."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from dataclasses import dataclass, replace
+from typing import Any
+
+import polars as pl
+
+from tiltlens._documents.document import (
+    BOTH,
+    EVIDENCE,
+    NAME,
+    OPEN,
+    QUIET,
+    TEXT,
+    THE_GROUP,
+    Block,
+    Cell,
+    Column,
+    Document,
+    Heading,
+    Paragraph,
+    Table,
+    bullets,
+    group_of,
+    is_favourable_mean,
+    kind_of,
+    level_of,
+    mean_estimates,
+    measure_of,
+)
+from tiltlens._documents.headline import (
+    expected,
+    gap_name,
+    leaves_adjusted_gap,
+    ratio_definition,
+    shapley_parts,
+    weighted,
+)
+from tiltlens._documents.quantities import (
+    CONTRIBUTIONS,
+    CORRECTION_KEYS,
+    FEATURES,
+    HEADLINE_KEYS,
+    Quantity,
+    estimate_cell,
+    fill,
+    format_of,
+    quantity,
+    quantity_cell,
+    quantity_table,
+)
+from tiltlens._estimators.estimate import Estimate
+from tiltlens._estimators.verdicts import Verdict
+from tiltlens._formats import (
+    NOTHING,
+    capitalised,
+    count,
+    interval_name,
+    label,
+    minus,
+    number,
+    p_value,
+    percent,
+    points,
+    ratio,
+    sentence,
+    whole,
+)
+from tiltlens._results.audit import Audit
+from tiltlens._results.comparison import ESTIMATES, Comparison
+from tiltlens._results.outputs import Contribution, Rates, row_estimate
+from tiltlens._rows.groups import JOINT
+from tiltlens._rows.wording import Measure
+from tiltlens._rules.measures import MEASURES, TESTS
+from tiltlens._rules.tables import RuleTables
+
+FACTORS = ("reveals", "drives", "alignment", "share")
+RANGES = {"alignment": (-1, 1), "share": (0, 1)}  # the full range of a factor
+PAIRS = (
+    "The alignment of a feature with two values is 1 or −1. With its partner, a feature explains more of the "
+    "correction than both do separately. If two features are nearly redundant, either explains what both explain "
+    "together."
+)
+Counts = Mapping[str, Mapping[str, int | None]]  # people by group and decision
+MOST_FACTORS = 60  # maximum number of features in the table of factors
+LONGEST_REASON = 600  # characters
+MATRIX_FEATURES = 8  # maximum number of features in the matrix
+NEGLIGIBLE = 0.01  # of the materiality threshold: two estimates of one number that differ less are the same
+MARKS = {EVIDENCE: " ●", THE_GROUP: " ■", OPEN: " ?"}  # after a contribution, by the kind of its verdict
+UNUSED = "the adjusted gap is among people with the same values of all features, used or not"
+REFITTED = "better-fitting regressions estimate the adjusted gap"
+MATRIX_NOTE = (
+    "Contribution of each feature alone. ● potential proxy · ■ identifies the group · ? no clear verdict · "
+    "unmarked: no material contribution, stand-in or exempt."
+)
+
+
+def estimate_table(c: Comparison) -> Table:
+    """Return the quantities of the first screen: gap, adjusted gap, ratios, shortfall and rates."""
+    rows = [*_present(c, HEADLINE_KEYS)]
+    rows[0] = (weighted(rows[0][0], c), rows[0][1])
+    definition = {"impact_ratio": ratio_definition(c)}
+    rows = [(replace(item, definition=definition.get(item.key, item.definition)), rate) for item, rate in rows]
+    for key, rates in rates_of_groups(c).items():
+        item = quantity(key)
+        rows += [(replace(item, label=f"{item.label}, {who}"), rate) for who, rate in zip(BOTH, rates, strict=True)]
+    return quantity_table("estimates", rows, measure_of(c), level_of(c))
+
+
+def rates_of_groups(c: Comparison) -> dict[str, Rates]:
+    """Return both groups' means in the direction of the gap; with a metric, also their favourable rates."""
+    if c.outputs.metric_rates is not None:
+        return {"metric_rate": c.outputs.metric_rates, "favourable_rate": c.outputs.rates}
+    return {"favourable_rate" if is_favourable_mean(c) else "metric_rate": mean_estimates(c)}
+
+
+def _present(c: Comparison, keys: tuple[str, ...]) -> Iterator[tuple[Quantity, Estimate]]:
+    """Yield the quantities of these keys that a comparison has."""
+    for key in (key for key in keys if key in ESTIMATES):
+        estimate = c.estimate(key)
+        if estimate is not None and c.scale.score_type in quantity(key).applies:
+            yield quantity(key), estimate
+
+
+def contribution_table(c: Comparison, has_reasons: bool = False) -> Table:
+    """Return one row per feature: contributions, use, verdict and, with `has_reasons`, the reason for it."""
+    m = measure_of(c)
+    keys = [key for key in CONTRIBUTIONS if any(getattr(row, key) is not None for row in c.by_feature)]
+    heads = (Column(FEATURES[key].head, is_optional=key == "shapley") for key in keys)
+    rows = (
+        (
+            Cell(label(row.feature)),
+            *feature_cells(row, keys, m),
+            Cell(row.verdict, mark=kind_of(row)),
+            *([Cell(reason(row))] if has_reasons else []),
+        )
+        for row in c.by_feature
+    )
+    last = (Column("verdict", TEXT), *([Column("reason", TEXT)] if has_reasons else []))
+    return Table("contributions", (Column("feature", NAME), *heads, *last), tuple(rows))
+
+
+def shapley_words(c: Comparison) -> str:
+    """Return sentences on the sum of Shapley contributions, and on how the remainder differs from the adjusted gap."""
+    left, adjusted, m = c.gap_parts.shapley_remainder, c.adjusted_gap, measure_of(c)
+    if left is None:
+        return ""
+    whole = f"{shapley_parts(c)} sum to the {gap_name(c)} of {m.with_unit(m.difference(c.gap.value))}"
+    if adjusted is None:
+        return f"{whole}."
+    apart = f"{m.size(abs(adjusted - left))} {m.unit}".rstrip()
+    if leaves_adjusted_gap(c):
+        is_same = m.difference(adjusted.value) == m.difference(left)
+        is_exact = is_same or abs(adjusted - left) < NEGLIGIBLE * c.scale.materiality
+        return f"{whole}." if is_exact else f"{whole}, up to {apart}, because {REFITTED}."
+    is_unused = any(row.verdict == Verdict.STAND_IN for row in c.by_feature)
+    why = UNUSED if is_unused else REFITTED
+    return f"{whole}. The remainder ({m.difference(left)}) differs from the adjusted gap by {apart}, because {why}."
+
+
+def has_bands(c: Comparison) -> bool:
+    """Return whether contributions have simultaneous bands, which the verdicts are based on."""
+    return any(row.alone is not None and row.alone.low is not None for row in c.by_feature)
+
+
+def feature_cells(row: Contribution, keys: Iterable[str], m: Measure) -> Iterator[Cell]:
+    """Yield the estimates of a feature as cells."""
+    return (estimate_cell(getattr(row, key), format_of(FEATURES[key].scale, m).value) for key in keys)
+
+
+def reason(row: Contribution) -> str:
+    """Return the reason for a verdict, with the direction, redundancy and notes of the feature."""
+    sentences = [f"{row.reason}."]
+    if kind_of(row) == EVIDENCE:
+        sentences.append(f"{row.direction}.")
+        if row.redundant_with:
+            sentences.append(f"It is nearly redundant with {label(row.redundant_with)}.")
+    return minus(label(" ".join([*sentences, *([sentence(row.notes)] if row.notes else [])]), LONGEST_REASON))
+
+
+def factor_table(c: Comparison) -> Table:
+    """Return the factors of each feature's contribution, and its share of the correction."""
+    m = measure_of(c)
+    columns = (
+        Column("feature", NAME),
+        *(Column(FEATURES[key].label) for key in FACTORS),
+        *(Column(name, TEXT) for name in ("partner", "nearly redundant with")),
+    )
+    rows = []
+    for row in c.by_feature[:MOST_FACTORS]:
+        others = (Cell(label(other or NOTHING)) for other in (row.partner, row.redundant_with))
+        rows.append((Cell(label(row.feature)), *(_factor_cell(row, key, m) for key in FACTORS), *others))
+    return Table("factors", columns, tuple(rows))
+
+
+def _factor_cell(row: Contribution, key: str, m: Measure) -> Cell:
+    """Return a factor of a contribution, or "not determined" if its interval covers its full range."""
+    estimate = getattr(row, key)
+    if estimate is not None and (estimate.low, estimate.high) == RANGES.get(key):
+        return Cell("not determined")
+    return estimate_cell(estimate, format_of(FEATURES[key].scale, m).value)
+
+
+def factor_words(c: Comparison) -> str:
+    """Return the definitions of the columns in the table of factors."""
+    words = "; ".join(f"{FEATURES[key].label}: {fill(FEATURES[key].definition, measure_of(c))}" for key in FACTORS)
+    return f"{capitalised(words)}. {PAIRS}"
+
+
+def group_table(audit: Audit) -> Table:
+    """Return one row per group: the audited ones, the reference, and those too small to be analysed."""
+    m, comparisons = measure_of(audit), [*audit.comparisons.values()]
+    first = comparisons[0]
+    ratio_key = "bracket" if first.unobserved_group else "impact_ratio"
+    keys = [
+        *(["adjusted_gap"] if any(c.adjusted_gap is not None for c in comparisons) else []),
+        ratio_key,
+        *(["shortfall"] if any(c.shortfall is not None for c in comparisons) else []),
+    ]
+    columns = (
+        Column("group", NAME),
+        Column(f"{m.people}{expected(first)}"),
+        Column(fill(quantity(next(iter(rates_of_groups(first)))).label, m)),
+        Column(weighted(quantity("gap"), first).name(m)),
+        *(Column(quantity(key).name(m)) for key in keys),
+    )
+    rows = [_group_row(c, "audited", keys) for c in comparisons] + [_group_row(first, "reference", keys)]
+    blank = [Cell(NOTHING)] * (len(columns) - 2)
+    rows += [(Cell(label(name)), Cell(count(None)), *blank) for name in audit.too_small]
+    return Table("groups", columns, tuple(rows), interval_name(audit.settings.confidence))
+
+
+def _group_row(c: Comparison, role: str, keys: list[str]) -> tuple[Cell, ...]:
+    m, name, means = measure_of(c), label(group_of(c, role)), mean_estimates(c)
+    rate = estimate_cell(means.audited if role == "audited" else means.reference, m.level)
+    if role == "reference":
+        return (Cell(f"{name} (reference)"), Cell(count(c.rows[role])), rate, *[Cell(NOTHING)] * (1 + len(keys)))
+    gap = estimate_cell(c.gap, m.difference)
+    others = (quantity_cell(quantity(key), c.estimate(key), m) for key in keys)
+    return (Cell(name), Cell(count(c.rows[role])), rate, gap, *others)
+
+
+def group_matrix(audit: Audit) -> Table:
+    """Return one row per group: gap, adjusted gap and each feature's contribution alone, marked by its verdict."""
+    m, comparisons = measure_of(audit), [*audit.comparisons.values()]
+    sizes: dict[str, float] = {}
+    for row in (row for c in comparisons for row in c.by_feature):
+        sizes[row.feature] = max(sizes.get(row.feature, 0.0), abs(row.alone or 0.0))
+    names = sorted(sizes, key=lambda name: -sizes[name])[:MATRIX_FEATURES]
+    keys = [key for key in ("gap", "adjusted_gap") if any(c.estimate(key) is not None for c in comparisons)]
+    heads = (
+        Column(weighted(quantity(key), comparisons[0]).name(m) if key == "gap" else quantity(key).name(m))
+        for key in keys
+    )
+    columns = (Column("group", NAME), *heads, *(Column(label(name, 24), is_optional=True) for name in names))
+    rows = []
+    for c in comparisons:
+        by_name = {row.feature: row for row in c.by_feature}
+        estimates = (estimate_cell(c.estimate(key), m.difference) for key in keys)
+        rows.append((Cell(label(c.audited)), *estimates, *(_matrix_cell(by_name.get(name), m) for name in names)))
+    return Table("matrix", columns, tuple(rows), interval_name(audit.settings.confidence))
+
+
+def _matrix_cell(row: Contribution | None, m: Measure) -> Cell:
+    if row is None or row.alone is None:
+        return Cell(NOTHING)
+    kind = kind_of(row)
+    return Cell(f"{m.difference(row.alone)}{MARKS.get(kind, '')}", mark=kind, value=row.alone.value)
+
+
+def check_table(audit: Audit) -> Table:
+    """Return the overlap and calibration checks of each group."""
+    columns = (
+        Column("group", NAME),
+        Column("checks", TEXT),
+        *(Column(name) for name in ("AUC", "clipped", "calibration slope")),
+    )
+    rows = []
+    for c in audit.comparisons.values():
+        if (checks := c.checks.balance) is None:
+            rows.append((Cell(label(c.audited)), Cell("not made"), *[Cell(NOTHING)] * 3))
+            continue
+        reasons = "; ".join(minus(label(reason, LONGEST_REASON)) for reason in checks.reasons)
+        numbers = (number(checks.auc, 2), percent(checks.clipped), number(checks.calibration.slope, 2))
+        result = "passed" if checks.is_adequate else f"failed: {reasons}"
+        rows.append((Cell(label(c.audited)), Cell(result), *map(Cell, numbers)))
+    return Table("checks", columns, tuple(rows))
+
+
+def decile_table(c: Comparison) -> Table:
+    """Return the share of each group whose amount lies above each overall decile."""
+    m = measure_of(c)
+    columns = (Column("above", NAME), *(Column(group) for group in BOTH), Column("gap (points)"))
+    rows = (
+        (
+            Cell(m.level(row["amount"])),
+            *(estimate_cell(row_estimate(row, group), percent) for group in BOTH),
+            estimate_cell(row_estimate(row, "difference"), points),
+        )
+        for row in c.outputs.decile_shares.iter_rows(named=True)
+    )
+    return Table("deciles", columns, tuple(rows), level_of(c))
+
+
+def decision_table(c: Comparison, counts: Counts) -> Table:
+    """Return the table of decision counts by group."""
+    columns = (
+        Column("group", NAME),
+        *(Column(str(outcome)) for outcome in counts["audited"]),
+        Column(measure_of(c).people),
+    )
+    rows = (
+        (
+            Cell(label(group_of(c, group))),
+            *(Cell("suppressed" if people is None else count(people)) for people in counts[group].values()),
+            Cell(count(c.rows[group])),
+        )
+        for group in BOTH
+    )
+    return Table("two-by-two", columns, tuple(rows))
+
+
+def correction_table(c: Comparison) -> Table | None:
+    """Return the quantities of the correction, for statisticians; None if there are none."""
+    rows = [*_present(c, CORRECTION_KEYS)]
+    return quantity_table("further", rows, measure_of(c), level_of(c)) if rows else None
+
+
+RateRow = Mapping[str, Any]  # of a frame
+
+
+def rule_document(made: RuleTables) -> Document:
+    """Return the document of a rule: its tables, their tests, and the questions that they do not decide."""
+    rule = made.rule
+    status = f"As of {rule.status_dated}, {rule.status}. Source: {rule.status_source}."
+    compared = f"The rule compares {rule.compares}. {_rows(made)}"
+    blocks: list[Block] = [Paragraph(f"{rule.citation} ({rule.dated}). {compared}", QUIET)]
+    for name in made:
+        table, tests = map(GroupRows.of, (made.tables[name], made.tests[name]))
+        blocks += [Heading(f"By {' & '.join(map(label, table.columns))}", 2), rates_table(made, table)]
+        blocks.append(Paragraph(f"People with unknown group (excluded): {made.unknown[name]:,}.", QUIET))
+        blocks += _tests(made, tests)
+        notes = [f"{table.name(row)}: {row['note']}." for row in (*table.rows, *tests.rows) if row["note"]]
+        blocks += bullets(notes)
+    last = f"These tables do not decide {rule.does_not_decide}"
+    blocks += bullets([*made.notes, last], "Warnings")
+    return Document(rule.title, (*blocks, Heading("Status of the rule"), Paragraph(status, QUIET)))
+
+
+def _rows(made: RuleTables) -> str:
+    rows = made.rows
+    left_out = f"; {rows['missing_outcome']:,} excluded, outcome missing" if rows["missing_outcome"] else ""
+    median = "" if made.median is None else f" Median score: {made.median:g}."
+    return f"{rows['read']:,} rows read, {rows['used']:,} used{left_out}. Outcome: {label(made.outcome)}.{median}"
+
+
+@dataclass(frozen=True, slots=True)
+class GroupRows:
+    """The rows of a table, one per group, and the columns that name the groups."""
+
+    columns: tuple[str, ...]
+    rows: tuple[RateRow, ...]
+
+    @classmethod
+    def of(cls, frame: pl.DataFrame) -> GroupRows:
+        """Return the rows of a frame."""
+        names = (name for name in frame.columns if name not in MEASURES and name not in TESTS)
+        return cls(tuple(names), tuple(frame.iter_rows(named=True)))
+
+    def name(self, row: RateRow) -> str:
+        """Return the name of a group."""
+        return JOINT.join(label(row[column]) for column in self.columns)
+
+    def heads(self) -> Iterator[Column]:
+        """Yield the columns with the names of groups, of which the first heads the row."""
+        for index, name in enumerate(self.columns):
+            yield Column(label(name), TEXT if index else NAME)
+
+    def cells(self, row: RateRow) -> Iterator[Cell]:
+        """Yield the cells with the names of a group."""
+        return (Cell(label(row[column])) for column in self.columns)
+
+
+def rates_table(made: RuleTables, table: GroupRows) -> Table:
+    """Return the people, share, rate and impact ratio of each group."""
+    heads = ("people", "share", f"{made.rate} rate", "impact ratio")
+    rows = (
+        (
+            *table.cells(row),
+            Cell(f"{row['n']:,}"),
+            Cell(percent(row["share"])),
+            Cell(percent(row["rate"])),
+            estimate_cell(row_estimate(row, "impact_ratio"), ratio),
+        )
+        for row in table.rows
+    )
+    return Table("rates", (*table.heads(), *map(Column, heads)), tuple(rows), interval_name(made.limits.confidence))
+
+
+def _tests(made: RuleTables, tests: GroupRows) -> Iterator[Table]:
+    """Yield the tables of tests: effect sizes, significance and, with strata, stratified tests."""
+    if not tests.rows:
+        return
+    parts: list[tuple[str, tuple[str, ...], Callable[[RateRow], tuple[Cell, ...]]]] = [
+        ("sizes", ("shortfall", "odds ratio"), _sizes),
+        ("tests", ("z", "z test", "Fisher's test", "flips, ratio", "flips, z"), _significance),
+    ]
+    if made.strata:
+        parts.append(("strata", ("strata", "CMH z", "CMH test", "common odds ratio"), _within))
+    level = interval_name(made.limits.confidence)
+    for name, heads, cells in parts:
+        rows = ((*tests.cells(row), *cells(row)) for row in tests.rows)
+        yield Table(name, (*tests.heads(), *map(Column, heads)), tuple(rows), level)
+
+
+def _sizes(row: RateRow) -> tuple[Cell, ...]:
+    return Cell(whole(row["shortfall"])), estimate_cell(row_estimate(row, "odds_ratio"), ratio)
+
+
+def _significance(row: RateRow) -> tuple[Cell, ...]:
+    tests = (Cell(_p(row[name])) for name in ("z_p_value", "fisher_p_value"))
+    return Cell(ratio(row["z"])), *tests, Cell(whole(row["ratio_flips"])), Cell(whole(row["z_flips"]))
+
+
+def _within(row: RateRow) -> tuple[Cell, ...]:
+    tests = Cell(whole(row["strata"])), Cell(ratio(row["cmh_z"])), Cell(_p(row["cmh_p_value"]))
+    return *tests, estimate_cell(row_estimate(row, "common_odds_ratio"), ratio)
+
+
+def _p(value: float | None) -> str:
+    return NOTHING if value is None else p_value(value)

@@ -1,0 +1,431 @@
+"""The report as one self-contained HTML page, pages of other documents, and PDF."""
+
+from __future__ import annotations
+
+import base64
+import hashlib
+import json
+import os
+import subprocess
+import sys
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from dataclasses import dataclass
+from html import escape
+from importlib.resources import files
+from pathlib import Path
+from shutil import which
+from tempfile import TemporaryDirectory
+from typing import Any, TypeVar
+
+from tiltlens import _formats as formats
+from tiltlens._documents import glossary
+from tiltlens._documents import sentences as words
+from tiltlens._documents.audit_document import audit_title, overall_blocks
+from tiltlens._documents.document import (
+    Block,
+    Cell,
+    Document,
+    FigureRef,
+    Heading,
+    by_gap,
+    is_favourable_mean,
+    measure_of,
+    named,
+)
+from tiltlens._documents.first_screen import first_screen
+from tiltlens._documents.headline import expected, ratio_words
+from tiltlens._documents.result_documents import (
+    alternatives_document,
+    change_document,
+    evaluation_document,
+    provenance_blocks,
+)
+from tiltlens._documents.sentences import decision_table_words
+from tiltlens._documents.tables import (
+    MATRIX_NOTE,
+    check_table,
+    factor_words,
+    group_matrix,
+    group_table,
+    shapley_words,
+)
+from tiltlens._formats import label
+from tiltlens._render.html import (
+    DETAILED,
+    DIAL_ROWS,
+    PICTURED,
+    Drawing,
+    blocks_html,
+    moving,
+    overview,
+    section,
+    shorten,
+    table_html,
+)
+from tiltlens._render.terminal import unsplit
+from tiltlens._repair.alternatives import AlternativesByGroup
+from tiltlens._repair.evaluation import Evaluation
+from tiltlens._results.audit import Audit
+from tiltlens._results.change import Change
+from tiltlens._results.codec import Target, check_target, to_plain, write_bytes, write_text
+from tiltlens._rows.wording import reason_words
+from tiltlens.errors import DataError, MissingExtraError
+from tiltlens.figures import draw
+from tiltlens.figures._distributions import HIDDEN
+from tiltlens.figures._figure import altair, vl_convert
+from tiltlens.figures._marks import dial_place
+
+COMMANDS = (
+    *("chromium", "chromium-browser", "google-chrome", "google-chrome-stable", "chrome"),
+    *("microsoft-edge", "msedge", "brave-browser"),
+)
+APPLICATIONS = (  # where browsers are installed on other systems
+    "/Applications/Google Chrome.app/Contents/MacOS/Google Chrome",
+    "/Applications/Chromium.app/Contents/MacOS/Chromium",
+    "/Applications/Microsoft Edge.app/Contents/MacOS/Microsoft Edge",
+    r"C:\Program Files\Google\Chrome\Application\chrome.exe",
+    r"C:\Program Files (x86)\Microsoft\Edge\Application\msedge.exe",
+)
+WIDTH = 695  # width in pixels of an A4 page between its margins
+FLAGS = (
+    *("--headless", "--disable-gpu", "--no-first-run", "--disable-extensions", "--disable-sync"),
+    *("--disable-background-networking", "--disable-component-update", "--host-resolver-rules=MAP * ~NOTFOUND"),
+    *(
+        f"--window-size={WIDTH},1000",
+        "--no-pdf-header-footer",
+        "--virtual-time-budget=20000",
+    ),  # enough time to draw all figures
+)
+SECONDS = 180
+BY_HAND = "write audit.html, open it in a browser and print it to PDF."
+
+
+def write_pdf(html: str, path: Path) -> None:
+    """Print a page to a PDF file, completely or not at all."""
+    browser = find_browser()
+    with TemporaryDirectory(prefix="tiltlens-") as folder:
+        page, printed = Path(folder, "page.html"), Path(folder, "page.pdf")
+        page.write_text(html, encoding="utf-8")
+        own = [f"--user-data-dir={Path(folder, 'profile')}", f"--print-to-pdf={printed}", f"{page.as_uri()}#paper"]
+        _run([browser, *FLAGS, *_sandbox(), *own], printed)
+        write_bytes(path, printed.read_bytes())
+
+
+def check_pdf() -> None:
+    """Raise if no PDF can be printed, so that an audit fails before it is computed."""
+    find_browser()
+
+
+def find_browser() -> str:
+    """Return the first Chromium-based browser that is installed."""
+    for browser in _installed():
+        return browser
+    raise MissingExtraError(
+        "A PDF report needs Chromium, Chrome or Edge, and none was found.", f"Install one, or {BY_HAND}"
+    )
+
+
+def _installed() -> Iterator[str]:
+    yield from filter(None, map(which, COMMANDS))
+    yield from (path for path in APPLICATIONS if Path(path).is_file())
+
+
+def _sandbox() -> list[str]:
+    """Return the option that Chromium needs to start as root."""
+    is_root = sys.platform != "win32" and os.geteuid() == 0
+    return ["--no-sandbox"] if is_root else []
+
+
+def _run(command: list[str], printed: Path) -> None:
+    try:
+        done = subprocess.run(command, capture_output=True, timeout=SECONDS, check=False)
+        problem = f"it ended with code {done.returncode}"
+    except (OSError, subprocess.TimeoutExpired) as error:
+        problem = "it took too long" if isinstance(error, subprocess.TimeoutExpired) else str(error.strerror)
+    if not printed.is_file() or not printed.stat().st_size:
+        raise DataError(f"{command[0]} did not print the report: {problem}.", f"Or {BY_HAND}")
+
+
+DATA_LIMIT = 300_000  # characters of JSON data; a page of nine groups then stays below 1.5 MB with the drawing library
+DIGITS = 10
+ENDINGS = (".html", ".htm", ".pdf")
+RUNNING = 110  # maximum number of characters of the model's name at the foot of a printed page
+FORMATS = (formats.number, formats.signed, formats.percent, formats.minus, formats.interval_name, formats.count)
+WORDS = (decision_table_words, expected, factor_words, reason_words, shapley_words)
+FUNCTIONS = (*FORMATS, *WORDS, unsplit, formats.label, formats.sentence)
+
+
+def write_report(audit: Audit, target: Target) -> None:
+    """Write the report of an audit as HTML or PDF, completely or not at all; as HTML to an open file."""
+    write_page(page(audit), target)
+
+
+def write_page(html: str, target: Target) -> None:
+    """Write a page as HTML, or print it if the name ends in .pdf."""
+    check_name(target)
+    if is_pdf(target):
+        write_pdf(html, Path(str(target)))
+    else:
+        write_text(target, html)
+
+
+def is_pdf(target: Target | None) -> bool:
+    """Return whether a file is a PDF by its name."""
+    return isinstance(target, str | Path) and Path(target).suffix.lower() == ".pdf"
+
+
+def check_report(target: str | None) -> None:
+    """Raise if a report cannot be made or written, so that an audit fails before it is computed."""
+    if target is not None:
+        check_name(target)
+        if is_pdf(target):
+            check_pdf()
+        altair(), vl_convert(), environment()
+        check_target(target)
+
+
+def check_name(target: Target | None) -> None:
+    """Raise if the name of a report does not end in .html, .htm or .pdf; devices and pipes may have any name."""
+    if not isinstance(target, str | Path) or str(target) == "-" or Path(target).suffix.lower() in ENDINGS:
+        return
+    if not Path(target).is_dir() and (not Path(target).exists() or Path(target).is_file()):
+        raise DataError(f"A report must be an HTML or PDF file, got {str(target)!r}.", "for example audit.html.")
+
+
+def page(audit: Audit) -> str:
+    """Return the report as one HTML page, with clearly disadvantaged groups first, then by the size of the gap."""
+    audit = by_gap(named(audit))
+    comparisons = [section(audit, index, name) for index, name in enumerate(audit.comparisons)]
+    whole = overview(audit)
+    overall, drawings = draw_blocks(overall_blocks(audit))
+    drawings += [whole] if len(comparisons) > 1 else []
+    drawings += [drawing for section in comparisons for drawing in section.drawings.values()]
+    return rendered(
+        "page.html",
+        _data(audit, drawings),
+        audit=audit,
+        settings=to_plain(audit.settings),
+        words=words,
+        measure=measure_of(audit),
+        materiality=measure_of(audit).threshold(audit.settings.materiality),
+        glossary=glossary.glossary(audit),
+        for_statisticians=glossary.for_statisticians(audit),
+        pictured=PICTURED,
+        detailed=DETAILED,
+        screen=first_screen(audit),
+        title=audit_title(audit),
+        running=css_text(audit_title(audit)),
+        model=css_text(_model(audit)),
+        created=(audit.provenance.created or "")[:10],
+        ratio_note=_ratio_note(audit),
+        matrix=markup(table_html(group_matrix(audit), _linked(audit))),
+        matrix_note=MATRIX_NOTE,
+        checks=_checks(audit),
+        dial_place=dial_place,
+        dial_rows=DIAL_ROWS,
+        overview=whole,
+        group_table=markup(table_html(group_table(audit), _linked(audit))),
+        overall=overall,
+        simultaneous=words.simultaneous_words(audit),
+        comparisons=comparisons,
+    )
+
+
+def _model(audit: Audit) -> str:
+    """Return the name of the model for the foot of printed pages, if the user stated it."""
+    model = audit.provenance.stated.get("model")
+    return f"Model: {formats.label(model, RUNNING)} · " if model else ""
+
+
+def _ratio_note(audit: Audit) -> str:
+    """Return the rates that an impact ratio divides, if they are not the means behind the gap."""
+    c = audit[0]
+    return "" if is_favourable_mean(c) or c.impact_ratio is None else ratio_words(c, c.impact_ratio)
+
+
+def css_text(text: str) -> Any:
+    """Return a text for a CSS string, in which characters that could end the string are escaped."""
+    return markup(
+        "".join(letter if letter.isalnum() or letter in " .,:;()·-" else f"\\{ord(letter):x} " for letter in text)
+    )
+
+
+def _checks(audit: Audit) -> Any:
+    """Return the table of checks of all groups, or "" if there are none."""
+    has_checks = any(c.checks.balance is not None for _, c in audit.items())
+    return markup(table_html(check_table(audit), _linked(audit))) if has_checks else ""
+
+
+def _linked(audit: Audit) -> Callable[[int, Cell], str]:
+    """Return a function that links the name of a group to its section."""
+    count = len(audit.comparisons)
+
+    def name(index: int, cell: Cell) -> str:
+        text = escape(cell.text)
+        return f'<a href="#c{index}">{text}</a>' if index < count else text
+
+    return name
+
+
+def draw_blocks(blocks: Iterable[Block], before: int = 0) -> tuple[Any, list[Drawing]]:
+    """Return blocks as HTML and their drawings, numbered from `before`; beyond a limit, figures are left out."""
+    drawings: list[Drawing] = []
+
+    def drawn(reference: FigureRef) -> str:
+        if (number := before + len(drawings)) >= PICTURED:
+            return ""
+        if (figure := draw(reference)) is None:
+            return ""
+        drawings.append(Drawing.of(f"{reference.name}-{number}", figure))
+        return str(environment().get_template("macros.html").module.figure(drawings[-1]))
+
+    return markup(blocks_html(blocks, drawn)), drawings
+
+
+def markup(text: str) -> Any:
+    """Return HTML that templates do not escape."""
+    from markupsafe import Markup
+
+    return Markup(text)
+
+
+def rendered(template: str, data: str, **values: Any) -> str:
+    """Return a page from a template, the JSON data of its script, the drawing library and the style."""
+    scripts = [str(vl_convert().javascript_bundle()), own("page.js")]  # Vega, which draws, and the page's own script
+    hashes = [sha256(script) for script in scripts]
+    text: str = (
+        environment()
+        .get_template(template)
+        .render(values, data=data, scripts=scripts, hashes=hashes, style=own("page.css"))
+    )
+    return text
+
+
+def drawn_data(drawings: Iterable[Drawing | None]) -> str:
+    """Return the data for the script of a page that only has drawings."""
+    specs = {one.element: one.spec for one in drawings if one is not None}
+    return as_json({"specs": specs, "comparisons": {}, "withheld": None})
+
+
+def environment() -> Any:
+    """Return the environment of the templates."""
+    try:
+        from jinja2 import Environment, PackageLoader, StrictUndefined
+    except ImportError:
+        raise MissingExtraError(
+            "a report must have the package jinja2 to be made, got an installation without it.",
+            "pip install altair vl-convert-python jinja2",
+        ) from None
+    loader = PackageLoader("tiltlens._render", "pieces")
+    environment = Environment(loader=loader, autoescape=True, undefined=StrictUndefined, trim_blocks=True)
+    functions = {function.__name__: function for function in FUNCTIONS}
+    environment.filters |= functions
+    environment.globals |= functions
+    return environment
+
+
+def own(name: str) -> str:
+    """Return the content of a file in `pieces`."""
+    return files("tiltlens._render").joinpath("pieces", name).read_text(encoding="utf-8")
+
+
+def sha256(text: str) -> str:
+    """Return the hash by which the browser allows a script; it runs no others."""
+    return "sha256-" + base64.b64encode(hashlib.sha256(text.encode()).digest()).decode()
+
+
+def _data(audit: Audit, drawings: list[Drawing]) -> str:
+    """Return the data of the page's script as JSON, shortened to `DATA_LIMIT` if possible."""
+    specs = {drawing.element: drawing.spec for drawing in drawings}
+    pictured = list(audit.comparisons.values())[:PICTURED]
+    numbers = {str(place): moving(c, place < DETAILED) for place, c in enumerate(pictured)}
+    data = {"specs": specs, "comparisons": numbers, "withheld": HIDDEN}
+    text = as_json(data)
+    while len(text) > DATA_LIMIT and shorten(numbers):
+        text = as_json(data)
+    return text
+
+
+def as_json(value: Any) -> str:
+    """Return a value as JSON that cannot end the HTML element around it."""
+    text = json.dumps(_rounded(value), ensure_ascii=False, allow_nan=False, separators=(",", ":"))
+    for letter in "<>&\u2028\u2029":
+        text = text.replace(letter, f"\\u{ord(letter):04x}")
+    return text
+
+
+def _rounded(value: Any) -> Any:
+    """Return a value with all numbers rounded to ten significant digits."""
+    if isinstance(value, float):
+        return float(f"{value:.{DIGITS}g}")
+    if isinstance(value, dict):
+        return {key: _rounded(entry) for key, entry in value.items()}
+    if isinstance(value, (list, tuple)):
+        return [_rounded(entry) for entry in value]
+    return value
+
+
+T = TypeVar("T")
+
+
+@dataclass(frozen=True, slots=True)
+class _Section:
+    """The blocks from one heading of level 2 to the next."""
+
+    element: str
+    title: str
+    body: Any
+
+
+def change_page(change: Change) -> str:
+    """Return the page of a change."""
+    return _page(change_document(change), "Two audits compared", provenance_blocks(change))
+
+
+def evaluations_page(evaluations: Sequence[Evaluation]) -> str:
+    """Return the page of an adjustment's evaluation."""
+    return _page(evaluation_document(evaluations), "Mitigation, separate from the audit that it acts on")
+
+
+def alternatives_page(search: AlternativesByGroup) -> str:
+    """Return the page of the search for less discriminatory alternatives."""
+    return _page(alternatives_document(search), "Other rules of the same features, compared on the same people")
+
+
+def _writer(build: Callable[[T], str]) -> Callable[[T, Target], None]:
+    """Return a function that writes the page of a result, completely or not at all."""
+
+    def write(result: T, target: Target) -> None:
+        check_name(target)
+        write_page(build(result), target)
+
+    return write
+
+
+write_change, write_evaluations = _writer(change_page), _writer(evaluations_page)
+write_alternatives = _writer(alternatives_page)
+
+
+def _page(document: Document, lead: str, more: Iterable[Block] = ()) -> str:
+    drawings: list[Drawing] = []
+    sections = []
+    for index, (first, *others) in enumerate(_parts([*document.blocks, *more])):
+        body, drawn = draw_blocks(others, len(drawings))
+        drawings += drawn
+        title = first.text if isinstance(first, Heading) else ""
+        sections.append(_Section("words" if index == 0 else f"c{index}", title, body))
+    data = drawn_data(drawings)
+    return rendered("document.html", data, title=label(document.title, 200), lead=lead, sections=sections)
+
+
+def _parts(blocks: Iterable[Block]) -> list[list[Block]]:
+    """Return blocks grouped by section; blocks before the first section are placed at its start."""
+    parts: list[list[Block]] = []
+    before: list[Block] = []
+    for block in blocks:
+        if isinstance(block, Heading) and block.level == 2:
+            parts.append([block, *before])
+            before = []
+        else:
+            (parts[-1] if parts else before).append(block)
+    return parts

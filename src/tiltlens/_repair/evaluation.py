@@ -1,0 +1,311 @@
+"""The effect of an adjustment on held-out data: quantities before and after with paired changes, here of scores."""
+
+from __future__ import annotations
+
+from abc import ABC, abstractmethod
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, ClassVar, TextIO
+
+import numpy as np
+import polars as pl
+
+from tiltlens._analysis.evidence import interval_columns, interval_schema
+from tiltlens._estimators.error_rates import UNKNOWN
+from tiltlens._estimators.estimate import Estimate, HasInterval
+from tiltlens._estimators.influence import Booleans, Integers, Rows
+from tiltlens._limits import MINIMUM_ROWS, SUPPRESSED_BELOW
+from tiltlens._repair.constraints import TiltSummary
+from tiltlens._repair.least_change import repaired
+from tiltlens._repair.new_rows import HeldOutRows
+from tiltlens._repair.quantities import EvaluationRows, Measurements, measure, people_with_outcomes
+from tiltlens._results.codec import to_plain, write_json
+from tiltlens._results.outputs import row_estimate
+from tiltlens._sources.columns import Record
+from tiltlens.errors import DataError
+from tiltlens.paper.checks import Floats
+
+if TYPE_CHECKING:
+    from tiltlens._repair.score_tilt import ScoreTilt
+    from tiltlens.figures import Figure
+
+EVALUATION_STEPS = 11  # partial adjustments, from none to full
+BEFORE_AFTER = ("before", "after", "change")
+TABLE_SCHEMA = {"quantity": pl.String} | interval_schema(*BEFORE_AFTER)
+
+
+class Evaluation(ABC):
+    """The effect of an adjustment on held-out data; the subclasses are dataclasses.
+
+    Their `table` has one row per quantity: before, after and change, each with its interval.
+    """
+
+    __slots__ = ()
+
+    SCHEMA: ClassVar[str]
+
+    table: pl.DataFrame
+
+    @property
+    @abstractmethod
+    def audited(self) -> str:
+        """The audited group."""
+
+    @property
+    @abstractmethod
+    def reference(self) -> str:
+        """The group that it is compared with."""
+
+    def __getitem__(self, quantity: str) -> dict[str, Estimate | None]:
+        """Return a quantity before and after, and its change; each is None if it is not defined."""
+        selected = self.table.filter(quantity=quantity)
+        if selected.is_empty():
+            names = ", ".join(self.table["quantity"])
+            raise DataError(f"The evaluation has no quantity {quantity!r}.", f"choose one of {names}.")
+        row = selected.row(0, named=True)
+        return {name: row_estimate(row, name) for name in BEFORE_AFTER}
+
+    def to_dict(self) -> dict[str, Any]:
+        """Return the evaluation as plain numbers."""
+        return dict(to_plain(self))
+
+    def to_json(self, path: str | Path | TextIO) -> None:
+        """Write the evaluation to a JSON file, or to a file that is open for text."""
+        write_json(evaluations_summary([self]), path)
+
+    def report(self, path: str | Path | TextIO) -> None:
+        """Write the evaluation as one HTML page that needs no network."""
+        from tiltlens._render.page import write_evaluations
+
+        write_evaluations([self], path)
+
+    def _repr_html_(self) -> str:
+        from tiltlens._render.html import evaluations_html
+
+        return evaluations_html([self])
+
+    def __str__(self) -> str:
+        from tiltlens._render.terminal import evaluations_text
+
+        return evaluations_text([self])
+
+    def __repr__(self) -> str:
+        groups = f"{self.audited!r} against {self.reference!r}"
+        return f"{type(self).__name__}({groups}: {len(self.table)} quantities)"
+
+
+def evaluations_summary(evaluations: Sequence[Evaluation]) -> dict[str, Any]:
+    """Return the evaluations of an adjustment, one per audited group, as plain numbers."""
+    by_group = {evaluation.audited: evaluation.to_dict() for evaluation in evaluations}
+    return {"schema": evaluations[0].SCHEMA, "evaluations": by_group}
+
+
+def change_record(name: str, quantities: Sequence[HasInterval | None], confidence: float) -> Record:
+    """Return the row of a quantity before and after, and of its change."""
+    record: Record = {"quantity": name}
+    for column, quantity in zip(BEFORE_AFTER, quantities, strict=True):
+        record |= interval_columns(column, None if quantity is None else quantity.estimate(confidence))
+    return record
+
+
+@dataclass(frozen=True, slots=True, eq=False, repr=False)
+class RepairEvaluation(Evaluation):
+    """The effect of a score adjustment on held-out data.
+
+    Attributes
+    ----------
+    table
+        One row per quantity: before, after and change, each with its interval; changes are paired.
+    decisions
+        By group, the number of decisions at the threshold that change: "up", from 0 to 1, and "down"; None if the count
+        is suppressed.
+    curve
+        The quantities after partial adjustments, from none (0) to full (1).
+    rows, missing_outcome
+        The number of rows of each group, and of rows without an outcome; None if no outcome was given.
+    notes
+        Warnings about the rows.
+    repair
+        The adjustment, without its models.
+    threshold, confidence
+        The threshold of decisions, and the confidence level of the intervals.
+    compared_with
+        The evaluation of the same adjustment with the group, or without it, on the same rows.
+    cost_of_blindness
+        The cost of not using the group, if both adjustments are evaluated: one row per quantity, after the adjustment
+        with the group, after the one without it, and the difference ("cost") with its paired interval.
+    """
+
+    SCHEMA: ClassVar[str] = "tiltlens/evaluations/2"
+
+    table: pl.DataFrame
+    decisions: dict[str, dict[str, int | None]]
+    curve: pl.DataFrame
+    rows: dict[str, int]
+    notes: tuple[str, ...]
+    repair: TiltSummary
+    threshold: float
+    confidence: float
+    missing_outcome: int | None = None
+    compared_with: RepairEvaluation | None = None
+    cost_of_blindness: pl.DataFrame | None = None
+
+    @property
+    def audited(self) -> str:
+        """The audited group."""
+        return str(self.repair.audited)
+
+    @property
+    def reference(self) -> str:
+        """The group that it is compared with."""
+        return self.repair.reference
+
+    def plot(self) -> Figure:
+        """Return the figure of partial adjustments, from none to full."""
+        from tiltlens.figures import repair_curve
+
+        return repair_curve(self)
+
+
+def evaluate_repair(
+    tilt: ScoreTilt,
+    rows: HeldOutRows,
+    audited: str,
+    column: int,
+    threshold: float,
+    confidence: float,
+    compare_with: ScoreTilt | None = None,
+) -> RepairEvaluation:
+    """Evaluate a score adjustment on held-out rows of an audited group and the reference.
+
+    `column` is the class whose score is evaluated; `threshold` defines decisions.
+    """
+    evaluation, after = _evaluate(tilt, rows, audited, column, threshold, confidence)
+    if compare_with is None:
+        return evaluation
+    rows.check_not_audited(compare_with)
+    other, other_after = _evaluate(compare_with, rows, audited, column, threshold, confidence)
+    data = EvaluationRows(rows.rows, rows.outcome, threshold, tilt.favours_low)
+    with_group, without_group = (after, other_after) if tilt.use_group else (other_after, after)
+    cost = _cost_of_blindness(measure(data, with_group), measure(data, without_group), confidence)
+    return replace(evaluation, compared_with=other, cost_of_blindness=cost)
+
+
+def _evaluate(
+    tilt: ScoreTilt, rows: HeldOutRows, audited: str, column: int, threshold: float, confidence: float
+) -> tuple[RepairEvaluation, Floats]:
+    """Return the evaluation of a score adjustment, and the adjusted scores."""
+    shift = tilt.shift(rows.frame, rows.labels if tilt.use_group else None)
+
+    def scores_after(part: float) -> Floats:
+        after = repaired(rows.scores, part * shift, tilt.threshold)
+        return after if after.ndim == 1 else after[:, column]
+
+    factors = tilt.exempt_columns(rows.frame)
+    data = EvaluationRows(rows.rows, rows.outcome, threshold, tilt.favours_low, tilt.has_multipliers, factors)
+    repair = replace(tilt.summary(rows.group_name), audited=audited)
+    return evaluate_parts(data, scores_after, confidence, repair, rows.notes), scores_after(1.0)
+
+
+def evaluate_parts(
+    data: EvaluationRows,
+    scores_after: Callable[[float], Floats],
+    confidence: float,
+    repair: TiltSummary,
+    notes: tuple[str, ...] = (),
+) -> RepairEvaluation:
+    """Return the evaluation of an adjustment; `scores_after` returns the scores after a fraction of it, from 0 to 1."""
+    rows, outcome = data.rows, data.outcome
+    parts = np.linspace(0.0, 1.0, EVALUATION_STEPS).tolist()
+    steps = [measure(data, scores_after(part)) for part in parts]
+    curve = [
+        {"part": part} | {name: estimate.value for name, estimate in step.estimates.items()}
+        for part, step in zip(parts, steps, strict=True)
+    ]
+    before, after = steps[0], steps[-1]
+    return RepairEvaluation(
+        table=pl.DataFrame(_records(before, after, confidence), schema=TABLE_SCHEMA),
+        decisions=_changed_decisions(rows, before.scores >= data.threshold, after.scores >= data.threshold),
+        curve=pl.DataFrame(curve),
+        rows={"audited": rows.count0, "reference": rows.count1},
+        notes=(*notes, *_outcome_notes(rows, outcome)),
+        repair=repair,
+        threshold=data.threshold,
+        confidence=confidence,
+        missing_outcome=None if outcome is None else int((outcome == UNKNOWN).sum()),
+    )
+
+
+def _outcome_notes(rows: Rows, outcome: Integers | None) -> list[str]:
+    """Return notes on missing outcomes, and on outcomes that too few people have."""
+    if outcome is None:
+        return []
+    notes, missing = [], int((outcome == UNKNOWN).sum())
+    if missing:
+        notes.append(
+            f"{missing:,} of {outcome.size:,} rows have no outcome: only quantities that need no outcome use them"
+        )
+    if people_with_outcomes(rows, outcome).min() < MINIMUM_ROWS:
+        notes.append(
+            f"in one group fewer than {MINIMUM_ROWS} people have one of the outcomes: error rates and the area under "
+            "the curve are suppressed for so few"
+        )
+    return notes
+
+
+def _cost_of_blindness(with_group: Measurements, without_group: Measurements, confidence: float) -> pl.DataFrame:
+    """Return each quantity of scores adjusted with the group and without it, and their paired difference."""
+    names = {"before": "with_group", "after": "without_group", "change": "cost"}
+    renamed = dict(zip(interval_schema(*names), interval_schema(*names.values()), strict=True))
+    return pl.DataFrame(_records(with_group, without_group, confidence), schema=TABLE_SCHEMA).rename(renamed)
+
+
+def _records(old: Measurements, new: Measurements, confidence: float) -> list[Record]:
+    """Return one record per quantity; the decision gap is omitted if all scores are decisions."""
+    is_gap_itself = new.are_decisions and old.are_decisions
+    return [
+        change_record(name, (old.interval(name), new.interval(name), change), confidence)
+        for name, change in new.change(old).items()
+        if not (is_gap_itself and name == "decision_gap")
+    ]
+
+
+def _changed_decisions(rows: Rows, before: Booleans, after: Booleans) -> dict[str, dict[str, int | None]]:
+    moved = {"up": ~before & after, "down": before & ~after}
+    groups = {"audited": rows.audited, "reference": ~rows.audited}
+    return {
+        name: {way: _suppressed(int((group & changed).sum())) for way, changed in moved.items()}
+        for name, group in groups.items()
+    }
+
+
+def _suppressed(count: int) -> int | None:
+    return None if 0 < count < SUPPRESSED_BELOW else count
+
+
+def check_counterpart(tilt: ScoreTilt, other: object) -> None:
+    """Raise if `other` is not the same adjustment with, or without, the group."""
+    same = ("groups", "reference", "metric", "threshold", "max_gap", "classes")
+    if other is not None and (
+        not isinstance(other, type(tilt))
+        or other.use_group is tilt.use_group
+        or any(getattr(other, name) != getattr(tilt, name) for name in same)
+    ):
+        raise DataError(
+            f"`compare_with` must be the same adjustment with use_group={not tilt.use_group}, got another.",
+            "it has the same groups, metric, threshold and max_gap.",
+        )
+
+
+def score_column(tilt: ScoreTilt, score_class: int | None) -> int:
+    """Return the class whose score is evaluated."""
+    if tilt.classes == 2 and score_class is None:
+        return 1
+    classes = range(1, 2) if tilt.classes == 2 else range(tilt.classes)
+    if score_class is None or score_class not in classes:
+        rule = "left out, or 1, for two classes" if tilt.classes == 2 else f"a class from 0 to {tilt.classes - 1}"
+        raise DataError(
+            f"`score_class` must be {rule}, got {score_class!r}.", "the score of one class is evaluated at a time."
+        )
+    return score_class

@@ -1,0 +1,433 @@
+"""Quantities that evaluate scores or decisions, and notes on a fitted adjustment.
+
+All quantities have influence functions, so that two scores of the same rows are compared with paired intervals.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping, Sequence
+from typing import TYPE_CHECKING, NamedTuple
+
+import numpy as np
+import polars as pl
+
+from tiltlens._estimators import error_rates, outputs
+from tiltlens._estimators.error_rates import UNKNOWN, WITH, WITHOUT
+from tiltlens._estimators.estimate import Difference, HasInterval, Proportion, quantile
+from tiltlens._estimators.feature_gap import cell_sums_of
+from tiltlens._estimators.influence import (
+    Booleans,
+    InfluenceEstimate,
+    Integers,
+    Rows,
+    cluster_codes,
+    combine,
+    overall_mean,
+    sum_by_cluster,
+    sums_by,
+)
+from tiltlens._limits import FEW_REPAIRED, MATERIALITY, MINIMUM_ROWS, REPAIRED, SCORE_TENTHS, SMALLEST_SHARE
+from tiltlens._repair.constraints import ALL, DECISIONS, MEAN, Constraint
+from tiltlens._repair.rows import AuditedRows
+from tiltlens._rows.groups import equals_mask
+from tiltlens.errors import shown
+from tiltlens.paper.checks import Floats
+
+if TYPE_CHECKING:
+    from tiltlens._repair.solve import RepairProblem
+
+
+Quantities = dict[str, InfluenceEstimate]
+Intervals = dict[str, HasInterval]
+
+
+class EvaluationRows(NamedTuple):
+    """Rows on which scores are evaluated, with their outcome codes (None if no outcome is given)."""
+
+    rows: Rows
+    outcome: Integers | None
+    threshold: float
+    favours_low: bool = False  # whether 0 is the favourable outcome, so that ratios use 1 − score
+    moves: bool = True  # False if the two scores to compare are equal by construction
+    factors: Floats | None = None  # the exempt factors, as columns
+
+
+class Measurements(NamedTuple):
+    """Quantities of some scores, with the intervals of those whose sampling law is not normal."""
+
+    data: EvaluationRows
+    scores: Floats
+    estimates: Quantities
+    intervals: Mapping[str, HasInterval]
+    cost: Floats | float = 1.0  # of a wrong decision, if accuracy is weighted by cost
+
+    @property
+    def are_decisions(self) -> bool:
+        """Whether all scores are 0 or 1."""
+        return _are_decisions(self.scores)
+
+    def interval(self, name: str) -> HasInterval:
+        """Return a quantity with its interval, as an audit computes it."""
+        return self.intervals.get(name, self.estimates[name].normal())
+
+    def change(self, old: Measurements) -> Intervals:
+        """Return the change of each quantity from `old`, with paired intervals."""
+        names = [name for name in self.estimates if name in old.estimates]
+        changes: Intervals = {name: self.estimates[name].minus(old.estimates[name]).normal() for name in names}
+        if self.data.moves:
+            changes |= self._rate_changes(old, names)
+        return changes
+
+    def _rate_changes(self, old: Measurements, names: list[str]) -> Intervals:
+        """Return the changes of decision rates, whose intervals have positive width even if no decision changes."""
+        rows, outcome, threshold = self.data.rows, self.data.outcome, self.data.threshold
+        now, then = self.scores >= threshold, old.scores >= threshold
+        changes: Intervals = {}
+        everyone = np.ones(rows.audited.size, dtype=np.bool_)
+        counted = {"decision_gap": everyone}
+        if self.are_decisions and old.are_decisions:
+            counted["gap"] = everyone
+            if "impact_ratio" in names:  # the correlation of two ratios with few decisions cannot be estimated
+                changes["impact_ratio"] = Difference(self.interval("impact_ratio"), old.interval("impact_ratio"))
+            if outcome is not None:
+                counted["fpr_difference"] = outcome == error_rates.WITHOUT
+                counted["fnr_difference"] = outcome == error_rates.WITH
+        for name in counted.keys() & set(names):
+            members = (counted[name] & rows.audited, counted[name] & ~rows.audited)
+            first, second = (_rate_change(rows, rows.weights * group, now, then) for group in members)
+            changes[name] = Difference(second, first) if name == "fnr_difference" else Difference(first, second)
+        if outcome is not None and "accuracy" in names:
+            y = outcome == error_rates.WITH
+            weights = rows.weights * self.cost * (outcome != error_rates.UNKNOWN)
+            changes["accuracy"] = _rate_change(rows, weights, now == y, then == y)
+        return changes
+
+
+def _rate_change(rows: Rows, weights: Floats, now: Booleans, then: Booleans) -> Difference:
+    """Return the change of a rate: the share of people who gained a property minus the share who lost it.
+
+    Both shares have Wilson intervals, which have positive width even if nobody changes. Shares of one sample are
+    negatively correlated.
+    """
+    up, down = (float(weights @ moved / weights.sum()) for moved in (now & ~then, then & ~now))
+    variance = overall_mean(weights, now.astype(np.float64) - then, rows.clusters).variance
+    size = (up + down - (up - down) ** 2) / variance if variance > 0.0 else effective_size(weights, rows.clusters)
+    correlation = -math.sqrt(up * down / ((1.0 - up) * (1.0 - down))) if max(up, down) < 1.0 else 0.0
+    return Difference(Proportion(up, size), Proportion(down, size), correlation)
+
+
+def proportion(rate: InfluenceEstimate, people: float) -> Proportion:
+    """Return a share with Wilson's interval for the effective size implied by its variance (`people` if that is 0)."""
+    size = rate.value * (1.0 - rate.value) / rate.variance if rate.variance > 0.0 else people
+    return Proportion(rate.value, size)
+
+
+def effective_size(weights: Floats, clusters: Integers | None = None) -> float:
+    """Return the effective number of independent people, (Σw)²/Σw², with w summed by cluster."""
+    totals = weights if clusters is None else sums_by(clusters, weights)
+    return float(totals.sum() ** 2 / (totals @ totals))
+
+
+def measure(data: EvaluationRows, scores: Floats) -> Measurements:
+    """Return the quantities of scores that are defined and are based on at least ten people."""
+    rows, decided = data.rows, np.asarray(scores >= data.threshold)
+    own, favourable = (outputs.Scores.of(rows, x) for x in (scores, 1.0 - scores if data.favours_low else scores))
+    estimates = {"gap": outputs.gap(rows, own)} | _impact_ratio(rows, favourable)
+    estimates["decision_gap"] = decision_gap(rows, decided)
+    intervals: Intervals = {"gap": outputs.gap_law(rows, own)}
+    intervals["decision_gap"] = outputs.gap_law(rows, outputs.Scores.of(rows, decided.astype(np.float64)))
+    if "impact_ratio" in estimates:
+        intervals["impact_ratio"] = outputs.impact_ratio(rows, favourable)
+    if data.factors is not None:
+        estimates["exempt_gap"] = gap_at_equal_factors(rows, data.factors, scores)
+    if data.outcome is not None:
+        _add_error_rates(rows, scores, data.outcome, estimates, intervals)
+        _add_accuracy(data, scores, data.outcome, estimates, intervals)
+    return Measurements(data, scores, estimates, intervals)
+
+
+def _add_error_rates(
+    rows: Rows, scores: Floats, outcome: Integers, estimates: Quantities, intervals: Intervals
+) -> None:
+    if people_with_outcomes(rows, outcome).min() < MINIMUM_ROWS:
+        return
+    sums = cell_sums_of(rows, scores, outcome, 3)
+    pairs = {
+        "fpr_difference": error_rates.false_positive_rate(rows, scores, outcome, sums),
+        "fnr_difference": error_rates.false_negative_rate(rows, scores, outcome, sums),
+        "calibration_difference": error_rates.calibration_in_the_large(rows, scores, outcome, sums),
+    }
+    estimates |= {name: pair.influence for name, pair in pairs.items()}
+    intervals |= {name: pair.difference for name, pair in pairs.items()}
+
+
+def _add_accuracy(
+    data: EvaluationRows, scores: Floats, outcome: Integers, estimates: Quantities, intervals: Intervals
+) -> None:
+    has_outcome = outcome != error_rates.UNKNOWN
+    people = sum(data.rows.independent(group, has_outcome) for group in (True, False))
+    for name, rate in _accuracy(data, scores, outcome).items():
+        estimates[name] = rate
+        if name not in ("log_loss", "brier"):
+            intervals[name] = proportion(rate, people)
+
+
+def people_with_outcomes(rows: Rows, outcome: Integers) -> Integers:
+    """Return the number of rows of the audited and the reference group with outcome 0 and 1, (2, 2)."""
+    codes = (error_rates.WITHOUT, error_rates.WITH)
+    groups = (rows.audited, ~rows.audited)
+    return np.array([[int((group & (outcome == y)).sum()) for y in codes] for group in groups])
+
+
+def _accuracy(data: EvaluationRows, scores: Floats, outcome: Integers) -> Quantities:
+    """Return accuracy at the threshold and, unless scores are decisions, AUC (all, each group), log-loss and Brier."""
+    rows, has_outcome = data.rows, outcome != error_rates.UNKNOWN
+    y = (outcome == error_rates.WITH).astype(np.float64)
+    if int(has_outcome.sum()) < MINIMUM_ROWS:
+        return {}
+    weights = np.where(has_outcome, rows.weights, 0.0)
+
+    def mean(values: Floats) -> InfluenceEstimate:
+        return overall_mean(weights, values, rows.clusters)
+
+    estimates = {"accuracy": mean(((scores >= data.threshold) == y).astype(np.float64))}
+    if _are_decisions(scores):
+        return estimates
+    people = people_with_outcomes(rows, outcome)
+    shares = (
+        ("auc", None, people.sum(axis=0)),
+        ("auc_audited", rows.audited_share, people[0]),
+        ("auc_reference", rows.reference_share, people[1]),
+    )
+    estimates |= {
+        name: area(rows, scores, outcome, share) for name, share, counts in shares if counts.min() >= MINIMUM_ROWS
+    }
+    clipped = np.clip(scores, SMALLEST_SHARE, 1.0 - SMALLEST_SHARE)
+    estimates["log_loss"] = mean(-np.where(y > 0, np.log(clipped), np.log1p(-clipped)))
+    estimates["brier"] = mean((scores - y) ** 2)
+    return estimates
+
+
+def decision_gap(rows: Rows, decided: Booleans) -> InfluenceEstimate:
+    """Return the gap of decision rates."""
+    return outputs.gap(rows, outputs.Scores.of(rows, decided.astype(np.float64)))
+
+
+def gap_at_equal_factors(rows: Rows, factors: Floats, scores: Floats) -> InfluenceEstimate:
+    """Return the gap at equal exempt factors: the group's coefficient in a least-squares fit on the factors.
+
+    It equals c_E of the audit, E[(S̄ − e)·W]/E[e(1 − e)] with e = P(audited|E), if e or E[W|E] is linear in them.
+    """
+    root = np.sqrt(rows.weights)
+    others, group = root[:, None] * np.column_stack([np.ones(root.size), factors]), root * rows.audited
+    residual, score = (y - others @ np.linalg.lstsq(others, y)[0] for y in (group, root * scores))
+    spread = float(residual @ residual)
+    value = float(residual @ score) / spread
+    influence = residual * (score - value * residual) / spread
+    return InfluenceEstimate(value, (sum_by_cluster(rows.clusters, influence),), degrees=rows.degrees)
+
+
+def accuracy_at(threshold: float, rows: Rows, decided: Booleans, outcome: Integers) -> InfluenceEstimate:
+    """Return the share of correct decisions, weighted 1 − τ for people with the outcome and τ for others.
+
+    A missed outcome then costs (1 − τ)/τ times a false alarm, the cost ratio for which the threshold τ is optimal. At
+    τ = ½ it is the usual accuracy.
+    """
+    y = outcome == error_rates.WITH
+    cost = np.where(y, 1.0 - threshold, threshold) * (outcome != error_rates.UNKNOWN)
+    return overall_mean(rows.weights * cost, (decided == y).astype(np.float64), rows.clusters)
+
+
+def area(rows: Rows, scores: Floats, outcome: Integers, share: Floats | None = None) -> InfluenceEstimate:
+    """Return the area under the ROC curve; rows are weighted by `share`, by default their share of all weights."""
+    share = rows.weights / rows.weights.sum() if share is None else share
+    _, ranks = np.unique(scores, return_inverse=True)
+    value, influence = error_rates.area_under_curve(ranks, share, outcome)
+    return InfluenceEstimate(value, (sum_by_cluster(rows.clusters, share * influence),), degrees=rows.degrees)
+
+
+def _are_decisions(scores: Floats) -> bool:
+    return bool(np.isin(scores, (0.0, 1.0)).all())
+
+
+def _impact_ratio(rows: Rows, scores: outputs.Scores) -> Quantities:
+    audited, reference = (outputs.group_rate(rows, scores, group) for group in (True, False))
+    if reference.value <= SMALLEST_SHARE:
+        return {}
+    ratio = audited.value / reference.value
+    parts = [(1.0 / reference.value, audited), (-ratio / reference.value, reference)]
+    return {"impact_ratio": combine(ratio, parts)}
+
+
+FEW_DECIDED = 0.01  # share of people: a rule with a smaller minority of decisions is nearly constant
+SURELY_OFF = 0.9999  # confidence level of each of ten intervals of outcome rates; 0.999 together
+REGULATED = "the group of every new row is needed, and its use at prediction time may be regulated"
+NOT_AT_PREDICTION = "the group was used to fit the adjustment; new rows are adjusted without it"
+TOGETHER = "people with equal features get equal decisions, so the gap can change only in steps"
+
+
+def audit_notes(problem: RepairProblem, solved: Sequence[Constraint], use_group: bool, metric: str) -> list[str]:
+    """Return notes on the use of the group, limits already met, missing outcomes, small groups and conditions."""
+    notes, rows = [REGULATED if use_group else NOT_AT_PREDICTION], problem.rows
+    largest = max((constraint.gap_before for constraint in solved), key=abs)
+    if abs(largest) <= problem.limit + REPAIRED:
+        what = "the gap" if len(solved) == 1 else f"the largest of {len(solved)} gaps"
+        notes.append(f"nothing to adjust: {what} is {largest:+.4f}, within the limit")
+    if any(constraint.event != ALL for constraint in solved) and rows.outcome is not None:
+        count = int((rows.outcome != UNKNOWN).sum())
+        if count < rows.codes.size:
+            notes.append(f"{count} of {rows.codes.size} rows have an outcome; error rates use these only")
+    people = min(
+        effective_size(measure * side, cluster_codes(rows.clusters))
+        for measure in problem.measures
+        for side in (measure > 0.0, measure < 0.0)
+    )
+    if people < FEW_REPAIRED:
+        error = max(constraint.se or 0.0 for constraint in solved)
+        notes.append(
+            f"one group has only {people:.0f} people: on new data the gap may miss the limit by {2.0 * error:.3f} or "
+            "more"
+        )
+    return notes + condition_notes_of(rows) + _exempt_notes(rows, metric)
+
+
+def condition_notes_of(rows: AuditedRows) -> list[str]:
+    """Return a note on the conditions that all audited rows meet."""
+    words = condition_words(rows.given)
+    return [f"fitted only on rows with {words}; other rows are neither adjusted nor evaluated"] if rows.given else []
+
+
+def _exempt_notes(rows: AuditedRows, metric: str) -> list[str]:
+    if not rows.exempt:
+        return []
+    names = ", ".join(map(shown, rows.exempt))
+    if metric in (MEAN, DECISIONS):
+        return [
+            f"the gap is closed among people with the same {names}; the part that these exempt factors explain stays"
+        ]
+    return [
+        "error rates are compared among all people, not among people with the same values of the exempt factors "
+        f"{names}"
+    ]
+
+
+def nearly_constant(before: Booleans, after: Booleans, weights: Floats) -> list[str]:
+    """Return a note if the new rule selects almost nobody, or almost everybody, and the audited one did not."""
+    old, new = (float(weights @ decided) / float(weights.sum()) for decided in (before, after))
+    if min(new, 1.0 - new) >= min(FEW_DECIDED, old, 1.0 - old):
+        return []
+    if after.all() or not after.any():
+        return [f"the new rule selects {'everybody' if after.all() else 'nobody'} (the audited one {100.0 * old:.1f}%)"]
+    share = f"fewer than {100.0 * FEW_DECIDED:.0f}%" if new < 0.5 else f"more than {100.0 - 100.0 * FEW_DECIDED:.0f}%"
+    return [f"the new rule selects {share} of people (the audited one {100.0 * old:.1f}%)"]
+
+
+def fit_notes(problem: RepairProblem, solved: Sequence[Constraint], after: Floats) -> list[str]:
+    """Return notes on the fit: missed limits, gaps that may be due to chance, and scores that no longer predict."""
+    rows, threshold = problem.rows, problem.threshold
+    notes = _missed_limits(problem, solved) + _chance_notes(solved, problem.limit)
+    if rows.outcome is None or rows.scores.ndim == 2 or not any(constraint.multiplier for constraint in solved):
+        return notes
+    index = np.flatnonzero(rows.outcome != UNKNOWN)
+    y = rows.outcome[index] == WITH
+    if min(int(y.sum()), int((~y).sum())) < MINIMUM_ROWS:
+        return notes
+    by_outcome = rows.compared(rows.outcome == WITH, index)  # people with the outcome against those without
+    notes += _prediction_notes(by_outcome, rows.scores[index], after[index], threshold)
+    return notes if threshold is None else notes + _calibration_notes(by_outcome, rows.scores[index])
+
+
+def _missed_limits(problem: RepairProblem, solved: Sequence[Constraint]) -> list[str]:
+    """Return notes on gaps beyond the limit or closed further; decisions may miss it by the weight of one person."""
+    limit, is_decided = problem.limit, problem.threshold is not None
+    step = len(solved) * float(np.abs(problem.measures).max()) if is_decided else 0.0
+    over = max(abs(constraint.gap_after) for constraint in solved) - limit
+    closer = [c for c in solved if c.multiplier and limit - abs(c.gap_after) > REPAIRED + step]
+    notes = []
+    if closer and is_decided:
+        gap = f"{100.0 * closer[0].gap_after:+.1f} points (limit {100.0 * limit:g})"
+        notes.append(f"{closer[0].describe(False)} is closed further than the limit requires, to {gap}: {TOGETHER}")
+    if over > REPAIRED + step:
+        far = "closing it exactly would take more than twice the change, or is impossible"
+        why = far if not is_decided else TOGETHER if len(solved) == 1 else f"{TOGETHER}; or {far}"
+        error = max(constraint.se or 0.0 for constraint in solved)
+        size = f"{over:.4f} beyond the limit on the audited rows (standard error {error:.4f})"
+        notes.append(f"the largest gap after the adjustment is {size}: {why}")
+    return notes
+
+
+def _chance_notes(solved: Sequence[Constraint], limit: float) -> list[str]:
+    """Return a note if scores are adjusted although no gap is significantly beyond the limit."""
+    moved = [constraint for constraint in solved if constraint.multiplier]
+    if not moved or any(abs(c.gap_before) - limit > quantile(0.95) * (c.se_before or 0.0) for c in moved):
+        return []
+    largest = max(moved, key=lambda constraint: abs(constraint.gap_before))
+    gap = f"{100.0 * largest.gap_before:+.1f} points (standard error {100.0 * (largest.se_before or 0.0):.1f})"
+    return [f"the gap before, {gap}, is not significantly beyond the limit, so the adjustment may follow chance"]
+
+
+def _prediction_notes(rows: Rows, before: Floats, after: Floats, threshold: float | None) -> list[str]:
+    """Return a note if adjusted scores, unlike those before, predict no better than a constant, which has no gap."""
+    outcome, share = np.where(rows.audited, WITH, WITHOUT), rows.weights / rows.weights.sum()
+    old, new = (area(rows, scores, outcome).normal().estimate(0.95) for scores in (before, after))
+
+    def loss(scores: Floats) -> float:
+        clipped = np.clip(scores, SMALLEST_SHARE, 1.0 - SMALLEST_SHARE)
+        return -float(share @ np.where(rows.audited, np.log(clipped), np.log1p(-clipped)))
+
+    constant, losses = loss(rows.constant(float(share @ rows.audited))), (loss(before), loss(after))
+    is_flat = (old.low or 0.0) > 0.5 >= (new.low or 0.0)
+    if not is_flat and (threshold is not None or not losses[0] < constant <= losses[1]):
+        return []
+    interval = f"{new.value:.3f} (95% CI {new.low:.3f} to {new.high:.3f})"
+    of_loss = "" if threshold is not None else f" and the log loss {losses[1]:.4f} (a constant score: {constant:.4f})"
+    no_worse = "A constant score also meets this limit, and predicts no worse"
+    return [f"after the adjustment the AUC is {interval}{of_loss}. {no_worse}"]
+
+
+def _calibration_notes(rows: Rows, scores: Floats) -> list[str]:
+    """Return a note if scores are not calibrated, since another decision rule may then be more accurate."""
+    cuts = np.quantile(scores, np.arange(1, SCORE_TENTHS) / SCORE_TENTHS)
+    tenths, misfits = np.searchsorted(cuts, scores, side="right"), []
+    for tenth in np.unique(tenths).tolist():
+        weights = np.where(tenths == tenth, rows.weights, 0.0)
+        score = float(weights @ scores / weights.sum())
+        rate = overall_mean(weights, rows.audited.astype(np.float64), rows.clusters)
+        people = int((weights > 0.0).sum())
+        ends = proportion(rate, people).estimate(SURELY_OFF)
+        is_within = (ends.low or 0.0) - MATERIALITY <= score <= (ends.high or 0.0) + MATERIALITY
+        if people >= MINIMUM_ROWS and not is_within:
+            misfits.append((abs(rate.value - score), score, rate.value))
+    if not misfits:
+        return []
+    _, score, observed = max(misfits)
+    where = f"where they average {score:.2f}, {100.0 * observed:.0f}% have the outcome"
+    return [f"the scores are not calibrated: {where}. Recalibrate them first, or a more accurate rule may exist"]
+
+
+def condition_words(given: Mapping[str, str]) -> str:
+    """Return the conditions as text."""
+    return " and ".join(f"{shown(name)} = {shown(value)}" for name, value in given.items())
+
+
+def meets(frame: pl.DataFrame, given: Mapping[str, str]) -> Booleans:
+    """Return which rows of a clean frame meet the conditions whose column the frame has."""
+    is_met = np.ones(frame.height, dtype=np.bool_)
+    for name in given.keys() & set(frame.columns):
+        is_met &= equals_mask(frame[name], given[name])
+    return is_met
+
+
+def condition_notes(given: Mapping[str, str], names: Sequence[str], outside: int, rows: int, what: str) -> list[str]:
+    """Return notes on rows that do not meet the conditions, and on conditions that cannot be checked."""
+    missing = {name: value for name, value in given.items() if name not in names}
+    notes = []
+    if outside:
+        notes.append(f"{outside:,} of {rows:,} rows do not meet the condition {condition_words(given)}; {what}")
+    if missing:
+        notes.append(
+            f"the condition {condition_words(missing)} cannot be checked because the column is missing; all rows are "
+            "assumed to meet it"
+        )
+    return notes

@@ -1,0 +1,413 @@
+"""Rows of an adjustment: the audited rows, exact duplicates, checks of held-out rows, and sums over new rows.
+
+New rows may have unseen values or numbers beyond the audited range, so the gap may not close on them.
+"""
+
+from __future__ import annotations
+
+import math
+from base64 import b64decode, b64encode
+from collections import Counter
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field, fields, replace
+
+import numpy as np
+import polars as pl
+
+from tiltlens._estimators.estimate import Normal
+from tiltlens._estimators.influence import Booleans, Integers, Rows
+from tiltlens._learners.design import Table
+from tiltlens._limits import FEW_REPAIRED, SUPPRESSED_BELOW, SURELY_BEYOND
+from tiltlens._repair.constraints import (
+    ALL,
+    OUTCOMES,
+    CategoryLevels,
+    Cell,
+    Constraint,
+    SoftChange,
+    category_levels,
+    feature_table,
+)
+from tiltlens._results.audit import Audit
+from tiltlens._results.comparison import Comparison
+from tiltlens._results.profiles import NoRows, SoftScores, needs_rows
+from tiltlens._rows.features import Feature
+from tiltlens._rows.levels import numbers_of
+from tiltlens._rows.predictions import AskedModel
+from tiltlens._rows.sampled_rows import SampledRows
+from tiltlens._rows.value_counts import Declared, declared_in
+from tiltlens._rows.wording import ScoreType
+from tiltlens._sources.arrays import Hashes, row_hashes
+from tiltlens.errors import DataError, shown
+from tiltlens.paper.checks import Floats
+
+MIXED_DUPLICATES = 0.1  # times the disagreement of random pairs; beyond it, equal rows are different people
+MEMBERSHIP, COST = "group-membership model", "model of costs"
+MORE_ALIKE = 2.0  # times the matches with audited rows expected by chance: beyond it, rows were audited
+UNLIKE = 0.5  # of the closed gap: if this much reappears, rows differ from the audited ones
+
+Range = tuple[float, float, int]  # the tenth lowest and tenth highest value, and the number of values
+
+
+def duplicate_clusters(table: Table, group: Integers, outcome: Integers | None) -> Integers | None:
+    """Return clusters of rows with equal features; None if there are none, or if such rows are different people.
+
+    Duplicates agree in group and outcome. Different people with equal features often disagree: two of them with
+    probability 1 − Σπ², where π are the shares of the labels, unless the features determine the labels.
+    """
+    if not table:
+        return None
+    _, cells, sizes = np.unique(row_hashes(table), return_inverse=True, return_counts=True)
+    if sizes.max() == 1:
+        return None
+    labels = group if outcome is None else group * (int(outcome.max()) + 1) + outcome
+    shares = np.bincount(labels) / labels.size
+    labels_of_cells = np.bincount(np.unique(cells * shares.size + labels) // shares.size)
+    is_mixed = labels_of_cells[sizes > 1] > 1
+    return None if is_mixed.mean() > MIXED_DUPLICATES * (1.0 - shares @ shares) else cells
+
+
+def count_duplicates(clusters: Integers) -> int:
+    """Return the number of rows that repeat another row of their cluster."""
+    return int(clusters.size - np.unique(clusters).size)
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class AuditedRowIndex:
+    """The features of audited rows that are hashed, and one hash of features, scores and group per person.
+
+    `features` maps categories to their levels and numbers to None. `encoded` has the hashes as base64.
+    """
+
+    features: Mapping[str, CategoryLevels | None] = field(default_factory=dict)
+    encoded: str = ""
+
+    @classmethod
+    def of(cls, rows: AuditedRows) -> AuditedRowIndex:
+        """Return the index of audited rows."""
+        used = rows.model_features
+        table, levels = feature_table(used), category_levels(used)
+        hashes = _hash_people(table, rows.scores, rows.codes, rows.clusters)
+        return cls({name: levels.get(name) for name in table}, b64encode(hashes.tobytes()).decode())
+
+    @property
+    def hashes(self) -> Hashes:
+        """The hash of each audited person."""
+        return np.frombuffer(b64decode(self.encoded), dtype=np.uint64)
+
+    def check(
+        self,
+        frame: pl.DataFrame,
+        scores: Floats,
+        group: Integers,
+        outcome: Integers | None,
+        clusters: Integers | None,
+    ) -> list[str]:
+        """Raise if rows of a clean frame were audited; return notes on duplicate rows."""
+        for name, levels in self.features.items():
+            if name not in frame.columns or (levels is None and frame[name].dtype == pl.String):
+                return [f"cannot check whether rows were audited without the column {shown(name)}"]
+        table = {
+            name: numbers_of(frame[name]) if levels is None else levels.codes(frame[name])
+            for name, levels in self.features.items()
+        }
+        notes = []
+        if clusters is None:
+            clusters = duplicate_clusters(table, group, outcome)
+            if clusters is not None:
+                notes.append(
+                    f"{count_duplicates(clusters):,} rows equal another one in every feature and count as separate "
+                    "people. If they are not, pass `clusters`; otherwise intervals are too narrow"
+                )
+        return notes + check_not_audited(_hash_people(table, scores, group, clusters), self.hashes)
+
+
+def _hash_people(table: Table, scores: Floats, group: Integers, clusters: Integers | None) -> Hashes:
+    """Return the hash of each row; equal rows of one cluster are hashed once."""
+    columns = {"\0score": scores} if scores.ndim == 1 else {f"\0score{y}": column for y, column in enumerate(scores.T)}
+    columns = {name: np.ascontiguousarray(column) for name, column in columns.items()}
+    hashes = row_hashes({**table, **columns, "\0group": group.astype(np.float64)})
+    if clusters is None:
+        return hashes
+    order = np.lexsort((hashes, clusters))
+    hashes, clusters = hashes[order], clusters[order]
+    is_first = np.ones(hashes.size, dtype=np.bool_)
+    is_first[1:] = (hashes[1:] != hashes[:-1]) | (clusters[1:] != clusters[:-1])
+    return hashes[is_first]
+
+
+def check_not_audited(hashes: Hashes, audited: Hashes) -> list[str]:
+    """Raise if people were audited; return a note if some rows equal audited ones, which may be by chance.
+
+    The expected matches by chance are the share of audited people who equal another one, allowing for one pair more.
+    """
+    matches = int(np.isin(hashes, audited).sum())
+    _, counts = np.unique(audited, return_counts=True)
+    expected = hashes.size * (float(counts[counts > 1].sum()) + 2.0) / max(audited.size, 1)
+    if matches > MORE_ALIKE * expected + 3.0 * math.sqrt(expected):
+        raise DataError(
+            f"{matches:,} rows of `held_out` were used in the audit.",
+            "use rows that were not; otherwise the cost is understated.",
+        )
+    duplicates = "held-out row duplicates" if matches == 1 else "held-out rows duplicate"
+    return [f"{matches:,} {duplicates} audited rows; check for leakage"] if matches else []
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class NewRowSums:
+    """Sums over rows to which an adjustment was applied; they add up over batches."""
+
+    rows: int = 0
+    outside: int = 0  # number of rows that do not meet the conditions of the audit
+    unseen: Counter[str] = field(default_factory=Counter)
+    beyond: Counter[str] = field(default_factory=Counter)
+    sums: Floats = field(default_factory=lambda: np.zeros(1))  # Σ a^i·W'^j of each constraint, (C, 3, 3)
+
+    def __add__(self, other: NewRowSums) -> NewRowSums:
+        return NewRowSums(*(getattr(self, part.name) + getattr(other, part.name) for part in fields(self)))
+
+
+def ranges_of(features: Sequence[Feature]) -> dict[str, Range]:
+    """Return the range of each number, from the tenth lowest to the tenth highest value; extremes are suppressed."""
+    ranges, k = {}, SUPPRESSED_BELOW
+    for feature in features:
+        values = None if feature.values is None else feature.values[np.isfinite(feature.values)]
+        if values is not None and values.size >= 2 * k:
+            low, high = np.sort(values)[[k - 1, -k]].tolist()
+            ranges[feature.name] = (float(low), float(high), int(values.size))
+    return ranges
+
+
+def values_beyond(table: Table, ranges: Mapping[str, Range]) -> Counter[str]:
+    """Return, by feature, the number of rows with a number beyond the audited range."""
+    ends = {name: ranges[name][:2] for name in table if name in ranges}
+    return Counter({name: int(((table[name] < a) | (table[name] > b)).sum()) for name, (a, b) in ends.items()})
+
+
+def moments(a: Floats, after: Floats, constraints: Sequence[Constraint], weights: Floats | float = 1.0) -> Floats:
+    """Return the sums for `modelled_gap`, from adjusted scores and gradients (C, n)."""
+    scores = [after if after.ndim == 1 else after[:, constraint.score_class] for constraint in constraints]
+    powers = [[np.stack([np.ones_like(x), x, x * x]) for x in pair] for pair in zip(a, scores, strict=True)]
+    return np.array([(weights * first) @ second.T for first, second in powers])
+
+
+def modelled_gap(sums: Floats) -> Normal:
+    """Return E[(a − E[a])·W'], the gap of the adjusted scores if the membership model is correct."""
+    means = sums / sums[0, 0]
+    a, w = float(means[1, 0]), float(means[0, 1])
+    gap = float(means[1, 1]) - a * w
+    square = np.array([a * a, -2.0 * a, 1.0]) @ means @ np.array([w * w, -2.0 * w, 1.0])
+    return Normal(gap, math.sqrt(max(float(square) - gap * gap, 0.0) / float(sums[0, 0])))
+
+
+def gap_notes(sums: Floats, constraints: Sequence[Constraint], limit: float) -> list[str]:
+    """Return a note if the gap predicted by the membership model regains half of what was closed, beyond chance."""
+    if sums.ndim < 3 or sums[0, 0, 0] < FEW_REPAIRED:
+        return []
+    closed = max(abs(constraint.gap_before) for constraint in constraints) - limit
+    has_classes = any(constraint.score_class != 1 for constraint in constraints)
+    for constraint, gap in zip(constraints, map(modelled_gap, sums), strict=True):
+        audited = gap.value if constraint.modelled is None else constraint.modelled
+        if abs(gap.value - audited) > max(SURELY_BEYOND * gap.se, UNLIKE * closed):
+            new, old = (f"{100.0 * constraint.sign * value:+.1f}" for value in (gap.value, audited))
+            return [
+                f"by the group-membership model, {constraint.describe(has_classes)} after adjustment is {new} points "
+                f"on these rows and {old} on the audited ones. Check units, missing-value codes, and that scores are "
+                "probabilities of the same outcome"
+            ]
+    return []
+
+
+def beyond_notes(counts: Mapping[str, int], rows: int, ranges: Mapping[str, Range]) -> list[str]:
+    """Return notes on features with more numbers beyond the audited range than expected by chance."""
+    notes = []
+    for name, count in counts.items():
+        low, high, audited = ranges[name]
+        expected = 2.0 * SUPPRESSED_BELOW * rows / audited  # negative binomial: beyond two order statistics
+        if count > expected + 2.0 * SURELY_BEYOND * math.sqrt(expected * (1.0 + rows / audited)):
+            notes.append(
+                f"{count:,} of {rows:,} rows have a value of {shown(name)} beyond the audited range, {low:g} to "
+                f"{high:g}. Check its unit and its codes for missing values"
+            )
+    return notes
+
+
+def unseen_notes(counts: Mapping[str, int], rows: int, model: str) -> list[str]:
+    """Return notes, by feature, on values that were unseen when the model was fitted."""
+    return [
+        f"{count} of {rows} rows have a value of {shown(name)} that the {model} has not learnt (new, rare, missing or "
+        "infinite); they are adjusted like the most common value, or like other rare ones"
+        for name, count in counts.items()
+    ]
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class AuditedRows:
+    """The audited rows of two or more groups."""
+
+    # The reference and the audited groups; and the index of each row's group among them
+    groups: tuple[str, ...]
+    codes: Integers
+    # Sample weights, and the cluster of each row; None if each row is a cluster of its own
+    weights: Floats
+    clusters: Integers | None
+    # Scores are W(1|x), or (n, K), or amounts; outcomes are None if the audit had none
+    features: Sequence[Feature]
+    scores: Floats
+    outcome: Integers | None = None
+    cost: Floats | None = None  # the observed cost, for amounts; NaN if missing, None if not given
+    model: AskedModel | None = None  # the audited model, if it can predict again
+    given: Mapping[str, str] = field(default_factory=dict)  # the conditions that all rows meet, as texts by column
+    favours_low: bool = False  # whether 0 is the favourable outcome, so that ratios use low scores
+    exempt: tuple[str, ...] = ()  # the exempt factors of the audit
+    # By audited group, a function that returns the estimates of the gap of other scores; empty if groups are
+    # observed
+    soft: Mapping[str, SoftScores] = field(default_factory=dict)
+
+    @property
+    def rows(self) -> Rows:
+        """The rows of the reference and the first audited group."""
+        return self.compared(self.codes == 1)
+
+    def compared(self, first: Booleans, index: Integers | slice = slice(None)) -> Rows:
+        """Return all rows, or those of an index, as two groups: the rows in `first`, and the others."""
+        clusters = None if self.clusters is None else self.clusters[index]
+        return Rows.of(first[index], self.weights[index], clusters)
+
+    @property
+    def reference(self) -> str:
+        """The group that others are compared with."""
+        return self.groups[0]
+
+    @property
+    def model_features(self) -> list[Feature]:
+        """The features that models may use."""
+        return [feature for feature in self.features if feature.in_membership]
+
+    @property
+    def declared(self) -> Declared:
+        """The features that are declared as categories, or as blocks of columns."""
+        return declared_in({own.name: own.levels.made_of for own in self.features if own.levels is not None})
+
+    @property
+    def outcomes(self) -> int:
+        """The number of classes of the scores."""
+        return 2 if self.scores.ndim == 1 else self.scores.shape[1]
+
+    def take(self, index: Integers) -> AuditedRows:
+        """Return the rows with this index."""
+        columns = {name: getattr(self, name) for name in ("codes", "weights", "clusters", "scores", "outcome", "cost")}
+        taken = {name: column[index] for name, column in columns.items() if column is not None}
+        features = [feature.rows(index) for feature in self.features]
+        return replace(self, features=features, model=self.model and self.model.rows(index), **taken)
+
+    def with_duplicates(self) -> tuple[AuditedRows, list[str]]:
+        """Return the rows with duplicates as clusters, if no clusters are given, and a note.
+
+        A model fitted on a duplicate of a row has seen its group and its outcome.
+        """
+        if self.clusters is not None:
+            return self, []
+        clusters = duplicate_clusters(feature_table(self.features), self.codes, self.outcome)
+        if clusters is None:
+            return self, []
+        rows = f"{count_duplicates(clusters):,} rows are duplicates in every feature"
+        return replace(self, clusters=clusters), [f"{rows}; rows with equal features count as one person"]
+
+    def soft_estimates(self, after: Floats, threshold: float | None) -> dict[str, SoftChange]:
+        """Return the estimates of each unobserved group's gap before and after; empty for more than two classes."""
+        before = self.scores if threshold is None else (self.scores >= threshold).astype(np.float64)
+        estimates = {}
+        for group, estimate in self.soft.items() if after.ndim == 1 else ():
+            index = self.members((group, ALL)) | self.members((self.reference, ALL))
+            estimates[group] = SoftChange(estimate(before[index]), estimate(after[index]))
+        return estimates
+
+    def members(self, cell: Cell) -> Booleans:
+        """Return which rows belong to a cell, that is to a group and an event."""
+        group, event = cell
+        of_group = np.asarray(self.codes == self.groups.index(group))
+        return of_group if event == ALL or self.outcome is None else of_group & (self.outcome == OUTCOMES[event])
+
+
+def audited_rows(source: Comparison | Audit, action: str, use_group: bool = False) -> AuditedRows:
+    """Return the rows of a comparison, or of all comparisons of an audit; raise if they do not allow the action."""
+    if isinstance(source, Comparison):
+        _check(source, action, use_group)
+        return _comparison_rows(source, action)
+    comparisons = source.comparisons.values()
+    for comparison in comparisons:
+        _check(comparison, action, use_group)
+    rows = source._rows
+    if rows is None:
+        raise needs_rows(action)
+    parts = [_comparison_rows(comparison, action) for comparison in comparisons]
+    identifying = {feature.name for part in parts for feature in part.features if feature.is_group}
+    return replace(
+        parts[0],
+        groups=rows.groups,
+        codes=rows.group,
+        weights=rows.sampling_weight,
+        clusters=rows.cluster,
+        features=[replace(own, is_group=own.is_group or own.name in identifying) for own in rows.features],
+        scores=_outputs(rows),
+        outcome=rows.y_true,
+        cost=rows.cost,
+        model=None,
+        soft={group: estimate for part in parts for group, estimate in part.soft.items()},
+    )
+
+
+def is_of_amounts(source: Comparison | Audit) -> bool:
+    """Return whether the audit is of amounts instead of scores."""
+    comparisons = [source] if isinstance(source, Comparison) else source.comparisons.values()
+    return any(comparison.scale.score_type == ScoreType.AMOUNT for comparison in comparisons)
+
+
+def _outputs(rows: SampledRows) -> Floats:
+    """Return the scores of rows or, for amounts, the amounts."""
+    return rows.unit.level(rows.score) if rows.unit.is_amount else rows.scores
+
+
+def _comparison_rows(comparison: Comparison, action: str) -> AuditedRows:
+    profiles = comparison._profiles
+    if isinstance(profiles, NoRows):
+        raise needs_rows(action)
+    audited, reference = profiles.groups
+    return AuditedRows(
+        groups=(reference, audited),
+        codes=profiles.rows.audited.astype(np.intp),
+        weights=profiles.sampled.sampling_weight,
+        clusters=profiles.rows.clusters,
+        features=profiles.features,
+        scores=_outputs(profiles.sampled),
+        outcome=profiles.y_true,
+        cost=profiles.sampled.cost,
+        model=profiles.model,
+        given=profiles.given,
+        favours_low=not np.array_equal(profiles.favourable, profiles.score),
+        exempt=comparison.gap_parts.exempt,
+        soft={} if profiles.soft is None else {audited: profiles.soft},
+    )
+
+
+def _check(comparison: Comparison, action: str, use_group: bool) -> None:
+    """Raise if the audit does not allow the action: amounts, a `metric`, or unobserved groups."""
+    is_amount = comparison.scale.score_type == ScoreType.AMOUNT
+    if is_amount and action != "repair":
+        raise DataError(f"Amounts have no `{action}`, which needs scores between 0 and 1.", "audit a score.")
+    if comparison.scale.metric is not None:
+        raise DataError(
+            f"`{action}` needs an audit without a `metric`, got one of the {comparison.scale.metric!r}.",
+            f"audit all rows with outcome=, and repair with metric={comparison.scale.metric!r}.",
+        )
+    if is_amount and comparison.unobserved_group is not None:
+        raise DataError(
+            "The discrimination-free price needs observed groups, but these are known by probabilities only.",
+            "audit people whose group is known.",
+        )
+    if use_group and comparison.unobserved_group is not None:
+        raise DataError(
+            "`use_group` needs observed groups, but these are known by probabilities only.",
+            "leave it out.",
+        )

@@ -1,0 +1,382 @@
+"""Score adjustments: the smallest change of scores that meets the constraints, fitted or read from JSON files."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, replace
+from pathlib import Path
+
+import numpy as np
+
+from tiltlens._estimators.error_rates import WITH, WITHOUT
+from tiltlens._estimators.estimate import Normal
+from tiltlens._estimators.influence import Booleans, Rows, cluster_codes
+from tiltlens._learners.propensity import check_overlap
+from tiltlens._limits import MINIMUM_ROWS, SURELY_BEYOND
+from tiltlens._repair.adjustment import MembershipFit, exempt_model, fit_cells, load_estimator
+from tiltlens._repair.constraints import (
+    ALL,
+    DECISIONS,
+    EQUAL,
+    EVENTS,
+    MEAN,
+    ODDS,
+    Cell,
+    Constraint,
+    check_max_gap,
+    constrained_classes,
+    gradients,
+    overlap_weights,
+    shift_of,
+)
+from tiltlens._repair.free_price import DiscriminationFreePrice, fit_free_price
+from tiltlens._repair.least_change import (
+    GapProblem,
+    decision_multipliers,
+    gaps_of,
+    kl_change,
+    log_scores,
+    repaired,
+    score_multipliers,
+    shifts,
+)
+from tiltlens._repair.quantities import area, audit_notes, fit_notes, gap_at_equal_factors, nearly_constant
+from tiltlens._repair.rows import (
+    AuditedRowIndex,
+    AuditedRows,
+    audited_rows,
+    is_of_amounts,
+    modelled_gap,
+    moments,
+    ranges_of,
+)
+from tiltlens._repair.score_tilt import ScoreTilt
+from tiltlens._results.audit import Audit
+from tiltlens._results.codec import from_plain
+from tiltlens._results.comparison import Comparison
+from tiltlens.errors import DataError, Input, SupportError, remember, shown, texts_of
+from tiltlens.paper.checks import Floats, check_threshold
+
+METRICS = tuple(metric for metric in EVENTS if metric != DECISIONS)
+
+
+def repair(
+    source: Comparison | Audit,
+    max_gap: float = 0.0,
+    use_group: bool = False,
+    metric: str = MEAN,
+    threshold: float | None = None,
+    propensity_model: object = None,
+) -> ScoreTilt | DiscriminationFreePrice:
+    """Fit an adjustment to a comparison, or to all of an audit: `ScoreTilt`, or for amounts the free price."""
+    if is_of_amounts(source):
+        given = {"max_gap": max_gap != 0.0, "use_group": bool(use_group), "metric": metric != MEAN}
+        given |= {"threshold": threshold is not None, "propensity_model": propensity_model is not None}
+        for name in (name for name, is_given in given.items() if is_given):
+            raise DataError(
+                f"`{name}` is for scores, but amounts have a discrimination-free price.",
+                "leave it out; the price has no options.",
+            )
+        return fit_free_price(source)
+    return tilt_scores(source, max_gap, use_group, metric, threshold, propensity_model)
+
+
+def tilt_scores(
+    source: Comparison | Audit,
+    max_gap: float,
+    use_group: bool,
+    metric: str,
+    threshold: float | None,
+    propensity_model: object,
+) -> ScoreTilt:
+    """Return the tilt after which no gap of a comparison, or of all comparisons of an audit, exceeds `max_gap`.
+
+    The multipliers are solved with the rows' own groups and cross-fitted probabilities.
+    """
+    rows = audited_rows(source, "repair", bool(use_group))
+    limit, kind = check_max_gap(max_gap), _check_metric(metric, threshold, rows)
+    if not isinstance(use_group, (bool, np.bool_)):
+        raise DataError(f"`use_group` must be True or False, got {use_group!r}.", "True uses the group of each row.")
+    _check_scores(rows.scores, threshold)
+    rows, duplicate_notes = rows.with_duplicates()
+    constraints = constraints_for(rows, kind, limit)
+    fit = fit_cells(rows, constraints, bool(use_group), propensity_model)
+    problem = RepairProblem.of(rows, constraints, fit.cross_fitted, limit, threshold)
+    solved, after, applied = _solve(problem, fit, bool(use_group))
+    return ScoreTilt(
+        metric=kind,
+        threshold=threshold,
+        max_gap=limit,
+        use_group=bool(use_group),
+        classes=rows.outcomes,
+        constraints=solved,
+        nats=kl_change(rows.scores, after, rows.weights) if threshold is None else None,
+        models=fit.models,
+        given=dict(rows.given),
+        favours_low=rows.favours_low,
+        soft=rows.soft_estimates(after, threshold) if kind in (MEAN, DECISIONS) else {},
+        ranges=ranges_of(rows.model_features) if fit.models else {},
+        declared=rows.declared,
+        row_index=AuditedRowIndex.of(rows),
+        notes=(
+            *audit_notes(problem, solved, bool(use_group), kind),
+            *fit_notes(problem, solved, after),
+            *(nearly_constant(rows.scores >= threshold, applied == 1.0, rows.weights) if threshold is not None else ()),
+            *duplicate_notes,
+        ),
+    )
+
+
+def _solve(
+    problem: RepairProblem, fit: MembershipFit, use_group: bool
+) -> tuple[tuple[Constraint, ...], Floats, Floats]:
+    """Return the solved constraints, the scores adjusted by cross-fitted models, and those by the saved models."""
+    rows = problem.rows
+    members = {group: rows.codes == code for code, group in enumerate(rows.groups)} if use_group else None
+    a = gradients(problem.constraints, fit.cross_fitted, members)
+    areas = [] if use_group else problem.separations(a)
+    if problem.threshold is not None:
+        a = gradients(problem.constraints, fit.for_decisions(rows.clusters), members)
+    solved, after = problem.solve(a)
+    if fit.design is not None:
+        a = gradients(problem.constraints, fit.fitted(), members)
+    exempt = exempt_model(fit.models)
+    if fit.design is not None and exempt is not None:
+        columns = exempt.columns(fit.design.table)
+        solved = tuple(_with_exempt_error(rows, constraint, columns, after) for constraint in solved)
+    applied = repaired(rows.scores, shift_of(solved, a, rows.outcomes), problem.threshold)
+    gaps = map(modelled_gap, moments(a, applied, solved, rows.weights))
+    solved = tuple(replace(constraint, modelled=gap.value) for constraint, gap in zip(solved, gaps, strict=True))
+    hint = "adjust with the group (use_group=True, --use-group), or audit with other features or more rows."
+    check_separations(solved, areas, hint)
+    return solved, after, applied
+
+
+def _with_exempt_error(rows: AuditedRows, constraint: Constraint, columns: Floats, after: Floats) -> Constraint:
+    """Return a constraint with the standard error of its gap at equal exempt factors, smaller than for two means."""
+    if constraint.event != EQUAL:
+        return constraint
+    first, second = (rows.members(cell) for cell in constraint.cells)
+    pair = Rows.of(first, rows.weights * (first | second), rows.clusters)
+    scores = after if after.ndim == 1 else after[:, constraint.score_class]
+    return replace(constraint, se=gap_at_equal_factors(pair, columns, scores).se, se_before=None)
+
+
+def _check_metric(metric: object, threshold: float | None, rows: AuditedRows) -> str:
+    if metric not in METRICS:
+        names = ", ".join(map(repr, METRICS[:-1]))
+        hint = "to adjust decisions, pass threshold= as well."
+        raise DataError(f"`metric` must be {names} or {ODDS!r}, got {metric!r}.", hint)
+    if metric == MEAN:
+        return MEAN if threshold is None else DECISIONS
+    if rows.outcome is None:
+        raise DataError(f"The metric {metric!r} needs outcomes, but the audit has none.", "audit with outcome=.")
+    return str(metric)
+
+
+def _check_scores(scores: Floats, threshold: float | None) -> None:
+    if threshold is not None and scores.ndim == 2:
+        raise DataError(
+            f"`threshold` needs scores of two classes, got {scores.shape[1]} classes.",
+            "audit the score of one class to adjust decisions.",
+        )
+    if threshold is not None:
+        check_threshold(threshold, below_one=True)
+    if np.isin(scores, (0.0, 1.0)).all():
+        raise DataError(
+            "All scores are 0 or 1, and decisions cannot be adjusted.",
+            "audit the scores behind them, and repair with threshold=.",
+        )
+    if (scores.min(axis=0) == scores.max(axis=0)).all():
+        raise DataError("The scores are constant: nothing can be adjusted.", "audit a model whose scores vary.")
+
+
+def constraints_for(rows: AuditedRows, metric: str, limit: float) -> list[Constraint]:
+    """Return the constraints, without multipliers, ordered by group, event and class; raise if a cell is too small."""
+    constraints = []
+    for group in rows.groups[1:]:
+        for event in EVENTS[metric]:
+            sizes = [int(rows.members((name, event)).sum()) for name in (group, rows.reference)]
+            if min(sizes) < MINIMUM_ROWS:
+                raise DataError(
+                    f"The metric {metric!r} needs at least {MINIMUM_ROWS} people of each group, got {sizes[0]} of "
+                    f"{shown(group)} and {sizes[1]} of {shown(rows.reference)}.",
+                    "merge groups, or add rows.",
+                )
+            which = EQUAL if event == ALL and rows.exempt else event
+            classes = constrained_classes(rows.outcomes, limit)
+            constraints += [Constraint(group, rows.reference, which, y) for y in classes]
+    return constraints
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class RepairProblem:
+    """Constraints on gaps of the audited rows, with the rows and weights of each gap."""
+
+    rows: AuditedRows  # the rows, with their scores
+    constraints: tuple[Constraint, ...]  # with the shares of the people counted
+    # The rows of the audited group and of the reference that each constraint compares
+    members: tuple[tuple[Booleans, Booleans], ...]
+    measures: Floats  # (C, n): the weight of each row in each gap, Σ_n measures_cn·W_n
+    # The largest gap allowed, and the threshold of decisions (None for scores)
+    limit: float
+    threshold: float | None
+
+    @classmethod
+    def of(
+        cls,
+        rows: AuditedRows,
+        constraints: Sequence[Constraint],
+        probabilities: Mapping[Cell, Floats],
+        limit: float,
+        threshold: float | None,
+    ) -> RepairProblem:
+        """Return the problem; at equal exempt factors, rows are weighted by the overlap from `probabilities`."""
+        counted, members, measures, total = [], [], [], float(rows.weights.sum())
+        for constraint in constraints:
+            first, second = (rows.members(cell) for cell in constraint.cells)
+            weights = rows.weights * np.where(first, *overlap_weights(constraint, probabilities))
+            sums = float(weights @ first), float(weights @ second)
+            counted.append(replace(constraint, shares=(sums[0] / total, sums[1] / total)))
+            members.append((first, second))
+            measures.append(weights * first / sums[0] - weights * second / sums[1])
+        return cls(rows, tuple(counted), tuple(members), np.array(measures), limit, threshold)
+
+    def solve(self, a: Floats) -> tuple[tuple[Constraint, ...], Floats]:
+        """Return the constraints with their multipliers, and the adjusted scores; the gradients `a` are (C, n)."""
+        scores, share, outcomes = self.rows.scores, self.rows.weights / self.rows.weights.sum(), self.rows.outcomes
+        classes = np.array([constraint.score_class for constraint in self.constraints])
+        wholes = np.arange(len(classes)).reshape(-1, outcomes) if outcomes > 2 and self.limit > 0.0 else ()
+        problem = GapProblem(
+            logs=log_scores(scores),
+            gradients=a,
+            classes=classes,
+            measures=self.measures,
+            modelled=(a - (a @ share)[:, None]) * share,
+            shares=share,
+            limit=self.limit,
+            names=[constraint.describe(outcomes > 2) for constraint in self.constraints],
+            wholes=tuple(wholes),
+            clusters=cluster_codes(self.rows.clusters),
+        )
+        if self.threshold is None:
+            t = score_multipliers(problem)
+        else:
+            t = decision_multipliers(problem, scores, self.threshold)
+        before, after = (
+            repaired(scores, shifts(part * t, a, classes, outcomes), self.threshold) for part in (0.0, 1.0)
+        )
+        gaps = [gaps_of(own, self.measures, classes).tolist() for own in (before, after)]
+        errors = [problem.errors(own).tolist() for own in (before, after)]
+        return tuple(map(_with_multiplier, self.constraints, t.tolist(), *gaps, *errors)), after
+
+    def separations(self, a: Floats) -> list[Normal]:
+        """Return the area under the curve with which each gradient in `a`, (C, n), separates a constraint's two groups.
+
+        Raise if the separation is perfect: an adjustment without the group would then be one with it.
+        """
+        areas = []
+        for (first, second), own in zip(self.members, a, strict=True):
+            index = np.flatnonzero(first | second)
+            pair = self.rows.compared(first, index)
+            areas.append(area(pair, own[index], np.where(pair.audited, WITH, WITHOUT)).normal())
+            check_overlap(areas[-1].value)
+        return areas
+
+
+def _with_multiplier(
+    constraint: Constraint, t: float, before: float, after: float, se_before: float, se: float
+) -> Constraint:
+    first, last = constraint.sign * before, constraint.sign * after
+    return replace(constraint, multiplier=t, gap_before=first, gap_after=last, se_before=se_before, se=se)
+
+
+def check_separations(constraints: Sequence[Constraint], areas: Sequence[Normal], hint: str) -> None:
+    """Raise if a multiplier uses features that may not separate the groups, so that scores would move by chance."""
+    for constraint, auc in zip(constraints, areas, strict=False):
+        if constraint.multiplier and auc.value - 0.5 < SURELY_BEYOND * auc.se:
+            groups = f"{shown(constraint.audited)} and {shown(constraint.reference)}"
+            raise SupportError(
+                f"The features hardly distinguish {groups}, if at all: on rows not used in its fit, the AUC of the "
+                f"group-membership model is {auc.value:.3f} (standard error {auc.se:.3f}). Adjusting without the group "
+                "would move scores by chance.",
+                hint,
+            )
+
+
+KINDS: dict[str, type[ScoreTilt] | type[DiscriminationFreePrice]] = {
+    kind.SCHEMA: kind for kind in (ScoreTilt, DiscriminationFreePrice)
+}
+
+
+def read_repair(path: str | Path, trusted: str | Sequence[str] = ()) -> ScoreTilt | DiscriminationFreePrice:
+    """Read an adjustment that `to_json` wrote.
+
+    Parameters
+    ----------
+    path
+        The file.
+    trusted
+        Names of types in your own group-membership model to load although skops does not recognise them. Loading them
+        runs their code.
+
+    Returns
+    -------
+    ScoreTilt or DiscriminationFreePrice
+        The adjustment, ready to apply and to evaluate.
+
+    Raises
+    ------
+    TiltlensError
+        If the file has another version, missing parts or types that are not trusted.
+
+    See Also
+    --------
+    ScoreTilt.to_json : Write the file.
+
+    Examples
+    --------
+    >>> import tempfile
+    >>> from pathlib import Path
+    >>> import tiltlens as tl
+    >>> people = {"sex": ["women", "men"] * 50, "score": [0.4, 0.5, 0.6, 0.8] * 25}
+    >>> tilt = tl.audit(people, "sex", reference="men", scores="score")["women"].repair(use_group=True)
+    >>> with tempfile.TemporaryDirectory() as folder:
+    ...     tilt.to_json(Path(folder, "repair.json"))
+    ...     again = tl.read_repair(Path(folder, "repair.json"))
+    >>> again.multiplier == tilt.multiplier
+    True
+    """
+    try:
+        saved = json.loads(Path(path).read_text(encoding="utf-8"))
+    except (OSError, TypeError, ValueError) as error:
+        raise DataError(
+            f"Cannot read an adjustment from {shown(str(path))}: {getattr(error, 'strerror', None) or error}.",
+            "write one with `to_json` (--save).",
+        ) from None
+    schema = saved.pop("schema", None) if isinstance(saved, dict) else None
+    if schema not in KINDS:
+        raise DataError(
+            f"{shown(str(path))} is not an adjustment of the schema {' or '.join(KINDS)}.",
+            "fit it again, and save it.",
+        )
+    remember(Input.file(path, schema))
+    for model in _saved_classifiers(saved):
+        model["estimator"] = load_estimator(str(model["estimator"]), texts_of("trusted", trusted))
+    try:
+        adjustment = from_plain(KINDS[schema], saved)
+        adjustment.check_whole()
+        return adjustment
+    except (IndexError, KeyError, TypeError, ValueError) as error:
+        raise DataError(
+            f"{shown(str(path))} is not a whole adjustment: a part is missing or altered ({error}).",
+            "write it again with `to_json`.",
+        ) from None
+
+
+def _saved_classifiers(saved: dict[str, object]) -> list[dict[str, object]]:
+    """Return the saved models that are classifiers; the file may be damaged."""
+    models = saved.get("models")
+    parts = [entry.get("model") for entry in models if isinstance(entry, dict)] if isinstance(models, list) else []
+    return [part for part in parts if isinstance(part, dict) and "estimator" in part]

@@ -1,0 +1,375 @@
+"""Candidate rules: the choice among them, and what-ifs with one feature neutralised or coarsened.
+
+To *neutralise* a feature, the model's output is averaged over the reference's values of the feature, for every row. To
+*coarsen* it, a number is replaced by the median of its quartile, or outputs are averaged over all rare levels. Each
+what-if is a usable rule, and is evaluated on the same rows as the model.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from typing import NamedTuple
+
+import numpy as np
+import polars as pl
+
+from tiltlens._analysis.evidence import interval_columns, interval_schema
+from tiltlens._estimators.error_rates import WITH
+from tiltlens._estimators.estimate import Estimate, HasInterval, Normal
+from tiltlens._estimators.influence import Booleans, InfluenceEstimate, Integers, Rows, combine, overall_mean
+from tiltlens._estimators.outputs import Scores, gap, group_rate, impact_ratio
+from tiltlens._estimators.sets import evenly
+from tiltlens._estimators.verdicts import simultaneous_factor
+from tiltlens._learners.propensity import row_folds
+from tiltlens._limits import FOLDS, SMALLEST_SE, SMALLEST_SHARE
+from tiltlens._repair.quantities import EvaluationRows, Measurements, accuracy_at, area, decision_gap, measure
+from tiltlens._repair.rows import AuditedRows
+from tiltlens._rows.levels import numbers_of
+from tiltlens._rows.predictions import AskedModel
+from tiltlens._sources.columns import Record
+from tiltlens.errors import DataError, TiltlensError, first_line
+from tiltlens.paper.checks import Floats
+
+WHAT_IF_ROWS = 20_000  # sample of rows to predict; a standard error is then one point at most
+WHAT_IF_VALUES = 32  # values of a feature to average over; each needs a prediction of all sampled rows
+WHAT_IF_BINS = 4  # bins of a coarsened number: quartiles
+RARE_LEVEL = 0.05  # share of people below which a level of a category is rare
+
+
+NEUTRALISED, COARSENED = "neutralised", "coarsened"
+QUANTITIES = {"gap": "decision_gap", "score_gap": "gap", "accuracy": "accuracy", "auc": "auc"}  # column: quantity
+SCHEMA: dict[str, type[pl.DataType]] = {"feature": pl.String, "what_if": pl.String} | interval_schema(
+    *(f"{name}{part}" for name in QUANTITIES for part in ("", "_change"))
+)
+NEEDS_MODEL = "what-ifs for single features need the model: pass it as model= (--model) instead of scores"
+
+
+class ValueSource(NamedTuple):
+    """For each row, the row whose value of a feature it takes, and the share of this output in the average."""
+
+    source: Integers
+    share: float
+
+
+class WhatIf(NamedTuple):
+    """A change of one feature, as a mixture of values of other rows."""
+
+    feature: str
+    kind: str
+    values: list[ValueSource]
+
+
+def what_ifs(
+    model: AskedModel, data: EvaluationRows, scores: Floats, confidence: float
+) -> tuple[pl.DataFrame, tuple[str, ...]]:
+    """Return one row per what-if, sorted by the absolute decision gap, and notes.
+
+    The intervals are simultaneous over all what-ifs (Šidák), so any of them may be selected.
+    """
+    index, weights = _sample(data.rows)
+    clusters = None if data.rows.clusters is None else data.rows.clusters[index]
+    outcome = None if data.outcome is None else data.outcome[index]
+    part = data._replace(rows=Rows.of(data.rows.audited[index], weights, clusters), outcome=outcome)
+    before, model = _measure(part, scores[index]), model.rows(index)
+    changes = [change for name in model.features for change in _changes(name, model.table[name], part.rows)]
+    level = confidence ** (1.0 / max(len(changes), 1))
+    records, notes = [], []
+    for change in changes:
+        try:
+            records.append(_record(change, before, _measure(part, _predict(model, change)), level))
+        except TiltlensError as error:  # the model may reject combinations of values that it never saw
+            notes.append(f"{change.feature} could not be {change.kind}: {first_line(error)}")
+    if index.size < data.rows.audited.size:
+        notes.append(f"what-ifs are evaluated on {index.size:,} of the rows")
+    table = pl.DataFrame(sorted(records, key=lambda record: abs(record["gap"])), schema=SCHEMA)
+    return table, tuple(notes)
+
+
+def strongest_what_if(table: pl.DataFrame) -> str:
+    """Return a sentence on the what-if whose interval shows the largest reduction of the gap."""
+    best, largest = None, 0.0
+    for row in table.iter_rows(named=True):
+        side = np.sign(row["gap"] - row["gap_change"])  # sign of the gap before
+        reduction = min(-side * row["gap_change_low"], -side * row["gap_change_high"])
+        if reduction > largest and abs(row["gap"]) < abs(row["gap"] - row["gap_change"]):
+            best, largest = row, reduction
+    if best is None:
+        return "no what-if of a single feature significantly reduces the gap of decisions"
+    ends = sorted(abs(100.0 * best[f"gap_change{end}"]) for end in ("_low", "_high"))
+    accuracy = [100.0 * best[f"accuracy_change{end}"] for end in ("_low", "_high")]
+    return (
+        f"with {best['feature']} {best['what_if']}, the gap in decision rates is {ends[0]:.1f} to {ends[1]:.1f} points "
+        f"smaller, and the change in accuracy is {accuracy[0]:.1f} to {accuracy[1]:.1f} points"
+    )
+
+
+def _sample(rows: Rows) -> tuple[Integers, Floats]:
+    """Return a sample of rows to predict, balanced between the groups if possible, and their weights."""
+    groups = [np.flatnonzero(group) for group in (rows.audited, ~rows.audited)]
+    half = WHAT_IF_ROWS // 2
+    room = [max(half, WHAT_IF_ROWS - other.size) for other in groups[::-1]]
+    drawn = [evenly(group, count) for group, count in zip(groups, room, strict=True)]
+    weights = [
+        rows.weights[part] * (rows.weights[group].sum() / rows.weights[part].sum())
+        for group, part in zip(groups, drawn, strict=True)
+    ]
+    return np.concatenate(drawn), np.concatenate(weights)
+
+
+def _changes(name: str, column: pl.Series, rows: Rows) -> Iterator[WhatIf]:
+    """Yield the what-ifs of a feature; none if nothing would change."""
+    codes = _codes(column)
+    if codes.max() == 0:
+        return
+    shares = _values(codes, ~rows.audited, rows)
+    yield WhatIf(name, NEUTRALISED, [ValueSource(np.full(codes.size, row), share) for row, share in shares])
+    coarse = _coarse_numbers(column, rows) if _is_number(column) else _coarse_levels(codes, rows)
+    if coarse:
+        yield WhatIf(name, COARSENED, coarse)
+
+
+def _codes(column: pl.Series) -> Integers:
+    """Return the rank of each value, from 0; missing values have the lowest rank."""
+    keys = column.to_physical() if column.dtype == pl.Enum else column
+    return np.unique(keys.rank("dense").fill_null(0).to_numpy(), return_inverse=True)[1]
+
+
+def _is_number(column: pl.Series) -> bool:
+    return column.dtype.is_numeric() or column.dtype.is_temporal()
+
+
+def _values(codes: Integers, among: Booleans, rows: Rows) -> list[tuple[int, float]]:
+    """Return rows whose values represent those of the rows `among`, with their shares.
+
+    They are one row per value if there are few values, else rows at equally spaced quantiles.
+    """
+    own = np.flatnonzero(among & (rows.weights > 0))
+    order = own[np.argsort(codes[own], kind="stable")]
+    distinct, first = np.unique(codes[order], return_index=True)
+    if distinct.size <= WHAT_IF_VALUES:
+        totals = np.add.reduceat(rows.weights[order], first)
+        return list(zip(order[first].tolist(), (totals / totals.sum()).tolist(), strict=True))
+    shares = np.cumsum(rows.weights[order]) / rows.weights[order].sum()
+    ranks = np.searchsorted(shares, (np.arange(WHAT_IF_VALUES) + 0.5) / WHAT_IF_VALUES)
+    return [(row, 1.0 / WHAT_IF_VALUES) for row in order[np.minimum(ranks, order.size - 1)].tolist()]
+
+
+def _coarse_numbers(column: pl.Series, rows: Rows) -> list[ValueSource]:
+    """Replace numbers by the median of their quantile bin; missing ones stay; return [] for few distinct values."""
+    values, source = numbers_of(column), np.arange(len(column))
+    present = np.flatnonzero(~np.isnan(values))
+    if np.unique(values[present]).size <= WHAT_IF_BINS:
+        return []
+    inner = np.arange(1, WHAT_IF_BINS) / WHAT_IF_BINS
+    edges = np.quantile(values[present], inner, weights=rows.weights[present], method="inverted_cdf")
+    bins = np.searchsorted(np.unique(edges), values[present], side="left")
+    for k in range(int(bins.max()) + 1):
+        own = present[bins == k]
+        if own.size:
+            order = own[np.argsort(values[own], kind="stable")]
+            shares = np.cumsum(rows.weights[order]) / rows.weights[order].sum()
+            source[own] = order[np.searchsorted(shares, 0.5)]
+    return [ValueSource(source, 1.0)]
+
+
+def _coarse_levels(codes: Integers, rows: Rows) -> list[ValueSource]:
+    """Replace rare levels by a mixture of all rare levels; return [] if there are fewer than two."""
+    shares = np.bincount(codes, rows.weights) / rows.weights.sum()
+    is_rare = ((shares > 0.0) & (shares < RARE_LEVEL))[codes]
+    if np.unique(codes[is_rare]).size < 2:
+        return []
+    own = np.arange(codes.size)
+    return [ValueSource(np.where(is_rare, row, own), share) for row, share in _values(codes, is_rare, rows)]
+
+
+def _predict(model: AskedModel, change: WhatIf) -> Floats:
+    return np.asarray(sum(part.share * model.scores(change.feature, part.source) for part in change.values))
+
+
+def _measure(data: EvaluationRows, scores: Floats) -> Measurements:
+    """Return the quantities of scores; errors in the accuracy are weighted by the threshold."""
+    measured = measure(data, scores)
+    if data.outcome is None:
+        return measured
+    accuracy = accuracy_at(data.threshold, data.rows, scores >= data.threshold, data.outcome)
+    cost = np.where(data.outcome == WITH, 1.0 - data.threshold, data.threshold)
+    return measured._replace(estimates=measured.estimates | {"accuracy": accuracy}, cost=cost)
+
+
+def _record(what_if: WhatIf, before: Measurements, after: Measurements, level: float) -> Record:
+    differences = after.change(before)
+    record: Record = {"feature": what_if.feature, "what_if": what_if.kind}
+    for name, quantity in QUANTITIES.items():
+        estimate = after.estimates.get(quantity)
+        change = differences.get(quantity)
+        record |= interval_columns(name, None if estimate is None else estimate.normal().estimate(level))
+        record |= interval_columns(f"{name}_change", None if change is None else change.estimate(level))
+    return record
+
+
+TOLERANCES = (0.0, 0.0025, 0.005, 0.01, 0.02, 0.03, 0.05, 0.1)  # losses of accuracy that rules are chosen for
+
+EXISTS, NOT_FOUND, INCONCLUSIVE = "exists", "was not found", "inconclusive"
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class PairedRows:
+    """The rows with an outcome, with the audited scores, the threshold and cross-fitting folds."""
+
+    audited: AuditedRows
+    rows: Rows
+    outcome: Integers
+    fold: Integers
+    threshold: float
+
+    @classmethod
+    def of(cls, audited: AuditedRows, threshold: float) -> PairedRows:
+        """Return the rows with folds that depend on the content of rows only."""
+        rows = audited.rows
+        return cls(audited, rows, outcome_of(audited), row_folds(rows, FOLDS, 0), threshold)
+
+    @property
+    def decided(self) -> Booleans:
+        """The audited decisions."""
+        return np.asarray(self.audited.scores >= self.threshold)
+
+    @property
+    def y(self) -> Booleans:
+        """Whether each row has the outcome."""
+        return np.asarray(self.outcome == WITH)
+
+    def accuracy(self, decided: Booleans) -> InfluenceEstimate:
+        """Return the accuracy of decisions, with errors weighted by the threshold."""
+        return accuracy_at(self.threshold, self.rows, decided, self.outcome)
+
+    def auc(self, scores: Floats) -> Normal:
+        """Return the area under the curve of scores."""
+        return area(self.rows, scores, self.outcome).normal(0.0, 1.0)
+
+    def score_gap(self, scores: Floats) -> Normal:
+        """Return the gap of scores."""
+        return gap(self.rows, Scores.of(self.rows, scores)).normal(-1.0, 1.0)
+
+    def ratio_gain(self, decided: Booleans) -> InfluenceEstimate:
+        """Return the increase in the impact ratio (lower over higher favourable rate) compared with the model's."""
+        ratios = []
+        for selected in (self.decided, decided):
+            favourable = Scores.of(self.rows, (selected != self.audited.favours_low).astype(np.float64))
+            rates = (group_rate(self.rows, favourable, group) for group in (True, False))
+            low, high = sorted(rates, key=lambda rate: rate.value)
+            top = max(high.value, SMALLEST_SHARE)
+            ratios.append(combine(low.value / top, [(1.0 / top, low), (-low.value / top**2, high)]))
+        return ratios[1].minus(ratios[0])
+
+    def changes(self, decided: Booleans) -> tuple[InfluenceEstimate, InfluenceEstimate, InfluenceEstimate]:
+        """Return the paired change of accuracy, reduction of the gap and increase in the impact ratio."""
+        accuracy = self.accuracy(decided).minus(self.accuracy(self.decided))
+        gaps = [decision_gap(self.rows, rule) for rule in (self.decided, decided)]
+        return accuracy, _reduction(*gaps), self.ratio_gain(decided)
+
+    def rates(self, decided: Booleans, confidence: float) -> dict[str, Estimate | None]:
+        """Return the share selected, the impact ratio and the true positive rate of decisions."""
+        rows, selected = self.rows, decided.astype(np.float64)
+        favourable = Scores.of(rows, (decided != self.audited.favours_low).astype(np.float64))
+        # group probabilities as weights would bias a ratio towards 1
+        has_ratio = not self.audited.soft and favourable.mean1[0] > SMALLEST_SHARE
+        rates: dict[str, HasInterval | None] = {
+            "selected": overall_mean(rows.weights, selected, rows.clusters).normal(0.0, 1.0),
+            "impact_ratio": impact_ratio(rows, favourable) if has_ratio else None,
+            "true_positive_rate": overall_mean(rows.weights * self.y, selected, rows.clusters).normal(0.0, 1.0),
+        }
+        return {name: None if rate is None else rate.estimate(confidence) for name, rate in rates.items()}
+
+
+def outcome_of(audited: AuditedRows) -> Integers:
+    """Return the outcome codes; raise if the audit has no outcomes."""
+    if audited.outcome is None:
+        raise DataError("Alternatives need outcomes, but the audit has none.", "audit with outcome=.")
+    return audited.outcome
+
+
+class _Fold(NamedTuple):
+    """For each rule, estimates on the other folds: the change of accuracy, its standard error, and the absolute gap."""
+
+    rows: Booleans
+    change: Floats
+    se: Floats
+    gap: Floats
+
+
+def measure_folds(data: PairedRows, rules: Sequence[Booleans]) -> list[_Fold]:
+    """Return, for each fold, the estimates for each rule on the other folds."""
+    folds = []
+    for k in range(FOLDS):
+        others = data.fold != k
+        part, outcome = data.rows.take(np.flatnonzero(others)), data.outcome[others]
+        own, *accuracies = (
+            accuracy_at(data.threshold, part, decided[others], outcome) for decided in (data.decided, *rules)
+        )
+        changes = [accuracy.minus(own) for accuracy in accuracies]
+        columns = zip(*((change.value, max(change.se, SMALLEST_SE)) for change in changes), strict=True)
+        gaps = [abs(decision_gap(part, decided[others]).value) for decided in rules]
+        folds.append(_Fold(~others, *(np.array(column) for column in (*columns, gaps))))
+    return folds
+
+
+def choose_rules(
+    data: PairedRows, rules: Sequence[Booleans], folds: Sequence[_Fold], tolerance: float, sure: float
+) -> tuple[Booleans, bool]:
+    """Return decisions fold by fold: of the rule with the smallest gap among those surely accurate on other folds.
+
+    If no rule is surely accurate, use the one most likely to be; also return whether every fold had one that is.
+    """
+    chosen, is_sure = np.zeros_like(data.decided), True
+    for fold in folds:
+        t = (fold.change + tolerance) / fold.se
+        has_accurate = bool((t >= sure).any())
+        best = int(np.argmin(np.where(t >= sure, fold.gap, np.inf))) if has_accurate else int(np.argmax(t))
+        chosen[fold.rows] = rules[best][fold.rows]
+        is_sure = is_sure and has_accurate
+    return chosen, is_sure
+
+
+def _reduction(own: InfluenceEstimate, other: InfluenceEstimate) -> InfluenceEstimate:
+    """Return |gap of the model| − |gap of the alternative|."""
+    signs = [1.0 if estimate.value >= 0.0 else -1.0 for estimate in (own, other)]
+    return combine(abs(own.value) - abs(other.value), [(signs[0], own), (-signs[1], other)])
+
+
+def verdict_of(changes: Sequence[Estimate], tolerance: float, is_sure: bool) -> str:
+    """Return the verdict from intervals of the changes of accuracy, gap and ratio; "exists" needs all three.
+
+    The gap alone also shrinks if fewer people of both groups are selected. If no rule is surely accurate in some fold,
+    the failure of the chosen rule is inconclusive.
+    """
+    accuracy, reduction, ratio = changes
+    if (accuracy.low or 0.0) > -tolerance and min(reduction.low or 0.0, ratio.low or 0.0) > 0.0:
+        return EXISTS
+    if is_sure and ((accuracy.high or 0.0) < -tolerance or (reduction.high or 0.0) < 0.0):
+        return NOT_FOUND
+    return INCONCLUSIVE
+
+
+def tolerance_table(
+    data: PairedRows,
+    rules: Sequence[Booleans],
+    folds: Sequence[_Fold],
+    tolerance: float,
+    levels: tuple[float, float],
+) -> pl.DataFrame:
+    """Return one row per tolerance, with one simultaneous (max-t) band over all from paired influence functions."""
+    sure, confidence = levels
+    losses = sorted({*TOLERANCES, tolerance})
+    choices = [choose_rules(data, rules, folds, loss, sure) for loss in losses]
+    changes = [data.changes(chosen) for chosen, _ in choices]
+    columns = np.column_stack([change.influence for row in changes for change in row])
+    factor = simultaneous_factor(columns.T @ columns, confidence, 0)
+    records = []
+    for loss, (chosen, is_sure), row in zip(losses, choices, changes, strict=True):
+        bands = [Estimate(c.value, c.value - factor * c.se, c.value + factor * c.se) for c in row]
+        record: Record = {"tolerance": loss, "gap": decision_gap(data.rows, chosen).value}
+        for name, band in zip(("accuracy_change", "gap_reduction", "ratio_gain"), bands, strict=True):
+            record |= interval_columns(name, band)
+        records.append(record | {"verdict": verdict_of(bands, loss, is_sure)})
+    return pl.DataFrame(records)

@@ -1,0 +1,366 @@
+"""Results by type of person, from the rows of the sample: profiles, distributions, prototypes and correction paths."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
+from functools import cached_property
+from typing import Any, NoReturn, TypedDict
+
+import numpy as np
+import polars as pl
+from numpy.typing import NDArray
+
+from tiltlens._analysis.bins import (
+    QUANTILES,
+    Binned,
+    Bins,
+    LeastChange,
+    Paths,
+    PathStop,
+    bin_rows,
+    bin_scores,
+    score_span,
+)
+from tiltlens._analysis.evidence import may_show, withheld
+from tiltlens._analysis.prices import Prices
+from tiltlens._analysis.splitting import Splitting, splitting
+from tiltlens._analysis.unobserved_groups import UnobservedGroup
+from tiltlens._estimators.influence import Integers, Rows
+from tiltlens._estimators.use import ShareForm, shares_along_dial
+from tiltlens._limits import DISTRIBUTION_BINS, SUPPRESSED_BELOW
+from tiltlens._rows.features import Feature
+from tiltlens._rows.predictions import AskedModel
+from tiltlens._rows.sampled_rows import SampledRows
+from tiltlens.errors import DataError, NeedsRowsError, SupportError, WeightsError
+from tiltlens.paper.checks import Floats, check_weights
+from tiltlens.paper.correction import CorrectionFunction
+from tiltlens.paper.divergence import check_divergence
+from tiltlens.paper.examples import Figure1Paths, figure1_paths
+from tiltlens.paper.path import Inputs, PathPoint, path_point, projection
+from tiltlens.paper.world import Projection
+
+TIED = 1e-9  # corrections, or shares of people, that differ by less are equal up to rounding
+SoftScores = Callable[..., UnobservedGroup]
+AGAIN = "audit the data again with tl.audit, or `tiltlens audit`."
+
+
+SHARES_SCHEMA: dict[str, type[pl.DataType]] = {"position": pl.Float64, "feature": pl.String}
+SHARES_SCHEMA |= dict.fromkeys(("share", "low", "high"), pl.Float64)
+
+
+class Prototype(TypedDict):
+    """Values of all features, the number of audited people with them (None below ten), and f~ there."""
+
+    values: dict[str, str | None]
+    count: int | None
+    correction: float
+
+
+@dataclass(frozen=True, eq=False)  # without slots, so that expensive results can be cached
+class Profiles:
+    """The rows of the sample, with their scores, log-odds and correction function.
+
+    Attributes
+    ----------
+    sampled, rows
+        The rows of both groups as sampled, and in the form for estimators.
+    score, favourable
+        The score whose gap is measured, and the score of the favourable outcome, in the user's unit.
+    correction
+        The correction function; None without features or propensity.
+    log_odds, log_ratio
+        The log-odds from one fit on all rows, and the cross-fitted log-ratio.
+    confidence
+        The confidence level of intervals.
+    model
+        The audited model; None if scores were given.
+    given
+        The conditions that all rows meet, as texts by column.
+    soft
+        For unobserved groups, a function of scores that returns the estimates of their gap.
+    priced
+        A function that compares the amounts with observed costs; None without costs.
+    """
+
+    sampled: SampledRows
+    rows: Rows
+    score: Floats
+    favourable: Floats
+    correction: CorrectionFunction | None
+    log_odds: Floats
+    log_ratio: Floats
+    confidence: float
+    model: AskedModel | None = None
+    given: Mapping[str, str] = field(default_factory=dict)
+    soft: SoftScores | None = None
+    priced: Callable[[], Prices | None] | None = None
+
+    @property
+    def groups(self) -> tuple[str, ...]:
+        """The audited group and the reference."""
+        return self.sampled.groups
+
+    @property
+    def features(self) -> tuple[Feature, ...]:
+        """The features of the rows."""
+        return self.sampled.features
+
+    @property
+    def scores(self) -> Floats:
+        """All scores, (n,) or (n, K)."""
+        return self.sampled.scores
+
+    @property
+    def y_true(self) -> Integers | None:
+        """The codes of observed outcomes; None without outcomes."""
+        return self.sampled.y_true
+
+    @property
+    def is_amount(self) -> bool:
+        """Whether scores are amounts."""
+        return self.sampled.unit.is_amount
+
+    def profile(self, feature: str) -> pl.DataFrame:
+        """See the method of `Comparison` or `Correction`."""
+        part = self._feature(feature)
+        mine = self.rows.audited
+        f, score, weights = self._values(mine), self.score[mine], self.rows.weights[mine]
+        audited, reference = (np.bincount(part.codes[who], minlength=len(part.labels)) for who in (mine, ~mine))
+        n, n_reference = ([_shown(*count) for count in _counted(counts)] for counts in (audited, reference))
+        records = []
+        for code, label in enumerate(part.labels):
+            record: dict[str, str | float | None] = {"value": label, "n": n[code], "n_reference": n_reference[code]}
+            if n[code]:
+                cell = part.codes[mine] == code
+                record |= _spread(f[cell], weights[cell])
+                record["score"] = float(np.average(score[cell], weights=weights[cell]))
+            records.append(record)
+        return pl.DataFrame(records, schema=PROFILE_SCHEMA)
+
+    def distribution(self, feature: str, bins: int = DISTRIBUTION_BINS) -> pl.DataFrame:
+        """See the method of `Comparison` or `Correction`."""
+        if not isinstance(bins, int) or isinstance(bins, bool) or bins < 1:
+            raise DataError(f"`bins` must be a whole number of at least 1, got {bins!r}.", "40 is the default.")
+        part = self._feature(feature)
+        mine = self.rows.audited
+        f, codes = self._values(mine), part.codes[mine]
+        edges = np.histogram_bin_edges(f, bins)
+        hidden = withheld(np.bincount(codes, minlength=len(part.labels)))
+        records = []
+        for code, label in enumerate(part.labels):
+            counts = np.histogram(f[codes == code], edges)[0]
+            for start, stop, (count, is_withheld) in zip(edges, edges[1:], _counted(counts), strict=False):
+                n = _shown(count, is_withheld or bool(hidden[code]))
+                records.append({"value": label, "from": float(start), "to": float(stop), "n": n})
+        schema = {"value": pl.String, "from": pl.Float64, "to": pl.Float64, "n": pl.Int64}
+        return pl.DataFrame(records, schema=schema)
+
+    @cached_property
+    def bins(self) -> Bins:
+        """See `Comparison.bins`; the features are in their own order."""
+        if self.correction is None:
+            return bin_scores(self.rows, self.score, self.is_amount)
+        atoms, paths, moved = self.atoms(), figure1_paths(self._inputs()), None
+        if paths.end is not None:
+            moved = np.zeros(len(self.score))
+            moved[atoms] = paths.end
+        rows = Binned(
+            self.rows.audited,
+            self.rows.weights,
+            self.score,
+            score_span(self.score, self.is_amount),
+            self.scores,
+            self.log_odds,
+            log_ratio=self.log_ratio,
+            features=self.features,
+            moved=moved,
+        )
+        return bin_rows(rows, self.correction, *path_stops(paths, self.favourable[atoms]))
+
+    def shares_along_tradeoff(
+        self, forms: Mapping[str, ShareForm], positions: int, level: float | None
+    ) -> pl.DataFrame:
+        """See `Correction.shares_along_tradeoff`; `forms` has the share forms of the features."""
+        shares = shares_along_dial(forms, np.linspace(0.0, 1.0, positions).tolist(), level)
+        return pl.DataFrame(shares, schema=SHARES_SCHEMA, orient="row")
+
+    @cached_property
+    def splitting(self) -> Splitting | None:
+        """See the method of `Comparison` or `Correction`."""
+        return splitting(self.sampled, self.confidence)
+
+    @cached_property
+    def prices(self) -> Prices | None:
+        """See the method of `Comparison` or `Correction`."""
+        return None if self.priced is None else self.priced()
+
+    def prototypes(self, suppress: bool = True) -> dict[str, Prototype]:
+        """See the method of `Comparison` or `Correction`."""
+        if not self.features:
+            return {}
+        mine = np.flatnonzero(self.rows.audited)
+        f = self._values(self.rows.audited)
+        codes = np.column_stack([feature.codes[mine] for feature in self.features])
+        indices = {"max": _first(-f, codes), "min": _first(f, codes), "near_zero": _first(np.abs(f), codes)}
+        result: dict[str, Prototype] = {}
+        for name, index in indices.items():
+            count = int((codes == codes[index]).all(axis=1).sum())
+            result[name] = prototype(self.features, codes[index].tolist(), count, float(f[index]), suppress)
+        return result
+
+    def path(self, weights: Sequence[Any], divergence: str = "kl") -> list[PathPoint]:
+        """See the method of `Comparison` or `Correction`."""
+        self._known_correction()
+        inputs, chosen = self._inputs(), check_divergence(divergence)
+        if not np.iterable(weights) or isinstance(weights, str):
+            raise WeightsError(f"`weights` must be a list of four numbers each, got {weights!r}.", "see World.path.")
+        points: list[PathPoint] = []
+        for lam in [check_weights(four) for four in weights]:
+            try:
+                points.append(path_point(inputs, lam, chosen, points[-1].multipliers if points else None))
+            except SupportError:
+                hint = "give λ4 the weight 0, or use a divergence that stays finite: 'hellinger', 'js' or 'tv'."
+                raise self._out_of_reach(inputs, hint) from None
+        return points
+
+    def project(self) -> Projection:
+        """See the method of `Comparison` or `Correction`."""
+        inputs = self._inputs()
+        try:
+            q, t = projection(inputs.p0, inputs.channel, inputs.y1)
+        except SupportError:
+            hint = f"no change of the features of {self.groups[0]!r} alone removes the gap of this model."
+            raise self._out_of_reach(inputs, hint) from None
+        return Projection(q, check_divergence("kl").between(q, inputs.p0), t)
+
+    def _feature(self, name: str) -> Feature:
+        for feature in self.features:
+            if feature.name == name:
+                return feature
+        names = [feature.name for feature in self.features]
+        raise DataError(f"`feature` must be one of the audit's features, got {name!r}.", f"they are {names}.")
+
+    def _values(self, mine: NDArray[np.bool_]) -> Floats:
+        return np.asarray(self._known_correction()(self.log_odds[mine], self.scores[mine]))
+
+    def _known_correction(self) -> CorrectionFunction:
+        if self.correction is None:
+            raise DataError(
+                "`features` must name at least one column for results about inputs, got none.",
+                "list features, or give a column of P(audited|x) as `propensity`.",
+            )
+        return self.correction
+
+    def atoms(self) -> NDArray[np.intp]:
+        """Return the audited rows with positive weight, in the order of the table."""
+        rows = self.rows
+        mine = np.flatnonzero(rows.audited & (rows.weights > 0))
+        return mine[np.argsort(self.sampled.row_number[mine], kind="stable")]
+
+    def _out_of_reach(self, inputs: Inputs, hint: str) -> SupportError:
+        """Return the error for mean scores that no weights on the audited rows can attain.
+
+        Every audited row has mass in both groups' feature distributions, so only the scores can lack support.
+        """
+        low, high = inputs.channel.min(axis=0), inputs.channel.max(axis=0)
+        is_binary = len(low) == 2
+        y = 1 if is_binary else int(np.argmax(np.maximum(inputs.y1 - high, low - inputs.y1)))
+        outcome = "" if is_binary else f" of outcome {y}"
+        audited, reference = self.groups
+        return SupportError(
+            f"the mean score{outcome} of {reference!r} must be within reach of the scores of {audited!r}, "
+            f"got {inputs.y1[y]:.4g} and scores from {low[y]:.4g} to {high[y]:.4g}.",
+            hint,
+        )
+
+    def _inputs(self) -> Inputs:
+        """Return the rows as a finite world: P0 on the audited rows, P1/P0 ∝ e^{−ℓ}, and Y1 from the reference rows.
+
+        The atoms are the audited rows in the order of the table.
+        """
+        rows, scores, mine = self.rows, self.scores, self.atoms()
+        channel = scores if scores.ndim == 2 else np.column_stack([1.0 - scores, scores])
+        p0 = rows.audited_share[mine]
+        log_odds = self.log_odds[mine]
+        p1 = p0 * np.exp(-(log_odds - log_odds.min()))
+        return Inputs(p0, p1 / p1.sum(), channel[mine], rows.audited_share @ channel, rows.reference_share @ channel)
+
+
+def prototype(
+    features: Sequence[Feature], codes: Sequence[int], count: int, correction: float, suppress: bool
+) -> Prototype:
+    """Return feature values with the number of audited people who share them; both are suppressed below ten."""
+    is_shown = not suppress or count >= SUPPRESSED_BELOW
+    labels = {
+        feature.name: feature.labels[code] if is_shown else None for feature, code in zip(features, codes, strict=True)
+    }
+    return {"values": labels, "count": count if is_shown else None, "correction": correction}
+
+
+def path_stops(figure: Figure1Paths, favourable: Floats) -> tuple[Paths, LeastChange | None]:
+    """Return both paths and their endpoint as numbers; `favourable` is the favourable probability of each atom."""
+    green, red = (
+        [PathStop(point.weights[3], point.terms[0], point.terms[3], float(point.q @ favourable)) for point in path]
+        for path in (figure.output_path, figure.joint_path)
+    )
+    if figure.end is None or figure.cost is None:
+        return Paths(green, red), None
+    return Paths(green, red), LeastChange(figure.cost, float(figure.end @ favourable))
+
+
+PROFILE_SCHEMA = {
+    "value": pl.String,
+    "n": pl.Int64,
+    "n_reference": pl.Int64,
+    "correction": pl.Float64,
+    **{f"correction_{round(100 * q)}": pl.Float64 for q in QUANTILES},
+    "score": pl.Float64,
+}
+
+
+def _spread(f: Floats, weights: Floats) -> dict[str, float | None]:
+    """Return the weighted mean and quantiles of f~; quantiles that could reveal single people are None."""
+    levels = np.array(QUANTILES) * (1.0 - TIED)  # a sum of weights may miss a level by rounding
+    ends = np.quantile(f, levels, weights=weights, method="inverted_cdf").tolist()
+    quantiles: dict[str, float | None] = {}
+    for q, end in zip(QUANTILES, ends, strict=True):
+        below, above = int((f < end - TIED).sum()), int((f > end + TIED).sum())
+        is_shown = may_show(below, f.size - below - above, above)
+        quantiles[f"correction_{round(100 * q)}"] = end if is_shown else None
+    return quantiles | {"correction": float(np.average(f, weights=weights))}
+
+
+def _first(values: Floats, codes: Integers) -> int:
+    """Return the row of the smallest value; ties are broken by feature values, so that row order does not matter."""
+    tied = np.flatnonzero(values <= values.min() + TIED)
+    return int(tied[np.lexsort(codes[tied].T[::-1])[0]])
+
+
+def _counted(counts: NDArray[np.integer[Any]]) -> Iterator[tuple[int, bool]]:
+    """Yield each count and whether it is suppressed."""
+    return zip(counts.tolist(), withheld(counts).tolist(), strict=True)
+
+
+def _shown(count: int, is_withheld: bool) -> int | None:
+    """Return the count, or None if it is suppressed."""
+    return None if is_withheld else count
+
+
+def needs_rows(name: str) -> NeedsRowsError:
+    """Return the error of a method that needs an audit in memory."""
+    return NeedsRowsError(f"`{name}` requires an audit in memory; a saved audit has no rows.", AGAIN)
+
+
+class NoRows:
+    """A placeholder for the rows that a saved audit lacks: any access raises."""
+
+    __slots__ = ()
+
+    def __getattr__(self, name: str) -> NoReturn:
+        if name.startswith("_"):  # looked for by copy and pickle
+            raise AttributeError(name)
+        raise needs_rows(name)
+
+
+NO_ROWS: Any = NoRows()

@@ -1,0 +1,392 @@
+"""The first pass: the groups, the values of the features, and one bounded sample of the rows.
+
+The sample depends only on the contents of rows, not on their order, on batches or on engines. Within a group, the rows
+with the smallest hashes are drawn. All groups have the same quota, so rare groups are kept whole and larger groups
+share the remaining room equally.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field, replace
+from operator import add, or_
+from typing import Any, NamedTuple, TypeAlias, TypeVar
+
+import numpy as np
+import polars as pl
+from numpy.typing import NDArray
+
+from tiltlens._estimators.error_rates import UNKNOWN
+from tiltlens._limits import LISTED_VALUES
+from tiltlens._rows.groups import Meant
+from tiltlens._rows.roles import CONTENT, HASH, LOG_ODDS, OUTCOME, SCORE, ColumnRoles
+from tiltlens._rows.sampled_rows import (
+    ColumnValues,
+    Labels,
+    SampledRows,
+    collect_labels,
+    join_labels,
+    store_columns,
+    take_values,
+)
+from tiltlens._rows.scores import favourable_word
+from tiltlens._rows.sums import BatchRows, read_batch
+from tiltlens._rows.value_counts import GROUP, INPUT, WEIGHT, ValueCounts, value_counts
+from tiltlens._rows.wording import NOT_GIVEN
+from tiltlens._sources.arrays import (
+    Factorized,
+    HashedColumn,
+    Hashes,
+    chunked_moments,
+    factorize,
+    mixed_hashes,
+    nested_hashes,
+    row_hashes,
+)
+from tiltlens._sources.batches import ROW
+from tiltlens.paper.checks import Floats
+from tiltlens.paper.correction import GroupMoments
+
+FEW_COPIES = 1e-4  # share of a batch's rows: with more copies, rows unique in it have copies in other batches
+Sortable: TypeAlias = Any  # a value of a column: a text, a number, a boolean or a date
+V = TypeVar("V")
+ALL_HASHES = np.uint64(2**64 - 1)
+
+
+class HashThreshold:
+    """The largest hash of each group that may still be drawn; it only saves work in later batches.
+
+    Threads that read one table share it. A worker on another machine starts with the one it was sent.
+    """
+
+    def __init__(self) -> None:
+        self.of_group: dict[str, np.uint64] = {}
+
+    def lower(self, group: str, largest: np.uint64) -> None:
+        """Record that hashes above `largest` cannot be drawn."""
+        self.of_group[group] = min(self.of_group.get(group, ALL_HASHES), largest)
+
+    def limits(self, groups: tuple[str, ...]) -> Hashes:
+        """Return the largest hash of each of some groups."""
+        return np.array([self.of_group.get(group, ALL_HASHES) for group in groups], dtype=np.uint64)
+
+
+def group_quota(counts: Mapping[str, int], size: int) -> int:
+    """Return the largest c with Σ_g min(n_g, c) ≤ `size`: the largest number of rows per group that fits."""
+    room, left = size, len(counts)
+    for count in sorted(counts.values()):
+        if count * left > room:
+            return room // left
+        room, left = room - count, left - 1
+    return max(counts.values(), default=size)
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class RowSample:
+    """Some rows, added with `+`: those of the smallest hashes of each group."""
+
+    parts: tuple[pl.DataFrame, ...]  # the rows as they came, batch by batch
+    counts: dict[str, int]  # the number of rows of each group, drawn or not
+    size: int  # the largest number of rows that is kept
+    threshold: HashThreshold = field(default_factory=HashThreshold)
+
+    @property
+    def is_complete(self) -> bool:
+        """Whether all rows are in the sample."""
+        return sum(self.counts.values()) <= self.size
+
+    @property
+    def frame(self) -> pl.DataFrame:
+        """The rows."""
+        return self._drawn().parts[0]
+
+    def __add__(self, other: RowSample) -> RowSample:
+        counts = dict(self.counts)
+        for group, count in other.counts.items():
+            counts[group] = counts.get(group, 0) + count
+        both = RowSample(self.parts + other.parts, counts, self.size, self.threshold)
+        rows = sum(part.height for part in both.parts)
+        return both if rows <= 1.5 * self.size else both._drawn()
+
+    def _drawn(self) -> RowSample:
+        """Return the sample in one part, reduced to at most `size` rows."""
+        frame = self.parts[0] if len(self.parts) == 1 else pl.concat(self.parts)
+        if frame.height <= self.size:
+            return RowSample((frame,), self.counts, self.size, self.threshold)
+        quota = group_quota(self.counts, self.size)
+        hashes, keep = frame[HASH].to_numpy(), np.ones(frame.height, dtype=np.bool_)
+        for group, count in self.counts.items():
+            if count > quota:
+                mine = np.flatnonzero((frame[GROUP] == group).to_numpy())
+                ordered = np.sort(hashes[mine])
+                last = ordered[: min(quota, ordered.size)]
+                if quota < ordered.size and ordered[quota] == last[-1] and last[0] != last[-1]:
+                    last = last[last < last[-1]]  # a cluster is drawn whole or not at all
+                keep[mine] = False
+                keep[mine[hashes[mine] <= last[-1]][:quota]] = True  # a cluster larger than the quota is cut to it
+                self.threshold.lower(group, last[-1])
+        return RowSample((frame.filter(pl.Series(keep)),), self.counts, self.size, self.threshold)
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Survey:
+    """The results of the first pass, added with `+`."""
+
+    read: int
+    left_out: dict[str, int]  # by reason
+    without_group: int
+    values: dict[str, ValueCounts]  # by feature
+    # The sample, or all rows if there are few: group, weight, scores, optional columns and features
+    sample: RowSample
+    weight_range: dict[str, tuple[float, float]]  # least and largest weight of each group
+    outside: dict[str, int]  # the number of rows of each group whose given propensity is not between 0 and 1
+    is_decisions: bool  # whether every score is 0 or 1
+    amounts: dict[str, GroupMoments]  # the moments of each group's amounts; empty where scores are probabilities
+    # The column of the scores of the favourable outcome, and the names of the outcomes
+    favourable: int
+    classes: Labels
+    words: tuple[str, ...] | None  # all words found if decisions are words; None if they are numbers
+    # Whether each `given` value occurs, and some values that do
+    is_present: dict[str, bool]
+    seen: dict[str, tuple[Sortable, ...]]
+    # The values of the observed outcome, and which outcome each stands for; None where none is given
+    outcome_values: Meant | None
+    people: dict[str, float]  # the number of each group: rows, or the sum of their probabilities
+    # Σ of hashes of all kept rows, modulo 2^64, which does not depend on their order. The second is of rows without
+    # their scores, so that audits of two models on the same rows agree in it.
+    fingerprint: int
+    rows_fingerprint: int
+    labels: dict[str, Labels]  # the texts of each column that has codes for them, such as "period", in their order
+    # For each group and observed outcome, (3, 6): people, Σw, Σw², ΣwW, Σw²W and Σw²W²; empty if rows are dependent:
+    # with clusters, and for unobserved groups
+    totals: dict[str, Floats]
+
+    @property
+    def kept(self) -> int:
+        """The number of rows that are kept."""
+        return self.read - sum(self.left_out.values()) - self.without_group
+
+    def outcome(self, favourable: object) -> str:
+        """Return the name of the favourable outcome; `favourable` is the user's argument."""
+        if self.words is None:
+            return self.classes[self.favourable]
+        return favourable_word("scores", favourable, self.words)
+
+    def __add__(self, other: Survey) -> Survey:
+        return replace(
+            self,
+            read=self.read + other.read,
+            left_out=_join(self.left_out, other.left_out),
+            without_group=self.without_group + other.without_group,
+            values=_join(self.values, other.values),
+            sample=self.sample + other.sample,
+            weight_range=_join(self.weight_range, other.weight_range, _join_ranges),
+            outside=_join(self.outside, other.outside),
+            is_decisions=self.is_decisions and other.is_decisions,
+            amounts=_join(self.amounts, other.amounts),
+            words=None if self.words is None else _first_values(self.words, other.words or ()),
+            is_present=_join(self.is_present, other.is_present, or_),
+            seen=_join(self.seen, other.seen, _first_values),
+            outcome_values=_join_outcomes(self.outcome_values, other.outcome_values),
+            people=_join(self.people, other.people),
+            fingerprint=(self.fingerprint + other.fingerprint) % 2**64,
+            rows_fingerprint=(self.rows_fingerprint + other.rows_fingerprint) % 2**64,
+            labels=join_labels(self.labels, other.labels),
+            totals=_join(self.totals, other.totals),
+        )
+
+
+def _first_values(values: tuple[Sortable, ...], others: tuple[Sortable, ...]) -> tuple[Sortable, ...]:
+    return tuple(sorted({*values, *others}))[:LISTED_VALUES]
+
+
+def _join_outcomes(values: Meant | None, others: Meant | None) -> Meant | None:
+    if values is None:
+        return None
+    joined = values | (others or {})
+    return {value: joined[value] for value in sorted(joined)[:LISTED_VALUES]}
+
+
+def _join(values: Mapping[str, V], others: Mapping[str, V], join: Callable[[V, V], V] = add) -> dict[str, V]:
+    """Return the values of two parts of the data, joined where both parts have one."""
+    both = {name: join(value, others[name]) for name, value in values.items() if name in others}
+    return {**values, **others, **both}
+
+
+def _join_ranges(ends: tuple[float, float], others: tuple[float, float]) -> tuple[float, float]:
+    return min(ends[0], others[0]), max(ends[1], others[1])
+
+
+def survey_batch(roles: ColumnRoles, size: int, threshold: HashThreshold, table: pl.DataFrame) -> Survey:
+    """Return the survey of one batch; `threshold` is shared by the samples of all batches."""
+    batch = read_batch(roles, table)
+    rows, kept = batch.rows, batch.table
+    factorized = {name: factorize(kept[name]) for name in roles.features}
+    weights = rows.weights if roles.is_weighted else None
+    groups = pl.Series(GROUP, rows.groups, dtype=pl.String)
+    of_rows, hashes = _hash_rows(roles, batch, factorized, groups)
+    keys = _sampling_keys(batch, hashes)
+    return Survey(
+        read=batch.read,
+        left_out=batch.left_out,
+        without_group=batch.without_group,
+        values={
+            name: value_counts(kept[name], factorized[name], rows.group, groups, weights) for name in roles.features
+        },
+        sample=_sample_rows(roles, batch, keys, size, threshold),
+        weight_range=_weight_ranges(rows),
+        outside=_count_outside(rows),
+        is_decisions=batch.channel.kind == "decisions",
+        amounts=_amounts(rows) if batch.channel.kind == "amounts" else {},
+        favourable=batch.channel.favourable,
+        classes=batch.channel.labels,
+        words=batch.channel.words,
+        is_present={column: batch.left_out[f"{NOT_GIVEN}{column}"] < table.height for column in roles.where},
+        seen={column: tuple(table[column].drop_nulls().unique().sort().head(LISTED_VALUES)) for column in roles.where},
+        outcome_values=batch.outcome_values,
+        people={label: float(count) for label, count in zip(rows.groups, batch.people, strict=True) if count},
+        fingerprint=_fingerprint(rows, hashes),
+        rows_fingerprint=_fingerprint(rows, of_rows),
+        labels=collect_labels(rows.columns),
+        totals={} if roles.soft or roles.clusters is not None else _totals(rows, roles.is_weighted),
+    )
+
+
+def _hash_rows(
+    roles: ColumnRoles, batch: BatchRows, factorized: dict[str, Factorized | None], groups: pl.Series
+) -> list[Hashes]:
+    """Return the hash of each row by its features, group, weight and propensity; and by its scores too."""
+    rows = batch.rows
+    columns: dict[str, HashedColumn] = {name: batch.table[name] for name in roles.features}
+    columns |= {GROUP: rows.group, WEIGHT: rows.weights}
+    if rows.log_odds is not None:
+        columns[LOG_ODDS] = rows.log_odds
+    scores = {f"{SCORE}{y}": column for y, column in enumerate(batch.score_columns)}
+    return nested_hashes([columns, scores], {**factorized, GROUP: Factorized(groups, rows.group)})
+
+
+def _fingerprint(rows: SampledRows, hashes: Hashes) -> int:
+    """Return the sum of the hashes of rows with their outcomes; rows are drawn without looking at these."""
+    if not hashes.size:
+        return 0
+    if rows.cost is not None:
+        return int(mixed_hashes(hashes, row_hashes({OUTCOME: rows.cost})).sum())
+    return int((hashes if rows.y_true is None else mixed_hashes(hashes, rows.y_true)).sum())
+
+
+class _Keys(NamedTuple):
+    """The hashes by which rows are drawn; and, if rows have copies in several groups, the hashes of their contents."""
+
+    drawn_by: Hashes
+    content: Hashes | None = None
+
+
+def _sampling_keys(batch: BatchRows, hashes: Hashes) -> _Keys:
+    """Return the keys of rows, or of their clusters, which are drawn whole."""
+    if batch.rows.cluster is not None:
+        return _Keys(batch.rows.cluster)
+    if batch.source is None:
+        return _Keys(_row_keys(hashes, _row_numbers(batch.table, hashes)))
+    source = batch.source
+    content = np.zeros(int(source.max(initial=-1)) + 1, dtype=np.uint64)
+    np.add.at(content, source, hashes)
+    first = np.zeros(content.size, dtype=np.intp)
+    first[source[::-1]] = np.arange(source.size)[::-1]
+    numbers = _row_numbers(batch.table, content)
+    row_numbers = numbers[first] if ROW in batch.table.columns else numbers
+    return _Keys(_row_keys(content, row_numbers)[source], content[source])
+
+
+def _row_numbers(table: pl.DataFrame, hashes: Hashes) -> NDArray[np.integer]:
+    """Return the rows' numbers; rows of Spark have no order, so arbitrary numbers that differ between batches."""
+    if ROW in table.columns:
+        return table[ROW].to_numpy()
+    return np.arange(len(hashes)) + int(hashes[:1].sum() % 2**32)
+
+
+def _row_keys(hashes: Hashes, numbers: NDArray[np.integer]) -> Hashes:
+    """Return the keys by which rows are drawn: their hashes; copies of a row get different keys by their row numbers.
+
+    Otherwise copies would be drawn all or none, and a table of few distinct rows would lose most of them. If more than
+    a few rows of a batch are copies, others have copies in other batches, so all keys then include the row number.
+    """
+    repeats = np.count_nonzero(np.diff(np.sort(hashes)) == 0)  # sorting is much faster than marking the copies
+    if not repeats:
+        return hashes
+    is_copy = pl.Series(hashes).is_duplicated().to_numpy() if repeats <= FEW_COPIES * hashes.size else None
+    if is_copy is None or is_copy.mean() > FEW_COPIES:
+        return mixed_hashes(hashes, numbers)
+    keys = hashes.copy()
+    keys[is_copy] = mixed_hashes(hashes[is_copy], numbers[is_copy])
+    return keys
+
+
+def _sample_rows(roles: ColumnRoles, batch: BatchRows, keys: _Keys, size: int, threshold: HashThreshold) -> RowSample:
+    """Return the rows of a batch that may be drawn."""
+    rows, table = batch.rows, batch.table
+    limits, index = threshold.limits(rows.groups), None
+    if (limits < ALL_HASHES).any():
+        index = np.flatnonzero(keys.drawn_by <= limits[rows.group])
+
+    def part(values: ColumnValues) -> ColumnValues:
+        return values if index is None else take_values(values, index)
+
+    columns = [
+        pl.Series(GROUP, rows.groups, dtype=pl.String).gather(part(rows.group)),
+        pl.Series(WEIGHT, part(rows.weights)),
+        *(pl.Series(f"{SCORE}{y}", part(column)) for y, column in enumerate(batch.score_columns)),
+        pl.Series(HASH, part(keys.drawn_by)),
+        *([] if keys.content is None else [pl.Series(CONTENT, part(keys.content))]),
+        *store_columns(rows, index),
+    ]
+    kept = [*roles.features, *(name for name in table.columns if name == ROW or name.startswith(INPUT))]
+    columns += [part(table[name]) for name in kept]
+    counts = np.bincount(rows.group, minlength=len(rows.groups))
+    present = {label: int(count) for label, count in zip(rows.groups, counts, strict=True) if count}
+    return RowSample((pl.DataFrame({column.name: column for column in columns}),), present, size, threshold)
+
+
+def _by_group(rows: SampledRows) -> list[tuple[str, NDArray[np.bool_]]]:
+    return [(label, rows.group == code) for code, label in enumerate(rows.groups) if (rows.group == code).any()]
+
+
+def _amounts(rows: SampledRows) -> dict[str, GroupMoments]:
+    if not rows.scores.size:
+        return {}
+    moments = chunked_moments([rows.scores], rows.group, len(rows.groups), None)
+    return {label: part for label, part in zip(rows.groups, moments, strict=True) if part.rows}
+
+
+def _totals(rows: SampledRows, is_weighted: bool) -> dict[str, Floats]:
+    """Return the sums of each group by outcome."""
+    groups, outcomes = len(rows.groups), UNKNOWN + 1
+    key = rows.group * outcomes + (UNKNOWN if rows.y_true is None else rows.y_true)
+
+    def total(column: Floats | None) -> Floats:
+        return np.bincount(key, column, groups * outcomes).astype(np.float64).reshape(groups, outcomes)
+
+    people, w, score = total(None), rows.weights, rows.score
+    if is_weighted:
+        with np.errstate(over="ignore"):  # weights near the largest float: results do not use such sums
+            columns = (people, *map(total, (w, w**2, w * score, w**2 * score, (w * score) ** 2)))
+    else:
+        columns = (people, people, people, first := total(score), first, total(score**2))
+    sums = np.stack(columns, axis=-1)
+    return {label: sums[code] for code, label in enumerate(rows.groups) if people[code].any()}
+
+
+def _weight_ranges(rows: SampledRows) -> dict[str, tuple[float, float]]:
+    if rows.weights.size and rows.weights.strides == (0,):  # one number, broadcast to all rows
+        return {label: (1.0, 1.0) for label, _ in _by_group(rows)}
+    return {label: _ends(rows.weights[mine]) for label, mine in _by_group(rows)}
+
+
+def _ends(weights: Floats) -> tuple[float, float]:
+    return float(weights.min()), float(weights.max())
+
+
+def _count_outside(rows: SampledRows) -> dict[str, int]:
+    """Return the number of rows of each group whose given propensity is not between 0 and 1."""
+    if rows.log_odds is None or np.isfinite(rows.log_odds).all():
+        return {}
+    return {label: int((~np.isfinite(rows.log_odds[mine])).sum()) for label, mine in _by_group(rows)}

@@ -1,0 +1,393 @@
+"""Conversion of any table or values to clean Polars columns, the same for every engine.
+
+A clean column is Boolean, Int64, Float64, String, Enum (with declared order), Date or Datetime in UTC. NaN, NaT, NA and
+None are all missing; infinite values stay, because whether they are valid depends on the role of the column.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence, Set
+from datetime import date, datetime, timedelta
+from decimal import Decimal
+from typing import Any, TypeAlias
+
+import narwhals as nw
+import numpy as np
+import polars as pl
+from numpy.typing import NDArray
+
+from tiltlens._formats import text_of
+from tiltlens.errors import DataError, check_case, check_columns, checked_names, first_line, shown, wrap_errors
+
+SAFE_INTEGERS = (pl.Int8, pl.Int16, pl.Int32, pl.Int64, pl.UInt8, pl.UInt16, pl.UInt32)  # none is too large for 64 bits
+MICROSECONDS_PER_DAY = 86_400_000_000
+ValuesLike: TypeAlias = Any  # one value per row: an array, a list, or a series of any engine
+PandasSeries: TypeAlias = Any  # pandas need not be installed
+MISSING_KINDS = {"NoneType", "NAType", "NaTType"}
+
+# The first match applies: to Python, True is an int and a datetime is a date.
+OBJECT_KINDS: tuple[tuple[str, tuple[type, ...], type[pl.DataType] | pl.DataType], ...] = (
+    ("bool", (bool, np.bool_), pl.Boolean),
+    ("int", (int, np.integer), pl.Int64),
+    ("float", (float, np.floating, Decimal), pl.Float64),
+    ("str", (str,), pl.String),
+    ("datetime", (datetime, np.datetime64), pl.Datetime("us")),
+    ("date", (date,), pl.Date),
+    ("timedelta", (timedelta, np.timedelta64), pl.Duration("us")),
+)
+
+
+def column_of_values(argument: str, values: ValuesLike, rows: int) -> pl.Series:
+    """Return an array, list or series passed in addition to the table, as a clean column of the same length."""
+    if values is None or np.isscalar(values) or not hasattr(values, "__len__"):
+        raise DataError(
+            f"`{argument}` must name a column, or be an array as long as the data, got {shown(values)}.",
+            "pass the column's name as text, or one value for each row.",
+        )
+    column = clean_column(raw_column(argument, values))
+    if len(column) != rows:
+        raise DataError(
+            f"`{argument}` must have one value per row, got {len(column):,} for {rows:,} rows.",
+            "pass the array of the same rows, in the same order, or the name of a column.",
+        )
+    return column
+
+
+def check_index(argument: str, values: ValuesLike, data: ValuesLike, of: str = "data") -> None:
+    """Raise for a pandas object whose index differs from that of the data, since rows would be mixed up by position.
+
+    If the table has no index, the index must be 0, 1, 2, …; arrays are matched by position.
+    """
+    mine, theirs = (table.index if hasattr(table, "iloc") else None for table in (values, data))
+    if mine is None or isinstance(data, np.ndarray):
+        return
+    if theirs is None:
+        if not np.array_equal(np.asarray(mine), np.arange(len(mine))):
+            raise DataError(
+                f"`{argument}` must have an index from 0 on, because the table has none, got one in another order, "
+                f"{shown(mine[0])} first.",
+                "pass .to_numpy() where its rows are in the order of the data, or the name of a column.",
+            )
+        return
+    if len(mine) != len(theirs) or mine.equals(theirs):
+        return
+    label, other = next((pair for pair in zip(mine, theirs, strict=True) if pair[0] != pair[1]), (mine[0], theirs[0]))
+    raise DataError(
+        f"`{argument}` must have the index of `{of}`, in its order, got {shown(label)} for {shown(other)}.",
+        f"match the rows with .loc[{of}.index]; or pass .to_numpy() where they are in the order of the data.",
+    )
+
+
+def raw_column(name: str, values: ValuesLike) -> pl.Series:
+    """Return an array, list or series as a Polars series, before cleaning."""
+    if isinstance(values, pl.Series):
+        return values.alias(name)
+    if (
+        isinstance(values, (str, bytes, Mapping, Set))
+        or not hasattr(values, "__len__")
+        or getattr(values, "ndim", 1) == 0
+    ):
+        raise DataError(
+            f"column {shown(name)} must hold one value per row, got {shown(values)}.", "repeat it for every row."
+        )
+    if isinstance(values, (list, tuple, range)):
+        return _column_of_objects(name, list(values))
+    series = nw.from_native(values, series_only=True, pass_through=True)
+    if isinstance(series, nw.Series):
+        is_pandas = series.implementation.is_pandas_like()
+        return pandas_column(name, values) if is_pandas else pl.Series(name, values)
+    return _column_of_array(name, values if isinstance(values, np.ma.MaskedArray) else np.asarray(values))
+
+
+def _column_of_array(name: str, array: NDArray[np.generic]) -> pl.Series:
+    if array.ndim != 1:
+        raise DataError(
+            f"column {shown(name)} must have one dimension, got shape {array.shape}.", "give each column its own name."
+        )
+    if array.dtype.kind == "O":
+        return _column_of_objects(name, array.tolist())
+    if array.dtype.kind in "Mm" and array.dtype != "datetime64[D]":  # Polars supports fewer time units than numpy
+        array = array.astype("datetime64[us]" if array.dtype.kind == "M" else "timedelta64[us]")
+    mask = np.ma.getmaskarray(array) if isinstance(array, np.ma.MaskedArray) else None
+    plain = np.ascontiguousarray(np.ma.getdata(array))
+    return _masked(pl.Series(name, plain.astype(plain.dtype.newbyteorder("="), copy=False)), mask)
+
+
+def _masked(column: pl.Series, mask: NDArray[np.bool_] | None) -> pl.Series:
+    """Return the column with missing values where the mask is true."""
+    if mask is None or not mask.any():
+        return column
+    return pl.select(pl.when(~pl.Series(mask)).then(column).alias(column.name)).to_series()
+
+
+def _column_of_objects(name: str, values: list[object]) -> pl.Series:
+    """Return Python objects of one kind as a column; missing values of pandas and Python become null."""
+    types = set(map(type, values))
+    gaps = {kind for kind in types if kind.__name__ in MISSING_KINDS}
+    if gaps - {type(None)}:
+        values = [None if type(value) in gaps else value for value in values]
+    kinds = types - gaps
+    if kinds - {float} and any(issubclass(kind, float) for kind in kinds):
+        values = [None if isinstance(value, float) and value != value else value for value in values]
+        kinds = set(map(type, values)) - {type(None)}
+    names = {_object_kind(name, kind) for kind in kinds}
+    if names == {"int", "float"}:
+        names = {"float"}
+    if len(names) > 1:
+        raise DataError(
+            f"column {shown(name)} must hold values of one kind, got {' and '.join(sorted(names))}.",
+            "convert it to one kind, for example all text, or leave it out with `exclude` (--exclude).",
+        )
+    return _built(name, values, names.pop() if names else "str")
+
+
+def _object_kind(column: str, kind: type) -> str:
+    for name, parents, _ in OBJECT_KINDS:
+        if issubclass(kind, parents):
+            return name
+    raise unusable(column, kind.__name__)
+
+
+def _built(name: str, values: list[object], kind: str) -> pl.Series:
+    """Return a column of one kind of Python object."""
+    dtype = next(dtype for object_kind, _, dtype in OBJECT_KINDS if object_kind == kind)
+    if kind == "float":  # Decimal and numpy numbers included
+        return pl.Series(name, np.array(values, dtype=np.float64))
+    try:
+        return pl.Series(name, values, dtype=dtype)
+    except (OverflowError, TypeError, pl.exceptions.PolarsError) as error:
+        if kind == "int":  # too large for 64 bits: a hash or a key, of which every digit matters
+            return pl.Series(name, [None if value is None else str(value) for value in values], dtype=pl.String)
+        raise DataError(
+            f"column {shown(name)} must hold values of one kind, got {kind} values that do not go together: "
+            f"{first_line(error)}",
+            "convert it to one kind first.",
+        ) from error
+
+
+def unusable(column: str, kind: str) -> DataError:
+    """Return the error for a column of a kind that cannot be cleaned."""
+    return DataError(
+        f"Column {shown(column)} must contain numbers, text, booleans or dates, got {kind}.",
+        "convert it, or leave it out with `exclude` (--exclude).",
+    )
+
+
+def pandas_column(name: str, series: PandasSeries) -> pl.Series:
+    """Return a pandas column without pyarrow, which pandas users need not have."""
+    if hasattr(series, "cat"):
+        return _pandas_levels(name, series)
+    dtype = nw.from_native(series, series_only=True).dtype
+    if isinstance(dtype, nw.String) and getattr(series.dtype, "storage", None) == "pyarrow":  # so it is installed
+        return pl.Series(name, series).cast(pl.String)
+    mask = series.isna().to_numpy(dtype=bool)
+    if isinstance(dtype, nw.Datetime):
+        plain = series if dtype.time_zone is None else series.dt.tz_convert("UTC").dt.tz_localize(None)
+        return _masked(pl.Series(name, plain.to_numpy().astype("datetime64[us]")), mask)
+    if isinstance(dtype, nw.Duration):
+        return _masked(pl.Series(name, series.to_numpy().astype("timedelta64[us]")), mask)
+    if dtype.is_integer() or dtype.is_float() or isinstance(dtype, nw.Boolean):
+        if isinstance(series.dtype, np.dtype):
+            return _column_of_array(name, series.to_numpy())
+        wide = np.bool_ if isinstance(dtype, nw.Boolean) else _widest(dtype)
+        return _masked(pl.Series(name, series.to_numpy(dtype=wide, na_value=wide(0))), mask)
+    objects = series.to_numpy(dtype=object)
+    return _column_of_objects(name, np.where(mask, np.asarray(None), objects).tolist())
+
+
+def _widest(dtype: nw.dtypes.DType) -> type[np.number]:
+    if dtype.is_float():
+        return np.float64
+    return np.uint64 if isinstance(dtype, nw.UInt64) else np.int64
+
+
+def _pandas_levels(name: str, series: PandasSeries) -> pl.Series:
+    """Return a pandas categorical as text, or as an Enum if its order is declared."""
+    levels = [text_of(level) for level in series.cat.categories]
+    codes = pl.Series(name, series.cat.codes.to_numpy().astype(np.int64))
+    codes = _masked(codes, codes.to_numpy() < 0)
+    column = pl.Series(name, levels, dtype=pl.String).gather(codes.cast(pl.UInt32)).alias(name)
+    is_order = series.cat.ordered and len(set(levels)) == len(levels)
+    return column.cast(pl.Enum(levels)) if is_order else column
+
+
+def clean_column(column: pl.Series) -> pl.Series:
+    """Return the column as one of the clean kinds; raise if its kind cannot be converted."""
+    dtype = column.dtype
+    if dtype in (pl.Boolean, pl.String, pl.Date, pl.Enum):
+        return column
+    if dtype.is_integer():
+        return _clean_integers(column)
+    if dtype.is_float() or dtype.is_decimal():
+        numbers = column.cast(pl.Float64)
+        return numbers.fill_nan(None) if _has_nan(numbers) else numbers
+    if dtype in (pl.Categorical, pl.Null):
+        return column.cast(pl.String)
+    if isinstance(dtype, pl.Datetime):
+        utc = column if dtype.time_zone is None else column.dt.convert_time_zone("UTC").dt.replace_time_zone(None)
+        return utc.cast(pl.Datetime("us"))
+    if isinstance(dtype, pl.Duration):
+        return column.cast(pl.Duration("us")).to_physical() / MICROSECONDS_PER_DAY
+    if dtype == pl.Object:
+        return clean_column(_column_of_objects(column.name, column.to_list()))
+    raise unusable(column.name, str(dtype))
+
+
+def depends_on_values(dtype: pl.DataType) -> bool:
+    """Return whether the clean kind of a column depends on its values, so that it may differ between batches."""
+    return dtype == pl.Object or (dtype.is_integer() and dtype not in SAFE_INTEGERS)
+
+
+def _has_nan(numbers: pl.Series) -> bool:
+    if numbers.null_count() or not len(numbers):
+        return bool(numbers.is_nan().any())
+    return bool(np.isnan(numbers.to_numpy().min()))  # numpy's minimum is NaN if any number is
+
+
+def _clean_integers(column: pl.Series) -> pl.Series:
+    try:
+        return column.cast(pl.Int64)
+    except pl.exceptions.InvalidOperationError:  # too large, as above
+        return column.cast(pl.String)
+
+
+QUERY = "run the query behind `data` on its own first."
+NativeTable: TypeAlias = Any  # of pandas, pyarrow, DuckDB or Spark, which need not be installed; or a dict of arrays
+AnyFrame: TypeAlias = nw.DataFrame[NativeTable] | nw.LazyFrame[NativeTable]
+Record = dict[str, str | float | bool | None]  # a row of a table of results
+KINDS_ACCEPTED = (
+    "a pandas or Polars frame, a pyarrow Table, a DuckDB relation, a Spark frame, a dict of arrays or files"
+)
+
+
+def read_table(data: NativeTable, needed: Sequence[str] | None = None) -> pl.DataFrame:
+    """Return the needed columns (default: all) of any supported table, cleaned, in the given order."""
+    names = column_names(data)
+    wanted = list(dict.fromkeys(names if needed is None else needed))
+    check_columns("data", wanted, names)
+    check_case(wanted, names)
+    with wrap_errors("`data` cannot be read", QUERY):  # a lazy frame or a relation runs the user's query here
+        columns = _raw_columns(data, wanted)
+    if not columns or len(columns[0]) == 0:
+        raise empty_table()
+    return pl.DataFrame({column.name: clean_column(column) for column in columns})
+
+
+def empty_table() -> DataError:
+    """Return the error for a table without rows."""
+    return DataError("`data` has no rows.", "look at what was filtered out before.")
+
+
+def column_names(data: object) -> list[str]:
+    """Return the names of the columns, which must be distinct strings."""
+    return checked_names(_native_names(data))
+
+
+def _native_names(data: object) -> Sequence[object]:
+    """Return the names as the engine has them, since narwhals raises its own error for duplicates."""
+    if isinstance(data, Mapping):
+        return list(data)
+    if isinstance(data, pl.LazyFrame):
+        with wrap_errors("`data` is a lazy frame that cannot be collected", "collect it on its own first."):
+            return data.collect_schema().names()
+    names = getattr(data, "column_names", None)
+    if names is None:
+        names = getattr(data, "columns", None)
+    if names is None or callable(names) or isinstance(data, type):
+        raise _not_a_table(data)
+    return list(names)
+
+
+def _not_a_table(data: object) -> DataError:
+    hint = "name the columns, for example {'age': array, 'score': array}."
+    if isinstance(data, (str, bytes)) or hasattr(data, "__fspath__"):
+        hint = "read the file first, for example polars.read_csv(path)."
+    return DataError(f"`data` must be {KINDS_ACCEPTED}, got {type(data).__name__}.", hint)
+
+
+def native_columns(data: NativeTable, table: pl.DataFrame, names: Sequence[str]) -> NativeTable:
+    """Return the named columns as a table of the user's kind.
+
+    For lazy data, they are taken from `table`, read before, because a second run of a query may change the row order.
+    """
+    if isinstance(data, Mapping):
+        return {name: data[name] for name in names}
+    frame = nw.from_native(data)
+    return table.select(names) if isinstance(frame, nw.LazyFrame) else frame.select(*names).to_native()
+
+
+def taken_rows(table: NativeTable, index: NDArray[np.integer]) -> NativeTable:
+    """Return some rows of a table in memory as a table of the same kind; a pandas index is reset."""
+    if isinstance(table, Mapping):
+        return {
+            name: values[index] if isinstance(values, pl.Series) else np.asarray(values)[index]
+            for name, values in table.items()
+        }
+    return nw.maybe_reset_index(nw.from_native(table, eager_only=True)[index]).to_native()
+
+
+def with_columns_of(table: NativeTable, other: NativeTable, names: Sequence[str]) -> NativeTable:
+    """Return a table in memory with the named columns replaced by those of a table of the same kind and length."""
+    if isinstance(table, Mapping):
+        return {**table, **{name: other[name] for name in names}}
+    frame, others = (nw.from_native(native, eager_only=True) for native in (table, other))
+    return frame.with_columns(*(others[name] for name in names)).to_native()
+
+
+def _raw_columns(data: NativeTable, wanted: Sequence[str]) -> list[pl.Series]:
+    """Return the wanted columns as Polars series, before cleaning."""
+    if isinstance(data, Mapping):
+        columns = [raw_column(name, data[name]) for name in wanted]
+        _check_lengths(columns)
+        return columns
+    if isinstance(data, pl.LazyFrame):
+        return data.select(wanted).collect().get_columns()
+    try:
+        selected = nw.from_native(data).select(*wanted)
+    except TypeError:
+        raise _not_a_table(data) from None
+    native = selected.to_native()
+    if selected.implementation.is_pandas_like():
+        return [pandas_column(name, native[name]) for name in wanted]
+    _check_intervals(native, selected)
+    frame = pl.DataFrame(native)  # by the Arrow stream, so that pyarrow is needed only if it is the engine
+    orders = _declared_orders(native, selected)
+    return [column.cast(orders.get(column.name, column.dtype)) for column in frame.get_columns()]
+
+
+def _check_intervals(native: NativeTable, selected: AnyFrame) -> None:
+    """Raise for intervals of months and days, for which Polars panics instead of raising."""
+    for name, dtype in selected.collect_schema().items():
+        is_interval = selected.implementation.is_duckdb() and isinstance(dtype, nw.Duration)
+        if selected.implementation.is_pyarrow():
+            is_interval = str(native.schema.field(name).type) == "month_day_nano_interval"
+        if is_interval:
+            raise unusable(name, "an interval of months and days")
+
+
+def declared_orders(relation: NativeTable) -> dict[str, pl.Enum]:
+    """Return the levels of the relation's columns that have a declared order."""
+    selected = nw.from_native(relation)
+    _check_intervals(relation, selected)
+    return _declared_orders(relation, selected)
+
+
+def _declared_orders(native: NativeTable, selected: AnyFrame) -> dict[str, pl.Enum]:
+    """Return the levels of columns with a declared order, which the Arrow stream drops."""
+    schema = selected.collect_schema()
+    orders = {name: pl.Enum(list(dtype.categories)) for name, dtype in schema.items() if isinstance(dtype, nw.Enum)}
+    if selected.implementation.is_pyarrow():
+        for name in schema:
+            if getattr(native.schema.field(name).type, "ordered", False):
+                chunks = native[name].unify_dictionaries().chunks
+                orders[name] = pl.Enum([text_of(level) for level in chunks[0].dictionary.to_pylist()] if chunks else [])
+    return orders
+
+
+def _check_lengths(columns: Sequence[pl.Series]) -> None:
+    for column in columns[1:]:
+        if len(column) != len(columns[0]):
+            raise DataError(
+                f"{shown(columns[0].name)} has {len(columns[0])} values, but {shown(column.name)} has {len(column)}.",
+                "give every column of `data` one value per row.",
+            )
