@@ -36,7 +36,7 @@ def catalogue():
     for entry in (*QUANTITIES.values(), *FEATURES.values()):
         yield f"quantity {entry.key}", f"{entry.label}\n{entry.definition}"
     modules = [f"_documents.{path.stem}" for path in sorted((SRC / "_documents").glob("*.py"))]
-    for name in (*modules, "_notes", "_repair.quantities", "_rules.measures", "_estimators.verdicts"):
+    for name in (*modules, "_notes", "_rules.measures", "_estimators.verdicts"):
         module = import_module(f"tiltlens.{name.removesuffix('.__init__')}")
         for key, value in vars(module).items():
             if key.isupper():

@@ -8,6 +8,10 @@ from typing import Any
 OMITTED, USE_OF_GROUP = "an omitted factor", "use of the group"
 ACTING_TOGETHER = "features that act together in a way that the regressions miss"
 MAY_ACCOUNT_FOR = f"{OMITTED}, {USE_OF_GROUP}, or {ACTING_TOGETHER}"
+EQUAL_DECISIONS = "people with equal features get equal decisions, so the gap can change only in steps"
+OUT_OF_REACH = "closing it exactly would take more than twice the change, or is impossible"
+_AUC = "after the adjustment the AUC is {auc:.3f} (95% CI {low:.3f} to {high:.3f})"
+_USELESS = "A constant score also meets this limit, and predicts no worse"
 _DATA = {
     "encoding": "file {file} was read as {encoding}{reason}",
     "saved index": "the column without a name ({column}) is a saved index and was left out",
@@ -170,7 +174,94 @@ _CHANGES = {
         "groups are unobserved, so changes are those of weighted gaps, not of the true gaps ({statuses})"
     ),
 }
-SENTENCES = _DATA | _FEATURES | _MODELS | _ESTIMATES | _CONTRIBUTIONS | _CHANGES
+_REPAIRS = {
+    "group needed": "the group of every new row is needed, and its use at prediction time may be regulated",
+    "group used to fit": "the group was used to fit the adjustment; new rows are adjusted without it",
+    "nothing to adjust": "nothing to adjust: {gap} is {size:+.4f}, within the limit",
+    "some outcomes": "{known} of {rows} rows have an outcome; error rates use these only",
+    "some costs": "{known:,} of {rows:,} rows have an observed cost; models of costs use these only",
+    "few people in a group": (
+        "one group has only {people:.0f} people: on new data the gap may miss the limit by {error:.3f} or more"
+    ),
+    "fitted on a condition": "fitted only on rows with {conditions}; other rows are neither adjusted nor evaluated",
+    "exempt factors held equal": (
+        "the gap is closed among people with the same {factors}; the part that these exempt factors explain stays"
+    ),
+    "exempt factors not held equal": (
+        "error rates are compared among all people, not among people with the same values of the exempt factors "
+        "{factors}"
+    ),
+    "duplicates count once": (
+        "{rows:,} rows are duplicates in every feature; rows with equal features count as one person"
+    ),
+    "nearly constant rule": "the new rule selects {people} (the audited one {share:.1%})",
+    "closed further": (
+        "{gap} is closed further than the limit requires, to {size:+.1f} points (limit {limit:g}): " + EQUAL_DECISIONS
+    ),
+    "limit missed": (
+        "the largest gap after the adjustment is {over:.4f} beyond the limit on the audited rows (standard error "
+        "{error:.4f}): {reason}"
+    ),
+    "gap not significant": (
+        "the gap before, {gap:+.1f} points (standard error {error:.1f}), is not significantly beyond the limit, so the "
+        "adjustment may follow chance"
+    ),
+    "useless decisions": f"{_AUC}. {_USELESS}",
+    "useless scores": f"{_AUC} and the log loss {{loss:.4f}} (a constant score: {{constant:.4f}}). {_USELESS}",
+    "not calibrated": (
+        "the scores are not calibrated: where they average {score:.2f}, {observed:.0%} have the outcome. Recalibrate "
+        "them first, or a more accurate rule may exist"
+    ),
+}
+_NEW_ROWS = {
+    "condition not met": "{outside:,} of {rows:,} rows do not meet the condition {conditions}; {treatment}",
+    "condition not checked": (
+        "the condition {conditions} cannot be checked because the column is missing; all rows are assumed to meet it"
+    ),
+    "gap regained": (
+        "by the group-membership model, {gap} after adjustment is {new:+.1f} points on these rows and {old:+.1f} on "
+        "the audited ones. Check units, missing-value codes, and that scores are probabilities of the same outcome"
+    ),
+    "beyond the audited range": (
+        "{count:,} of {rows:,} rows have a value of {feature} beyond the audited range, {low:g} to {high:g}. Check its "
+        "unit and its codes for missing values"
+    ),
+    "unseen values": (
+        "{count} of {rows} rows have a value of {feature} that the {model} has not learnt (new, rare, missing or "
+        "infinite); they are adjusted like the most common value, or like other rare ones"
+    ),
+    "rows not checked": "cannot check whether rows were audited without the column {column}",
+    "repeated held-out rows": (
+        "{rows:,} rows equal another one in every feature and count as separate people. If they are not, pass "
+        "`clusters`; otherwise intervals are too narrow"
+    ),
+    "audited row": "1 held-out row duplicates audited rows; check for leakage",
+    "audited rows": "{rows:,} held-out rows duplicate audited rows; check for leakage",
+    "rows without outcome": (
+        "{missing:,} of {rows:,} rows have no outcome: only quantities that need no outcome use them"
+    ),
+    "few people with an outcome": (
+        "in one group fewer than {minimum} people have one of the outcomes: error rates and the area under the curve "
+        "are suppressed for so few"
+    ),
+}
+_ALTERNATIVES = {
+    "scores are decisions": (
+        "the scores are decisions, so both kinds of error cost the same unless you pass `threshold`"
+    ),
+    "alternatives ignore exempt factors": "the exempt factors of the audit are not held equal",
+    "what-ifs need the model": (
+        "what-ifs for single features need the model: pass it as model= (--model) instead of scores"
+    ),
+    "what-if refused": "{feature} could not be {what_if}: {error}",
+    "sampled what-ifs": "what-ifs are evaluated on {rows:,} of the rows",
+    "no what-if": "no what-if of a single feature significantly reduces the gap of decisions",
+    "strongest what-if": (
+        "with {feature} {what_if}, the gap in decision rates is {low:.1f} to {high:.1f} points smaller, and the change "
+        "in accuracy is {least:.1f} to {most:.1f} points"
+    ),
+}
+SENTENCES = _DATA | _FEATURES | _MODELS | _ESTIMATES | _CONTRIBUTIONS | _CHANGES | _REPAIRS | _NEW_ROWS | _ALTERNATIVES
 
 
 class Note(str):

@@ -96,12 +96,9 @@ def test_the_ratio_is_of_the_favourable_decisions(seldom):
 def test_a_rule_that_selects_hardly_anybody_is_noted():
     weights, some = np.ones(1000), np.arange(1000) < 300
     assert nearly_constant(some, some, weights) == []
-    assert nearly_constant(some, np.arange(1000) < 4, weights) == [
-        "the new rule selects fewer than 1% of people (the audited one 30.0%)"
-    ]
-    assert nearly_constant(some, ~np.zeros_like(some), weights) == [
-        "the new rule selects everybody (the audited one 30.0%)"
-    ]
+    for rule, people in ((np.arange(1000) < 4, "fewer than 1% of people"), (~np.zeros_like(some), "everybody")):
+        (note,) = nearly_constant(some, rule, weights)
+        assert (note.code, note.values) == ("nearly constant rule", {"people": people, "share": 0.3})
 
 
 def test_the_curve_trades_accuracy_for_the_gap(leaning):
@@ -140,7 +137,7 @@ def test_copies_of_rows_do_not_tell_their_own_outcome():
     table = applicants(3, 300, is_optimal=True)
     often = found(pl.concat([table] * 4), tolerance=0.0)
     assert often.verdict != "exists"
-    assert "900 rows are duplicates in every feature" in often.notes[-1]
+    assert (often.notes[-1].code, often.notes[-1].values) == ("duplicates count once", {"rows": 900})
     right = often.accuracy.value
     error = 1.96 * np.sqrt(right * (1 - right) / 300)  # of so many people, not of 1,200
     assert (often.accuracy.high - often.accuracy.low) / 2 == pytest.approx(error, rel=0.01)
@@ -155,7 +152,7 @@ def test_copies_are_known_where_features_are_whole_numbers():
     often = pl.concat([table.hstack(pl.DataFrame(x))] * 5)
     best = found(often, tolerance=0.0)
     assert best.verdict != "exists"
-    assert "1,200 rows are duplicates in every feature" in best.notes[-1]
+    assert (best.notes[-1].code, best.notes[-1].values) == ("duplicates count once", {"rows": 1200})
 
 
 def test_a_sample_stands_for_all_rows():

@@ -220,4 +220,4 @@ def test_scores_that_a_repair_leaves_useless_are_warned_of():
     people = {"x": x[:, 0], "z": x[:, 1], "group": group, "y": y, "score": model.estimator_.predict_proba(x)[:, 1]}
     question = {"reference": "b", "scores": "score", "outcome": "y", "folds": None}
     notes = tl.audit(people, "group", **question)["a"].repair(metric="equalized_odds").notes
-    assert any("A constant score also meets this limit, and predicts no worse" in note for note in notes)
+    assert "useless scores" in {note.code for note in notes}

@@ -66,8 +66,9 @@ def test_a_few_matches_are_noted_and_many_are_refused():
     audited = np.repeat(np.arange(3000), 1 + (np.arange(3000) < 60)).astype(np.uint64)  # two in a hundred equal another
     fresh = np.arange(10_000, 11_000).astype(np.uint64)
     assert check_not_audited(fresh, audited) == []
-    notes = check_not_audited(np.concatenate([fresh, audited[:30]]), audited)
-    assert notes == ["30 held-out rows duplicate audited rows; check for leakage"]
+    (note,) = check_not_audited(np.concatenate([fresh, audited[:30]]), audited)
+    assert (note.code, note.values) == ("audited rows", {"rows": 30})
+    assert check_not_audited(np.concatenate([fresh, audited[-1:]]), audited)[0].code == "audited row"
     with pytest.raises(DataError, match="300 rows of `held_out` were used in the audit"):
         check_not_audited(np.concatenate([fresh, audited[-300:]]), audited)
 
@@ -76,6 +77,6 @@ def test_matches_by_chance_are_no_reason_to_refuse():
     rng = np.random.default_rng(0)
     audited = rng.integers(0, 10**9, 4000).astype(np.uint64)
     others = rng.integers(0, 10**9, 1_000_000).astype(np.uint64)
-    assert "duplicate audited rows" in check_not_audited(others, audited)[0]
+    assert check_not_audited(others, audited)[0].code == "audited rows"
     with pytest.raises(DataError, match="were used in the audit"):
         check_not_audited(np.concatenate([others, audited]), audited)

@@ -9,6 +9,7 @@ from tests.repair.test_evaluation import borrowers
 from tests.repair.test_score_tilt import gap, lending
 
 import tiltlens as tl
+from tiltlens._notes import EQUAL_DECISIONS
 from tiltlens.errors import DataError, SupportError
 
 COMMON = {"group": "group", "reference": "b", "scores": "score", "folds": None}
@@ -26,7 +27,8 @@ def test_a_limit_beyond_reach_says_how_near_it_comes():
 def test_nothing_to_repair_is_noted():
     tilt = tl.audit(borrowers(800), outcome="repaid", **COMMON)["a"].repair(metric="equalized_odds", max_gap=0.9)
     assert not any(one.multiplier for one in tilt.constraints)
-    assert any(note.startswith("nothing to adjust: the largest of 2 gaps is") for note in tilt.notes)
+    (note,) = (note for note in tilt.notes if note.code == "nothing to adjust")
+    assert note.values["gap"] == "the largest of 2 gaps"
     assert tilt.nats == pytest.approx(0.0, abs=1e-15)
 
 
@@ -58,7 +60,8 @@ def test_twenty_people_are_repaired_with_a_warning_of_chance():
     (one,) = tilt.constraints
     assert one.gap_after == pytest.approx(0.0, abs=1e-9)
     assert one.se > 0.02
-    assert any(note.startswith("one group has only 20 people") for note in tilt.notes)
+    (note,) = (note for note in tilt.notes if note.code == "few people in a group")
+    assert note.values["people"] == pytest.approx(20)
 
 
 @pytest.mark.parametrize("known", [1.0, 0.6])
@@ -68,8 +71,8 @@ def test_error_rates_are_of_people_whose_outcome_is_known(known):
     tilt = tl.audit(some, outcome="repaid", **COMMON)["a"].repair(metric="fpr")
     mine = some.filter(repaid=0)
     assert tilt.gap_before == pytest.approx(gap(mine, mine["score"].to_numpy()), abs=1e-12)
-    notes = [note for note in tilt.notes if "have an outcome" in note]
-    assert notes == ([] if known == 1.0 else ["1200 of 2000 rows have an outcome; error rates use these only"])
+    notes = [note.values for note in tilt.notes if note.code == "some outcomes"]
+    assert notes == ([] if known == 1.0 else [{"known": 1200, "rows": 2000}])
 
 
 def test_too_few_people_with_an_outcome_are_named():
@@ -123,7 +126,7 @@ def test_rows_of_a_cluster_err_together_and_stay_together():
     assert joined["a"].repair().constraints[0].se == pytest.approx(single, rel=0.02)
     copied = apart["a"].repair()
     assert copied.constraints[0].se == pytest.approx(single, rel=0.02)
-    assert "600 rows are duplicates in every feature; rows with equal features count as one person" in copied.notes
+    assert {"rows": 600} in [note.values for note in copied.notes if note.code == "duplicates count once"]
 
 
 def test_groups_known_by_probabilities_are_repaired_without_the_group():
@@ -142,6 +145,12 @@ def test_groups_known_by_probabilities_are_repaired_without_the_group():
             asked.repair(use_group=True)
 
 
+def is_in_steps(tilt):
+    """Return whether a note says that the gap can change only in steps."""
+    reasons = [note.values["reason"] for note in tilt.notes if note.code == "limit missed"]
+    return EQUAL_DECISIONS in reasons or "closed further" in {note.code for note in tilt.notes}
+
+
 def test_decisions_of_few_kinds_of_people_are_noted_where_they_miss_the_limit():
     rng = np.random.default_rng(2)
     mine, owner = rng.random(1000) < 0.4, rng.random(1000)
@@ -150,10 +159,9 @@ def test_decisions_of_few_kinds_of_people_are_noted_where_they_miss_the_limit():
     tilt = tl.audit(table, **COMMON)["a"].repair(threshold=0.5, max_gap=0.1)
     assert tilt.gap_after == pytest.approx(gap(table, tilt.apply(table, "score")))  # of the rule that is shipped
     within = abs(tilt.gap_after) < 0.1
-    assert any("the gap can change only in steps" in note for note in tilt.notes)
-    assert within is any(
-        note.startswith(("the new rule selects nobody", "the new rule selects everybody")) for note in tilt.notes
-    )
+    assert is_in_steps(tilt)
+    selected = [note.values["people"] for note in tilt.notes if note.code == "nearly constant rule"]
+    assert within is bool({"nobody", "everybody"} & {*selected})
 
 
 def test_what_new_rows_lack_is_told_on_the_evaluation_too():
@@ -163,10 +171,9 @@ def test_what_new_rows_lack_is_told_on_the_evaluation_too():
         noise=pl.when(pl.int_range(600) < 12).then(None).otherwise("noise"),
     )
     notes = tilt.evaluate(odd, "score", "group").notes
-    assert [note.split(" that ")[0] for note in notes] == [
-        "12 of 600 rows have a value of 'noise'",
-        "30 of 600 rows have a value of 'area'",
-    ]
+    assert {note.code for note in notes} == {"unseen values"}
+    counts = [(note.values["count"], note.values["rows"], note.values["feature"]) for note in notes]
+    assert counts == [(12, 600, "'noise'"), (30, 600, "'area'")]
     assert not tilt.evaluate(new, "score", "group").notes
 
 
@@ -195,7 +202,7 @@ def test_decisions_of_few_kinds_of_people_are_claimed_as_they_will_be():
     for seed in range(8):
         tilt = tl.audit(few_kinds(1000, seed), **COMMON)["a"].repair(threshold=0.5)
         z.append((gap(new, tilt.apply(new, "score")) - tilt.gap_after) / tilt.constraints[0].se)
-        assert any("the gap can change only in steps" in note for note in tilt.notes) is (abs(tilt.gap_after) > 0.003)
+        assert is_in_steps(tilt) is (abs(tilt.gap_after) > 0.003)
     assert np.sqrt(np.mean(np.square(z))) < 1.6  # five chances for each kind of people: 2.7
 
 

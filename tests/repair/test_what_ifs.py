@@ -112,7 +112,8 @@ def test_what_predicts_nothing_costs_no_accuracy(found):
     assert row["gap_change_low"] > 0.05  # the gap was below 0
     assert row["accuracy_change_high"] > 0.0
     assert found.what_ifs["feature"][0] == "z"
-    assert "with z neutralised, the gap in decision rates is" in found.notes[0]
+    note = found.notes[0]
+    assert (note.code, note.values["feature"], note.values["what_if"]) == ("strongest what-if", "z", "neutralised")
 
 
 def test_changes_are_paired(table, found):
@@ -152,7 +153,7 @@ def test_scores_alone_say_that_the_model_is_needed(table):
     frame = table[:600].assign(score=scored(table[:600]))
     found = tl.alternatives(frame, scores="score", **QUESTION)["a"]
     assert found.what_ifs.is_empty()
-    assert "need the model" in found.notes[0]
+    assert found.notes[0].code == "what-ifs need the model"
     assert found.to_dict()["what_ifs"] == []
 
 
@@ -195,7 +196,7 @@ def test_what_the_model_refuses_is_noted(table):
     p = tl.audit(table[:500], model=model, folds=None, **QUESTION)["a"]._profiles
     found, notes = what_ifs(p.model, EvaluationRows(p.rows, p.y_true, 0.5), p.scores, 0.95)
     assert ("town", "neutralised") not in found.select("feature", "what_if").rows()
-    assert "town could not be neutralised" in notes[0]
+    assert (notes[0].code, notes[0].values["feature"]) == ("what-if refused", "town")
 
 
 def test_many_rows_are_asked_about_in_part(table, monkeypatch):

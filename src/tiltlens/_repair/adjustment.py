@@ -27,6 +27,7 @@ from tiltlens._learners.design import Encoding, Table, encoding
 from tiltlens._learners.propensity import estimator_log_odds, fit_clone, group_folds
 from tiltlens._limits import FOLDS, RIDGE, WEAK_RIDGE
 from tiltlens._model_files.load import open_skops
+from tiltlens._notes import Note
 from tiltlens._repair.constraints import (
     ALL,
     EQUAL,
@@ -163,7 +164,7 @@ class Adjustment(ABC):
         unseen = self._readers[0].unseen_levels(frame) if reads else {}
         return NewRowSums(0, 0, Counter(unseen), values_beyond(self.table(frame), self.ranges))
 
-    def row_notes(self, sums: NewRowSums) -> list[str]:
+    def row_notes(self, sums: NewRowSums) -> list[Note]:
         """Return notes on rows that differ from the audited ones, from their sums."""
         rows = sums.rows - sums.outside
         return unseen_notes(sums.unseen, rows, self.LEARNT_BY) + beyond_notes(sums.beyond, rows, self.ranges)

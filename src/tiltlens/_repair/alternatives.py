@@ -24,13 +24,13 @@ from tiltlens._estimators.influence import Booleans, Integers
 from tiltlens._learners.candidates import Sample, fit_trees
 from tiltlens._learners.design import code_columns
 from tiltlens._limits import FEWEST_KNOWN, FOLDS, SMALLEST_SHARE
+from tiltlens._notes import Note
 from tiltlens._repair.adjustment import Design, additive_design, cross_fit
 from tiltlens._repair.least_change import gradient, tilted_score
 from tiltlens._repair.quantities import EvaluationRows, decision_gap, nearly_constant
 from tiltlens._repair.rows import AuditedRows, audited_rows
 from tiltlens._repair.what_ifs import (
     EXISTS,
-    NEEDS_MODEL,
     NOT_FOUND,
     SCHEMA,
     PairedRows,
@@ -52,8 +52,6 @@ if TYPE_CHECKING:
 
 TRADED_RULES = 41  # number of values of μ
 SUMMARY = "tiltlens/alternatives/1"
-AT_HALF = "the scores are decisions, so both kinds of error cost the same unless you pass `threshold`"
-WHOLE = "the exempt factors of the audit are not held equal"
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -203,7 +201,8 @@ def find_alternatives(comparison: Comparison, tolerance: float, threshold: float
     one_sided = [change.estimate(2.0 * confidence - 1.0) for change in changes]
     table, what_if_notes = _what_ifs(data, confidence)
     is_scored = not np.isin(audited.scores, (0.0, 1.0)).all()
-    notes = notes + ([] if is_scored else [AT_HALF]) + ([WHOLE] if audited.exempt else [])
+    notes += [] if is_scored else [Note("scores are decisions")]
+    notes += [Note("alternatives ignore exempt factors")] if audited.exempt else []
     decisions = {"model": data.decided, "alternative": chosen}
     return Alternatives(
         tolerances=tolerance_table(data, rules.decided, folds, tolerance, (sure, confidence)),
@@ -255,9 +254,9 @@ def _rows_with_outcome(audited: AuditedRows) -> Integers:
     return index
 
 
-def _what_ifs(data: PairedRows, confidence: float) -> tuple[pl.DataFrame, tuple[str, ...]]:
+def _what_ifs(data: PairedRows, confidence: float) -> tuple[pl.DataFrame, tuple[Note, ...]]:
     if data.audited.model is None:
-        return pl.DataFrame(schema=SCHEMA), (NEEDS_MODEL,)
+        return pl.DataFrame(schema=SCHEMA), (Note("what-ifs need the model"),)
     evaluated = EvaluationRows(data.rows, data.outcome, data.threshold)
     table, notes = what_ifs(data.audited.model, evaluated, data.audited.scores, confidence)
     return table, (strongest_what_if(table), *notes)

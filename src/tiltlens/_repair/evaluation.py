@@ -16,6 +16,7 @@ from tiltlens._estimators.error_rates import UNKNOWN
 from tiltlens._estimators.estimate import Estimate, HasInterval
 from tiltlens._estimators.influence import Booleans, Integers, Rows
 from tiltlens._limits import MINIMUM_ROWS, SUPPRESSED_BELOW
+from tiltlens._notes import Note
 from tiltlens._repair.constraints import TiltSummary
 from tiltlens._repair.least_change import repaired
 from tiltlens._repair.new_rows import HeldOutRows
@@ -237,20 +238,15 @@ def evaluate_parts(
     )
 
 
-def _outcome_notes(rows: Rows, outcome: Integers | None) -> list[str]:
+def _outcome_notes(rows: Rows, outcome: Integers | None) -> list[Note]:
     """Return notes on missing outcomes, and on outcomes that too few people have."""
     if outcome is None:
         return []
     notes, missing = [], int((outcome == UNKNOWN).sum())
     if missing:
-        notes.append(
-            f"{missing:,} of {outcome.size:,} rows have no outcome: only quantities that need no outcome use them"
-        )
+        notes.append(Note("rows without outcome", missing=missing, rows=outcome.size))
     if people_with_outcomes(rows, outcome).min() < MINIMUM_ROWS:
-        notes.append(
-            f"in one group fewer than {MINIMUM_ROWS} people have one of the outcomes: error rates and the area under "
-            "the curve are suppressed for so few"
-        )
+        notes.append(Note("few people with an outcome", minimum=MINIMUM_ROWS))
     return notes
 
 

@@ -20,11 +20,12 @@ from tiltlens._learners.design import Table
 from tiltlens._learners.linear_models import CostSample, Link, cost_encoding
 from tiltlens._learners.propensity import group_folds
 from tiltlens._limits import FEWEST_KNOWN, FOLDS, LARGEST
+from tiltlens._notes import Note
 from tiltlens._repair.adjustment import Adjustment, Labels
 from tiltlens._repair.constraints import AdditiveModel, category_levels, encoded_features, feature_table
 from tiltlens._repair.new_rows import apply_repair, audited_group, read_held_out
 from tiltlens._repair.price_evaluation import PriceEvaluation, evaluate_price
-from tiltlens._repair.quantities import NOT_AT_PREDICTION, condition_notes_of
+from tiltlens._repair.quantities import condition_notes_of
 from tiltlens._repair.rows import COST, AuditedRowIndex, AuditedRows, NewRowSums, Range, audited_rows, ranges_of
 from tiltlens._results.audit import Audit
 from tiltlens._results.comparison import Comparison
@@ -252,11 +253,9 @@ def fit_free_price(source: Comparison | Audit) -> DiscriminationFreePrice:
             "No feature can predict costs, so there is no discrimination-free price.",
             "audit with features that vary and are neither the group nor identifiers.",
         )
-    notes, index = [NOT_AT_PREDICTION, *condition_notes_of(rows)], _rows_with_costs(rows)
+    notes, index = [Note("group used to fit"), *condition_notes_of(rows)], _rows_with_costs(rows)
     if index.size < rows.codes.size:
-        notes.append(
-            f"{index.size:,} of {rows.codes.size:,} rows have an observed cost; models of costs use these only"
-        )
+        notes.append(Note("some costs", known=index.size, rows=rows.codes.size))
         rows = rows.take(index)
     features = rows.model_features
     table = feature_table(features)

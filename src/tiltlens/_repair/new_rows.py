@@ -19,6 +19,7 @@ from numpy.typing import NDArray
 from tiltlens._estimators.influence import Integers, Rows
 from tiltlens._formats import text_of
 from tiltlens._limits import MINIMUM_ROWS, SCORE_ROUNDING
+from tiltlens._notes import Note
 from tiltlens._repair.adjustment import Adjustment
 from tiltlens._repair.constraints import check_features
 from tiltlens._repair.quantities import condition_notes, meets
@@ -144,9 +145,9 @@ class HeldOutRows:
     scores: Floats
     outcome: DesignColumn | None
     rows: Rows
-    notes: tuple[str, ...] = ()
+    notes: tuple[Note, ...] = ()
 
-    def check_not_audited(self, adjustment: Adjustment) -> list[str]:
+    def check_not_audited(self, adjustment: Adjustment) -> list[Note]:
         """Raise if rows were audited; return notes on duplicate rows."""
         adjustment.table(self.frame)  # raises if a feature is missing or has another type than in the audit
         outcome = None if self.outcome is None else np.unique(self.outcome, return_inverse=True)[1]

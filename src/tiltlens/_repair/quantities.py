@@ -28,6 +28,7 @@ from tiltlens._estimators.influence import (
     sums_by,
 )
 from tiltlens._limits import FEW_REPAIRED, MATERIALITY, MINIMUM_ROWS, REPAIRED, SCORE_TENTHS, SMALLEST_SHARE
+from tiltlens._notes import EQUAL_DECISIONS, OUT_OF_REACH, Note
 from tiltlens._repair.constraints import ALL, DECISIONS, MEAN, Constraint
 from tiltlens._repair.rows import AuditedRows
 from tiltlens._rows.groups import equals_mask
@@ -262,22 +263,19 @@ def _impact_ratio(rows: Rows, scores: outputs.Scores) -> Quantities:
 
 FEW_DECIDED = 0.01  # share of people: a rule with a smaller minority of decisions is nearly constant
 SURELY_OFF = 0.9999  # confidence level of each of ten intervals of outcome rates; 0.999 together
-REGULATED = "the group of every new row is needed, and its use at prediction time may be regulated"
-NOT_AT_PREDICTION = "the group was used to fit the adjustment; new rows are adjusted without it"
-TOGETHER = "people with equal features get equal decisions, so the gap can change only in steps"
 
 
-def audit_notes(problem: RepairProblem, solved: Sequence[Constraint], use_group: bool, metric: str) -> list[str]:
+def audit_notes(problem: RepairProblem, solved: Sequence[Constraint], use_group: bool, metric: str) -> list[Note]:
     """Return notes on the use of the group, limits already met, missing outcomes, small groups and conditions."""
-    notes, rows = [REGULATED if use_group else NOT_AT_PREDICTION], problem.rows
+    notes, rows = [Note("group needed") if use_group else Note("group used to fit")], problem.rows
     largest = max((constraint.gap_before for constraint in solved), key=abs)
     if abs(largest) <= problem.limit + REPAIRED:
-        what = "the gap" if len(solved) == 1 else f"the largest of {len(solved)} gaps"
-        notes.append(f"nothing to adjust: {what} is {largest:+.4f}, within the limit")
+        which = "the gap" if len(solved) == 1 else f"the largest of {len(solved)} gaps"
+        notes.append(Note("nothing to adjust", gap=which, size=largest))
     if any(constraint.event != ALL for constraint in solved) and rows.outcome is not None:
-        count = int((rows.outcome != UNKNOWN).sum())
-        if count < rows.codes.size:
-            notes.append(f"{count} of {rows.codes.size} rows have an outcome; error rates use these only")
+        known = int((rows.outcome != UNKNOWN).sum())
+        if known < rows.codes.size:
+            notes.append(Note("some outcomes", known=known, rows=rows.codes.size))
     people = min(
         effective_size(measure * side, cluster_codes(rows.clusters))
         for measure in problem.measures
@@ -285,45 +283,38 @@ def audit_notes(problem: RepairProblem, solved: Sequence[Constraint], use_group:
     )
     if people < FEW_REPAIRED:
         error = max(constraint.se or 0.0 for constraint in solved)
-        notes.append(
-            f"one group has only {people:.0f} people: on new data the gap may miss the limit by {2.0 * error:.3f} or "
-            "more"
-        )
+        notes.append(Note("few people in a group", people=people, error=2.0 * error))
     return notes + condition_notes_of(rows) + _exempt_notes(rows, metric)
 
 
-def condition_notes_of(rows: AuditedRows) -> list[str]:
+def condition_notes_of(rows: AuditedRows) -> list[Note]:
     """Return a note on the conditions that all audited rows meet."""
-    words = condition_words(rows.given)
-    return [f"fitted only on rows with {words}; other rows are neither adjusted nor evaluated"] if rows.given else []
+    return [Note("fitted on a condition", conditions=condition_words(rows.given))] if rows.given else []
 
 
-def _exempt_notes(rows: AuditedRows, metric: str) -> list[str]:
+def _exempt_notes(rows: AuditedRows, metric: str) -> list[Note]:
     if not rows.exempt:
         return []
-    names = ", ".join(map(shown, rows.exempt))
+    factors = ", ".join(map(shown, rows.exempt))
     if metric in (MEAN, DECISIONS):
-        return [
-            f"the gap is closed among people with the same {names}; the part that these exempt factors explain stays"
-        ]
-    return [
-        "error rates are compared among all people, not among people with the same values of the exempt factors "
-        f"{names}"
-    ]
+        return [Note("exempt factors held equal", factors=factors)]
+    return [Note("exempt factors not held equal", factors=factors)]
 
 
-def nearly_constant(before: Booleans, after: Booleans, weights: Floats) -> list[str]:
+def nearly_constant(before: Booleans, after: Booleans, weights: Floats) -> list[Note]:
     """Return a note if the new rule selects almost nobody, or almost everybody, and the audited one did not."""
     old, new = (float(weights @ decided) / float(weights.sum()) for decided in (before, after))
     if min(new, 1.0 - new) >= min(FEW_DECIDED, old, 1.0 - old):
         return []
     if after.all() or not after.any():
-        return [f"the new rule selects {'everybody' if after.all() else 'nobody'} (the audited one {100.0 * old:.1f}%)"]
-    share = f"fewer than {100.0 * FEW_DECIDED:.0f}%" if new < 0.5 else f"more than {100.0 - 100.0 * FEW_DECIDED:.0f}%"
-    return [f"the new rule selects {share} of people (the audited one {100.0 * old:.1f}%)"]
+        people = "everybody" if after.all() else "nobody"
+    else:
+        share = f"fewer than {FEW_DECIDED:.0%}" if new < 0.5 else f"more than {1.0 - FEW_DECIDED:.0%}"
+        people = f"{share} of people"
+    return [Note("nearly constant rule", people=people, share=old)]
 
 
-def fit_notes(problem: RepairProblem, solved: Sequence[Constraint], after: Floats) -> list[str]:
+def fit_notes(problem: RepairProblem, solved: Sequence[Constraint], after: Floats) -> list[Note]:
     """Return notes on the fit: missed limits, gaps that may be due to chance, and scores that no longer predict."""
     rows, threshold = problem.rows, problem.threshold
     notes = _missed_limits(problem, solved) + _chance_notes(solved, problem.limit)
@@ -338,7 +329,7 @@ def fit_notes(problem: RepairProblem, solved: Sequence[Constraint], after: Float
     return notes if threshold is None else notes + _calibration_notes(by_outcome, rows.scores[index])
 
 
-def _missed_limits(problem: RepairProblem, solved: Sequence[Constraint]) -> list[str]:
+def _missed_limits(problem: RepairProblem, solved: Sequence[Constraint]) -> list[Note]:
     """Return notes on gaps beyond the limit or closed further; decisions may miss it by the weight of one person."""
     limit, is_decided = problem.limit, problem.threshold is not None
     step = len(solved) * float(np.abs(problem.measures).max()) if is_decided else 0.0
@@ -346,28 +337,25 @@ def _missed_limits(problem: RepairProblem, solved: Sequence[Constraint]) -> list
     closer = [c for c in solved if c.multiplier and limit - abs(c.gap_after) > REPAIRED + step]
     notes = []
     if closer and is_decided:
-        gap = f"{100.0 * closer[0].gap_after:+.1f} points (limit {100.0 * limit:g})"
-        notes.append(f"{closer[0].describe(False)} is closed further than the limit requires, to {gap}: {TOGETHER}")
+        size = 100.0 * closer[0].gap_after
+        notes.append(Note("closed further", gap=closer[0].describe(False), size=size, limit=100.0 * limit))
     if over > REPAIRED + step:
-        far = "closing it exactly would take more than twice the change, or is impossible"
-        why = far if not is_decided else TOGETHER if len(solved) == 1 else f"{TOGETHER}; or {far}"
+        reasons = [EQUAL_DECISIONS] * is_decided + [OUT_OF_REACH] * (not is_decided or len(solved) > 1)
         error = max(constraint.se or 0.0 for constraint in solved)
-        size = f"{over:.4f} beyond the limit on the audited rows (standard error {error:.4f})"
-        notes.append(f"the largest gap after the adjustment is {size}: {why}")
+        notes.append(Note("limit missed", over=over, error=error, reason="; or ".join(reasons)))
     return notes
 
 
-def _chance_notes(solved: Sequence[Constraint], limit: float) -> list[str]:
+def _chance_notes(solved: Sequence[Constraint], limit: float) -> list[Note]:
     """Return a note if scores are adjusted although no gap is significantly beyond the limit."""
     moved = [constraint for constraint in solved if constraint.multiplier]
     if not moved or any(abs(c.gap_before) - limit > quantile(0.95) * (c.se_before or 0.0) for c in moved):
         return []
     largest = max(moved, key=lambda constraint: abs(constraint.gap_before))
-    gap = f"{100.0 * largest.gap_before:+.1f} points (standard error {100.0 * (largest.se_before or 0.0):.1f})"
-    return [f"the gap before, {gap}, is not significantly beyond the limit, so the adjustment may follow chance"]
+    return [Note("gap not significant", gap=100.0 * largest.gap_before, error=100.0 * (largest.se_before or 0.0))]
 
 
-def _prediction_notes(rows: Rows, before: Floats, after: Floats, threshold: float | None) -> list[str]:
+def _prediction_notes(rows: Rows, before: Floats, after: Floats, threshold: float | None) -> list[Note]:
     """Return a note if adjusted scores, unlike those before, predict no better than a constant, which has no gap."""
     outcome, share = np.where(rows.audited, WITH, WITHOUT), rows.weights / rows.weights.sum()
     old, new = (area(rows, scores, outcome).normal().estimate(0.95) for scores in (before, after))
@@ -380,13 +368,12 @@ def _prediction_notes(rows: Rows, before: Floats, after: Floats, threshold: floa
     is_flat = (old.low or 0.0) > 0.5 >= (new.low or 0.0)
     if not is_flat and (threshold is not None or not losses[0] < constant <= losses[1]):
         return []
-    interval = f"{new.value:.3f} (95% CI {new.low:.3f} to {new.high:.3f})"
-    of_loss = "" if threshold is not None else f" and the log loss {losses[1]:.4f} (a constant score: {constant:.4f})"
-    no_worse = "A constant score also meets this limit, and predicts no worse"
-    return [f"after the adjustment the AUC is {interval}{of_loss}. {no_worse}"]
+    if threshold is not None:
+        return [Note("useless decisions", auc=new.value, low=new.low, high=new.high)]
+    return [Note("useless scores", auc=new.value, low=new.low, high=new.high, loss=losses[1], constant=constant)]
 
 
-def _calibration_notes(rows: Rows, scores: Floats) -> list[str]:
+def _calibration_notes(rows: Rows, scores: Floats) -> list[Note]:
     """Return a note if scores are not calibrated, since another decision rule may then be more accurate."""
     cuts = np.quantile(scores, np.arange(1, SCORE_TENTHS) / SCORE_TENTHS)
     tenths, misfits = np.searchsorted(cuts, scores, side="right"), []
@@ -402,8 +389,7 @@ def _calibration_notes(rows: Rows, scores: Floats) -> list[str]:
     if not misfits:
         return []
     _, score, observed = max(misfits)
-    where = f"where they average {score:.2f}, {100.0 * observed:.0f}% have the outcome"
-    return [f"the scores are not calibrated: {where}. Recalibrate them first, or a more accurate rule may exist"]
+    return [Note("not calibrated", score=score, observed=observed)]
 
 
 def condition_words(given: Mapping[str, str]) -> str:
@@ -419,15 +405,15 @@ def meets(frame: pl.DataFrame, given: Mapping[str, str]) -> Booleans:
     return is_met
 
 
-def condition_notes(given: Mapping[str, str], names: Sequence[str], outside: int, rows: int, what: str) -> list[str]:
+def condition_notes(
+    given: Mapping[str, str], names: Sequence[str], outside: int, rows: int, treatment: str
+) -> list[Note]:
     """Return notes on rows that do not meet the conditions, and on conditions that cannot be checked."""
     missing = {name: value for name, value in given.items() if name not in names}
     notes = []
     if outside:
-        notes.append(f"{outside:,} of {rows:,} rows do not meet the condition {condition_words(given)}; {what}")
+        conditions = condition_words(given)
+        notes.append(Note("condition not met", outside=outside, rows=rows, conditions=conditions, treatment=treatment))
     if missing:
-        notes.append(
-            f"the condition {condition_words(missing)} cannot be checked because the column is missing; all rows are "
-            "assumed to meet it"
-        )
+        notes.append(Note("condition not checked", conditions=condition_words(missing)))
     return notes

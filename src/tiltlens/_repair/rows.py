@@ -18,6 +18,7 @@ from tiltlens._estimators.estimate import Normal
 from tiltlens._estimators.influence import Booleans, Integers, Rows
 from tiltlens._learners.design import Table
 from tiltlens._limits import FEW_REPAIRED, SUPPRESSED_BELOW, SURELY_BEYOND
+from tiltlens._notes import Note
 from tiltlens._repair.constraints import (
     ALL,
     OUTCOMES,
@@ -102,11 +103,11 @@ class AuditedRowIndex:
         group: Integers,
         outcome: Integers | None,
         clusters: Integers | None,
-    ) -> list[str]:
+    ) -> list[Note]:
         """Raise if rows of a clean frame were audited; return notes on duplicate rows."""
         for name, levels in self.features.items():
             if name not in frame.columns or (levels is None and frame[name].dtype == pl.String):
-                return [f"cannot check whether rows were audited without the column {shown(name)}"]
+                return [Note("rows not checked", column=shown(name))]
         table = {
             name: numbers_of(frame[name]) if levels is None else levels.codes(frame[name])
             for name, levels in self.features.items()
@@ -115,10 +116,7 @@ class AuditedRowIndex:
         if clusters is None:
             clusters = duplicate_clusters(table, group, outcome)
             if clusters is not None:
-                notes.append(
-                    f"{count_duplicates(clusters):,} rows equal another one in every feature and count as separate "
-                    "people. If they are not, pass `clusters`; otherwise intervals are too narrow"
-                )
+                notes.append(Note("repeated held-out rows", rows=count_duplicates(clusters)))
         return notes + check_not_audited(_hash_people(table, scores, group, clusters), self.hashes)
 
 
@@ -136,7 +134,7 @@ def _hash_people(table: Table, scores: Floats, group: Integers, clusters: Intege
     return hashes[is_first]
 
 
-def check_not_audited(hashes: Hashes, audited: Hashes) -> list[str]:
+def check_not_audited(hashes: Hashes, audited: Hashes) -> list[Note]:
     """Raise if people were audited; return a note if some rows equal audited ones, which may be by chance.
 
     The expected matches by chance are the share of audited people who equal another one, allowing for one pair more.
@@ -149,8 +147,9 @@ def check_not_audited(hashes: Hashes, audited: Hashes) -> list[str]:
             f"{matches:,} rows of `held_out` were used in the audit.",
             "use rows that were not; otherwise the cost is understated.",
         )
-    duplicates = "held-out row duplicates" if matches == 1 else "held-out rows duplicate"
-    return [f"{matches:,} {duplicates} audited rows; check for leakage"] if matches else []
+    if not matches:
+        return []
+    return [Note("audited row") if matches == 1 else Note("audited rows", rows=matches)]
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -200,7 +199,7 @@ def modelled_gap(sums: Floats) -> Normal:
     return Normal(gap, math.sqrt(max(float(square) - gap * gap, 0.0) / float(sums[0, 0])))
 
 
-def gap_notes(sums: Floats, constraints: Sequence[Constraint], limit: float) -> list[str]:
+def gap_notes(sums: Floats, constraints: Sequence[Constraint], limit: float) -> list[Note]:
     """Return a note if the gap predicted by the membership model regains half of what was closed, beyond chance."""
     if sums.ndim < 3 or sums[0, 0, 0] < FEW_REPAIRED:
         return []
@@ -209,34 +208,27 @@ def gap_notes(sums: Floats, constraints: Sequence[Constraint], limit: float) -> 
     for constraint, gap in zip(constraints, map(modelled_gap, sums), strict=True):
         audited = gap.value if constraint.modelled is None else constraint.modelled
         if abs(gap.value - audited) > max(SURELY_BEYOND * gap.se, UNLIKE * closed):
-            new, old = (f"{100.0 * constraint.sign * value:+.1f}" for value in (gap.value, audited))
-            return [
-                f"by the group-membership model, {constraint.describe(has_classes)} after adjustment is {new} points "
-                f"on these rows and {old} on the audited ones. Check units, missing-value codes, and that scores are "
-                "probabilities of the same outcome"
-            ]
+            new, old = (100.0 * constraint.sign * value for value in (gap.value, audited))
+            return [Note("gap regained", gap=constraint.describe(has_classes), new=new, old=old)]
     return []
 
 
-def beyond_notes(counts: Mapping[str, int], rows: int, ranges: Mapping[str, Range]) -> list[str]:
+def beyond_notes(counts: Mapping[str, int], rows: int, ranges: Mapping[str, Range]) -> list[Note]:
     """Return notes on features with more numbers beyond the audited range than expected by chance."""
     notes = []
     for name, count in counts.items():
         low, high, audited = ranges[name]
         expected = 2.0 * SUPPRESSED_BELOW * rows / audited  # negative binomial: beyond two order statistics
         if count > expected + 2.0 * SURELY_BEYOND * math.sqrt(expected * (1.0 + rows / audited)):
-            notes.append(
-                f"{count:,} of {rows:,} rows have a value of {shown(name)} beyond the audited range, {low:g} to "
-                f"{high:g}. Check its unit and its codes for missing values"
-            )
+            feature = shown(name)
+            notes.append(Note("beyond the audited range", count=count, rows=rows, feature=feature, low=low, high=high))
     return notes
 
 
-def unseen_notes(counts: Mapping[str, int], rows: int, model: str) -> list[str]:
+def unseen_notes(counts: Mapping[str, int], rows: int, model: str) -> list[Note]:
     """Return notes, by feature, on values that were unseen when the model was fitted."""
     return [
-        f"{count} of {rows} rows have a value of {shown(name)} that the {model} has not learnt (new, rare, missing or "
-        "infinite); they are adjusted like the most common value, or like other rare ones"
+        Note("unseen values", count=count, rows=rows, feature=shown(name), model=model)
         for name, count in counts.items()
     ]
 
@@ -301,7 +293,7 @@ class AuditedRows:
         features = [feature.rows(index) for feature in self.features]
         return replace(self, features=features, model=self.model and self.model.rows(index), **taken)
 
-    def with_duplicates(self) -> tuple[AuditedRows, list[str]]:
+    def with_duplicates(self) -> tuple[AuditedRows, list[Note]]:
         """Return the rows with duplicates as clusters, if no clusters are given, and a note.
 
         A model fitted on a duplicate of a row has seen its group and its outcome.
@@ -311,8 +303,7 @@ class AuditedRows:
         clusters = duplicate_clusters(feature_table(self.features), self.codes, self.outcome)
         if clusters is None:
             return self, []
-        rows = f"{count_duplicates(clusters):,} rows are duplicates in every feature"
-        return replace(self, clusters=clusters), [f"{rows}; rows with equal features count as one person"]
+        return replace(self, clusters=clusters), [Note("duplicates count once", rows=count_duplicates(clusters))]
 
     def soft_estimates(self, after: Floats, threshold: float | None) -> dict[str, SoftChange]:
         """Return the estimates of each unobserved group's gap before and after; empty for more than two classes."""

@@ -11,6 +11,7 @@ import numpy as np
 import polars as pl
 
 from tiltlens._estimators.influence import Integers
+from tiltlens._notes import Note
 from tiltlens._repair.adjustment import Adjustment, CellModel, Labels, exempt_model
 from tiltlens._repair.constraints import (
     GIVEN_EXEMPT,
@@ -286,7 +287,7 @@ class ScoreTilt(Adjustment):
         """Return the unadjusted scores, or decisions, of rows that do not meet the conditions."""
         return scores.copy() if self.threshold is None else np.asarray(scores >= self.threshold, dtype=np.float64)
 
-    def row_notes(self, sums: NewRowSums) -> list[str]:
+    def row_notes(self, sums: NewRowSums) -> list[Note]:
         """Return notes on rows that differ from the audited ones, from their sums."""
         return Adjustment.row_notes(self, sums) + gap_notes(sums.sums, self.constraints, self.max_gap)
 

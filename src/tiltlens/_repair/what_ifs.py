@@ -23,6 +23,7 @@ from tiltlens._estimators.sets import evenly
 from tiltlens._estimators.verdicts import simultaneous_factor
 from tiltlens._learners.propensity import row_folds
 from tiltlens._limits import FOLDS, SMALLEST_SE, SMALLEST_SHARE
+from tiltlens._notes import Note
 from tiltlens._repair.quantities import EvaluationRows, Measurements, accuracy_at, area, decision_gap, measure
 from tiltlens._repair.rows import AuditedRows
 from tiltlens._rows.levels import numbers_of
@@ -42,7 +43,6 @@ QUANTITIES = {"gap": "decision_gap", "score_gap": "gap", "accuracy": "accuracy",
 SCHEMA: dict[str, type[pl.DataType]] = {"feature": pl.String, "what_if": pl.String} | interval_schema(
     *(f"{name}{part}" for name in QUANTITIES for part in ("", "_change"))
 )
-NEEDS_MODEL = "what-ifs for single features need the model: pass it as model= (--model) instead of scores"
 
 
 class ValueSource(NamedTuple):
@@ -62,7 +62,7 @@ class WhatIf(NamedTuple):
 
 def what_ifs(
     model: AskedModel, data: EvaluationRows, scores: Floats, confidence: float
-) -> tuple[pl.DataFrame, tuple[str, ...]]:
+) -> tuple[pl.DataFrame, tuple[Note, ...]]:
     """Return one row per what-if, sorted by the absolute decision gap, and notes.
 
     The intervals are simultaneous over all what-ifs (Šidák), so any of them may be selected.
@@ -79,15 +79,15 @@ def what_ifs(
         try:
             records.append(_record(change, before, _measure(part, _predict(model, change)), level))
         except TiltlensError as error:  # the model may reject combinations of values that it never saw
-            notes.append(f"{change.feature} could not be {change.kind}: {first_line(error)}")
+            notes.append(Note("what-if refused", feature=change.feature, what_if=change.kind, error=first_line(error)))
     if index.size < data.rows.audited.size:
-        notes.append(f"what-ifs are evaluated on {index.size:,} of the rows")
+        notes.append(Note("sampled what-ifs", rows=index.size))
     table = pl.DataFrame(sorted(records, key=lambda record: abs(record["gap"])), schema=SCHEMA)
     return table, tuple(notes)
 
 
-def strongest_what_if(table: pl.DataFrame) -> str:
-    """Return a sentence on the what-if whose interval shows the largest reduction of the gap."""
+def strongest_what_if(table: pl.DataFrame) -> Note:
+    """Return a note on the what-if whose interval shows the largest reduction of the gap."""
     best, largest = None, 0.0
     for row in table.iter_rows(named=True):
         side = np.sign(row["gap"] - row["gap_change"])  # sign of the gap before
@@ -95,13 +95,11 @@ def strongest_what_if(table: pl.DataFrame) -> str:
         if reduction > largest and abs(row["gap"]) < abs(row["gap"] - row["gap_change"]):
             best, largest = row, reduction
     if best is None:
-        return "no what-if of a single feature significantly reduces the gap of decisions"
-    ends = sorted(abs(100.0 * best[f"gap_change{end}"]) for end in ("_low", "_high"))
-    accuracy = [100.0 * best[f"accuracy_change{end}"] for end in ("_low", "_high")]
-    return (
-        f"with {best['feature']} {best['what_if']}, the gap in decision rates is {ends[0]:.1f} to {ends[1]:.1f} points "
-        f"smaller, and the change in accuracy is {accuracy[0]:.1f} to {accuracy[1]:.1f} points"
-    )
+        return Note("no what-if")
+    low, high = sorted(abs(100.0 * best[f"gap_change{end}"]) for end in ("_low", "_high"))
+    least, most = (100.0 * best[f"accuracy_change{end}"] for end in ("_low", "_high"))
+    feature, what_if = best["feature"], best["what_if"]
+    return Note("strongest what-if", feature=feature, what_if=what_if, low=low, high=high, least=least, most=most)
 
 
 def _sample(rows: Rows) -> tuple[Integers, Floats]:
