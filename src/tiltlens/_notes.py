@@ -261,7 +261,50 @@ _ALTERNATIVES = {
         "in accuracy is {least:.1f} to {most:.1f} points"
     ),
 }
+_USE_OF_FLIPS = "Flips are the smallest number of changed decisions, in both groups together, after which"
+_OTHER_SIDE = "the rate lies on the other side of {critical:.2f} standard deviations below the highest."
+_RULES = {  # notes on rule tables are whole sentences, those on their rows are not
+    "no rate": "fewer than {minimum} people, so no rate is shown",
+    "no impact ratio": "less than {share:g}% of the data, so no impact ratio is shown",
+    "highest rate is 0": "not defined, because the highest rate is 0",
+    "only rate": "highest rate, no other group can be compared with it",
+    "highest rate": "highest rate, the denominator of the impact ratios",
+    "side of the threshold": "{side} the threshold of {threshold}",
+    "threshold in the interval": (
+        "{side} the threshold of {threshold}; inconclusive, because the interval includes it"
+    ),
+    "same outcome": "everyone has the same outcome, so there is nothing to test",
+    "sparse table": "fewer than {minimum} people are expected in a cell: use Fisher's test, not z",
+    "idle strata": (
+        "{idle:,} of {strata:,} strata were left out, because they have only one group or only one outcome"
+    ),
+    "no interval within strata": (
+        "the common odds ratio has no interval, because within the strata one group has only one outcome"
+    ),
+    "intersections": "{rule}",
+    "tables missing": "The rule asks for tables by {attributes}; these are by {column} only.",
+    "similar groups": "{note}.",
+    "suppressed rate": "A rate that one table suppresses may follow from the others: check before you publish them.",
+    "highest rate as given": (
+        "Intervals and tests take the group with the highest rate as given; they are not adjusted for several groups."
+    ),
+    "people, not weights": "Tests count people, not weights.",
+    "odds ratio of the sample": (
+        "The odds ratio is that of the sample; its interval contains the ratios that the z test does not reject."
+    ),
+    "flips of z": f"{_USE_OF_FLIPS} {_OTHER_SIDE}",
+    "flips": f"{_USE_OF_FLIPS} the ratio lies on the other side of {{threshold}}, or {_OTHER_SIDE}",
+    "strata": ("Strata are the values of {columns}; the Cochran–Mantel–Haenszel test has no continuity correction."),
+    "no stratum": "{people:,} people without a stratum are left out of this test.",
+    "no threshold": "The rule states no threshold.",
+    "other threshold": "The threshold of {threshold} was chosen here; the rule states {stated}.",
+    "other smallest share": "The smallest share of {share:g}% was chosen here; the rule states {stated}.",
+    "low is favourable": "Low is favourable here: {rule}.",
+    "favourable word": "{word} counts as selected.",
+    "people at the median": "{people:,} people have exactly the median score; they do not count as {side} it.",
+}
 SENTENCES = _DATA | _FEATURES | _MODELS | _ESTIMATES | _CONTRIBUTIONS | _CHANGES | _REPAIRS | _NEW_ROWS | _ALTERNATIVES
+SENTENCES |= _RULES
 
 
 class Note(str):

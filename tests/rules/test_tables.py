@@ -277,6 +277,15 @@ def test_a_threshold_that_was_asked_for_is_said_to_be_so():
     assert "The rule states no threshold." in plain.notes
 
 
+def test_notes_have_codes():
+    found = tl.rule_tables(HAND, "nyc-local-law-144", "sex", selected="selected", ratio_threshold=0.8)
+    assert [note.code for note in found.notes] == [
+        *("tables missing", "other threshold", "highest rate as given"),
+        *("people, not weights", "odds ratio of the sample", "flips"),
+    ]
+    assert found.notes[1].values == {"threshold": "0.80", "stated": "none"}
+
+
 def test_one_attribute_is_less_than_new_york_asks_for():
     found = tl.rule_tables(HAND, "nyc-local-law-144", "sex", selected="selected")
     assert found.notes[0] == "The rule asks for tables by sex and by race/ethnicity; these are by 'sex' only."

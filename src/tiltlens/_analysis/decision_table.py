@@ -99,9 +99,9 @@ def _disclosed(group: Count) -> dict[str, int | None]:
     return {outcome: None if is_hidden else count for outcome, count, is_hidden in cells}
 
 
-def table_notes(group: Count, other: Count) -> Iterator[str]:
+def table_notes(group: Count, other: Count) -> Iterator[Note]:
     """Yield notes on the limits of a 2×2 table."""
     if z_score(group, other) is None:
-        yield "everyone has the same outcome, so there is nothing to test"
+        yield Note("same outcome")
     elif is_sparse(group, other):
-        yield f"fewer than {SMALLEST_EXPECTED} people are expected in a cell: use Fisher's test, not z"
+        yield Note("sparse table", minimum=SMALLEST_EXPECTED)

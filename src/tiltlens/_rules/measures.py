@@ -24,6 +24,7 @@ from tiltlens._estimators.verdicts import (
 )
 from tiltlens._formats import capitalised
 from tiltlens._limits import MINIMUM_ROWS, NOISE
+from tiltlens._notes import Note
 from tiltlens._rows.groups import alike_notes
 from tiltlens._rules.rule import Outcomes, Rule
 from tiltlens._sources.columns import Record
@@ -102,22 +103,19 @@ def compared_groups(groups: Sequence[Count], limits: Limits) -> tuple[list[int],
 
 
 def _left_out(is_excluded: bool, is_small: bool, limits: Limits) -> str:
-    reasons = []
-    if is_small:
-        reasons.append(f"fewer than {MINIMUM_ROWS} people, so no rate is shown")
+    notes = [Note("no rate", minimum=MINIMUM_ROWS)] if is_small else []
     if is_excluded:
-        reasons.append(f"less than {100 * limits.smallest_share:g}% of the data, so no impact ratio is shown")
-    return "; ".join(reasons)
+        notes.append(Note("no impact ratio", share=100 * limits.smallest_share))
+    return "; ".join(notes)
 
 
 def _compared(group: Count, highest: Count, is_highest: bool, is_alone: bool, limits: Limits) -> Record:
     """Return the ratio of a group to the highest rate, whether it is below the threshold, and a note."""
     if highest.counted == 0:
-        return {"note": "not defined, because the highest rate is 0"}
+        return {"note": Note("highest rate is 0")}
     if is_highest:
-        others = "no other group can be compared with it" if is_alone else "the denominator of the impact ratios"
         is_below = dict.fromkeys(BELOW, None if limits.threshold is None else False)
-        return {"impact_ratio": 1.0, **is_below, "note": f"highest rate, {others}"}
+        return {"impact_ratio": 1.0, **is_below, "note": Note("only rate") if is_alone else Note("highest rate")}
     ratio = rate_ratio(group, highest, limits.confidence)
     return interval_columns("impact_ratio", ratio) | _side(ratio, limits.threshold)
 
@@ -127,13 +125,12 @@ def _side(ratio: Estimate, threshold: float | None) -> Record:
     if threshold is None:
         return {"note": ""}
     low, high, is_below = ratio.low or 0.0, ratio.high or 0.0, ratio.value < threshold - NOISE
-    is_sure = high < threshold or low >= threshold
-    words = f"{'below' if is_below else 'at or above'} the threshold of {decimals(threshold)}"
-    return {
-        "is_below_threshold": is_below,
-        "is_surely_below_threshold": is_below if is_sure else None,
-        "note": words if is_sure else f"{words}; inconclusive, because the interval includes it",
-    }
+    side, line = "below" if is_below else "at or above", decimals(threshold)
+    if high < threshold or low >= threshold:
+        is_surely_below, note = is_below, Note("side of the threshold", side=side, threshold=line)
+    else:
+        is_surely_below, note = None, Note("threshold in the interval", side=side, threshold=line)
+    return {"is_below_threshold": is_below, "is_surely_below_threshold": is_surely_below, "note": note}
 
 
 def decimals(value: float) -> str:
@@ -169,73 +166,75 @@ def _within_strata(within: Stratified) -> Record:
     }
 
 
-def _notes(group: Count, highest: Count, within: Stratified | None) -> Iterator[str]:
+def _notes(group: Count, highest: Count, within: Stratified | None) -> Iterator[Note]:
     """Yield notes on suppressed cells, and on strata without information."""
     yield from table_notes(group, highest)
     if within is None:
         return
     if within.idle:
-        every = within.used + within.idle
-        yield f"{within.idle:,} of {every:,} strata were left out, because they have only one group or only one outcome"
+        yield Note("idle strata", idle=within.idle, strata=within.used + within.idle)
     if within.used and (within.odds_ratio is None or within.odds_ratio.low is None):
-        yield "the common odds ratio has no interval, because within the strata one group has only one outcome"
+        yield Note("no interval within strata")
 
 
 def notes_of(
     rule: Rule, frames: Mapping[str, pl.DataFrame], outcomes: Outcomes, favourable: str, limits: Limits
-) -> Iterator[str]:
+) -> Iterator[Note]:
     """Yield notes on the groups, the thresholds, the outcome and the intervals."""
     if len(frames) > 1:
-        yield rule.intersections
+        yield Note("intersections", rule=rule.intersections)
     elif len(rule.attributes) > 1:
-        wanted = " and by ".join(rule.attributes)
-        yield f"The rule asks for tables by {wanted}; these are by {shown(next(iter(frames)))} only."
+        yield Note("tables missing", attributes=" and by ".join(rule.attributes), column=shown(next(iter(frames))))
     for name, frame in frames.items():
         names = frame[name] if name in frame.columns else ()  # intersections repeat the notes on their parts
-        yield from (f"{capitalised(note)}." for note in alike_notes(names))
+        yield from (Note("similar groups", note=capitalised(note)) for note in alike_notes(names))
     yield from _on_limits(rule, limits)
     yield from _on_outcome(outcomes, favourable)
     if len(frames) > 1 and any(frame["rate"].null_count() for frame in frames.values()):
-        yield "A rate that one table suppresses may follow from the others: check before you publish them."
-    yield "Intervals and tests take the group with the highest rate as given; they are not adjusted for several groups."
+        yield Note("suppressed rate")
+    yield Note("highest rate as given")
 
 
-def test_notes(tests: Mapping[str, pl.DataFrame], strata: Sequence[str], unknown: int, limits: Limits) -> Iterator[str]:
+def test_notes(
+    tests: Mapping[str, pl.DataFrame], strata: Sequence[str], unknown: int, limits: Limits
+) -> Iterator[Note]:
     """Yield notes on the tests, and on people without a stratum."""
     if not any(frame.height for frame in tests.values()):
         return
-    yield "Tests count people, not weights."
-    yield "The odds ratio is that of the sample; its interval contains the ratios that the z test does not reject."
-    ends = f"the rate lies on the other side of {quantile(limits.confidence):.2f} standard deviations below the highest"
-    if limits.threshold is not None:
-        ends = f"the ratio lies on the other side of {decimals(limits.threshold)}, or {ends}"
-    yield f"Flips are the smallest number of changed decisions, in both groups together, after which {ends}."
+    yield Note("people, not weights")
+    yield Note("odds ratio of the sample")
+    critical = quantile(limits.confidence)
+    if limits.threshold is None:
+        yield Note("flips of z", critical=critical)
+    else:
+        yield Note("flips", threshold=decimals(limits.threshold), critical=critical)
     if strata:
-        of = listed(list(strata))
-        yield f"Strata are the values of {of}; the Cochran–Mantel–Haenszel test has no continuity correction."
+        yield Note("strata", columns=listed(list(strata)))
     if unknown:
-        yield f"{unknown:,} people without a stratum are left out of this test."
+        yield Note("no stratum", people=unknown)
 
 
-def _on_limits(rule: Rule, limits: Limits) -> Iterator[str]:
+def _on_limits(rule: Rule, limits: Limits) -> Iterator[Note]:
     """Yield notes on thresholds that differ from the rule's."""
     if limits.threshold is None:
-        yield "The rule states no threshold."
+        yield Note("no threshold")
     elif limits.threshold != rule.threshold:
         stated = "none" if rule.threshold is None else decimals(rule.threshold)
-        yield f"The threshold of {decimals(limits.threshold)} was chosen here; the rule states {stated}."
+        yield Note("other threshold", threshold=decimals(limits.threshold), stated=stated)
     if limits.smallest_share != (rule.smallest_share or 0.0):
         stated = "none" if rule.smallest_share is None else f"{100 * rule.smallest_share:g}%"
-        yield f"The smallest share of {100 * limits.smallest_share:g}% was chosen here; the rule states {stated}."
+        yield Note("other smallest share", share=100 * limits.smallest_share, stated=stated)
 
 
-def _on_outcome(outcomes: Outcomes, favourable: str) -> Iterator[str]:
+def _on_outcome(outcomes: Outcomes, favourable: str) -> Iterator[Note]:
     """Yield notes on the favourable outcome, and on people whose score is the median."""
     if favourable == "low":
-        what = "a 0 counts as selected" if outcomes.median is None else "the rate is the share below the median"
-        yield f"Low is favourable here: {what}."
+        is_score = outcomes.median is not None
+        yield Note(
+            "low is favourable", rule="the rate is the share below the median" if is_score else "a 0 counts as selected"
+        )
     elif favourable != "high":
-        yield f"{shown(favourable)} counts as selected."
+        yield Note("favourable word", word=shown(favourable))
     if outcomes.at_median is not None and outcomes.at_median >= MINIMUM_ROWS:
         side = "above" if favourable == "high" else "below"
-        yield f"{outcomes.at_median:,} people have exactly the median score; they do not count as {side} it."
+        yield Note("people at the median", people=outcomes.at_median, side=side)
