@@ -7,11 +7,14 @@ import numpy as np
 import polars as pl
 import pytest
 from scipy.special import stdtrit
-from scipy.stats import chi2
+from scipy.stats import binom, chi2
 from tests.command import invoked
 from tests.people import assert_same_numbers, note_codes, people
 
 import tiltlens as tl
+from tiltlens._estimators.error_rates import mean_pair
+from tiltlens._estimators.influence import Rows
+from tiltlens._estimators.outputs import equal_gaps_test
 from tiltlens._results.codec import to_plain
 from tiltlens._rows.groups import MOST_PERIODS, sort_periods
 from tiltlens.errors import DataError
@@ -65,6 +68,31 @@ def test_equal_gaps_are_tested_by_cochrans_q():
     q = float((weights * (gaps - np.average(gaps, weights=weights)) ** 2).sum())
     assert found.equal_gaps.statistic == pytest.approx(q, rel=1e-6)
     assert (found.equal_gaps.degrees, found.equal_gaps.p_value) == (3, pytest.approx(chi2.sf(q, 3), rel=1e-6))
+
+
+def clustered_gaps(clusters, periods, seed):
+    """Return the gap of each period, all 0, where clusters differ from period to period and from group to group."""
+    draw = np.random.default_rng(seed)
+    branch, period, member = draw.integers(0, [clusters, periods, 2], (6 * clusters * periods, 3)).T
+    score = draw.normal(0.0, 0.15, (clusters, periods, 2))[branch, period, member] + draw.normal(0.0, 0.1, branch.size)
+    rows = Rows.of(member == 0, clusters=branch)
+    gaps = []
+    for number in range(periods):
+        chosen = period == number
+        means = np.array([score[chosen & (member == group)].mean() for group in (0, 1)])
+        gaps.append(mean_pair(rows, score, chosen, means, (0.0, 0.0), -np.inf, np.inf).influence)
+    return gaps
+
+
+@pytest.mark.parametrize(("clusters", "periods"), [(100, 4), (20, 12)])
+def test_the_test_of_equal_gaps_has_its_size_with_few_clusters(clusters, periods):
+    tests = [equal_gaps_test(clustered_gaps(clusters, periods, seed)) for seed in range(200)]
+    rejected = sum(test.p_value < 0.05 for test in tests)
+    assert rejected <= binom.ppf(0.999, len(tests), 0.05)
+
+
+def test_gaps_of_as_many_periods_as_clusters_are_not_tested():
+    assert equal_gaps_test(clustered_gaps(10, 12, 0)) is None
 
 
 def test_error_rates_are_told_along_time_too():

@@ -33,7 +33,7 @@ class PeriodTable(FieldTable):
         One row per period: people of both groups, gap, rates, ratio and error rates, each with its own interval;
         `reason` says why a period has no estimates.
     equal_gaps
-        Test that the gap is the same in all measured periods; None for fewer than two.
+        Test that the gap is the same in all measured periods; None for fewer than two, or with too few clusters.
     """
 
     frame: Annotated[pl.DataFrame, SCHEMA] = field(metadata={"key": "table"})

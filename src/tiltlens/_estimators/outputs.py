@@ -8,7 +8,7 @@ from dataclasses import dataclass
 
 import numpy as np
 from numpy.typing import ArrayLike
-from scipy.special import chdtrc
+from scipy.special import chdtrc, fdtrc
 
 from tiltlens._estimators.estimate import (
     Difference,
@@ -19,6 +19,7 @@ from tiltlens._estimators.estimate import (
     Normal,
     Square,
     quantile,
+    student_factor,
 )
 from tiltlens._estimators.group_means import mean_difference, mean_law
 from tiltlens._estimators.influence import Booleans, InfluenceEstimate, Rows, covariances
@@ -354,20 +355,30 @@ class EqualGapsTest:
     p_value: float
 
 
-def equal_gaps_test(gaps: Sequence[InfluenceEstimate]) -> EqualGapsTest:
-    """Return the Wald test that several gaps are equal: (Cg)ᵀ(CVCᵀ)⁻¹(Cg), C their differences from the first."""
+def equal_gaps_test(gaps: Sequence[InfluenceEstimate]) -> EqualGapsTest | None:
+    """Return the Wald test that several gaps are equal: (Cg)ᵀ(CVCᵀ)⁻¹(Cg), C their differences from the first.
+
+    None where there are too few clusters to estimate V.
+    """
     contrast = np.hstack([-np.ones((len(gaps) - 1, 1)), np.eye(len(gaps) - 1)])
     influence = np.column_stack([gap.influence for gap in gaps])
     moved = contrast @ np.array([gap.value for gap in gaps])
-    statistic = _wald(moved, contrast @ (influence.T @ influence) @ contrast.T)
-    return EqualGapsTest(statistic, len(moved), float(chdtrc(len(moved), statistic)))
+    test = _wald_test(moved, contrast @ (influence.T @ influence) @ contrast.T, min(gap.degrees for gap in gaps))
+    return None if test is None else EqualGapsTest(test[0], len(moved), test[1])
 
 
-def _wald(difference: Floats, covariance: Floats) -> float:
-    """Return dᵀV⁻¹d."""
+def _wald_test(difference: Floats, covariance: Floats, degrees: float) -> tuple[float, float] | None:
+    """Return dᵀV⁻¹d and its p-value: of χ² or, for V from few clusters, of Hotelling's T²; None for too few of them."""
+    count = len(difference)
     # Where every decision is the same there is no error: a trace of one keeps V invertible.
-    ridge = (1e-12 * np.trace(covariance) + 1e-300) * np.eye(len(difference))
-    return float(difference @ np.linalg.solve(covariance + ridge, difference))
+    ridge = (1e-12 * np.trace(covariance) + 1e-300) * np.eye(count)
+    # Influences have Student's factor, which F has too.
+    factor = float(student_factor(degrees)) ** 2
+    statistic = factor * float(difference @ np.linalg.solve(covariance + ridge, difference))
+    if math.isinf(degrees):
+        return statistic, float(chdtrc(count, statistic))
+    rest = degrees - count + 1.0
+    return None if rest < 1.0 else (statistic, float(fdtrc(count, rest, statistic * rest / (count * degrees))))
 
 
 @dataclass(frozen=True, slots=True)
@@ -379,10 +390,11 @@ class EqualOutputsTest:
     permutations: int
 
 
-def equal_outputs_test(rows: Rows, scores: Scores, permutations: int = 1_999, seed: int = 0) -> EqualOutputsTest:
+def equal_outputs_test(rows: Rows, scores: Scores, permutations: int = 1_999, seed: int = 0) -> EqualOutputsTest | None:
     """Return the permutation test of the studentised statistic dᵀ(V0/n0 + V1/n1)⁻¹d, d = E0[W] − E1[W].
 
     Studentising keeps its size when the groups' spreads differ. Rows are sorted first, so their order has no effect.
+    None where there are too few clusters for the number of outcomes.
     """
     is_clustered = rows.clusters is not None  # dependent rows are not exchangeable
     if is_clustered or rows.population is not None or rows.audited.size > PERMUTED_ROWS or permutations == 0:
@@ -404,12 +416,12 @@ def equal_outputs_test(rows: Rows, scores: Scores, permutations: int = 1_999, se
     return EqualOutputsTest(float(observed), (1 + beyond) / (1 + permutations), permutations)
 
 
-def equal_outputs_limit(rows: Rows, scores: Scores) -> EqualOutputsTest:
+def equal_outputs_limit(rows: Rows, scores: Scores) -> EqualOutputsTest | None:
     """Return the same test by the limit of its permutation law, χ² with K − 1 degrees of freedom for K outcomes."""
     count = max(scores.values.shape[1] - 1, 1)
     gaps = [gap(rows, scores.outcome(y if scores.values.shape[1] > 1 else 1)) for y in range(count)]
-    statistic = _wald(np.array([estimate.value for estimate in gaps]), covariances(gaps))
-    return EqualOutputsTest(statistic, float(chdtrc(count, statistic)), 0)
+    test = _wald_test(np.array([estimate.value for estimate in gaps]), covariances(gaps), rows.degrees)
+    return None if test is None else EqualOutputsTest(*test, permutations=0)
 
 
 def _studentised(labels: Booleans, outcomes: Floats, weights: Floats) -> Floats:
