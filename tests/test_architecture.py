@@ -2,6 +2,9 @@
 
 import ast
 import re
+import tomllib
+from collections.abc import Iterator
+from fnmatch import fnmatchcase
 from pathlib import Path
 
 import pytest
@@ -13,6 +16,10 @@ MODULES = sorted(path for path in SOURCE.rglob("*.py") if path.name != "__init__
 MOST_AT_TOP = 11
 MOST_LINES = 450
 MOST_PAGE_LINES = 160
+HEAVY = {  # packages that take long to import, or that need not be installed
+    *("altair", "fastexcel", "jinja2", "markupsafe", "polars", "pyarrow", "pyspark"),
+    *("scipy", "sklearn", "skops", "sqlite3", "vl_convert", "xlsxwriter", "yaml"),
+}
 
 
 def mapped_packages(page: str = PAGE) -> set[str]:
@@ -76,3 +83,37 @@ def test_a_file_can_be_read_in_one_sitting():
 
 def test_the_page_can_be_read_in_one_sitting():
     assert len(PAGE.splitlines()) <= MOST_PAGE_LINES
+
+
+def dotted(path: Path) -> str:
+    """Return the name by which a module is imported."""
+    return ".".join(["tiltlens", *path.relative_to(SOURCE).with_suffix("").parts])
+
+
+def imports_inside_functions(path: Path) -> Iterator[str]:
+    """Yield the names of the modules that functions of a module import."""
+    for function in ast.walk(ast.parse(path.read_text())):
+        if isinstance(function, ast.FunctionDef | ast.AsyncFunctionDef):
+            for node in ast.walk(function):
+                if isinstance(node, ast.Import):
+                    yield from (alias.name for alias in node.names)
+                elif isinstance(node, ast.ImportFrom):
+                    yield node.module
+
+
+def test_only_listed_delegations_and_heavy_packages_are_imported_inside_functions():
+    """pytest and MLflow load `_integrations` whether or not they are used, so its functions import what they use."""
+    (layers,) = (
+        contract
+        for contract in tomllib.loads((ROOT / "pyproject.toml").read_text())["tool"]["importlinter"]["contracts"]
+        if contract["type"] == "layers"
+    )
+    stray = [
+        edge
+        for path in MODULES
+        for imported in imports_inside_functions(path)
+        if (edge := f"{dotted(path)} -> {imported}")
+        and imported.partition(".")[0] not in HEAVY
+        and not any(fnmatchcase(edge, delegation) for delegation in layers["ignore_imports"])
+    ]
+    assert [edge for edge in stray if not edge.startswith("tiltlens._integrations.")] == []

@@ -9,7 +9,7 @@ import click
 import pytest
 from tests.command import invoked, tiltlens
 
-from tiltlens._cli import COMMANDS, main
+from tiltlens._cli import main
 
 
 def test_demo_prints_question_numbers_table_and_caveats():
@@ -99,7 +99,7 @@ def test_an_interruption_says_so_from_the_first_moment_on(moment, tmp_path, monk
 
 
 def test_every_option_says_what_it_is_and_no_command_is_cut_short():
-    for command in (main.get_command(None, name) for name in COMMANDS):
+    for command in main.commands.values():
         assert "..." not in command.get_short_help_str(60)
         for option in command.params:
             assert isinstance(option, click.Argument) or option.help, (command.name, option.name)

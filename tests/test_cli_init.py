@@ -5,8 +5,9 @@ import polars as pl
 import pytest
 from tests.command import invoked
 
-from tiltlens._commands import audit
-from tiltlens._commands.audit_file import guess_roles, read_audit_file
+from tiltlens._commands import draft
+from tiltlens._commands.audit_file import read_audit_file
+from tiltlens._commands.draft import guess_roles
 
 
 def people(rows=300):
@@ -37,15 +38,15 @@ def guessed(table, **given):
 
 
 def test_roles_follow_from_names_and_values():
-    draft = guess_roles(people(), {})
-    assert {key: guess.column for key, guess in draft.guesses.items()} == {
+    roles = guess_roles(people(), {})
+    assert {key: guess.column for key, guess in roles.guesses.items()} == {
         "group": "sex",
         "scores": "risk_score",
         "outcome": "repaid",
         "clusters": "customer_id",
     }
-    assert draft.excluded == ("application_id",)
-    assert draft.free == ["income"]
+    assert roles.excluded == ("application_id",)
+    assert roles.free == ["income"]
 
 
 def test_the_written_file_runs(folder):
@@ -76,9 +77,9 @@ def test_without_a_guess_nothing_is_written_and_the_option_is_named(folder):
 def test_on_a_terminal_it_asks(folder, monkeypatch):
     people().rename({"sex": "who"}).write_csv(folder / "who.csv")
     asked = []
-    monkeypatch.setattr(audit.click, "prompt", lambda question, **_: asked.append(question) or "who")
+    monkeypatch.setattr(draft.click, "prompt", lambda question, **_: asked.append(question) or "who")
     monkeypatch.setattr(
-        audit, "sys", type("Sys", (), {"stdin": type("In", (), {"isatty": staticmethod(lambda: True)})})
+        draft, "sys", type("Sys", (), {"stdin": type("In", (), {"isatty": staticmethod(lambda: True)})})
     )
     assert invoked("init", "who.csv", cwd=folder).returncode == 0
     assert asked == ["Which column is the group?"]

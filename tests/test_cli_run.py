@@ -11,7 +11,8 @@ from junitparser import Error, Failure, JUnitXml, Skipped
 from tests.command import invoked
 
 import tiltlens as tl
-from tiltlens._commands.audit import OUTPUTS, audit_command
+from tiltlens._cli import main
+from tiltlens._commands.audit import OUTPUTS
 from tiltlens._commands.audit_file import read_audit_file
 from tiltlens._estimators.verdicts import Verdict
 from tiltlens._gates import gate, junit
@@ -83,7 +84,7 @@ def test_yaml_toml_and_the_command_line_ask_for_the_same(folder):
     assert replace(yaml, file=None) == replace(toml, file=None)
     options = ["--group", "sex", "--reference", "no", "--scores", "score", "--threshold", "0.5", "--confidence", "0.9"]
     stated = ("--provenance", "model=3.10", "--provenance", "data window=2024-01-01")
-    params = audit_command.make_context("audit", ["people.csv", *options, *stated]).params
+    params = main.commands["audit"].make_context("audit", ["people.csv", *options, *stated]).params
     names = set(yaml.options) - {"features"}  # a name with a comma cannot be written there
     assert {name: yaml.options[name] for name in names} == {name: params[name] for name in names}
     assert yaml.data == params["data"] == ("people.csv",)
@@ -99,7 +100,7 @@ def test_a_date_is_in_the_bytes_where_it_is_told(folder, monkeypatch):
 
 
 def test_every_option_of_the_command_line_is_a_key(folder):
-    keys = {"gates", "outputs"} | {param.name for param in audit_command.params} - {"fail_if", *OUTPUTS}
+    keys = {"gates", "outputs"} | {param.name for param in main.commands["audit"].params} - {"fail_if", *OUTPUTS}
     with pytest.raises(DataError, match="Unknown key `x`") as caught:
         read_audit_file(write(folder, "x: 1"))
     assert keys == set(str(caught.value).rpartition("keys are ")[2].rstrip(".").split(", "))

@@ -15,11 +15,8 @@ from typing import Any, NoReturn
 import click
 
 from tiltlens import __version__
+from tiltlens._commands.options import GATED, Value, command
 from tiltlens.errors import TiltlensError
-
-# Modules of commands are imported on demand.
-COMMANDS = ["alternatives", "audit", "compare", "demo", "init", "repair", "rule", "run"]
-ACTIONS = ("alternatives", "compare", "repair", "rule")
 
 INVALID = 2
 CRASHED = 70  # as in sysexits.h, because 1 is reserved for gates
@@ -31,17 +28,12 @@ KEYWORD = re.compile(r"`(\w+)`|\b(\w+)=(?:True\b)?(?=(['\"\w])?)")  # Python arg
 class Commands(click.Group):
     """Commands that report errors and interruptions in one line."""
 
-    def list_commands(self, ctx: click.Context) -> list[str]:
-        """Return the names of the commands."""
-        return COMMANDS
-
     def get_command(self, ctx: click.Context, cmd_name: str) -> click.Command | None:
         """Return a command, or fail with the name of the nearest one."""
-        if cmd_name not in COMMANDS:
-            nearest = get_close_matches(cmd_name, COMMANDS, n=1)
-            return ctx.fail(f"No such command {cmd_name!r}. Did you mean {nearest[0]!r}?") if nearest else None
-        module = import_module(f"tiltlens._commands.{'actions' if cmd_name in ACTIONS else 'audit'}")
-        command: click.Command = getattr(module, f"{cmd_name}_command")
+        command = super().get_command(ctx, cmd_name)
+        nearest = get_close_matches(cmd_name, self.commands, n=1)
+        if command is None and nearest:
+            ctx.fail(f"No such command {cmd_name!r}. Did you mean {nearest[0]!r}?")
         return command
 
     def invoke(self, ctx: click.Context) -> Any:
@@ -110,3 +102,119 @@ def main() -> None:
     for stream in (sys.stdout, sys.stderr):
         if isinstance(stream, io.TextIOWrapper):
             stream.reconfigure(errors="replace")  # an old terminal shows "?" instead of failing
+
+
+def _run(module: str, name: str, options: dict[str, Value]) -> None:
+    """Run a command; its module is imported only now, so that help, completion and errors in options wait for none."""
+    getattr(import_module(f"tiltlens._commands.{module}"), f"{name}_command")(**options)
+
+
+@command(
+    "audit",
+    "loans.csv --group sex --scores score --report loans.html",
+    'hiring.csv --group race --scores hired --fail-if "adverse_impact_ratio<0.8"',
+    exit_codes=GATED,
+)
+def audit(**options: Value) -> None:
+    """Audit a model's scores, decisions or amounts.
+
+    DATA: files (.csv, .tsv, .parquet, .arrow, .jsonl, .xlsx; CSV may be compressed: .csv.gz), a quoted pattern, a
+    folder, or the URL of a database with --query. Data may be larger than memory: rates and the gap use all rows,
+    models are fitted on a sample.
+    """
+    _run("audit", "audit", options)
+
+
+@command(
+    "compare",
+    "loans.csv --group sex --scores old_score --scores new_score",
+    'march.json april.json --fail-if "gap_change.low>0.01"',
+    exit_codes=GATED,
+)
+def compare(**options: Value) -> None:
+    """Compare two models on the same rows, or two saved audits.
+
+    DATA with --scores OLD --scores NEW, --group and other options of `tiltlens audit`: the command audits both models
+    on the same rows, so intervals are paired. Or DATA are two files that `tiltlens audit --json` wrote from different
+    rows, such as two periods, the old one first: intervals are those of independent samples.
+    """
+    _run("actions", "compare", options)
+
+
+@command(
+    "alternatives",
+    "loans.csv --group sex --scores score --outcome repaid",
+    "loans.csv --group sex --model credit.skops --outcome repaid --report lda.html",
+)
+def alternatives(**options: Value) -> None:
+    """Search for less discriminatory alternatives.
+
+    DATA, --group, --scores, --outcome and other options as in `tiltlens audit`; the outcome is required. The search
+    fits rules of the same features on some rows and compares them with the audited decisions on other rows. With
+    --model, it also neutralises or coarsens each feature in turn.
+    """
+    _run("actions", "alternatives", options)
+
+
+@command(
+    "repair",
+    "loans.csv --group sex --scores score --held-out test.csv --save repair.json",
+    "repair.json --scores score --apply new.csv --out adjusted.csv",
+)
+def repair(**options: Value) -> None:
+    """Find the smallest change in scores that closes a gap.
+
+    For amounts with observed costs, it finds the discrimination-free price.
+
+    DATA: the audited rows, as for `tiltlens audit`; or a file that --save wrote. With --held-out (other rows with the
+    same columns), it evaluates the adjustment both without and with the group. If there are several classes, it
+    evaluates the one that --favourable names.
+    """
+    _run("actions", "repair", options)
+
+
+@command(
+    "rule",
+    "hiring.csv --rule four-fifths --group sex --selected hired",
+    "hiring.csv --rule nyc-local-law-144 --group sex --group race --scores score",
+)
+def rule(**options: Value) -> None:
+    """Make the tables that a published rule describes.
+
+    DATA: files (.csv, .tsv, .parquet, .arrow, .jsonl, .xlsx; CSV may be compressed: .csv.gz), a quoted pattern, a
+    folder, or the URL of a database with --query. One of --selected and --scores is needed. The exit code does not
+    depend on the numbers in the tables.
+    """
+    _run("actions", "rule", options)
+
+
+@command("init", "people.csv", "loans.parquet --group race --scores pd --yes")
+def init(**options: Value) -> None:
+    """Write an audit file with guessed roles of columns.
+
+    `tiltlens run` then runs it. From names and values in the first rows, the command guesses which column is the group,
+    the score, the observed outcome, a weight and an identifier, but never a person's group. A comment explains each
+    guess.
+    """
+    _run("draft", "init", options)
+
+
+@command("run", "audit.yaml", "--check audits/*.yaml", exit_codes=GATED)
+def run(**options: Value) -> None:
+    """Run the audits that audit files describe.
+
+    FILES: audit.yaml or audit.toml. Keys are the options of `tiltlens audit`, with _ for -: data, group, scores and so
+    on, and gates, provenance, outputs. File names are relative to the audit file. The same file and data give the same
+    output byte for byte, so it contains no date; SOURCE_DATE_EPOCH sets one.
+    """
+    _run("audit_file", "run", options)
+
+
+@command("demo", "--report demo.html", "--json -")
+def demo(**options: Value) -> None:
+    """Run the paper's experiment on bundled COMPAS data."""
+    _run("audit", "demo", options)
+
+
+for _command in (audit, compare, alternatives, repair, rule, init, run, demo):
+    main.add_command(_command)

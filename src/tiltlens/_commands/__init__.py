@@ -1,1 +1,1 @@
-"""The commands of the command line; click calls the functions whose names end in `_command`."""
+"""The work of each command of the command line, in functions whose names end in `_command`."""

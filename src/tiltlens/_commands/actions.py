@@ -5,127 +5,54 @@ from __future__ import annotations
 import sys
 import warnings
 from functools import partial
-from typing import TYPE_CHECKING
 
 import click
 
 from tiltlens._commands.audit import audit_files, rows_of
-from tiltlens._commands.options import (
-    AUDIT,
-    DATA,
+from tiltlens._commands.options import READING, TO_FIT, Options, Value, refuse_options
+from tiltlens._commands.outputs import (
     GATE_FAILED,
-    GATED,
-    NOT_OF_ACTIONS,
-    READING,
-    WRITING,
-    Options,
-    Spec,
-    Value,
     announce,
     check_gated,
     check_targets,
-    command,
     deliver,
-    only,
     progress_shown,
-    refuse_options,
     report_gates,
     screen,
-    with_options,
-    without,
     write_junit,
 )
-from tiltlens.errors import TiltlensError
+from tiltlens._gates import OF_CHANGES, gate
+from tiltlens._render.page import write_alternatives, write_change, write_evaluations
+from tiltlens._render.terminal import (
+    print_alternatives,
+    print_change,
+    print_evaluations,
+    print_repair,
+    print_rule_tables,
+)
+from tiltlens._repair.alternatives import AlternativesByGroup
+from tiltlens._repair.evaluation import Evaluation, evaluations_summary
+from tiltlens._repair.free_price import DiscriminationFreePrice
+from tiltlens._repair.new_rows import apply_repair
+from tiltlens._repair.quantities import meets
+from tiltlens._repair.score_tilt import ScoreTilt
+from tiltlens._repair.solve import read_repair
+from tiltlens._results.audit_comparison import compare as compare_audits
+from tiltlens._results.change import Change
+from tiltlens._results.codec import write_json
+from tiltlens._results.saved_audits import saved_change
+from tiltlens._rules.tables import rule_tables
+from tiltlens._sources.text_columns import Source, read
+from tiltlens.errors import TiltlensError, check_columns
 
-if TYPE_CHECKING:
-    from tiltlens._repair.evaluation import Evaluation
-    from tiltlens._repair.free_price import DiscriminationFreePrice
-    from tiltlens._repair.score_tilt import ScoreTilt
-    from tiltlens._results.change import Change
-    from tiltlens._sources.text_columns import Source
-
-
-OF_AUDITS = without(AUDIT, ("model", "trusted", "periods", "monitor"))
-TO_COMPARE = {
-    "scores": Spec("Outcome", "COLUMN", "Scores in DATA: first the old model's, then the new one's.", multiple=True),
-    "outcome": Spec("Outcome", "COLUMN", "Observed outcome, 0 or 1; adds error rates."),
-    "fail_if": Spec(
-        "Output",
-        "GATE",
-        'Exit with code 1 if the condition holds, e.g. "gap_change.low>0.01". Repeat for more.',
-        multiple=True,
-    ),
-}
-OF_RULE = {
-    "rule": Spec("Inference", "RULE", "Rule: four-fifths or nyc-local-law-144.", required=True),
-    "group": Spec(
-        "Groups", "COLUMN", "Group column, e.g. sex. Repeat for intersections.", multiple=True, required=True
-    ),
-    "selected": Spec("Outcome", "COLUMN", "Decisions: 0 and 1, or two words."),
-    "scores": Spec("Outcome", "COLUMN", "Scores on any scale; the rate is the share above their median."),
-    "strata": Spec(
-        "Groups", "COLUMN", "Column of strata, e.g. job; adds tests within strata. Repeat for more.", multiple=True
-    ),
-    "ratio_threshold": Spec(
-        "Inference", "RATIO", "Impact ratio below which a group is flagged (default the rule's).", type=float
-    ),
-    "smallest_share": Spec(
-        "Inference", "SHARE", "Share of the data below which a group has no ratio (default the rule's).", type=float
-    ),
-}
-
-
-FITTED_WITH = {  # the keywords of `Audit.repair`
-    "metric": Spec(
-        "Outcome",
-        None,
-        "Quantity to equalise; all but mean_score need --outcome.",
-        type=click.Choice(["mean_score", "fpr", "fnr", "equalized_odds"]),
-        default="mean_score",
-    ),
-    "max_gap": Spec("Outcome", "SIZE", "Largest gap that may remain.", default=0.0),
-    "threshold": Spec("Outcome", "SCORE", "Adjust decisions instead of scores: 1 from this score on.", type=float),
-    "use_group": Spec(
-        "Groups", None, "Adjust scores by the group of every new row, which may be regulated.", is_flag=True
-    ),
-}
-OWN = FITTED_WITH | {
-    "score_type": AUDIT["score_type"],
-    "outcome": Spec("Outcome", "COLUMN", "Observed outcome, 0 or 1; adds error rates. For amounts, the observed cost."),
-    "held_out": Spec(
-        "Data", "FILE", "Rows to evaluate the adjustment on, not used in the fit. Repeat for more.", multiple=True
-    ),
-    "apply": Spec("Data", "FILE", "New rows with scores to adjust; needs --out. Repeat for more.", multiple=True),
-    "out": Spec("Output", "FILE", "Write the new rows with their adjusted scores: .csv or .parquet."),
-    "save": Spec("Output", "FILE.json", "Write the adjustment."),
-    "json": Spec("Output", "FILE", "Write the evaluation as JSON; '-' is standard output."),
-    "report": Spec("Output", "FILE.html", "Write the evaluation as an HTML page."),
-}
-NOT_WITH_SAVED = (*FITTED_WITH, "reference", "audited", "features", "exclude", "random_state", "categorical", "blocks")
+NOT_WITH_SAVED = (*TO_FIT, "reference", "audited", "features", "exclude", "random_state", "categorical", "blocks")
 NOT_WITH_SAVED += ("sample_rows", "save", "score_type")
 
 
-@command(
-    "repair",
-    "loans.csv --group sex --scores score --held-out test.csv --save repair.json",
-    "repair.json --scores score --apply new.csv --out adjusted.csv",
-)
-@DATA
-@with_options(without(AUDIT, (*NOT_OF_ACTIONS, "model")) | OWN)
 def repair_command(
     data: tuple[str, ...], held_out: tuple[str, ...], apply: tuple[str, ...], out: str | None, **options: Value
 ) -> None:
-    """Find the smallest change in scores that closes a gap.
-
-    For amounts with observed costs, it finds the discrimination-free price.
-
-    DATA: the audited rows, as for `tiltlens audit`; or a file that --save wrote. With --held-out (other rows with the
-    same columns), it evaluates the adjustment both without and with the group. If there are several classes, it
-    evaluates the one that --favourable names.
-    """
-    from tiltlens._render.page import write_evaluations
-    from tiltlens._render.terminal import print_evaluations, print_repair
-
+    """Find the smallest change in scores that closes a gap."""
     json, report, save = (options.pop(name) for name in ("json", "report", "save"))
     _check_options(held_out, apply, out, {"json": json, "report": report})
     check_targets({"json": json, "report": report, "save": save, "out": out}, data, held_out, apply)
@@ -148,9 +75,6 @@ def repair_command(
 
 
 def _write_json(evaluations: list[Evaluation], target: str) -> None:
-    from tiltlens._repair.evaluation import evaluations_summary
-    from tiltlens._results.codec import write_json
-
     write_json(evaluations_summary(evaluations), target)
 
 
@@ -170,9 +94,6 @@ def _check_options(
 
 def _read_saved(path: str, options: Options, has_rows: bool) -> ScoreTilt | DiscriminationFreePrice:
     """Return a saved adjustment; raise for options of the fit."""
-    from tiltlens._repair.score_tilt import ScoreTilt
-    from tiltlens._repair.solve import read_repair
-
     refuse_options(NOT_WITH_SAVED, "with a saved adjustment", "drop it, or fit a new one.")
     tilt, given = read_repair(path, options["trusted"]), len(options["scores"])
     wanted = tilt.classes if isinstance(tilt, ScoreTilt) and tilt.classes > 2 else 1
@@ -186,13 +107,11 @@ def _fit(
     data: tuple[str, ...], json: str | None, is_evaluated: bool, options: Options
 ) -> tuple[ScoreTilt | DiscriminationFreePrice, ScoreTilt | None]:
     """Return the adjustment and, to evaluate scores, its counterpart with or without the group."""
-    from tiltlens._repair.score_tilt import ScoreTilt
-
     if not options["scores"]:
         raise TiltlensError("`tiltlens repair` needs --scores.", "name the column of probabilities to adjust.")
-    settings = {name: options[name] for name in FITTED_WITH}
+    settings = {name: options[name] for name in TO_FIT}
     with progress_shown(json) as progress:
-        audit = audit_files(data, progress, folds=0, **{k: v for k, v in options.items() if k not in FITTED_WITH})
+        audit = audit_files(data, progress, folds=0, **{k: v for k, v in options.items() if k not in TO_FIT})
     tilt = audit.repair(**settings)
     if not is_evaluated or not isinstance(tilt, ScoreTilt):
         return tilt, None
@@ -210,10 +129,6 @@ def _evaluate(
     tilt: ScoreTilt | DiscriminationFreePrice, other: ScoreTilt | None, held_out: tuple[str, ...], options: Options
 ) -> list[Evaluation]:
     """Return the evaluations of the audited groups on held-out rows."""
-    from tiltlens._repair.quantities import meets
-    from tiltlens._repair.score_tilt import ScoreTilt
-    from tiltlens.errors import check_columns
-
     table = rows_of(_read(held_out, options))
     check_columns("where", options["where"], table.columns)
     check_columns("group", _group(options), table.columns)
@@ -244,9 +159,6 @@ def _class_of(scores: tuple[str, ...], favourable: str) -> int | None:
 
 def _apply(tilt: ScoreTilt | DiscriminationFreePrice, new: tuple[str, ...], out: str, options: Options) -> None:
     """Write new rows with a column of adjusted scores, decisions or prices; they may be larger than memory."""
-    from tiltlens._repair.new_rows import apply_repair
-    from tiltlens._repair.score_tilt import ScoreTilt
-
     group = _group(options) if isinstance(tilt, ScoreTilt) and tilt.use_group else None
     with warnings.catch_warnings(record=True) as notes:
         warnings.simplefilter("always", UserWarning)
@@ -257,8 +169,6 @@ def _apply(tilt: ScoreTilt | DiscriminationFreePrice, new: tuple[str, ...], out:
 
 def _read(files: tuple[str, ...], options: Options) -> Source:
     """Return files other than the audited ones as a source; a query applies to the audited rows only."""
-    from tiltlens._sources.text_columns import read
-
     return read(list(files), **{name: options[name] for name in READING if name != "query"})
 
 
@@ -268,37 +178,8 @@ def _group(options: Options) -> list[str]:
     return list(options["group"])
 
 
-SEARCH = {
-    "outcome": Spec("Outcome", "COLUMN", "Observed outcome, 0 or 1. Required."),
-    "threshold": Spec(
-        "Outcome",
-        "SCORE",
-        "Score from which the audited decision is 1. It also sets the cost of errors: at 0.2, a missed outcome costs "
-        "four times a false alarm.",
-        default=0.5,
-    ),
-    "tolerance": Spec("Inference", "LOSS", "Accuracy loss treated as negligible.", default=0.005),
-}
-
-
-@command(
-    "alternatives",
-    "loans.csv --group sex --scores score --outcome repaid",
-    "loans.csv --group sex --model credit.skops --outcome repaid --report lda.html",
-)
-@DATA
-@with_options(without(AUDIT, NOT_OF_ACTIONS) | SEARCH | only(WRITING, "json", "report"))
 def alternatives_command(data: tuple[str, ...], tolerance: float, threshold: float, **options: Value) -> None:
-    """Search for less discriminatory alternatives.
-
-    DATA, --group, --scores, --outcome and other options as in `tiltlens audit`; the outcome is required. The search
-    fits rules of the same features on some rows and compares them with the audited decisions on other rows. With
-    --model, it also neutralises or coarsens each feature in turn.
-    """
-    from tiltlens._render.page import write_alternatives
-    from tiltlens._render.terminal import print_alternatives
-    from tiltlens._repair.alternatives import AlternativesByGroup
-
+    """Search for less discriminatory alternatives."""
     outputs = {name: options.pop(name) for name in ("json", "report")}
     check_targets(outputs, data, options["model"])
     for names in (("scores", "model"), ("outcome",)):
@@ -312,25 +193,8 @@ def alternatives_command(data: tuple[str, ...], tolerance: float, threshold: flo
     deliver(outputs, alternatives, print_alternatives, report=write_alternatives)
 
 
-@command(
-    "compare",
-    "loans.csv --group sex --scores old_score --scores new_score",
-    'march.json april.json --fail-if "gap_change.low>0.01"',
-    exit_codes=GATED,
-)
-@DATA
-@with_options(OF_AUDITS | only(WRITING, "json", "report", "junit") | TO_COMPARE)
 def compare_command(data: tuple[str, ...], fail_if: tuple[str, ...], **options: Value) -> None:
-    """Compare two models on the same rows, or two saved audits.
-
-    DATA with --scores OLD --scores NEW, --group and other options of `tiltlens audit`: the command audits both models
-    on the same rows, so intervals are paired. Or DATA are two files that `tiltlens audit --json` wrote from different
-    rows, such as two periods, the old one first: intervals are those of independent samples.
-    """
-    from tiltlens._gates import OF_CHANGES, gate
-    from tiltlens._render.page import write_change
-    from tiltlens._render.terminal import print_change
-
+    """Compare two models on the same rows, or two saved audits."""
     gates = [gate(condition, OF_CHANGES) for condition in fail_if]
     outputs = {name: options.pop(name) for name in ("json", "report", "junit")}
     check_targets(outputs, data)
@@ -344,9 +208,6 @@ def compare_command(data: tuple[str, ...], fail_if: tuple[str, ...], **options: 
 
 def _compare(data: tuple[str, ...], scores: tuple[str, ...], **options: Value) -> Change:
     """Return the change between two models on the same rows, or between two saved audits."""
-    from tiltlens._results.audit_comparison import compare as compare_audits
-    from tiltlens._results.saved_audits import saved_change
-
     if scores:
         if len(scores) != 2 or scores[0] == scores[1]:
             raise TiltlensError(
@@ -369,24 +230,8 @@ def _compare(data: tuple[str, ...], scores: tuple[str, ...], **options: Value) -
     return saved_change(*data)
 
 
-@command(
-    "rule",
-    "hiring.csv --rule four-fifths --group sex --selected hired",
-    "hiring.csv --rule nyc-local-law-144 --group sex --group race --scores score",
-)
-@DATA
-@with_options(OF_RULE | READING | only(AUDIT, "favourable", "confidence", "provenance") | only(WRITING, "json"))
 def rule_command(data: tuple[str, ...], rule: str, json: str | None, **options: Value) -> None:
-    """Make the tables that a published rule describes.
-
-    DATA: files (.csv, .tsv, .parquet, .arrow, .jsonl, .xlsx; CSV may be compressed: .csv.gz), a quoted pattern, a
-    folder, or the URL of a database with --query. One of --selected and --scores is needed. The exit code does not
-    depend on the numbers in the tables.
-    """
-    from tiltlens._render.terminal import print_rule_tables
-    from tiltlens._rules.tables import rule_tables
-    from tiltlens._sources.text_columns import read
-
+    """Make the tables that a published rule describes."""
     check_targets({"json": json}, data)
     lists = {"group": list(options["group"]), "strata": list(options["strata"]) or None}
     source = read(list(data), **{name: options.pop(name) for name in READING})

@@ -1,4 +1,4 @@
-"""The commands `tiltlens audit`, `run`, `init` and `demo`, and audits for other commands."""
+"""The commands `tiltlens audit` and `demo`, and audits for other commands."""
 
 from __future__ import annotations
 
@@ -7,63 +7,48 @@ from collections.abc import Mapping
 from contextlib import AbstractContextManager, chdir, nullcontext
 from dataclasses import dataclass, fields, replace
 from functools import partial
+from hashlib import sha256
 from pathlib import Path
-from typing import TYPE_CHECKING
 
 import click
+import polars as pl
 
-from tiltlens._commands.options import (
-    AUDIT,
-    DATA,
+from tiltlens._analysis.evidence import Settings
+from tiltlens._commands.options import AUDIT, READING, Options, Value, usual_options
+from tiltlens._commands.outputs import (
     GATE_FAILED,
-    GATED,
-    READING,
-    WRITING,
-    Options,
-    Spec,
-    Value,
     check_gated,
     check_targets,
     check_writable,
-    command,
     deliver,
-    only,
     places_of,
     progress_shown,
     report_gates,
-    with_options,
     write_junit,
 )
-from tiltlens.errors import TiltlensError
-
-if TYPE_CHECKING:
-    import polars as pl
-
-    from tiltlens._commands.audit_file import Draft
-    from tiltlens._gates import Gate
-    from tiltlens._results.audit import Audit
-    from tiltlens._sources.text_columns import Source
-    from tiltlens._threads import Listener
-
+from tiltlens._demo import paper_experiment, print_demo
+from tiltlens._gates import Gate, gate
+from tiltlens._learners.candidates import with_outcome_scores
+from tiltlens._model_files.load import load_model
+from tiltlens._pipeline import audit
+from tiltlens._render.page import check_report, write_report
+from tiltlens._render.table_files import write_tables
+from tiltlens._render.terminal import print_audit, printable
+from tiltlens._results.audit import Audit
+from tiltlens._results.monitor import StateFile
+from tiltlens._rows.roles import FeatureChoice, check_some, declared_features
+from tiltlens._rows.scores import check_score_type
+from tiltlens._sources.engines import batches_of, collected_rows, reading_notes
+from tiltlens._sources.files import inputs_of
+from tiltlens._sources.text_columns import Source, read
+from tiltlens._threads import Listener
+from tiltlens.errors import TiltlensError, check_columns, check_outputs
 
 OUTPUTS = ("json", "report", "tables", "junit")
 
 
-@command(
-    "audit",
-    "loans.csv --group sex --scores score --report loans.html",
-    'hiring.csv --group race --scores hired --fail-if "adverse_impact_ratio<0.8"',
-    exit_codes=GATED,
-)
-@DATA
-@with_options(AUDIT | WRITING)
 def audit_command(**options: Value) -> None:
-    """Audit a model's scores, decisions or amounts.
-
-    DATA: files (.csv, .tsv, .parquet, .arrow, .jsonl, .xlsx; CSV may be compressed: .csv.gz), a quoted pattern, a
-    folder, or the URL of a database with --query. Data may be larger than memory: rates and the gap use all rows,
-    models are fitted on a sample.
-    """
+    """Audit a model's scores, decisions or amounts."""
     request = AuditRequest.of(options)
     check_apart(request)
     if run_audit(request):
@@ -87,8 +72,6 @@ class AuditRequest:
     @classmethod
     def of(cls, options: Mapping[str, Value], file: Path | None = None) -> AuditRequest:
         """Return the audit that the options of `tiltlens audit` describe."""
-        from tiltlens._gates import gate
-
         gates = [gate(text) for text in options["fail_if"]]
         for condition in gates:
             condition.check_range(is_amount=options["score_type"] == "amount")
@@ -105,8 +88,6 @@ class AuditRequest:
 
     def run(self, progress: Listener | None = None) -> Audit:
         """Return the audit; its state file, if any, is only written by `Audit.count_batch`, after all outputs."""
-        from tiltlens._results.monitor import StateFile
-
         state = self.options["monitor"]
         with self.at_home():
             file = None if state is None else StateFile.read(state)
@@ -116,9 +97,6 @@ class AuditRequest:
 
 def check_apart(*requests: AuditRequest) -> None:
     """Raise if an output would replace an input or an output of these audits."""
-    from tiltlens._sources.files import inputs_of
-    from tiltlens.errors import check_outputs
-
     inputs = inputs_of(*(str(request.file) for request in requests if request.file is not None))
     places: list[tuple[str, str | Path | None]] = []
     for request in requests:
@@ -132,10 +110,6 @@ def check_apart(*requests: AuditRequest) -> None:
 
 def run_audit(request: AuditRequest) -> bool:
     """Run an audit, print and write its results, and return whether a gate failed."""
-    from tiltlens._render.page import check_report, write_report
-    from tiltlens._render.table_files import write_tables
-    from tiltlens._render.terminal import print_audit, printable
-
     outputs, options = request.outputs, request.options
     check_report(outputs["report"])
     with progress_shown(outputs["json"]) as progress:
@@ -154,17 +128,8 @@ def run_audit(request: AuditRequest) -> bool:
     return report_gates(request.gates, judgements, audit)
 
 
-def usual_options() -> Options:
-    """Return the default values of all options of `tiltlens audit`."""
-    return audit_command.make_context("audit", ["--", "data"]).params
-
-
 def audit_files(files: tuple[str, ...], progress: Listener | None = None, **options: Value) -> Audit:
     """Return the audit of files with a command's options; options that the command lacks have their defaults."""
-    from tiltlens._model_files.load import load_model
-    from tiltlens._pipeline import audit
-    from tiltlens._sources.text_columns import read
-
     options = {name: value for name, value in usual_options().items() if name in AUDIT} | options
     _check_options(options)
     scores, outcome, path, trusted, probabilities = (
@@ -193,11 +158,6 @@ def audit_files(files: tuple[str, ...], progress: Listener | None = None, **opti
 
 def _audit_trained_model(source: Source, outcome: str, groups: list[str], arguments: Options) -> Audit:
     """Return the audit of a logistic model of the outcome, trained on the same rows."""
-    from tiltlens._learners.candidates import with_outcome_scores
-    from tiltlens._pipeline import audit
-    from tiltlens._rows.roles import FeatureChoice, check_some, declared_features
-    from tiltlens.errors import check_columns
-
     table = rows_of(source)
     check_columns("outcome", [outcome], table.columns)
     columns = ("sample_weight", "propensity", "clusters", "known_groups", "periods")
@@ -213,9 +173,6 @@ def _audit_trained_model(source: Source, outcome: str, groups: list[str], argume
 
 def rows_of(source: Source) -> pl.DataFrame:
     """Return all rows of a source, and print notes on how they were read."""
-    from tiltlens._render.terminal import printable
-    from tiltlens._sources.engines import batches_of, collected_rows, reading_notes
-
     batches = batches_of(source)
     if batches is None:
         raise TiltlensError("DATA must be files or a database.", "name a file.")
@@ -227,9 +184,6 @@ def rows_of(source: Source) -> pl.DataFrame:
 
 def _check_options(options: Mapping[str, Value]) -> None:
     """Raise if options contradict each other, or if a number is invalid for any audit."""
-    from tiltlens._analysis.evidence import Settings
-    from tiltlens._rows.scores import check_score_type
-
     outcome, scores, model, trusted = (options[name] for name in ("outcome", "scores", "model", "trusted"))
     if scores and model:
         raise TiltlensError(f"--scores {scores[0]} and --model {model} cannot be combined.", "drop one of them.")
@@ -253,86 +207,11 @@ def _check_options(options: Mapping[str, Value]) -> None:
 
 def _describe_file(path: str) -> str:
     """Return a model file's name and SHA-256 hash, for the provenance."""
-    from hashlib import sha256
-
     return f"{Path(path).name}, SHA-256 {sha256(Path(path).read_bytes()).hexdigest()}"
 
 
-@command("run", "audit.yaml", "--check audits/*.yaml", exit_codes=GATED)
-@click.argument("files", nargs=-1, required=True)
-@with_options({"check": Spec("Other", None, "Check the files and stop; no data are read.", is_flag=True)})
-def run_command(files: tuple[str, ...], check: bool) -> None:
-    """Run the audits that audit files describe.
-
-    FILES: audit.yaml or audit.toml. Keys are the options of `tiltlens audit`, with _ for -: data, group, scores and so
-    on, and gates, provenance, outputs. File names are relative to the audit file. The same file and data give the same
-    output byte for byte, so it contains no date; SOURCE_DATE_EPOCH sets one.
-    """
-    from tiltlens._commands.audit_file import read_audit_file
-    from tiltlens._render.page import check_report
-
-    requests = [read_audit_file(name) for name in dict.fromkeys(files)]  # all are checked before the first starts
-    check_apart(*requests)
-    if check:
-        click.echo(f"Checked {len(requests)} files: keys, values, gates and outputs are valid.", err=True)
-        return
-    for request in requests:
-        check_report(request.outputs["report"])
-    have_failed = [run_audit(request) for request in requests]
-    if any(have_failed):
-        sys.exit(GATE_FAILED)
-
-
-TO_DRAFT = {
-    "group": Spec("Groups", "COLUMN", "Column of the sensitive attribute, if it cannot be guessed."),
-    "scores": Spec("Outcome", "COLUMN", "Column of scores, decisions or amounts, if it cannot be guessed."),
-    "out": Spec("Output", "FILE", "Audit file to write; an existing file is kept.", default="audit.yaml"),
-    "yes": Spec("Other", None, "Do not ask; fail if the group or the scores cannot be guessed.", is_flag=True),
-}
-
-
-@command("init", "people.csv", "loans.parquet --group race --scores pd --yes")
-@click.argument("data", nargs=1)
-@with_options(TO_DRAFT)
-def init_command(data: str, group: str | None, scores: str | None, out: str, yes: bool) -> None:
-    """Write an audit file with guessed roles of columns.
-
-    `tiltlens run` then runs it. From names and values in the first rows, the command guesses which column is the group,
-    the score, the observed outcome, a weight and an identifier, but never a person's group. A comment explains each
-    guess.
-    """
-    from tiltlens._commands.audit_file import audit_file_lines, first_rows, guess_roles
-    from tiltlens._results.codec import write_text
-    from tiltlens.errors import DataError
-
-    target = Path(out)
-    if target.exists():
-        raise DataError(f"{out} exists and is kept (--out).", "remove it, or name another file.")
-    draft = guess_roles(first_rows(data), {"group": group, "scores": scores})
-    for key, question in (("group", "Which column is the group?"), ("scores", "Which column is the score?")):
-        if key not in draft.guesses:
-            draft = _ask(draft, key, question, yes)
-    write_text(target, "\n".join(audit_file_lines(data, target, draft)) + "\n")
-    click.echo(f"Wrote {out}. Check the guesses in it, then run: tiltlens run {out}", err=True)
-
-
-def _ask(draft: Draft, key: str, question: str, yes: bool) -> Draft:
-    """Return the draft with a column that the user names; raise if no question can be asked."""
-    from tiltlens.errors import DataError, listed
-
-    if yes or not sys.stdin.isatty():
-        raise DataError(f"The column of --{key} could not be guessed.", f"name it; columns: {listed(draft.free)}.")
-    column = click.prompt(question, type=click.Choice(draft.free), err=True)
-    return draft.with_column(key, column)
-
-
-@command("demo", "--report demo.html", "--json -")
-@with_options(only(WRITING, "json", "report"))
 def demo_command(json: str | None, report: str | None) -> None:
     """Run the paper's experiment on bundled COMPAS data."""
-    from tiltlens._demo import paper_experiment, print_demo
-    from tiltlens._render.page import write_report
-
     check_targets({"json": json, "report": report})
     experiment = paper_experiment()
     deliver(

@@ -1,37 +1,22 @@
-"""Options that commands share, by section of `--help`; and delivery of results: screen, files and exit code."""
+"""The options of all commands, by section of `--help`. Only click is imported, so that help waits for nothing else."""
 
 from __future__ import annotations
 
 import re
-import sys
-from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
-from contextlib import contextmanager
-from pathlib import Path
+from collections.abc import Callable, Collection, Mapping
 from textwrap import wrap
-from typing import TYPE_CHECKING, Any, Literal, NamedTuple, TypeAlias, TypeVar, get_args
+from typing import Any, Literal, NamedTuple, TypeAlias, get_args
 
 import click
 from click.core import ParameterSource
 
 from tiltlens.errors import TiltlensError
 
-if TYPE_CHECKING:
-    from rich.console import Console
-
-    from tiltlens._gates import Gate, Judgement
-    from tiltlens._results.audit import Audit
-    from tiltlens._results.change import Change
-    from tiltlens._threads import Listener
-
-
 Value: TypeAlias = Any  # a value as parsed by click
 Options = dict[str, Value]
-Work = Callable[..., Value]
-Decorated = TypeVar("Decorated", bound=Work | click.Command)
 Section = Literal["Data", "Groups", "Outcome", "Features", "Inference", "Output", "Other"]
 INVALID = "Exit codes: 0 success, 2 invalid arguments or data."
 GATED = "Exit codes: 0 success, 1 gate failed, 2 invalid arguments or data."
-DATA = click.argument("data", nargs=-1, required=True)
 EXAMPLE_WIDTH = 72  # letters of a line
 GLUE = "\ue000"  # a letter of private use that stands for a space at which no line ends
 
@@ -39,8 +24,8 @@ GLUE = "\ue000"  # a letter of private use that stands for a space at which no l
 class SectionOption(click.Option):
     """An option in one of the sections of `--help`; `example` is a value to show in messages."""
 
-    def __init__(self, *names: Value, section: Section, example: str = "", **settings: Value) -> None:
-        super().__init__(*names, **settings)
+    def __init__(self, names: list[str], section: Section, example: str = "", **settings: Value) -> None:
+        super().__init__(names, **settings)
         self.section, self.example = section, example
 
 
@@ -58,10 +43,11 @@ class SectionCommand(click.Command):
                     formatter.write_dl(records)
 
 
-def command(name: str, *examples: str, exit_codes: str = INVALID) -> Callable[[Work], click.Command]:
+def command(name: str, *examples: str, exit_codes: str = INVALID) -> Callable[[Callable[..., None]], click.Command]:
     """Return the decorator of a command; its `--help` ends with the examples and exit codes."""
     lines = "\n".join(f"  {_in_lines(f'tiltlens {name} {example}')}" for example in examples)
-    return click.command(name, cls=SectionCommand, epilog=f"\b\nExamples:\n{lines}\n\n{exit_codes}")
+    epilog = f"\b\nExamples:\n{lines}\n\n{exit_codes}"
+    return click.command(name, cls=SectionCommand, params=parameters(name), epilog=epilog)
 
 
 def _in_lines(example: str) -> str:
@@ -88,8 +74,8 @@ class Spec(NamedTuple):
     is_list: bool = False
     example: str | None = None
 
-    def option(self, name: str) -> Callable[[Decorated], Decorated]:
-        """Return the decorator that adds this option to a command, as the keyword `name`."""
+    def option(self, name: str) -> SectionOption:
+        """Return the option of the keyword `name`."""
         flags = [f"--{name.replace('_', '-')}", *(["--favorable"] if name == "favourable" else [])]
         settings: Options = {key: value for key, value in self._asdict().items() if value is not None}
         if settings.pop("is_list") or self.example is not None:
@@ -97,19 +83,7 @@ class Spec(NamedTuple):
         if self.default is not None:
             value = self.default if isinstance(self.default, str) else f"{self.default:,}".removesuffix(".0")
             settings["help"] = f"{self.help.removesuffix('.')} (default {value})."
-        return click.option(*flags, name, cls=SectionOption, **settings)
-
-
-def with_options(specs: Mapping[str, Spec]) -> Callable[[Decorated], Decorated]:
-    """Return a decorator that adds the options of a table to a command, by keyword."""
-
-    def decorate(work: Decorated) -> Decorated:
-        # As with stacked decorators, the last option is added first, because click reverses the order.
-        for name, spec in reversed(list(specs.items())):
-            work = spec.option(name)(work)
-        return work
-
-    return decorate
+        return SectionOption([*flags, name], **settings)
 
 
 def refuse_options(names: Collection[str], when: str, hint: str) -> None:
@@ -270,6 +244,76 @@ WRITING = {
         multiple=True,
     ),
 }
+TO_COMPARE = {
+    "scores": Spec("Outcome", "COLUMN", "Scores in DATA: first the old model's, then the new one's.", multiple=True),
+    "outcome": Spec("Outcome", "COLUMN", "Observed outcome, 0 or 1; adds error rates."),
+    "fail_if": Spec(
+        "Output",
+        "GATE",
+        'Exit with code 1 if the condition holds, e.g. "gap_change.low>0.01". Repeat for more.',
+        multiple=True,
+    ),
+}
+TO_FIT = {  # the keywords of `Audit.repair`
+    "metric": Spec(
+        "Outcome",
+        None,
+        "Quantity to equalise; all but mean_score need --outcome.",
+        type=click.Choice(["mean_score", "fpr", "fnr", "equalized_odds"]),
+        default="mean_score",
+    ),
+    "max_gap": Spec("Outcome", "SIZE", "Largest gap that may remain.", default=0.0),
+    "threshold": Spec("Outcome", "SCORE", "Adjust decisions instead of scores: 1 from this score on.", type=float),
+    "use_group": Spec(
+        "Groups", None, "Adjust scores by the group of every new row, which may be regulated.", is_flag=True
+    ),
+}
+TO_ADJUST = {
+    "score_type": AUDIT["score_type"],
+    "outcome": Spec("Outcome", "COLUMN", "Observed outcome, 0 or 1; adds error rates. For amounts, the observed cost."),
+    "held_out": Spec(
+        "Data", "FILE", "Rows to evaluate the adjustment on, not used in the fit. Repeat for more.", multiple=True
+    ),
+    "apply": Spec("Data", "FILE", "New rows with scores to adjust; needs --out. Repeat for more.", multiple=True),
+    "out": Spec("Output", "FILE", "Write the new rows with their adjusted scores: .csv or .parquet."),
+    "save": Spec("Output", "FILE.json", "Write the adjustment."),
+    "json": Spec("Output", "FILE", "Write the evaluation as JSON; '-' is standard output."),
+    "report": Spec("Output", "FILE.html", "Write the evaluation as an HTML page."),
+}
+TO_SEARCH = {
+    "outcome": Spec("Outcome", "COLUMN", "Observed outcome, 0 or 1. Required."),
+    "threshold": Spec(
+        "Outcome",
+        "SCORE",
+        "Score from which the audited decision is 1. It also sets the cost of errors: at 0.2, a missed outcome costs "
+        "four times a false alarm.",
+        default=0.5,
+    ),
+    "tolerance": Spec("Inference", "LOSS", "Accuracy loss treated as negligible.", default=0.005),
+}
+FOR_RULE = {
+    "rule": Spec("Inference", "RULE", "Rule: four-fifths or nyc-local-law-144.", required=True),
+    "group": Spec(
+        "Groups", "COLUMN", "Group column, e.g. sex. Repeat for intersections.", multiple=True, required=True
+    ),
+    "selected": Spec("Outcome", "COLUMN", "Decisions: 0 and 1, or two words."),
+    "scores": Spec("Outcome", "COLUMN", "Scores on any scale; the rate is the share above their median."),
+    "strata": Spec(
+        "Groups", "COLUMN", "Column of strata, e.g. job; adds tests within strata. Repeat for more.", multiple=True
+    ),
+    "ratio_threshold": Spec(
+        "Inference", "RATIO", "Impact ratio below which a group is flagged (default the rule's).", type=float
+    ),
+    "smallest_share": Spec(
+        "Inference", "SHARE", "Share of the data below which a group has no ratio (default the rule's).", type=float
+    ),
+}
+TO_DRAFT = {
+    "group": Spec("Groups", "COLUMN", "Column of the sensitive attribute, if it cannot be guessed."),
+    "scores": Spec("Outcome", "COLUMN", "Column of scores, decisions or amounts, if it cannot be guessed."),
+    "out": Spec("Output", "FILE", "Audit file to write; an existing file is kept.", default="audit.yaml"),
+    "yes": Spec("Other", None, "Do not ask; fail if the group or the scores cannot be guessed.", is_flag=True),
+}
 # Options of an audit that are irrelevant to the rows, scores and groups of an adjustment or alternative.
 NOT_OF_ACTIONS = {
     *("group_probability", "known_groups", "metric", "score_type", "threshold", "exempt", "propensity", "periods"),
@@ -277,133 +321,39 @@ NOT_OF_ACTIONS = {
 }
 
 
-def without(specs: Mapping[str, Spec], names: Collection[str]) -> dict[str, Spec]:
-    """Return a table of options without some of them."""
+def _without(specs: Mapping[str, Spec], *names: str) -> dict[str, Spec]:
     return {name: spec for name, spec in specs.items() if name not in names}
 
 
-def only(specs: Mapping[str, Spec], *names: str) -> dict[str, Spec]:
-    """Return a table with only these options."""
+def _only(specs: Mapping[str, Spec], *names: str) -> dict[str, Spec]:
     return {name: specs[name] for name in names}
 
 
-GATE_FAILED = 1
-ANNOUNCED = ("report", "tables")
-T = TypeVar("T")
+OPTIONS = {  # of each command
+    "alternatives": _without(AUDIT, *NOT_OF_ACTIONS) | TO_SEARCH | _only(WRITING, "json", "report"),
+    "audit": AUDIT | WRITING,
+    "compare": _without(AUDIT, "model", "trusted", "periods", "monitor")
+    | _only(WRITING, "json", "report", "junit")
+    | TO_COMPARE,
+    "demo": _only(WRITING, "json", "report"),
+    "init": TO_DRAFT,
+    "repair": _without(AUDIT, *NOT_OF_ACTIONS, "model") | TO_FIT | TO_ADJUST,
+    "rule": FOR_RULE | READING | _only(AUDIT, "favourable", "confidence", "provenance") | _only(WRITING, "json"),
+    "run": {"check": Spec("Other", None, "Check the files and stop; no data are read.", is_flag=True)},
+}
+# Arguments with their number of values, where -1 is any number; other commands have several DATA.
+ARGUMENTS: dict[str, dict[str, int]] = {"demo": {}, "init": {"data": 1}, "run": {"files": -1}}
 
 
-def screen() -> Console:
-    """Return the terminal, limited to a readable width."""
-    from rich.console import Console
-
-    from tiltlens._render.terminal import WIDEST
-
-    return Console(width=min(Console().width, WIDEST))
-
-
-@contextmanager
-def progress_shown(json_target: str | None) -> Iterator[Listener | None]:
-    """Show progress, unless standard error is not a terminal or standard output is for JSON."""
-    from rich.console import Console
-
-    from tiltlens._render.terminal import progress_bar
-
-    errors = Console(stderr=True)
-    if errors.is_terminal and json_target != "-":
-        with progress_bar(errors) as progress:
-            yield progress
-    else:
-        yield None
+def parameters(name: str) -> list[click.Parameter]:
+    """Return the arguments and options of a command."""
+    arguments = ARGUMENTS.get(name, {"data": -1})
+    return [
+        *(click.Argument([key], nargs=number, required=True) for key, number in arguments.items()),
+        *(spec.option(key) for key, spec in OPTIONS[name].items()),
+    ]
 
 
-def check_targets(outputs: Mapping[str, str | None], *inputs: object) -> None:
-    """Raise, before any work, if an output of these options cannot be written or would replace an input."""
-    from tiltlens._render.page import check_report
-    from tiltlens._sources.files import inputs_of
-    from tiltlens.errors import check_outputs
-
-    check_writable(outputs)
-    check_report(outputs.get("report"))
-    check_outputs(places_of(outputs), inputs_of(*inputs))
-
-
-def check_writable(outputs: Mapping[str, str | None]) -> None:
-    """Raise if a file cannot be written; installed packages are not checked."""
-    from tiltlens._render.page import check_name
-    from tiltlens._render.table_files import check_tables
-    from tiltlens._results.codec import check_target
-
-    check_name(outputs.get("report"))
-    for option, target in outputs.items():
-        (check_tables if option == "tables" else check_target)(target)
-
-
-def places_of(outputs: Mapping[str, str | None], file: Path | None = None) -> list[tuple[str, str | Path | None]]:
-    """Return all files to write, each with its option or its key in the audit file, for messages."""
-    from tiltlens._render.table_files import files_of_tables
-
-    label = "--{}".format if file is None else f"`outputs.{{}}` in {str(file)!r}".format
-    tables = outputs.get("tables")
-    others = [(label(option), target) for option, target in outputs.items() if option != "tables"]
-    return [*others, *((label("tables"), path) for path in files_of_tables(tables))]
-
-
-def check_gated(junit: str | None, gates: Sequence[Gate]) -> None:
-    """Raise if --junit is given without a gate."""
-    if junit is not None and not gates:
-        raise TiltlensError("--junit needs a gate.", 'add --fail-if "gap.low>0.05".')
-
-
-def announce(name: str, target: str) -> None:
-    """Print where a result was written."""
-    from tiltlens._render.terminal import printable
-
-    click.echo(f"Wrote the {name} to {printable(target)}.", err=True)
-
-
-def deliver(
-    outputs: Mapping[str, str | None],
-    result: T,
-    show: Callable[[T, Console], None],
-    **writers: Callable[[T, str], object],
-) -> None:
-    """Write a result to the files named in `outputs`, with the writer of the same name, and print it.
-
-    JSON has a default writer. If JSON goes to standard output, nothing else is printed there.
-    """
-    for option, write in ({"json": _write_summary} | writers).items():
-        target = outputs.get(option)
-        if target is not None:
-            write(result, target)
-            if option in ANNOUNCED:
-                announce(option, target)
-    if outputs["json"] != "-":
-        show(result, screen())
-
-
-def _write_summary(result: Any, target: str) -> None:
-    from tiltlens._results.codec import write_json
-
-    write_json(result.to_dict(), target)
-
-
-def write_junit(judgements: Sequence[Judgement], result: Audit | Change, target: str) -> None:
-    """Write the judgements of gates as JUnit XML."""
-    from tiltlens._gates import junit
-    from tiltlens._results.codec import write_text
-
-    write_text(sys.stdout if target == "-" else target, junit(result, judgements))
-
-
-def report_gates(gates: Sequence[Gate], judgements: Sequence[Judgement], result: Audit | Change) -> bool:
-    """Print the gates that failed, are undecided or could not be evaluated, and return whether one failed."""
-    from tiltlens._gates import OPEN
-    from tiltlens._render.terminal import printable
-
-    failed = [str(part) for part in judgements if part.fails]
-    undecided = [str(part) for part in judgements if part.status == OPEN]
-    not_evaluated = [sentence for gate in gates if (sentence := gate.not_evaluated(result)) is not None]
-    for status, sentences in ((" failed", failed), (" undecided", undecided), ("", not_evaluated)):
-        for sentence in sentences:
-            click.echo(f"Gate{status}: {printable(sentence)}.", err=True)
-    return bool(failed)
+def usual_options() -> Options:
+    """Return the default values of all options of `tiltlens audit`."""
+    return click.Command("audit", params=parameters("audit")).make_context("audit", ["--", "data"]).params

@@ -172,9 +172,7 @@ def _picture(reference: FigureRef) -> str:
     """Return a figure as an embedded SVG image, or "" if the drawing packages are not installed."""
     if any(find_spec(package) is None for package in ("altair", "vl_convert")):
         return ""
-    from tiltlens.figures import draw
-
-    if (figure := draw(reference)) is None:
+    if (figure := figures.draw(reference)) is None:
         return ""
     content = b64encode(figure._repr_mimebundle_()["image/svg+xml"].encode()).decode()
     return f'<img style="max-width: 100%" alt="{escape(figure.description)}" src="data:image/svg+xml;base64,{content}">'

@@ -20,7 +20,7 @@ import numpy as np
 from tiltlens._analysis.evidence import Settings, leaves_free
 from tiltlens._analysis.intersections import Intersections
 from tiltlens._formats import text_of
-from tiltlens._results.codec import to_plain
+from tiltlens._results.codec import to_plain, write_json
 from tiltlens._results.comparison import Comparison
 from tiltlens._results.monitor import Look, Monitor
 from tiltlens._results.provenance import Provenance
@@ -197,8 +197,6 @@ class Audit:
 
     def to_json(self, path: str | Path | TextIO) -> None:
         """Write every number of the audit as JSON, to a path (atomically) or to an open text file."""
-        from tiltlens._results.codec import write_json
-
         write_json(self.to_dict(), path)
 
     def report(self, path: str | Path | TextIO) -> None:

@@ -16,7 +16,7 @@ if TYPE_CHECKING:
 from tiltlens._estimators.estimate import Estimate
 from tiltlens._estimators.verdicts import Verdict
 from tiltlens._formats import FieldTable, text_of
-from tiltlens._results.codec import to_plain
+from tiltlens._results.codec import to_plain, write_json
 from tiltlens._results.outputs import Scale
 from tiltlens._results.provenance import Provenance
 from tiltlens._rows.wording import ScoreType
@@ -191,8 +191,6 @@ class Change:
 
     def to_json(self, path: str | Path | TextIO) -> None:
         """Write every number of the change as JSON, to a path (atomically) or to an open text file."""
-        from tiltlens._results.codec import write_json
-
         write_json(self.to_dict(), path)
 
     def report(self, path: str | Path | TextIO) -> None:

@@ -12,7 +12,7 @@ import pickle
 import re
 import zlib
 from collections.abc import Callable, Collection, Generator, Iterable, Iterator, Sequence
-from contextlib import AbstractContextManager
+from contextlib import AbstractContextManager, closing
 from dataclasses import dataclass
 from importlib.util import find_spec
 from pathlib import Path
@@ -96,7 +96,6 @@ def _duckdb(rest: str, url: str, query: str) -> Batches:
 
 def _sqlite(rest: str, url: str, query: str) -> Batches:
     import sqlite3
-    from contextlib import closing
 
     with closing(sqlite3.connect(f"{_file(rest).resolve().as_uri()}?mode=ro", uri=True)) as connection:
         return _in_memory(pl.read_database(query, connection, infer_schema_length=None))
