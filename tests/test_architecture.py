@@ -14,7 +14,7 @@ SOURCE = ROOT / "src" / "tiltlens"
 PAGE = (ROOT / "ARCHITECTURE.md").read_text()
 MODULES = sorted(path for path in SOURCE.rglob("*.py") if path.name != "__init__.py")
 MOST_AT_TOP = 11
-MOST_LINES = 450
+MOST_LINES = 500
 MOST_PAGE_LINES = 160
 HEAVY = {  # packages that take long to import, or that need not be installed
     *("altair", "fastexcel", "jinja2", "markupsafe", "polars", "pyarrow", "pyspark"),
