@@ -14,9 +14,8 @@ from tests.people import assert_same_numbers, note_codes
 import tiltlens as tl
 from tiltlens._estimators.influence import Rows
 from tiltlens._learners.propensity import row_folds
-from tiltlens._rows.roles import HASH
+from tiltlens._rows.roles import GROUP, HASH
 from tiltlens._rows.survey import RowSample
-from tiltlens._rows.value_counts import GROUP
 from tiltlens.errors import DataError
 
 OPTIONS = {"group": "group", "reference": "b", "scores": "score"}

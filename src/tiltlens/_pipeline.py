@@ -23,15 +23,23 @@ from tiltlens._results.build_comparison import compare
 from tiltlens._results.comparison import Comparison
 from tiltlens._results.monitor import Batch, StateFile
 from tiltlens._results.provenance import check_provenance, describe_request, provenance_of
-from tiltlens._rows.compared_rows import EncodedSample, account_rows, select_groups, select_rows
-from tiltlens._rows.features import cluster_note, leakage_notes, repeated_ids
+from tiltlens._rows.compared_rows import (
+    EncodedSample,
+    GroupSums,
+    SumPlan,
+    account_rows,
+    check_same_rows,
+    select_groups,
+    select_rows,
+    sum_batch,
+    sum_rows,
+)
+from tiltlens._rows.features import cluster_note, leakage_notes, one_hot_notes, repeated_ids
 from tiltlens._rows.groups import DECIDED, ComparedGroups, alike_notes
 from tiltlens._rows.predictions import AskedModel, model_notes
 from tiltlens._rows.roles import ColumnRoles, FeatureChoice, Request, resolve_roles, with_arrays
 from tiltlens._rows.scores import check_score_type, either_spelling
-from tiltlens._rows.sums import GroupSums, SumPlan, check_same_rows, sum_batch, sum_rows
 from tiltlens._rows.survey import HashThreshold, Survey, survey_batch
-from tiltlens._rows.value_counts import one_hot_notes
 from tiltlens._rows.wording import MEASURES, Wording, check_wording, score_type_of
 from tiltlens._sources.batches import Batches, FrameBatches, checked_columns
 from tiltlens._sources.columns import column_names, native_columns

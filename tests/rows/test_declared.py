@@ -10,7 +10,8 @@ from tests.command import invoked
 from tests.people import assert_same_numbers, in_files, in_pandas
 
 import tiltlens as tl
-from tiltlens._rows.value_counts import Declared, declared_in, one_hot_notes
+from tiltlens._rows.features import one_hot_notes
+from tiltlens._rows.roles import Declared, declared_in
 from tiltlens.errors import DataError
 
 PLAIN = {"group": "group", "reference": "b", "scores": "score", "folds": None}

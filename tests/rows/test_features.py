@@ -20,9 +20,8 @@ from tiltlens._rows.features import (
     flag_separating,
     joined_feature,
 )
-from tiltlens._rows.levels import MISSING, OTHER, feature_levels, value_levels
-from tiltlens._rows.roles import check_some, feature_names
-from tiltlens._rows.value_counts import GROUP, exact_counts
+from tiltlens._rows.levels import MISSING, OTHER, exact_counts, feature_levels, value_levels
+from tiltlens._rows.roles import GROUP, check_some, feature_names
 from tiltlens._sources.columns import read_table
 from tiltlens.errors import DataError
 

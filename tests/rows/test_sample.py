@@ -10,9 +10,8 @@ from hypothesis import strategies as st
 from tests.people import assert_same_numbers, lending, note_codes
 
 import tiltlens as tl
-from tiltlens._rows.roles import HASH, FeatureChoice, Request, resolve_roles
+from tiltlens._rows.roles import GROUP, HASH, FeatureChoice, Request, resolve_roles
 from tiltlens._rows.survey import HashThreshold, RowSample, group_quota, survey_batch
-from tiltlens._rows.value_counts import GROUP
 from tiltlens._sources import batches
 from tiltlens._sources.batches import FrameBatches, clean_batch
 

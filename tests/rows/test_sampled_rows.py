@@ -8,11 +8,10 @@ import polars as pl
 import pytest
 
 from tiltlens._rows import sampled_rows as module
-from tiltlens._rows.compared_rows import select_groups, select_rows
+from tiltlens._rows.compared_rows import SumPlan, select_groups, select_rows, sum_batch, sum_rows
 from tiltlens._rows.groups import NO_GROUP, encode_periods, read_periods, sort_periods
 from tiltlens._rows.roles import ColumnRoles, FeatureChoice, Request, resolve_roles
 from tiltlens._rows.sampled_rows import ROW_COLUMNS, RowColumn, SampledRows, SampleFacts
-from tiltlens._rows.sums import SumPlan, sum_batch, sum_rows
 from tiltlens._rows.survey import HashThreshold, survey_batch
 from tiltlens._sources import batches
 from tiltlens._sources.batches import FrameBatches

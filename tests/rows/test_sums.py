@@ -7,8 +7,8 @@ import numpy as np
 import pytest
 from numpy.testing import assert_allclose
 
+from tiltlens._rows.compared_rows import sum_rows
 from tiltlens._rows.sampled_rows import SampledRows, SampleFacts
-from tiltlens._rows.sums import sum_rows
 
 GROUPS, VALUES, SHIFT = ("a", "b", "c"), {"x": 4, "y": 7}, 0.5
 

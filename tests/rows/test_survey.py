@@ -7,11 +7,9 @@ import polars as pl
 import pytest
 from tests.people import FEATURES, people
 
-from tiltlens._rows import value_counts as values
-from tiltlens._rows.levels import Levels
-from tiltlens._rows.roles import FeatureChoice, Request, resolve_roles
+from tiltlens._rows.levels import Levels, value_counts
+from tiltlens._rows.roles import GROUP, PEOPLE, WEIGHT, FeatureChoice, Request, resolve_roles
 from tiltlens._rows.survey import HashThreshold, survey_batch
-from tiltlens._rows.value_counts import GROUP, PEOPLE, WEIGHT
 from tiltlens._sources import batches
 from tiltlens._sources.arrays import factorize
 from tiltlens._sources.batches import FrameBatches, clean_batch
@@ -43,11 +41,9 @@ def test_value_counts_are_those_of_grouped_rows(name, weights):
     rows, keys = pl.DataFrame([labels.gather(codes), column, weighed]), [GROUP, "x"]
     people_of = pl.len().cast(pl.Int64).alias(PEOPLE)
     expected = rows.group_by(keys).agg(people_of, pl.col(WEIGHT).sum()).sort(keys)
-    whole = values.value_counts(column, factorize(column), codes, labels, weights)
+    whole = value_counts(column, factorize(column), codes, labels, weights)
     parts = [
-        values.value_counts(
-            column[at], factorize(column[at]), codes[at], labels, None if weights is None else weights[at]
-        )
+        value_counts(column[at], factorize(column[at]), codes[at], labels, None if weights is None else weights[at])
         for at in (slice(0, 2), slice(2, 3), slice(3, 6))
     ]
     for found in (whole, parts[0] + parts[1] + parts[2]):
@@ -60,13 +56,13 @@ def test_value_counts_are_those_of_grouped_rows(name, weights):
 
 
 def test_too_many_values_leave_their_ranges_however_they_are_cut(monkeypatch):
-    monkeypatch.setattr(values, "MOST_COUNTED", 50)
+    monkeypatch.setattr("tiltlens._rows.levels.MOST_COUNTED", 50)
     column = pl.Series("x", np.arange(200) / 4).extend_constant(None, 4)
     codes, labels = np.arange(204) % 2, pl.Series(GROUP, ["one", "two"])
     cuts = ([slice(0, 204)], [slice(0, 30), slice(30, 60), slice(60, 204)])
     expected = None
     for cut in cuts:
-        parts = [values.value_counts(column[at], factorize(column[at]), codes[at], labels, None) for at in cut]
+        parts = [value_counts(column[at], factorize(column[at]), codes[at], labels, None) for at in cut]
         found = sum(parts[1:], parts[0])
         assert found.frame is None
         ranges = found.ranges.sort(GROUP).drop("is_whole")

@@ -17,7 +17,7 @@ from tiltlens._estimators.feature_gap import CellSums
 from tiltlens._estimators.influence import Integers
 from tiltlens._formats import FieldTable
 from tiltlens._limits import MINIMUM_ROWS, SCORE_TENTHS
-from tiltlens._rows.levels import quantile_edges
+from tiltlens._sources.arrays import quantile_edges
 from tiltlens._sources.columns import Record
 from tiltlens.paper.checks import Floats
 

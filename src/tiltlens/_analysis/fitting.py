@@ -34,12 +34,11 @@ from tiltlens._learners.propensity import (
 )
 from tiltlens._learners.regressions import Expectations, best_expectations, expectations
 from tiltlens._limits import FOLDS, HIDDEN
-from tiltlens._rows.compared_rows import EncodedSample
+from tiltlens._rows.compared_rows import EncodedSample, GroupSums
 from tiltlens._rows.features import DesignColumn, Feature, check_exempt, design_columns, flag_separating
 from tiltlens._rows.groups import NO_GROUP
 from tiltlens._rows.predictions import AskedModel
 from tiltlens._rows.sampled_rows import SampledRows
-from tiltlens._rows.sums import GroupSums
 from tiltlens._rows.survey import group_quota
 from tiltlens._sources.arrays import chunked_moments
 from tiltlens._sources.columns import NativeTable

@@ -54,9 +54,9 @@ from tiltlens._repair.rows import (
 from tiltlens._results.codec import to_plain, write_json
 from tiltlens._rows.features import DesignColumn, Feature
 from tiltlens._rows.predictions import UserModel
+from tiltlens._rows.roles import Declared
+from tiltlens._rows.sampled_rows import ONE_AT_A_TIME
 from tiltlens._rows.scores import RowName
-from tiltlens._rows.sums import ONE_AT_A_TIME
-from tiltlens._rows.value_counts import Declared
 from tiltlens._sources.arrays import Hashes, row_hashes
 from tiltlens.errors import DataError, MissingExtraError, first_line
 from tiltlens.paper.checks import Floats

@@ -31,8 +31,8 @@ from tiltlens._results.audit import Audit
 from tiltlens._results.comparison import Comparison
 from tiltlens._rows.features import Feature
 from tiltlens._rows.groups import observed_costs
+from tiltlens._rows.roles import Declared
 from tiltlens._rows.scores import RowName
-from tiltlens._rows.value_counts import Declared
 from tiltlens._rows.wording import WORDING, Wording
 from tiltlens._threads import one_thread
 from tiltlens.errors import DataError, shown

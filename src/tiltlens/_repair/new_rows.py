@@ -28,8 +28,8 @@ from tiltlens._results.codec import check_target, whole_file
 from tiltlens._rows.features import DesignColumn
 from tiltlens._rows.groups import JOINT, check_sample_weight, factorize_groups
 from tiltlens._rows.roles import must_be_column
+from tiltlens._rows.sampled_rows import row_name
 from tiltlens._rows.scores import RowName
-from tiltlens._rows.sums import row_name
 from tiltlens._sources.batches import FrameBatches, OrderedBatches, clean_batch, in_batches
 from tiltlens._sources.columns import ValuesLike, check_index, column_of_values, empty_table
 from tiltlens._sources.engines import SparkBatches, batches_of, collected, frame_of, names_of, with_numbers

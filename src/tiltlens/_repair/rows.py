@@ -35,8 +35,8 @@ from tiltlens._results.profiles import NoRows, SoftScores, needs_rows
 from tiltlens._rows.features import Feature
 from tiltlens._rows.levels import numbers_of
 from tiltlens._rows.predictions import AskedModel
+from tiltlens._rows.roles import Declared, declared_in
 from tiltlens._rows.sampled_rows import SampledRows
-from tiltlens._rows.value_counts import Declared, declared_in
 from tiltlens._rows.wording import ScoreType
 from tiltlens._sources.arrays import Hashes, row_hashes
 from tiltlens.errors import DataError, shown

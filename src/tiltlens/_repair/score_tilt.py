@@ -30,8 +30,8 @@ from tiltlens._repair.new_rows import apply_repair, audited_group, class_scores,
 from tiltlens._repair.rows import MEMBERSHIP, AuditedRowIndex, NewRowSums, Range, gap_notes, moments
 from tiltlens._rows.features import DesignColumn
 from tiltlens._rows.groups import PLAIN, check_outcome, outcome_codes
+from tiltlens._rows.roles import Declared
 from tiltlens._rows.scores import RowName
-from tiltlens._rows.value_counts import Declared
 from tiltlens.errors import DataError, listed, shown
 from tiltlens.paper.checks import Floats, check_number, check_probability, check_threshold
 

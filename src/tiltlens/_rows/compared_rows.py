@@ -1,4 +1,7 @@
-"""The sample's rows of the compared groups, in an order that depends only on their contents."""
+"""The compared groups: the sample's rows in an order that depends only on their contents, and sums over all rows.
+
+If the sample is complete its rows are summed, otherwise the data are read a second time. One function computes both.
+"""
 
 from __future__ import annotations
 
@@ -8,9 +11,11 @@ from dataclasses import dataclass, replace
 import numpy as np
 import polars as pl
 
+from tiltlens._estimators.feature_gap import CellSums
 from tiltlens._estimators.influence import Integers
 from tiltlens._rows.features import Feature, feature_of
 from tiltlens._rows.groups import (
+    NO_GROUP,
     ComparedGroups,
     check_outcome,
     check_periods,
@@ -20,17 +25,26 @@ from tiltlens._rows.groups import (
     not_found,
     scaled_weights,
 )
-from tiltlens._rows.levels import Levels, feature_levels, value_levels
-from tiltlens._rows.roles import CONTENT, HASH, SCORE, ColumnRoles
-from tiltlens._rows.sampled_rows import ColumnValues, Labels, SampledRows, SampleFacts, gather_columns
+from tiltlens._rows.levels import Levels, ValueCounts, exact_counts, feature_levels, value_levels
+from tiltlens._rows.roles import CONTENT, GROUP, HASH, INPUT, SCORE, WEIGHT, ColumnRoles
+from tiltlens._rows.sampled_rows import (
+    ColumnValues,
+    Labels,
+    SampledRows,
+    SampleFacts,
+    count_codes,
+    encode_columns,
+    gather_columns,
+    read_batch,
+)
 from tiltlens._rows.survey import Survey
-from tiltlens._rows.value_counts import GROUP, INPUT, WEIGHT, ValueCounts, exact_counts
-from tiltlens._rows.wording import exclusion_words, unit_of
-from tiltlens._sources.arrays import Hashes, nameless_hashes, nested_hashes
+from tiltlens._rows.wording import Unit, exclusion_words, unit_of
+from tiltlens._sources.arrays import Hashes, chunked_moments, nameless_hashes, nested_hashes
 from tiltlens._sources.batches import ROW
 from tiltlens._threads import in_threads
 from tiltlens.errors import DataError, DistributionError, listed, shown
 from tiltlens.paper.checks import Floats
+from tiltlens.paper.correction import GroupMoments
 
 CONTINUOUS = 0.5  # distinct numbers per distinct row, above which equal rows are not a coincidence
 
@@ -274,3 +288,113 @@ def account_rows(survey: Survey, groups: ComparedGroups, is_soft: bool) -> dict[
     gone = survey.left_out | {"missing_group": survey.without_group, "too_small_group": sum(small.values())}
     rest = survey.read - used - sum(gone.values())
     return {"read": survey.read, "used": used} | gone | {"group_not_audited": rest}
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class GroupSums:
+    """Sums over all rows of some groups, added with `+`."""
+
+    moments: tuple[GroupMoments, ...]  # of (ℓ, W_1, …) in each group; ℓ is 0 where no membership is given
+    amounts: tuple[GroupMoments, ...]  # of the amount in each group; none where scores are probabilities
+    square: Floats  # Σ w² of each group
+    # Σ w·e^(ℓ − shift)·(1, ℓ, W_1, …) of each group; (groups, 0) if no membership is given
+    exponential: Floats
+    shift: float
+    cells: dict[str, CellSums]  # sums by value of each countable feature, one line per group
+    # Sums by the codes of optional columns of the rows, such as the observed outcome and the period
+    by_column: dict[str, CellSums]
+
+    def __add__(self, other: GroupSums) -> GroupSums:
+        return GroupSums(
+            moments=tuple(part + more for part, more in zip(self.moments, other.moments, strict=True)),
+            amounts=tuple(part + more for part, more in zip(self.amounts, other.amounts, strict=True)),
+            square=self.square + other.square,
+            exponential=self.exponential + other.exponential,
+            shift=self.shift,
+            cells={name: sums + other.cells[name] for name, sums in self.cells.items()},
+            by_column={name: sums + other.by_column[name] for name, sums in self.by_column.items()},
+        )
+
+
+def sum_rows(rows: SampledRows, sizes: Mapping[str, int], shift: float) -> GroupSums:
+    """Return the sums of some rows; `sizes` are the numbers of each feature's values."""
+    groups, weights = len(rows.groups), rows.weights if rows.facts.is_weighted else None
+    ell = np.broadcast_to(0.0, len(rows.group)) if rows.log_odds is None else rows.log_odds
+    columns = [ell, *rows.free_scores]
+    w = np.ones(len(rows.group)) if weights is None else weights
+    exponential = np.zeros((groups, 0))
+    if rows.log_odds is not None:
+        tilt = w * np.exp(ell - shift)
+        lines = (tilt, *(tilt * column for column in columns))
+        exponential = np.column_stack([np.bincount(rows.group, line, groups) for line in lines])
+    amounts = chunked_moments([rows.score], rows.group, groups, weights) if rows.unit.is_amount else ()
+    return GroupSums(
+        moments=tuple(chunked_moments(columns, rows.group, groups, weights)),
+        amounts=tuple(amounts),
+        square=np.bincount(rows.group, w**2, groups).astype(np.float64),
+        exponential=exponential,
+        shift=shift,
+        cells={name: cell_sums(rows, codes, sizes[name]) for name, codes in rows.value_codes.items()},
+        by_column={name: cell_sums(rows, rows.columns[name], count) for name, count in count_codes(rows).items()},
+    )
+
+
+def cell_sums(rows: SampledRows, codes: Integers, values: int) -> CellSums:
+    """Return the sums by group and value of a feature: people, Σ w, Σ w², Σ w·W and Σ w·W²."""
+    groups = len(rows.groups)
+    key, size = rows.group * values + codes, groups * values
+
+    def total(column: Floats | None) -> Floats:
+        return np.bincount(key, column, size).astype(np.float64).reshape(groups, values)
+
+    people = total(None)
+    if not rows.facts.is_weighted:
+        return CellSums(people, people, people, total(rows.score), total(rows.score**2))
+    w = rows.weights
+    return CellSums(people, total(w), total(w**2), total(w * rows.score), total(w * rows.score**2))
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class SumPlan:
+    """The inputs for summing the rows of a batch. It is sent to every worker."""
+
+    roles: ColumnRoles
+    groups: Labels
+    levels: tuple[Levels, ...]
+    labels: Mapping[str, Labels]  # of the codes of optional columns
+    unit: Unit
+    largest_weight: float
+    shift: float
+
+    @property
+    def sizes(self) -> dict[str, int]:
+        """The number of values of each feature."""
+        return {levels.name: len(levels.labels) for levels in self.levels}
+
+
+def sum_batch(plan: SumPlan, table: pl.DataFrame) -> GroupSums:
+    """Return the sums of one batch."""
+    batch = read_batch(plan.roles, table, for_sums=True)
+    index = np.flatnonzero(batch.rows.code_groups(plan.groups) != NO_GROUP)
+    kept = batch.table if index.size == batch.table.height else batch.table[pl.Series(index, dtype=pl.UInt32)]
+    rows = batch.rows.recode(plan.groups)
+    rows = replace(
+        rows.in_unit(plan.unit) if plan.unit.is_amount else rows,
+        weights=rows.weights / plan.largest_weight if plan.roles.is_weighted else rows.weights,
+        columns=encode_columns(rows.columns, plan.labels),
+        labels=plan.labels,
+        value_codes={levels.name: levels.codes(kept[levels.name]) for levels in plan.levels},
+        facts=SampleFacts(is_weighted=plan.roles.is_weighted),
+    )
+    return sum_rows(rows, plan.sizes, plan.shift)
+
+
+def check_same_rows(counts: Mapping[str, int], labels: Sequence[str], sums: GroupSums) -> None:
+    """Raise if the sums have different numbers of rows from the survey, as with a query that draws at random."""
+    for label, moments in zip(labels, sums.moments, strict=True):
+        if moments.rows != counts[label]:
+            raise DataError(
+                f"`data` must have the same rows each time it is read, got {counts[label]:,} and then "
+                f"{moments.rows:,} of {shown(label)}.",
+                "write what a query draws by chance, or what others still write to, to a file first.",
+            )

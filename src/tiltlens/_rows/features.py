@@ -14,8 +14,8 @@ from numpy.typing import NDArray
 from tiltlens._estimators.influence import Booleans, Integers, Rows
 from tiltlens._limits import LARGEST, SUPPRESSED_BELOW
 from tiltlens._notes import Note
-from tiltlens._rows.levels import MISSING, OTHER, Kind, Levels, feature_levels, numbers_of, readable
-from tiltlens._rows.value_counts import GROUP, exact_counts
+from tiltlens._rows.levels import MISSING, OTHER, Kind, Levels, exact_counts, feature_levels, numbers_of, readable
+from tiltlens._rows.roles import GROUP, common_prefix
 from tiltlens._sources.arrays import Hashes
 from tiltlens._threads import in_threads
 from tiltlens.errors import DataError, listed, shown
@@ -346,3 +346,25 @@ def repeated_ids(table: pl.DataFrame) -> Iterator[Note]:
         distinct = table[name].n_unique() if IDENTIFIER.search(name) else table.height
         if FEWEST_APART <= distinct <= REPEATED_IDS * table.height:
             yield Note("repeated identifier", column=name)
+
+
+def one_hot_notes(table: pl.DataFrame) -> list[Note]:
+    """Return a note on columns of 0 and 1 with a common prefix, of which exactly one is 1 in each row."""
+    binary = {
+        column.name: column.to_numpy() == 1
+        for column in table.get_columns()
+        if not column.null_count() and (column.dtype == pl.Boolean or column.dtype.is_numeric())
+        if column.cast(pl.Float64).is_in([0.0, 1.0]).all()
+    }
+    prefixes, run, total = list[str](), list[str](), None
+    for name in [*sorted(binary), ""]:  # the last ends the last run
+        if not common_prefix([*run, name]) or (total is not None and bool((total & binary[name]).any())):
+            prefixes += [common_prefix(run)] if len(run) > 1 and total is not None and total.all() else []
+            run, total = [], None
+        if name:
+            run, total = [*run, name], binary[name] if total is None else total | binary[name]
+    if not prefixes:
+        return []
+    example = f"--blocks {prefixes[0].rstrip('_=.:- ')}={prefixes[0]}*"
+    columns = " or ".join(shown(f"{prefix}*") for prefix in prefixes)
+    return [Note("one-hot columns", columns=columns, example=example)]

@@ -9,20 +9,20 @@ import re
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 from datetime import datetime, timedelta
+from functools import cached_property
 from itertools import pairwise
 from typing import Literal
 
 import numpy as np
 import polars as pl
-from numpy.typing import NDArray
 
 from tiltlens._estimators.influence import Integers
 from tiltlens._formats import text_of
 from tiltlens._limits import MOST_COUNTED, ROWS_A_CELL
 from tiltlens._notes import Note
 from tiltlens._rows.groups import natural_order
-from tiltlens._rows.value_counts import GROUP, PEOPLE, WEIGHT, ValueCounts
-from tiltlens._sources.arrays import below, factorize, text_codes
+from tiltlens._rows.roles import GROUP, PEOPLE, WEIGHT
+from tiltlens._sources.arrays import Factorized, below, counted_edges, factorize, quantile_edges, text_codes
 from tiltlens._sources.columns import MICROSECONDS_PER_DAY
 from tiltlens.errors import DataError, shown
 from tiltlens.paper.checks import Floats
@@ -34,7 +34,7 @@ LONGEST_LABEL = 80  # characters
 IDENTIFIER_SHARE = 0.95  # distinct texts per known row
 FEWEST_TEXTS = 20  # rows below which distinct texts are not taken for identifiers
 EDGE_ERROR = 0.05  # share of the narrower adjacent bin by which an edge may be rounded
-WEIGHT_ROUNDING = 1e-9  # of a sum of weights
+MOST_PLACES = 1 << 20  # pairs of value and group, up to which counts are made by index
 MANY_NUMBERS = 1000  # rows at which distinct whole numbers are not a coincidence
 
 Kind = Literal["numeric", "categorical", "boolean", "date", "constant", "identifier"]
@@ -42,6 +42,131 @@ MISSING = "(missing)"
 OTHER = "(other)"
 EMPTY = "(empty)"
 IDENTIFIER_NAME = re.compile(r"(^|[^a-z])(id|ids|uuid|guid|key|index|nr|number)$|[a-z]I[dD]$")
+
+
+@dataclass(frozen=True, eq=False)
+class ValueCounts:
+    """How often each value of a feature occurs in each group, or, where there are too many values, their ranges."""
+
+    parts: pl.DataFrame | None  # concatenated counts of batches: a value may have several lines
+    only_ranges: pl.DataFrame | None = None  # if there are too many values
+    is_summed: bool = False  # whether each value has one line in a group
+
+    @cached_property
+    def frame(self) -> pl.DataFrame | None:
+        """One row for each value and group: people and their weight."""
+        return self.parts if self.parts is None or self.is_summed else _summed(self.parts)
+
+    @property
+    def ranges(self) -> pl.DataFrame:
+        """One row per group: smallest, largest, whether all numbers are whole, people, missing, infinite."""
+        return _ranges(pl.DataFrame(self.parts)) if self.only_ranges is None else self.only_ranges
+
+    def __add__(self, other: ValueCounts) -> ValueCounts:
+        if self.parts is not None and other.parts is not None:
+            parts = pl.concat([self.parts, other.parts], rechunk=True)
+            return ValueCounts(parts) if parts.height <= MOST_COUNTED else _joined(parts)
+        return ValueCounts(None, pl.concat([self.ranges, other.ranges]).group_by(GROUP).agg(*RANGES))
+
+
+def _joined(parts: pl.DataFrame) -> ValueCounts:
+    """Return counts with one line for each value and group, or the ranges where these are too many."""
+    frame = _summed(parts)
+    return ValueCounts(frame) if frame.height <= MOST_COUNTED else ValueCounts(None, _ranges(frame))
+
+
+def _summed(parts: pl.DataFrame) -> pl.DataFrame:
+    return parts.group_by(parts.columns[:2]).sum()
+
+
+RANGES = (
+    pl.col("smallest").min(),
+    pl.col("largest").max(),
+    pl.col("is_whole").all(),
+    pl.col(PEOPLE, "missing", "infinite").sum(),
+)
+
+
+def value_counts(
+    column: pl.Series, factorized: Factorized | None, codes: Integers, labels: pl.Series, weights: Floats | None
+) -> ValueCounts:
+    """Return the value counts of a feature, by its distinct values where these are known.
+
+    `codes` are of the groups, and `weights` None where all are 1.
+    """
+    frame = None if factorized is None else _by_value(factorized, codes, len(labels), weights)
+    if frame is None:
+        frame = _of_any(column, codes, weights)
+    if frame is not None:
+        return ValueCounts(_named(frame, labels))
+    everyone = pl.DataFrame({GROUP: codes, column.name: column}).with_columns(pl.lit(1, pl.Int64).alias(PEOPLE))
+    return ValueCounts(None, _named(_ranges(everyone), labels))
+
+
+def _named(frame: pl.DataFrame, labels: pl.Series) -> pl.DataFrame:
+    return frame.with_columns(labels.gather(frame[GROUP].cast(pl.UInt32)))
+
+
+def _by_value(factorized: Factorized, codes: Integers, groups: int, weights: Floats | None) -> pl.DataFrame | None:
+    """Return the counts; None where there are too many."""
+    values, size = factorized.values, len(factorized.values) * groups
+    if size > MOST_PLACES:
+        return None
+    keys = factorized.codes * groups
+    keys += codes
+    counts = np.bincount(keys, minlength=size)
+    filled = np.flatnonzero(counts)
+    if len(filled) > MOST_COUNTED:
+        return None
+    parts = {
+        GROUP: filled % groups,
+        values.name: values.gather(filled // groups),
+        PEOPLE: counts[filled],
+        WEIGHT: (counts if weights is None else np.bincount(keys, weights))[filled].astype(np.float64),
+    }
+    return pl.DataFrame(parts)
+
+
+def _of_any(column: pl.Series, codes: Integers, weights: Floats | None) -> pl.DataFrame | None:
+    """Return the counts of any values; None where there are too many."""
+    if column.head(2 * MOST_COUNTED).n_unique() > MOST_COUNTED:
+        return None
+    frame = _counted(column, codes, weights)
+    return frame if frame.height <= MOST_COUNTED else None
+
+
+def _counted(column: pl.Series, codes: Integers, weights: Floats | None) -> pl.DataFrame:
+    """Return the people and the weight of each group and value."""
+    rows, keys = pl.DataFrame({GROUP: codes, column.name: column}), [GROUP, column.name]
+    people = pl.len().cast(pl.Int64).alias(PEOPLE)
+    if weights is None:
+        return rows.group_by(keys).agg(people).with_columns(pl.col(PEOPLE).cast(pl.Float64).alias(WEIGHT))
+    return rows.with_columns(pl.Series(WEIGHT, weights)).group_by(keys).agg(people, pl.col(WEIGHT).sum())
+
+
+def exact_counts(column: pl.Series, codes: Integers, labels: pl.Series, weights: Floats | None) -> ValueCounts:
+    """Return the counts of all values, however many there are."""
+    return ValueCounts(_named(_counted(column, codes, weights), labels), is_summed=True)
+
+
+def _ranges(frame: pl.DataFrame) -> pl.DataFrame:
+    """Return the ranges by group from rows with numbers of people; text does not have a smallest or largest value."""
+    name, dtype = frame.columns[1], frame.dtypes[1]
+    values, is_infinite, is_whole = pl.lit(None, dtype=pl.Float64), pl.lit(value=False), pl.lit(value=True)
+    if dtype.is_numeric() or dtype.is_temporal():
+        values = pl.col(name).to_physical()
+    if dtype.is_float():
+        is_infinite = values.is_infinite().fill_null(value=False)
+        values = pl.when(values.is_finite()).then(values)
+        is_whole = (values == values.floor()).all()
+    return frame.group_by(GROUP).agg(
+        values.min().cast(pl.Float64).alias("smallest"),
+        values.max().cast(pl.Float64).alias("largest"),
+        is_whole.alias("is_whole"),
+        pl.col(PEOPLE).sum(),
+        (pl.col(PEOPLE) * pl.col(name).is_null()).sum().alias("missing"),
+        (pl.col(PEOPLE) * is_infinite).sum().alias("infinite"),
+    )
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -148,8 +273,7 @@ def _flag_group_copies(levels: Levels, codes: Integers, group: Integers) -> Leve
     if table.sum() < 2 or levels_per_group.max(initial=0) > 1 or (levels_per_group > 0).sum() < 2:
         return levels
     if groups_per_level.max(initial=0) == 1:
-        note = Note("group copy")
-        return replace(levels, is_group=True, notes=(note, *levels.notes))
+        return replace(levels, is_group=True, notes=(Note("group copy"), *levels.notes))
     if (groups_per_level > 0).sum() > 1:
         return replace(levels, notes=(Note("follows from the group"), *levels.notes))
     return levels
@@ -186,8 +310,10 @@ def _binned(
     missing = int(ranges["missing"].sum())
     smallest, largest = (float(end) for end in numbers_of(_ends(ranges, values[name].dtype)))
     is_whole = bool(ranges["is_whole"].all()) if kind == "numeric" else bool((numbers == np.floor(numbers)).all())
-    weights = observed[WEIGHT].to_numpy() if is_weighted else None
-    edges = counted_edges(numbers, people, weights, FEATURE_BINS)
+    if is_weighted:
+        edges = quantile_edges(numbers, observed[WEIGHT].to_numpy(), FEATURE_BINS)
+    else:
+        edges = counted_edges(numbers, people, FEATURE_BINS)
     edges, labels = quantile_bins(edges, kind == "date", is_whole, smallest, largest)
     at = np.searchsorted(edges, numbers, side="left")
     is_filled = np.bincount(at, minlength=len(labels)) > 0
@@ -275,7 +401,7 @@ def _kept_levels(text: pl.Series, weights: pl.Series) -> set[str]:
     counts = frame.group_by("level").agg(sums).sort("weight", "level", descending=[True, False])
     levels = counts["level"].to_list()
     plain = [level for level in levels if level not in (MISSING, OTHER)]
-    return {*plain[:SHOWN_LEVELS], *(level for level in levels if level in (MISSING, OTHER))}
+    return {*plain[:SHOWN_LEVELS], *({MISSING, OTHER} & set(levels))}
 
 
 def _ordered(kept: set[str], dtype: pl.DataType) -> list[str]:
@@ -316,36 +442,6 @@ def quantile_bins(
     if not is_whole:
         edges = _whole_days(edges) if is_date else _rounded(edges, smallest, largest)
     return edges, _bin_labels(edges, smallest, is_whole, _day_text if is_date else text_of)
-
-
-def counted_edges(numbers: Floats, people: NDArray[np.integer], weights: Floats | None, bins: int) -> Floats:
-    """Return the distinct inner quantiles of sorted, distinct numbers, each counted for its number of people."""
-    if weights is not None:
-        return quantile_edges(numbers, weights, bins)
-    steps, total = np.arange(1, bins), np.cumsum(people)
-    ranks = np.ceil(steps * int(total[-1]) / bins).astype(np.int64) - 1
-    return _inner_edges(numbers, numbers[np.searchsorted(total, ranks, side="right")])
-
-
-def quantile_edges(numbers: Floats, weights: Floats | None, bins: int) -> Floats:
-    """Return the distinct inner quantiles, each a value that occurs, below the largest."""
-    steps = np.arange(1, bins)
-    if weights is None:
-        ranks = np.ceil(steps * numbers.size / bins).astype(np.int64) - 1
-        quantiles = np.partition(numbers, ranks)[ranks]
-    else:
-        order = np.argsort(numbers, kind="stable")
-        total = np.cumsum(weights[order])
-        # A sum of weights may fall short of its quantile by rounding.
-        reached = (1.0 - WEIGHT_ROUNDING) * total[-1] / bins
-        quantiles = numbers[order][np.searchsorted(total, steps * reached)]
-    return _inner_edges(numbers, quantiles)
-
-
-def _inner_edges(numbers: Floats, quantiles: Floats) -> Floats:
-    largest = numbers.max()
-    edges = np.unique(quantiles[quantiles < largest])
-    return edges if edges.size else np.array([numbers[numbers < largest].max()])
 
 
 def _rounded(edges: Floats, smallest: float, largest: float) -> Floats:

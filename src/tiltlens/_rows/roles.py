@@ -5,11 +5,15 @@ Arrays that are given with a table become columns of it, so that all engines sha
 
 from __future__ import annotations
 
+import re
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
+from fnmatch import fnmatchcase
+from os.path import commonprefix
 
 import polars as pl
 
+from tiltlens._formats import text_of
 from tiltlens._rows.groups import JOINT, check_known_groups, check_metric, group_columns, soft_columns
 from tiltlens._rows.predictions import fitted_names, model_columns, model_matrix
 from tiltlens._rows.scores import (
@@ -22,7 +26,6 @@ from tiltlens._rows.scores import (
     given_matrix,
     score_columns,
 )
-from tiltlens._rows.value_counts import GROUP, WEIGHT, Declared, declared_of
 from tiltlens._sources.columns import check_index, column_of_values
 from tiltlens.errors import DataError, check_columns, listed, shown, texts_of
 
@@ -30,6 +33,8 @@ MOST_FEATURES = 500  # of an audit: 20,000 rows then take minutes and 3 GiB, and
 
 
 # Names of columns that are added to those of the data, whose names never contain a NUL.
+GROUP, PEOPLE, WEIGHT = "\0group", "\0people", "\0weight"
+INPUT = "\0input "  # before the name of a column in the form that the model takes
 PROPENSITY, LOG_ODDS = "\0membership", "\0log-odds"
 HASH, CLUSTER, SCORE = "\0hash", "\0cluster", "\0score "  # a score is followed by its number
 OUTCOME, PERIOD, LABEL, CONTENT = "\0outcome", "\0period", "\0label", "\0content"
@@ -43,6 +48,105 @@ ONE_COLUMN = {
     "periods": PERIOD,
     "known_groups": LABEL,
 }
+
+
+@dataclass(frozen=True, slots=True)
+class Declared:
+    """Columns to treat as categories whatever their values, and the columns of each block. Sent to every worker."""
+
+    categorical: tuple[str, ...] = ()
+    blocks: Mapping[str, tuple[str, ...]] = field(default_factory=dict)
+
+    def sources(self, features: Sequence[str]) -> list[str]:
+        """Return the columns of the data from which features are made, in the order of the features."""
+        return [column for name in features for column in self.blocks.get(name, (name,))]
+
+    def made_of(self, feature: str) -> tuple[str, ...]:
+        """Return the columns from which a declared feature is made; empty for a feature that is used as read."""
+        return (feature,) if feature in self.categorical else self.blocks.get(feature, ())
+
+    def applied(self, table: pl.DataFrame, inputs: Sequence[str] = ()) -> pl.DataFrame:
+        """Return a clean table with declared features as texts, where it has their columns, and a copy of `inputs`."""
+        available = set(table.columns)
+        made = [_category(table[name]) for name in self.categorical if name in available]
+        made += [
+            _joint(name, table.select(parts)) for name, parts in self.blocks.items() if available.issuperset(parts)
+        ]
+        return table.with_columns(*made, *(table[name].alias(f"{INPUT}{name}") for name in inputs))
+
+    def of_features(self, features: Sequence[str]) -> tuple[list[str], Declared]:
+        """Return the features with each block in place of its columns, and blocks of those columns that are listed."""
+        kept = {name: parts if name in features else features for name, parts in self.blocks.items()}
+        blocks = {
+            name: tuple(column for column in parts if column in kept[name]) for name, parts in self.blocks.items()
+        }
+        owner = {column: name for name, parts in self.blocks.items() for column in parts}
+        chosen = list(dict.fromkeys(owner.get(column, column) for column in features))
+        check_columns("blocks", blocks, chosen, "feature")
+        check_columns("categorical", self.categorical, [name for name in chosen if name not in blocks], "feature")
+        return chosen, replace(self, blocks=blocks)
+
+
+def declared_in(made_of: Mapping[str, Sequence[str]]) -> Declared:
+    """Return the declarations, from the columns of which each feature is made (empty for a feature used as read)."""
+    categorical = tuple(name for name, parts in made_of.items() if list(parts) == [name])
+    blocks = {name: tuple(parts) for name, parts in made_of.items() if parts and list(parts) != [name]}
+    return Declared(categorical, blocks)
+
+
+def declared_of(categorical: object, blocks: object, names: Sequence[str], taken: Sequence[str]) -> Declared:
+    """Return the declarations about a table's columns; patterns skip columns that are `taken` by other roles."""
+    if blocks is not None and not isinstance(blocks, Mapping):
+        raise DataError(f"`blocks` must be a dict, got {shown(blocks)}.", "for example {'region': ['region_*']}.")
+    columns_of: dict[str, tuple[str, ...]] = {}
+    for block, patterns in (blocks or {}).items():
+        used = {*taken, *(column for parts in columns_of.values() for column in parts)}
+        wanted = [str(pattern) for pattern in texts_of("blocks", patterns)]
+        matched = {name for name in names for text in wanted if name == text or fnmatchcase(name, text)} - used
+        if len(matched) < 2:
+            got = f"{len(matched)} that match {listed(wanted)} and have no other role"
+            raise DataError(
+                f"`blocks` must have two or more columns for {shown(block)}, got {got}.",
+                f"available columns: {listed(names)}.",
+            )
+        if block in names and block not in matched:
+            raise DataError(f"`blocks` must have new names, but {shown(block)} is a column.", "rename the block.")
+        columns_of[str(block)] = tuple(name for name in names if name in matched)
+    return Declared(tuple(dict.fromkeys(texts_of("categorical", categorical))), columns_of)
+
+
+def _category(column: pl.Series) -> pl.Series:
+    """Return any values as texts, 1 and 1.0 as the same; booleans are categories as they are."""
+    if column.dtype in (pl.Boolean, pl.String):
+        return column
+    distinct = column.drop_nulls().unique()
+    texts = pl.Series([text_of(value) for value in distinct], dtype=pl.String)
+    return column.replace_strict(distinct, texts, default=None, return_dtype=pl.String)
+
+
+def _joint(name: str, table: pl.DataFrame) -> pl.Series:
+    """Return the joint values of columns as texts; of columns of 0 and 1, the names of those that are 1.
+
+    A text depends only on its row, so that every batch and every engine gives the same.
+    """
+    prefix, distinct = common_prefix(table.columns), table.unique()
+    names = [name.removeprefix(prefix) or name for name in table.columns]
+    texts = [", ".join(filter(None, map(_part, names, row))) or "(none)" for row in distinct.iter_rows()]
+    made = distinct.with_columns(pl.Series(INPUT, texts, dtype=pl.String))
+    joined = table.join(made, on=table.columns, how="left", nulls_equal=True, maintain_order="left")
+    is_missing = pl.all_horizontal(pl.col(table.columns).is_null())
+    return joined.select(pl.when(~is_missing).then(pl.col(INPUT)).alias(name)).to_series()
+
+
+def _part(name: str, value: object) -> str:
+    if value in (0, 1):
+        return name if value else ""
+    return f"{name}={'(missing)' if value is None else text_of(value)}"
+
+
+def common_prefix(names: Sequence[str]) -> str:
+    """Return the common prefix of names, up to its last character that is neither a letter nor a digit."""
+    return re.sub(r"[^\W_]+$", "", commonprefix(list(names)))  # noqa: RUF071 - names, not paths
 
 
 @dataclass(frozen=True, slots=True, eq=False)

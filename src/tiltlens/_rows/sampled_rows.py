@@ -7,31 +7,46 @@ reads batches, or samples, takes or sums rows, iterates over these entries.
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping
+from contextlib import nullcontext
 from dataclasses import dataclass, field, replace
+from threading import Lock
 from typing import Any, TypeAlias
 
 import numpy as np
 import polars as pl
+from numpy.typing import NDArray
 
 from tiltlens._estimators.error_rates import UNKNOWN as OUTCOME_MISSING
-from tiltlens._estimators.influence import Integers
+from tiltlens._estimators.influence import Booleans, Integers
 from tiltlens._rows.features import Feature
 from tiltlens._rows.groups import (
+    CRITERIA,
+    DECIDED,
     NO_GROUP,
+    Meant,
+    check_sample_weight,
     encode_periods,
+    equals_mask,
     factorize_groups,
+    group_chances,
     numbers_of,
     observed_costs,
+    outcome_codes,
+    outcome_names,
     read_periods,
     sort_periods,
+    wrong_decisions,
 )
 from tiltlens._rows.roles import CLUSTER, ColumnRoles
-from tiltlens._rows.wording import PROBABILITY, Unit
-from tiltlens._sources.arrays import Hashes, row_hashes
+from tiltlens._rows.scores import Channel, RowName
+from tiltlens._rows.wording import NOT_GIVEN, PROBABILITY, Unit
+from tiltlens._sources.arrays import Hashes, factorize_texts, row_hashes
+from tiltlens._sources.batches import ROW
 from tiltlens._threads import in_threads
 from tiltlens.errors import DataError
 from tiltlens.paper.checks import Floats
 
+ONE_AT_A_TIME = Lock()  # a user's model may not be made for several threads
 Labels = tuple[str, ...]
 ColumnValues: TypeAlias = Any  # an array, or a series of texts that is encoded when all are known: see `ROW_COLUMNS`
 
@@ -353,3 +368,121 @@ ROW_COLUMNS = (
     RowColumn("row_number", pl.Int64),
     RowColumn("row_key", pl.UInt64),
 )
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class BatchRows:
+    """The rows of a batch that are kept."""
+
+    # The rows, and the columns of their table. Without weights, one number is broadcast to all rows.
+    rows: SampledRows
+    table: pl.DataFrame
+    channel: Channel  # the scores of the whole batch
+    # The number of rows read, of rows left out by reason, and of rows without a group
+    read: int
+    left_out: dict[str, int]
+    without_group: int
+    # The values of the observed outcome, and which outcome each stands for; None where none is given
+    outcome_values: Meant | None
+    source: NDArray[np.intp] | None = None  # for unobserved groups: the row of which each is a copy, from 0
+
+    @property
+    def people(self) -> Floats:
+        """The number of people of each group: rows, or the sum of their probabilities."""
+        group, size, probabilities = self.rows.group, len(self.rows.groups), self.rows.probabilities
+        if probabilities is None:
+            return np.bincount(group, minlength=size).astype(np.float64)
+        return np.asarray(np.bincount(group, probabilities[np.arange(group.size), group], size), dtype=np.float64)
+
+    @property
+    def score_columns(self) -> Floats:
+        """(m, n): one row for each column of scores."""
+        return np.atleast_2d(self.rows.scores.T)
+
+
+def read_batch(roles: ColumnRoles, table: pl.DataFrame, for_sums: bool = False) -> BatchRows:
+    """Return the rows of a batch that are kept; `for_sums` without the columns that sums do not need."""
+    named = row_name(table)
+    with nullcontext() if roles.model is None else ONE_AT_A_TIME:
+        channel = roles.channel(table, table, roles.model, named)
+    y_true, values = _read_outcomes(roles, table, channel)
+    is_other = _is_other(roles, channel, y_true)
+    if roles.metric == "fnr":
+        channel = channel.reversed()
+    elif roles.metric in DECIDED and y_true is not None:
+        channel = wrong_decisions(roles.metric, channel, y_true)
+    weights = check_sample_weight(roles.sample_weight, table, named)
+    keep, left_out = _keep_rows(roles, table, channel, weights, is_other)
+    columns: dict[str, ColumnValues] = {} if y_true is None else {"y_true": y_true}
+    groups = roles.soft
+    if roles.soft:
+        columns["probabilities"] = group_chances(roles.group, table, named)
+        group = np.where(columns["probabilities"].sum(axis=1) > 0.0, 0, NO_GROUP)  # NaN is not above 0
+    else:
+        group, groups = _read_groups(roles, table)
+    without_group = int((keep & (group == NO_GROUP)).sum())
+    keep &= group != NO_GROUP
+    scores = channel.scores
+    score = scores if scores.ndim == 1 else scores[:, channel.favourable]
+    rows = SampledRows(groups, group, weights, scores, score, columns, favourable=channel.favourable)
+    if not keep.all():
+        table, rows = table.filter(keep), rows.take(np.flatnonzero(keep))
+    kept = roles.declared.applied(table, roles.sources if roles.keeps_inputs else ())
+    rows = replace(rows, columns={**rows.columns, **read_columns(roles, kept, for_sums)})
+    batch = BatchRows(rows, kept, channel, keep.size, left_out, without_group, outcome_values=values)
+    return _copy_by_group(batch) if roles.soft else batch
+
+
+def _copy_by_group(batch: BatchRows) -> BatchRows:
+    """Return a copy of each row for each group that it may belong to, weighted by the probability."""
+    probabilities = np.asarray(batch.rows.probabilities)
+    group, source = np.nonzero(probabilities.T)
+    copies = batch.rows.take(source)
+    rows = replace(copies, group=group, weights=copies.weights * probabilities[source, group])
+    return replace(batch, rows=rows, table=batch.table[pl.Series(source, dtype=pl.UInt32)], source=source)
+
+
+def row_name(table: pl.DataFrame) -> RowName:
+    """Return a function that names a row in messages: by its number in the table, where rows have an order."""
+    if ROW in table.columns:
+        return lambda row: f"row {table[ROW][row]}"
+    return "row {} of a batch".format
+
+
+def _read_groups(roles: ColumnRoles, table: pl.DataFrame) -> tuple[NDArray[np.int64], tuple[str, ...]]:
+    """Return a code per row, `NO_GROUP` where it has none, and the label of each code."""
+    columns = [table[name] for name in roles.group]
+    if len(columns) == 1 and columns[0].dtype == pl.String:
+        texts, codes = factorize_texts(columns[0], first=0, missing=NO_GROUP)
+        return codes, tuple(texts)
+    return factorize_groups(roles.name, columns)
+
+
+def _read_outcomes(roles: ColumnRoles, table: pl.DataFrame, channel: Channel) -> tuple[Integers | None, Meant | None]:
+    if roles.label is None:
+        return None, None
+    return outcome_codes(table[roles.label], outcome_names(channel, roles.favourable))
+
+
+def _is_other(roles: ColumnRoles, channel: Channel, y_true: Integers | None) -> dict[str, Booleans]:
+    """Return the rows to which a metric does not apply: without an outcome, or with another outcome or decision."""
+    if roles.metric is None or y_true is None:
+        return {}
+    has_outcome = y_true != OUTCOME_MISSING
+    if roles.metric in CRITERIA:
+        other = {"other_outcome": has_outcome & (y_true != CRITERIA[roles.metric])}
+    else:
+        other = {"other_decision": has_outcome & ~channel.missing & (channel.scores != DECIDED[roles.metric])}
+    return {"missing_outcome": ~has_outcome, **other}
+
+
+def _keep_rows(
+    roles: ColumnRoles, table: pl.DataFrame, channel: Channel, weights: Floats, is_other: dict[str, Booleans]
+) -> tuple[Booleans, dict[str, int]]:
+    """Return which rows are kept, and the number left out by reason; a row is counted under the first that applies."""
+    keep, left_out = np.ones(table.height, dtype=np.bool_), {}
+    reasons = {f"{NOT_GIVEN}{column}": ~equals_mask(table[column], value) for column, value in roles.where.items()}
+    for reason, rows in (reasons | is_other | {"missing_score": channel.missing, "zero_weight": weights == 0}).items():
+        left_out[reason] = int((keep & rows).sum())
+        keep &= ~rows
+    return keep, left_out

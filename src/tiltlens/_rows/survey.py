@@ -19,19 +19,20 @@ from numpy.typing import NDArray
 from tiltlens._estimators.error_rates import UNKNOWN
 from tiltlens._limits import LISTED_VALUES
 from tiltlens._rows.groups import Meant
-from tiltlens._rows.roles import CONTENT, HASH, LOG_ODDS, OUTCOME, SCORE, ColumnRoles
+from tiltlens._rows.levels import ValueCounts, value_counts
+from tiltlens._rows.roles import CONTENT, GROUP, HASH, INPUT, LOG_ODDS, OUTCOME, SCORE, WEIGHT, ColumnRoles
 from tiltlens._rows.sampled_rows import (
+    BatchRows,
     ColumnValues,
     Labels,
     SampledRows,
     collect_labels,
     join_labels,
+    read_batch,
     store_columns,
     take_values,
 )
 from tiltlens._rows.scores import favourable_word
-from tiltlens._rows.sums import BatchRows, read_batch
-from tiltlens._rows.value_counts import GROUP, INPUT, WEIGHT, ValueCounts, value_counts
 from tiltlens._rows.wording import NOT_GIVEN
 from tiltlens._sources.arrays import (
     Factorized,

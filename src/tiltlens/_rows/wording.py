@@ -18,8 +18,7 @@ from unicodedata import category
 import numpy as np
 
 from tiltlens._formats import MINUS, NOTHING, FieldTable, Shown, label, minus, percent, points, size, whole
-from tiltlens._rows.levels import quantile_edges
-from tiltlens._sources.arrays import below
+from tiltlens._sources.arrays import below, quantile_edges
 from tiltlens.errors import DataError, nearest_name, shown
 from tiltlens.paper.checks import Floats
 from tiltlens.paper.correction import GroupMoments

@@ -16,10 +16,9 @@ from tiltlens._estimators.influence import Booleans
 from tiltlens._formats import FieldTable
 from tiltlens._results.codec import from_plain
 from tiltlens._results.provenance import fingerprint_of
-from tiltlens._rows.roles import OUTCOME, must_be_column
+from tiltlens._rows.roles import OUTCOME, PEOPLE, must_be_column
+from tiltlens._rows.sampled_rows import row_name
 from tiltlens._rows.scores import RowName, decisions_in_words, favourable_word, is_words
-from tiltlens._rows.sums import row_name
-from tiltlens._rows.value_counts import PEOPLE
 from tiltlens._sources.batches import Batches, FrameBatches, checked_columns
 from tiltlens._sources.columns import check_index, column_of_values
 from tiltlens._sources.engines import frame_of

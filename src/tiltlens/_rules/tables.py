@@ -17,8 +17,8 @@ from tiltlens._estimators.verdicts import Count
 from tiltlens._results.codec import to_plain, write_json
 from tiltlens._results.provenance import Provenance, check_provenance, provenance_of
 from tiltlens._rows.groups import JOINT, NO_GROUP, group_columns, level_codes
+from tiltlens._rows.roles import PEOPLE
 from tiltlens._rows.scores import either_spelling
-from tiltlens._rows.value_counts import PEOPLE
 from tiltlens._rules.measures import (
     MEASURES,
     TESTS,

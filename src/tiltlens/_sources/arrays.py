@@ -24,6 +24,7 @@ from tiltlens.paper.correction import GroupMoments
 
 MOST_COUNTED_EDGES = 64  # up to which edges are compared one by one, faster than any search
 COUNTED_ROWS = 1 << 14  # rows per chunk when edges are counted
+WEIGHT_ROUNDING = 1e-9  # of a sum of weights
 Column = NDArray[np.number | np.bool_]
 PIVOT_STRIDE = 64  # every 64th row of a chunk suffices to estimate its mean
 
@@ -103,6 +104,34 @@ def below(edges: NDArray[np.float64], values: NDArray[np.float64], or_equal: boo
             count += values[part] >= edge if or_equal else values[part] > edge
         counts[part] = count
     return counts
+
+
+def counted_edges(numbers: NDArray[np.float64], people: NDArray[np.integer], bins: int) -> NDArray[np.float64]:
+    """Return the distinct inner quantiles of sorted, distinct numbers, each counted for its number of people."""
+    steps, total = np.arange(1, bins), np.cumsum(people)
+    ranks = np.ceil(steps * int(total[-1]) / bins).astype(np.int64) - 1
+    return _inner_edges(numbers, numbers[np.searchsorted(total, ranks, side="right")])
+
+
+def quantile_edges(numbers: NDArray[np.float64], weights: NDArray[np.float64] | None, bins: int) -> NDArray[np.float64]:
+    """Return the distinct inner quantiles, each a value that occurs, below the largest."""
+    steps = np.arange(1, bins)
+    if weights is None:
+        ranks = np.ceil(steps * numbers.size / bins).astype(np.int64) - 1
+        quantiles = np.partition(numbers, ranks)[ranks]
+    else:
+        order = np.argsort(numbers, kind="stable")
+        total = np.cumsum(weights[order])
+        # A sum of weights may fall short of its quantile by rounding.
+        reached = (1.0 - WEIGHT_ROUNDING) * total[-1] / bins
+        quantiles = numbers[order][np.searchsorted(total, steps * reached)]
+    return _inner_edges(numbers, quantiles)
+
+
+def _inner_edges(numbers: NDArray[np.float64], quantiles: NDArray[np.float64]) -> NDArray[np.float64]:
+    largest = numbers.max()
+    edges = np.unique(quantiles[quantiles < largest])
+    return edges if edges.size else np.array([numbers[numbers < largest].max()])
 
 
 MOST_BITS = 16  # of a hash that form its slot, so that the table stays in the cache
