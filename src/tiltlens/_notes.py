@@ -164,7 +164,96 @@ _CONTRIBUTIONS = {
     ),
     "no partners": "partners are not searched for among more than {most} features",
 }
+_BEYOND = "at least {least} beyond the other features"
+_SETTLES_NOTHING = "these data cannot settle it"
+SCORES_BEHIND = "the scores or the model behind the decisions, if any"  # would settle whether decisions use a feature
+MODEL_ITSELF = "the model itself"
+_VERDICTS = {  # reasons for verdicts; `way` is the direction of a contribution, "" if it needs no words
+    "alone": "at least {least} on its own{way}",
+    "beyond the others": f"{_BEYOND}{{way}}",
+    "beyond the others, with a partner": f"{_BEYOND}, with {{partner}}{{way}}",
+    "narrows the gap": "; it narrows the gap",
+    "higher for a group": ", higher for {group}",
+    "lower for a group": ", lower for {group}",
+    "within the threshold": "less than {threshold}, alone and beyond the others",
+    "no effect": "{size}, alone and beyond the others",
+    "hardly visible": "up to {most}, where group probabilities show {part} of a gap; threshold {threshold}",
+    "across the threshold": "{span}{way}; threshold {threshold}",
+    "inconclusive": "consistent with 0 and with more than {threshold}; {rows}",
+    "twice the rows": "at least twice as many rows needed",
+    "more rows": "about {rows:,} rows needed",
+    "far more rows": f"{_SETTLES_NOTHING} (about {{rows:,}} rows needed)",
+    "too many rows": _SETTLES_NOTHING,
+    "exempt": "declared as an exempt factor",
+    "group or copy": "it is the group or a copy of it, or its values separate the groups completely",
+    "separating values": "its values separate the groups completely",
+    "plug-in": "plug-in values have no intervals (folds=None, --folds 0)",
+    "looks like an identifier": "it looks like an identifier: leave it out, or group its values",
+    "too sparse": "it has too many values for the rows: group them, or add rows",
+    "too many values together": (
+        "it has too many values to be assessed together with the other features; group the values"
+    ),
+    "rare decision": (
+        "fewer than {minimum} people of {group} have the rarer decision, too few for an interval: add people"
+    ),
+    "rare value": (
+        "fewer than {minimum} people of {group} have its rarer value, too few for an interval: add people, or group "
+        "its values"
+    ),
+    "material adjusted gap": "{reason}, but the adjusted gap of {size} may be due to several features together",
+    "regressions disagree": (
+        "{reason}, but the regressions disagree by {size} on the adjusted gap, so that several features together may "
+        "contribute"
+    ),
+    "hidden in cells": "{reason}, but the regressions may miss how it acts with {others}",
+    "one of several used": "the score uses at least one of {features}; the data do not show which",
+    "stand-in": "{unused}; it is correlated with {others}",
+    "scores do not use": "the {output}s do not use it",
+    "scores hardly use": "the {output}s do not use it (at most {most})",
+    "not an input": "it is not an input of the model",
+    "model never changed": (
+        "the model's output never changed with it ({rows:,} rows tried: fewer than {share:.2%} of rows)"
+    ),
+    "unsettled use": "{reason}; {doubt}",
+    "use not measured": (
+        f"whether the {{output}}s use it was not measured; an audit of {MODEL_ITSELF} would settle it"
+    ),
+    "use not shown": ("the data do not show whether the {output}s use it (use 0 to {most}); {settles} would settle it"),
+}
+_DIRECTIONS = {  # of features; `score` and `frequency` are "higher" or "lower", and "more" or "less"
+    "every value once": "has no direction: every value occurs once",
+    "does not vary": "does not vary",
+    "score does not follow": "the {output} does not follow it",
+    "equally common": "equally common in both groups",
+    "rare values": "each of its values is too rare to describe",
+    "no common value": "no common value has the direction of its contribution",
+    "higher values": (
+        "A higher {feature} is associated with a {score} {output} and is {frequency} common among {group}"
+    ),
+    "value": "{value} is associated with a {score} {output} and is {frequency} common among {group}",
+}
+_UNOBSERVED = {  # whether known groups confirm the probabilities
+    "no labels": "no labels were given",
+    "labels of one group": "all labelled rows are of one group",
+    "calibrated": "calibrated on labelled rows, if these represent all rows",
+    "few labels": "fewer than {minimum} labelled people of a group",
+    "equal probabilities": "all labelled rows have the same probability",
+    "one side": "the gap of labelled rows lies on one side of both estimates",
+    "calibration open": (
+        "{rows:,} labelled rows do not show that the probabilities are calibrated within {limit:.0%}: {slope}"
+    ),
+    "too extreme": "the probabilities are too extreme: {slope}",
+    "not extreme enough": "the probabilities are not extreme enough: {slope}",
+    "slope on the probability": (
+        "the slope of the group on its probability is {slope:.2f} ({low:.2f} to {high:.2f}) instead of 1, and the "
+        "group is {points:.1f} points {way} frequent than predicted"
+    ),
+    "not judged": "{reason}",
+}
 _CHANGES = {
+    "in one audit": "only the {which} audit has it among the features",
+    "not judged in one audit": "{verdict} in the {which} audit: {reason}",
+    "no intervals": "there are no intervals",
     "unmatched rows": "{rows:,} rows are in one of the two audits only and count as independent",
     "unmatched influences": (
         "{rows:,} of the rows behind the standard errors of contributions are in one audit only and count as "
@@ -304,7 +393,7 @@ _RULES = {  # notes on rule tables are whole sentences, those on their rows are 
     "people at the median": "{people:,} people have exactly the median score; they do not count as {side} it.",
 }
 SENTENCES = _DATA | _FEATURES | _MODELS | _ESTIMATES | _CONTRIBUTIONS | _CHANGES | _REPAIRS | _NEW_ROWS | _ALTERNATIVES
-SENTENCES |= _RULES
+SENTENCES |= _RULES | _VERDICTS | _DIRECTIONS | _UNOBSERVED
 
 
 class Note(str):

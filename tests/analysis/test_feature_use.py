@@ -6,10 +6,11 @@ import pytest
 from scipy.special import expit
 
 import tiltlens as tl
-from tiltlens._analysis.feature_use import BEHIND, _find_copies
+from tiltlens._analysis.feature_use import _find_copies
 from tiltlens._estimators.influence import Rows
 from tiltlens._estimators.use import Use, cell_products, estimate_uses, squared_uses
 from tiltlens._gates import gate
+from tiltlens._notes import SCORES_BEHIND
 
 ROWS = 600
 RNG = np.random.default_rng(3)
@@ -173,7 +174,7 @@ def test_a_feature_that_a_model_does_not_take_is_not_used():
 def test_decisions_make_no_stand_ins():
     rows, c = audited("income", "district", scores=(RNG.random(ROWS) < SCORE) * 1.0)
     assert {row["verdict"] for row in rows.values()} <= {"potential proxy", "potential proxy or stand-in"}
-    assert BEHIND in rows["district"]["reason"]
+    assert SCORES_BEHIND in rows["district"]["reason"]
     assert gate("potential_proxies>1")._counted(c) == 2.0  # what may be a proxy must not pass
 
 

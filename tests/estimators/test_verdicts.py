@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import re
-
 import numpy as np
 import polars as pl
 import pytest
@@ -104,8 +102,16 @@ def test_the_sentence_beside_a_verdict_names_the_points():
     assert judged(mirrored(ACROSS)).reason == "0.10 to 0.90 points; threshold 0.50"
 
 
+def test_reasons_have_codes():
+    reasons = [judged(BEYOND), judged(NOTHING, BEYOND), judged(NOTHING, NOTHING), judged(ACROSS), judged(OPEN)]
+    assert [judgement.reason.code for judgement in reasons] == [
+        *("alone", "beyond the others", "within the threshold", "across the threshold", "inconclusive")
+    ]
+    assert reasons[0].reason.values == {"least": "0.60 points", "way": ""}
+
+
 def rows_needed(reason):
-    return int(re.search(r"about ([\d,]+) rows needed", reason).group(1).replace(",", ""))
+    return reason.values["rows"].values["rows"]
 
 
 @pytest.mark.parametrize(

@@ -31,8 +31,8 @@ from tiltlens.paper.checks import Floats
 from tiltlens.paper.correction import CorrectionFunction
 
 
-def direction(evidence: Evidence, feature: Feature, part: float | None = None) -> str:
-    """Describe in words how the score and group membership vary with the feature.
+def direction(evidence: Evidence, feature: Feature, part: float | None = None) -> Note:
+    """Describe how the score and group membership vary with the feature.
 
     Only associations with the sign of the feature's contribution `part` are named, and never levels with one to nine
     people of a group.
@@ -42,39 +42,42 @@ def direction(evidence: Evidence, feature: Feature, part: float | None = None) -
     first = _filled(rows.sums0(codes, w), feature) + _filled(rows.sums1(codes, w), feature)
     used = p0 + p1 > 0
     means = np.divide(first, p0 + p1, out=np.zeros_like(first), where=used)
-    audited, score = evidence.question.audited, output_measure(evidence).output
+    group, output = evidence.question.audited, output_measure(evidence).output
     if feature.kind == "identifier":
-        return "has no direction: every value occurs once"
+        return Note("every value once")
     if used.sum() < 2:
-        return "does not vary"
+        return Note("does not vary")
     if np.ptp(means[used]) < NOISE:
-        return f"the {score} does not follow it"
+        return Note("score does not follow", output=output)
     if np.abs(p0 - p1).max() < NOISE:
-        return "equally common in both groups"
+        return Note("equally common")
     if feature.kind in ("numeric", "date"):
         level = np.arange(len(p0), dtype=np.float64)
         higher = _trend(p0 + p1, level, means) > 0
         commoner = float(p0 @ level) > float(p1 @ level)
         if not part or (part > 0.0) == (higher == commoner):
-            return (
-                f"A higher {feature.name} is associated with a {'higher' if higher else 'lower'} {score} and is "
-                f"{'more' if commoner else 'less'} common among {audited}"
+            score, frequency = _association(higher, commoner)
+            return Note(
+                "higher values", feature=feature.name, score=score, output=output, frequency=frequency, group=group
             )
     people = rows.counts(codes, len(feature.labels))
     is_common = used & ~np.any([(n > 0) & (n < SUPPRESSED_BELOW) for n in people], axis=0)
     if not is_common.any():
-        return "each of its values is too rare to describe"
+        return Note("rare values")
     # A level's part in Σ (P0 − P1)·E[W|level], the gap without holding the group fixed.
     pull = (p0 - p1) * (means - 0.5 * float((p0 + p1) @ means))
     is_common &= (pull * part > 0.0) if part else is_common
     if not is_common.any():
-        return "no common value has the direction of its contribution"
+        return Note("no common value")
     top = int(np.argmax(np.where(is_common, np.abs(pull), -1.0)))
     is_higher = means[top] > 0.5 * float((p0 + p1) @ means)
-    return (
-        f"{value_of(feature.name, feature.labels[top])} is associated with a {'higher' if is_higher else 'lower'} "
-        f"{score} and is {'more' if p0[top] > p1[top] else 'less'} common among {audited}"
-    )
+    score, frequency = _association(is_higher, p0[top] > p1[top])
+    value = value_of(feature.name, feature.labels[top])
+    return Note("value", value=value, score=score, output=output, frequency=frequency, group=group)
+
+
+def _association(is_higher: bool, is_commoner: bool) -> tuple[str, str]:
+    return "higher" if is_higher else "lower", "more" if is_commoner else "less"
 
 
 def _filled(sums: Floats, feature: Feature) -> Floats:

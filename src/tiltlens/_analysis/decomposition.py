@@ -37,9 +37,6 @@ BANDS, USES, SHAPLEY = 0.2, 0.5, 0.95  # approximate shares of the running time
 WIDE_BANDS = 10.0  # multiple of the materiality threshold: wider bands are uninformative
 PARTS = ("alone", "beyond_others", "shapley")
 FACTORS = ("reveals", "drives", "alignment")
-GROUP_OR_COPY = "it is the group or a copy of it, or its values separate the groups completely"
-TOO_MANY_TOGETHER = "it has too many values to be assessed together with the other features; group the values"
-TOO_SPARSE = "it has too many values for the rows: group them, or add rows"
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -156,21 +153,17 @@ def _recheck_clearance(
     words, z = output_scale(evidence, settings), quantile(settings.confidence)
     # A material adjusted gap may be due to any feature, so none is cleared.
     if adjusted.estimate is not None and is_material(adjusted.estimate, words.materiality):
-        rest = f"the adjusted gap of {words.size_words(adjusted.value)} may be due to several features together"
-        return Judgement(Verdict.INCONCLUSIVE, f"{judgement.reason}, but {rest}")
+        size = words.size_words(adjusted.value)
+        return Judgement(Verdict.INCONCLUSIVE, Note("material adjusted gap", reason=judgement.reason, size=size))
     # Equivalence, not absence of a difference: the regressions must agree within ±m at the level asked.
     missed = every.values[0] - adjusted.value
     if abs(missed) + z * difference_se(every, adjusted) > words.materiality:
-        rest = f"the regressions disagree by {words.size_words(missed)} on the adjusted gap"
-        return Judgement(
-            Verdict.INCONCLUSIVE, f"{judgement.reason}, but {rest}, so that several features together may contribute"
-        )
+        size = words.size_words(missed)
+        return Judgement(Verdict.INCONCLUSIVE, Note("regressions disagree", reason=judgement.reason, size=size))
     for hidden in evidence.nuisances.sets.hidden:
         if name in hidden.names and abs(hidden.value) + z * hidden.se > words.materiality:
             others = ", ".join(other for other in hidden.names if other != name) or "its own values"
-            return Judgement(
-                Verdict.INCONCLUSIVE, f"{judgement.reason}, but the regressions may miss how it acts with {others}"
-            )
+            return Judgement(Verdict.INCONCLUSIVE, Note("hidden in cells", reason=judgement.reason, others=others))
     return judgement
 
 
@@ -285,10 +278,10 @@ def _pad_pairings(between: Floats) -> Floats:
 
 
 def _direction(value: float, whole: float, materiality: float, audited: str) -> str:
-    """Return words for the direction of a contribution: if it narrows the gap or, for a gap of about 0, its sign."""
+    """Return a note on the direction of a contribution: that it narrows the gap or, for a gap of about 0, its sign."""
     if abs(whole) <= materiality:
-        return f", {'higher' if value > 0.0 else 'lower'} for {audited}"
-    return "; it narrows the gap" if value * whole < 0.0 else ""
+        return Note("higher for a group", group=audited) if value > 0.0 else Note("lower for a group", group=audited)
+    return Note("narrows the gap") if value * whole < 0.0 else ""
 
 
 def _verdict(
@@ -304,21 +297,21 @@ def _verdict(
     """Return the verdict on a feature, checking first for reasons not to assess it."""
     words = output_scale(evidence, settings)
     if feature.name in evidence.question.exempt:
-        return Judgement(Verdict.EXEMPT, "declared as an exempt factor")
+        return Judgement(Verdict.EXEMPT, Note("exempt"))
     if feature.is_group:
-        return Judgement(Verdict.IDENTIFIES_GROUP, GROUP_OR_COPY)
+        return Judgement(Verdict.IDENTIFIES_GROUP, Note("group or copy"))
     if settings.folds is None:
-        return Judgement(Verdict.NOT_ASSESSED, "plug-in values have no intervals (folds=None, --folds 0)")
+        return Judgement(Verdict.NOT_ASSESSED, Note("plug-in"))
     if feature.kind == "identifier":
-        return Judgement(Verdict.NOT_ASSESSED, "it looks like an identifier: leave it out, or group its values")
+        return Judgement(Verdict.NOT_ASSESSED, Note("looks like an identifier"))
     if feature.kind == "constant":
         return verdict(Band(0.0, 0.0, 0.0, 0.0), None, words.materiality, 0, size=words.size, unit=words.measure.unit)
     cells = evidence.cells.get(feature.name)
     is_sparse = cells is not None and hidden_share(cells.sums) > HIDDEN
     if alone is None and is_sparse:  # values of one person each separate any two groups
-        return Judgement(Verdict.NOT_ASSESSED, TOO_SPARSE)
+        return Judgement(Verdict.NOT_ASSESSED, Note("too sparse"))
     if alone is None:
-        return Judgement(Verdict.IDENTIFIES_GROUP, "its values separate the groups completely")
+        return Judgement(Verdict.IDENTIFIES_GROUP, Note("separating values"))
     rarity = _rarity(evidence, settings, feature.name)
     if rarity is not None:
         return Judgement(Verdict.NOT_ASSESSED, rarity)
@@ -327,25 +320,22 @@ def _verdict(
     way = partial(_direction, whole=whole, materiality=words.materiality, audited=evidence.question.audited)
     judgement = verdict(alone, joint, words.materiality, rows, partner, visible=visible, size=size, unit=unit, way=way)
     if judgement.verdict not in EVIDENCE and feature.name in evidence.nuisances.pooled:
-        return Judgement(Verdict.NOT_ASSESSED, TOO_MANY_TOGETHER)
-    return Judgement(Verdict.NOT_ASSESSED, TOO_SPARSE) if is_sparse else judgement
+        return Judgement(Verdict.NOT_ASSESSED, Note("too many values together"))
+    return Judgement(Verdict.NOT_ASSESSED, Note("too sparse")) if is_sparse else judgement
 
 
-def _rarity(evidence: Evidence, settings: Settings, name: str) -> str | None:
+def _rarity(evidence: Evidence, settings: Settings, name: str) -> Note | None:
     """Return why a feature has no band: values with a material part, or a decision, are too rare; None if neither is.
 
     If a group has no row with such a value or decision, its influences cannot show the error that follows.
     """
     rows, cells, outcome = evidence.population, evidence.cells.get(name), evidence.score
     group = evidence.question.audited if rows.square0 >= rows.square1 else evidence.question.reference
-    few, rates = (
-        f"fewer than {SUPPRESSED_BELOW} people of {group} have",
-        (float(outcome.mean0[0]), float(outcome.mean1[0])),
-    )
+    rates = float(outcome.mean0[0]), float(outcome.mean1[0])
     # Cochran's rule: the rarer decision's share times the effective n.
     rarest = min(max(rates), 1.0 - min(rates)) / max(rows.square0, rows.square1)
     if evidence.question.is_decisions and rarest < SMALLEST_EXPECTED:
-        return f"{few} the rarer decision, too few for an interval: add people"
+        return Note("rare decision", minimum=SUPPRESSED_BELOW, group=group)
     if cells is None or rare_part(cells.sums) <= output_scale(evidence, settings).materiality:
         return None
-    return f"{few} its rarer value, too few for an interval: add people, or group its values"
+    return Note("rare value", minimum=SUPPRESSED_BELOW, group=group)

@@ -19,6 +19,7 @@ from tiltlens._estimators.use import UNUSED, Use, cell_products, estimate_uses, 
 from tiltlens._estimators.verdicts import EVIDENCE, Band, Judgement, Verdict, is_beyond
 from tiltlens._learners.score_use import ScoreUse
 from tiltlens._limits import HIDDEN
+from tiltlens._notes import MODEL_ITSELF, SCORES_BEHIND, Note
 from tiltlens._rows.features import Feature
 
 SYNERGY = 0.02  # smallest share of the correction that two features account for jointly, beyond both alone
@@ -73,8 +74,6 @@ def _synergy_noise(rows: Rows, degrees: int, product: float) -> float:
 MOST_USES = 20  # features whose use is measured, the strongest first: each may need fits of its own
 MOST_STOOD_FOR = 3  # most features that are named as correlated with an unused one
 SAME_OUTPUT = 1e-6  # smaller differences between a model's outputs count as none: single precision
-BEHIND = "the scores or the model behind the decisions, if any"  # would settle whether decisions use a feature
-MODEL = "the model itself"
 NO_INPUT = 0  # number of rows tried if the feature is not an input of the model
 Measure = Callable[[Sequence[Sequence[str]]], list[Use]]
 
@@ -259,42 +258,37 @@ def judged_use(evidence: Evidence, settings: Settings, uses: FeatureUses, name: 
     words, use = output_scale(evidence, settings), uses.use.get(name)
     has_changed = name in uses.unchanged_rows and uses.unchanged_rows[name] is None
     if name in uses.copies and not has_changed:
-        return Judgement(
-            Verdict.PROXY_OR_STAND_IN,
-            f"the score uses at least one of {_listed(sorted([name, *uses.copies[name]]))}; the data do not show which",
-        )
+        features = _listed(sorted([name, *uses.copies[name]]))
+        return Judgement(Verdict.PROXY_OR_STAND_IN, Note("one of several used", features=features))
     rows = uses.unchanged_rows.get(name)
     can_stand_in = (rows is not None or not evidence.question.is_decisions) and name not in uses.copies
     if use is not None and use.high <= words.materiality and can_stand_in:
         others = _stands_for(evidence, uses, name, words.materiality)
-        return Judgement(Verdict.STAND_IN, f"{_unused(rows, use, words)}; it is correlated with {others}")
+        return Judgement(Verdict.STAND_IN, Note("stand-in", unused=_unused(rows, use, words), others=others))
     if has_changed or name in uses.sure or (use is not None and use.low > 0.0):
         return verdict
-    return Judgement(Verdict.PROXY_OR_STAND_IN, f"{verdict.reason}; {_unsettled(evidence, use, words)}")
+    reason = Note("unsettled use", reason=verdict.reason, doubt=_unsettled(evidence, use, words))
+    return Judgement(Verdict.PROXY_OR_STAND_IN, reason)
 
 
-def _unused(unchanged_rows: int | None, use: Use, words: OutputScale) -> str:
-    if unchanged_rows is None:
-        most = f" (at most {words.size_words(use.high)})" if use.high > 0.01 * words.materiality else ""
-        return f"{_outputs(words)} do not use it{most}"
+def _unused(unchanged_rows: int | None, use: Use, words: OutputScale) -> Note:
     if unchanged_rows == NO_INPUT:
-        return "it is not an input of the model"
-    share = 3 / unchanged_rows
-    return f"the model's output never changed with it ({unchanged_rows:,} rows tried: fewer than {share:.2%} of rows)"
+        return Note("not an input")
+    if unchanged_rows is not None:
+        return Note("model never changed", rows=unchanged_rows, share=3 / unchanged_rows)
+    if use.high > 0.01 * words.materiality:
+        return Note("scores hardly use", output=words.measure.each, most=words.size_words(use.high))
+    return Note("scores do not use", output=words.measure.each)
 
 
-def _outputs(words: OutputScale) -> str:
-    return f"the {words.measure.each}s"
-
-
-def _unsettled(evidence: Evidence, use: Use | None, words: OutputScale) -> str:
+def _unsettled(evidence: Evidence, use: Use | None, words: OutputScale) -> Note:
     """Return why it is open whether the score uses a feature, and what would settle it."""
+    output = words.measure.each
     if use is None:
-        return f"whether {_outputs(words)} use it was not measured; an audit of {MODEL} would settle it"
+        return Note("use not measured", output=output)
     is_decided = evidence.question.is_decisions
-    settles = f"an audit of {BEHIND}," if is_decided else f"more rows or an audit of {MODEL}"
-    doubt = f"the data do not show whether {_outputs(words)} use it (use 0 to {words.size_words(use.high)})"
-    return f"{doubt}; {settles} would settle it"
+    settles = f"an audit of {SCORES_BEHIND}," if is_decided else f"more rows or an audit of {MODEL_ITSELF}"
+    return Note("use not shown", output=output, most=words.size_words(use.high), settles=settles)
 
 
 def _stands_for(evidence: Evidence, uses: FeatureUses, name: str, m: float) -> str:

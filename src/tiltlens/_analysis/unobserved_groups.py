@@ -23,6 +23,7 @@ from tiltlens._estimators.influence import Integers, Rows, cluster_codes
 from tiltlens._estimators.outputs import Scores, gap_law
 from tiltlens._formats import FieldTable
 from tiltlens._limits import CALIBRATED, SUPPRESSED_BELOW
+from tiltlens._notes import Note
 from tiltlens._rows.groups import NO_GROUP
 from tiltlens._rows.wording import Unit
 from tiltlens.paper.checks import Floats
@@ -75,9 +76,9 @@ class UnobservedGroup(FieldTable):
     visible: float = 1.0
 
     @property
-    def doubt(self) -> str | None:
+    def doubt(self) -> Note | None:
         """Why features are not assessed, where the checks fail."""
-        return self.reason if self.status == Status.NOT_JUDGED else None
+        return Note("not judged", reason=self.reason) if self.status == Status.NOT_JUDGED else None
 
     def in_units(self, unit: Unit) -> UnobservedGroup:
         """Return the same in the unit of an amount."""
@@ -127,7 +128,7 @@ def _estimate_gap(evidence: Evidence, rows: ChanceRows, confidence: float) -> Un
         calibration=None,
         signs=None,
         status=Status.NOT_CHECKED,
-        reason="no labels were given",
+        reason=Note("no labels"),
     )
     if evidence.rows.known_group is None:
         return unchecked
@@ -135,12 +136,12 @@ def _estimate_gap(evidence: Evidence, rows: ChanceRows, confidence: float) -> Un
     slopes, sides, reason = _checks(labelled, audited, confidence)
     checked = replace(unchecked, bracket=None, labelled=audited.size, calibration=slopes, signs=sides)
     if reason is not None or sides is None:
-        return replace(checked, status=Status.NOT_JUDGED, reason=reason or "all labelled rows are of one group")
+        return replace(checked, status=Status.NOT_JUDGED, reason=reason or Note("labels of one group"))
     return replace(
         checked,
         bracket=_bracket(weighted, linear, sides.outside, limits),
         status=Status.CHECKED,
-        reason="calibrated on labelled rows, if these represent all rows",
+        reason=Note("calibrated"),
     )
 
 
@@ -209,30 +210,31 @@ def _bracket(
 
 def _checks(
     labelled: ChanceRows, audited: Floats, confidence: float
-) -> tuple[Calibration | None, Signs | None, str | None]:
+) -> tuple[Calibration | None, Signs | None, Note | None]:
     """Return calibration and signs on the labelled rows, and the reason if a check fails."""
     if min(audited.sum(), (1.0 - audited).sum()) < SUPPRESSED_BELOW:
-        return None, None, f"fewer than {SUPPRESSED_BELOW} labelled people of a group"
+        return None, None, Note("few labels", minimum=SUPPRESSED_BELOW)
     slopes, sides = calibration(labelled, audited, confidence), signs(labelled, audited, confidence)
     if slopes is None or sides is None:
-        return slopes, sides, "all labelled rows have the same probability"
+        return slopes, sides, Note("equal probabilities")
     if not slopes.holds:
         return slopes, sides, _uncalibrated(slopes, audited.size)
     if sides.are_opposite:
-        return slopes, sides, "the gap of labelled rows lies on one side of both estimates"
+        return slopes, sides, Note("one side")
     return slopes, sides, None
 
 
-def _uncalibrated(slopes: Calibration, labelled: int) -> str:
+def _uncalibrated(slopes: Calibration, labelled: int) -> Note:
     slope, difference = slopes.slope, slopes.difference
-    ends = f"{slope.low:.2f} to {slope.high:.2f}"
     way = "more" if difference.value > 0 else "less"
-    what = (
-        f"the slope of the group on its probability is {slope.value:.2f} ({ends}) instead of 1, and the group is "
-        f"{100 * abs(difference.value):.1f} points {way} frequent than predicted"
+    what = Note(
+        "slope on the probability",
+        slope=slope.value,
+        low=slope.low,
+        high=slope.high,
+        points=100 * abs(difference.value),
+        way=way,
     )
     if slope.low is not None and slope.high is not None and slope.low <= 1.0 <= slope.high:
-        rows = f"{labelled:,} labelled rows"
-        return f"{rows} do not show that the probabilities are calibrated within {CALIBRATED:.0%}: {what}"
-    kind = "too extreme" if slope.value < 1.0 else "not extreme enough"
-    return f"the probabilities are {kind}: {what}"
+        return Note("calibration open", rows=labelled, limit=CALIBRATED, slope=what)
+    return Note("too extreme", slope=what) if slope.value < 1.0 else Note("not extreme enough", slope=what)

@@ -6,7 +6,6 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from typing import NamedTuple
 
-from tiltlens._analysis.feature_use import BEHIND, MODEL
 from tiltlens._analysis.unobserved_groups import Status, UnobservedGroup
 from tiltlens._documents.document import EVIDENCE, OPEN, SHORT, THE_GROUP, by_gap, fares_worse, level_of, measure_of
 from tiltlens._documents.headline import (
@@ -25,6 +24,7 @@ from tiltlens._documents.quantities import brief, estimate_words, fill, quantity
 from tiltlens._estimators.estimate import Estimate, Materiality, is_significant, materiality
 from tiltlens._estimators.verdicts import Verdict
 from tiltlens._formats import Shown, count, interval, label, p_value, ratio
+from tiltlens._notes import MODEL_ITSELF, SCORES_BEHIND
 from tiltlens._results.audit import Audit
 from tiltlens._results.comparison import Comparison
 from tiltlens._results.outputs import Contribution
@@ -118,7 +118,8 @@ def _features(comparisons: Sequence[Comparison]) -> Iterator[str]:
     if names := _names(of_kind(rows, EVIDENCE)):
         yield f"Check that records of {names} are accurate in all groups."
     if names := _names([row for row in rows if row.verdict == Verdict.PROXY_OR_STAND_IN]):
-        yield f"Audit {BEHIND if m.each == 'decision' else MODEL}, to show whether the {m.each}s use {names}."
+        behind = SCORES_BEHIND if m.each == "decision" else MODEL_ITSELF
+        yield f"Audit {behind}, to show whether the {m.each}s use {names}."
 
 
 def _alternatives(comparisons: Sequence[Comparison]) -> Iterator[str]:

@@ -22,10 +22,10 @@ from tiltlens._estimators.estimate import Estimate, LogNormal, quantile, without
 from tiltlens._estimators.outputs import NoneOf, unseen_mean_se
 from tiltlens._formats import size as size_in_points
 from tiltlens._limits import NOISE, SMALLEST_EXPECTED, SMALLEST_SE
+from tiltlens._notes import Note
 from tiltlens.paper.checks import Floats
 
 DRAWS = 40_000  # of the largest |t|: its quantile is then known to about 0.01
-CANNOT_SETTLE = "these data cannot settle it"
 SETTLED = 1.28  # standard errors within which four of five estimates lie
 REACHABLE_TIMES = 10  # times the rows of the audit: few users can collect more
 MOST_TIMES = 100  # times the rows of the audit: larger numbers are not stated
@@ -88,7 +88,7 @@ class Judgement(NamedTuple):
     """A verdict and its reason."""
 
     verdict: Verdict
-    reason: str
+    reason: Note
 
 
 def verdict(
@@ -114,41 +114,42 @@ def verdict(
     def with_unit(text: str) -> str:
         return f"{text} {unit}".rstrip()
 
-    m, counts = materiality, with_unit(size(materiality))
+    m, threshold = materiality, with_unit(size(materiality))
     if is_beyond(gap, m):
-        return Judgement(
-            Verdict.POTENTIAL_PROXY, f"at least {with_unit(size(_nearest(gap)))} on its own{way(gap.value)}"
-        )
+        least = with_unit(size(_nearest(gap)))
+        return Judgement(Verdict.POTENTIAL_PROXY, Note("alone", least=least, way=way(gap.value)))
     if joint is not None and is_beyond(joint, m):
-        beyond = f"beyond the other features{f', with {partner}' if partner else ''}"
-        least = with_unit(size(_nearest(joint)))
-        return Judgement(Verdict.IN_COMBINATION, f"at least {least} {beyond}{way(joint.value)}")
+        least, joint_way = with_unit(size(_nearest(joint))), way(joint.value)
+        if partner:
+            reason = Note("beyond the others, with a partner", least=least, partner=partner, way=joint_way)
+        else:
+            reason = Note("beyond the others", least=least, way=joint_way)
+        return Judgement(Verdict.IN_COMBINATION, reason)
     if all(_within(band, visible * m) for band in both):
-        return Judgement(
-            Verdict.NO_MATERIAL_CONTRIBUTION, f"{'less than ' if m else ''}{counts}, alone and beyond the others"
-        )
-    if all(_within(band, m) for band in both):
-        return _hardly_seen(both, visible, lambda value: with_unit(size(value)), f"threshold {size(m)}")
-    for band in both:
-        if not _within(band, m) and (band.low > 0.0 or band.high < 0.0):
+        reason = Note("within the threshold", threshold=threshold) if m else Note("no effect", size=threshold)
+        return Judgement(Verdict.NO_MATERIAL_CONTRIBUTION, reason)
+    open_bands = [band for band in both if not _within(band, m)]
+    if not open_bands:
+        most = with_unit(size(max(abs(end) for band in both for end in (band.low, band.high))))
+        return _judge_hardly_visible(both, visible, most, size(m))
+    for band in open_bands:
+        if _is_detected(band):
             ends = sorted((abs(band.low), abs(band.high)))
-            span = f"{with_unit(' to '.join(size(end, *ends) for end in ends))}{way(band.value)}"
-            return Judgement(Verdict.SIZE_UNCLEAR, f"{span}; threshold {size(m)}")
-    open_ones = [band for band in both if not _within(band, m)]
-    more = _more_rows(max(open_ones, key=lambda band: band.reach), visible * m, rows)
-    return Judgement(Verdict.INCONCLUSIVE, f"consistent with 0 and with more than {counts}; {more}")
+            span = with_unit(" to ".join(size(end, *ends) for end in ends))
+            reason = Note("across the threshold", span=span, way=way(band.value), threshold=size(m))
+            return Judgement(Verdict.SIZE_UNCLEAR, reason)
+    more = _more_rows(max(open_bands, key=lambda band: band.reach), visible * m, rows)
+    return Judgement(Verdict.INCONCLUSIVE, Note("inconclusive", threshold=threshold, rows=more))
 
 
-def _hardly_seen(both: Sequence[Band], visible: float, written: Callable[[float], str], counts: str) -> Judgement:
+def _judge_hardly_visible(both: Sequence[Band], visible: float, most: str, threshold: str) -> Judgement:
     """Return the judgement on immaterial bands of a feature that may be material, as only a fraction is visible."""
-    most = written(max(abs(end) for band in both for end in (band.low, band.high)))
     part = f"about {visible:.0%}" if visible >= 0.005 else "next to nothing"
-    is_any = any(band.low > 0.0 or band.high < 0.0 for band in both)
-    reason = f"up to {most}, where group probabilities show {part} of a gap; {counts}"
-    return Judgement(Verdict.SIZE_UNCLEAR if is_any else Verdict.INCONCLUSIVE, reason)
+    reason = Note("hardly visible", most=most, part=part, threshold=threshold)
+    return Judgement(Verdict.SIZE_UNCLEAR if any(map(_is_detected, both)) else Verdict.INCONCLUSIVE, reason)
 
 
-def _more_rows(band: Band, m: float, rows: int) -> str:
+def _more_rows(band: Band, m: float, rows: int) -> Note:
     """Return how many rows are needed, N = n·((κ + 1.28)·se/m)².
 
     With N rows the band of a true 0 lies within ±m in four of five samples. N does not depend on the estimate, whose
@@ -156,11 +157,11 @@ def _more_rows(band: Band, m: float, rows: int) -> str:
     """
     needed = rows * ((band.reach + SETTLED * band.se) / m) ** 2 if m > 0.0 else math.inf
     if needed > MOST_TIMES * rows:
-        return CANNOT_SETTLE
+        return Note("too many rows")
     if needed < 2 * rows:  # the value may lie between 0 and m, where far more rows are needed
-        return "at least twice as many rows needed"
-    words = f"about {round(round(needed), -math.floor(math.log10(needed))):,} rows needed"
-    return words if needed <= REACHABLE_TIMES * rows else f"{CANNOT_SETTLE} ({words})"
+        return Note("twice the rows")
+    about = round(round(needed), -math.floor(math.log10(needed)))
+    return Note("more rows", rows=about) if needed <= REACHABLE_TIMES * rows else Note("far more rows", rows=about)
 
 
 def is_beyond(band: Band, m: float) -> bool:
@@ -170,6 +171,10 @@ def is_beyond(band: Band, m: float) -> bool:
 
 def _within(band: Band, m: float) -> bool:
     return band.low >= -m and band.high <= m
+
+
+def _is_detected(band: Band) -> bool:
+    return band.low > 0.0 or band.high < 0.0
 
 
 def _nearest(band: Band) -> float:

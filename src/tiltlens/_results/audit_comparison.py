@@ -288,7 +288,7 @@ def _record(name: str, before: Row | None, after: Row | None) -> Row:
     for number in NUMBERS:
         record |= {f"{number}_old": (before or {}).get(number), f"{number}_new": (after or {}).get(number)}
         record |= {f"{number}_change{end}": None for end in ("", "_low", "_high")}
-    reason = f"only the {'new' if before is None else 'old'} audit has it among the features"
+    reason = Note("in one audit", which="new" if before is None else "old")
     return record | {"verdict": ChangeVerdict.NOT_ASSESSED, "reason": reason}
 
 
@@ -383,12 +383,12 @@ def _verdict(before: Row, after: Row, changes: dict[Key, Band], new: Comparison)
     """Return the verdict on the change of a feature's contribution, by the same rule as an audit's verdicts."""
     for which, row in (("old", before), ("new", after)):
         if row["verdict"] in (Verdict.NOT_ASSESSED, Verdict.IDENTIFIES_GROUP, Verdict.EXEMPT):
-            reason = f"{row['verdict']} in the {which} audit: {row['reason']}"
+            reason = Note("not judged in one audit", verdict=row["verdict"], which=which, reason=row["reason"])
             return {"verdict": ChangeVerdict.NOT_ASSESSED, "reason": reason}
     alone, beyond_others = (changes.get((name, after["feature"])) for name in BANDED)
     rows = sum(new.rows.values())
     if alone is None or not math.isfinite(alone.reach):
-        return {"verdict": ChangeVerdict.NOT_ASSESSED, "reason": "there are no intervals"}
+        return {"verdict": ChangeVerdict.NOT_ASSESSED, "reason": Note("no intervals")}
     measure = measure_for(new.scale.score_type, new.scale.metric, new.scale.wording)
     visible = 1.0 if new.unobserved_group is None else new.unobserved_group.visible
     counts = new.scale.materiality
