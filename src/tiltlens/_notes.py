@@ -388,7 +388,8 @@ _RULES = {  # notes on rule tables are whole sentences, those on their rows are 
     "no threshold": "The rule states no threshold.",
     "other threshold": "The threshold of {threshold} was chosen here; the rule states {stated}.",
     "other smallest share": "The smallest share of {share:g}% was chosen here; the rule states {stated}.",
-    "low is favourable": "Low is favourable here: {rule}.",
+    "low decisions are favourable": "Low is favourable here: a 0 counts as selected.",
+    "low scores are favourable": "Low is favourable here: the rate is the share below the median.",
     "favourable word": "{word} counts as selected.",
     "people at the median": "{people:,} people have exactly the median score; they do not count as {side} it.",
 }

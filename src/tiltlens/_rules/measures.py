@@ -8,7 +8,7 @@ from dataclasses import dataclass
 import polars as pl
 
 from tiltlens._analysis.decision_table import table_notes
-from tiltlens._analysis.evidence import interval_columns
+from tiltlens._analysis.evidence import interval_columns, interval_schema
 from tiltlens._estimators.estimate import Estimate, quantile
 from tiltlens._estimators.verdicts import (
     Count,
@@ -30,39 +30,24 @@ from tiltlens._rules.rule import Outcomes, Rule
 from tiltlens._sources.columns import Record
 from tiltlens.errors import listed, shown
 
-MEASURES = {
-    "n": int,
-    "share": float,
-    "rate": float,
-    "impact_ratio": float,
-    "impact_ratio_low": float,
-    "impact_ratio_high": float,
-    "is_excluded": bool,
-    "is_below_threshold": bool,
-    "is_surely_below_threshold": bool,
-    "note": str,
-}
-TESTS = {
-    "against": str,
-    "shortfall": float,
-    "odds_ratio": float,
-    "odds_ratio_low": float,
-    "odds_ratio_high": float,
-    "z": float,
-    "z_p_value": float,
-    "fisher_p_value": float,
-    "ratio_flips": int,
-    "z_flips": int,
-    "cmh_z": float,
-    "cmh_p_value": float,
-    "common_odds_ratio": float,
-    "common_odds_ratio_low": float,
-    "common_odds_ratio_high": float,
-    "strata": int,
-    "idle_strata": int,
-    "note": str,
-}
+Kinds = dict[str, type[pl.DataType]]  # the columns of a frame
 BELOW = ("is_below_threshold", "is_surely_below_threshold")
+MEASURES: Kinds = {
+    **{"n": pl.Int64, "share": pl.Float64, "rate": pl.Float64},
+    **interval_schema("impact_ratio"),
+    **dict.fromkeys(("is_excluded", *BELOW), pl.Boolean),
+    "note": pl.String,
+}
+TESTS: Kinds = {
+    **{"against": pl.String, "shortfall": pl.Float64},
+    **interval_schema("odds_ratio"),
+    **dict.fromkeys(("z", "z_p_value", "fisher_p_value"), pl.Float64),
+    **dict.fromkeys(("ratio_flips", "z_flips"), pl.Int64),
+    **dict.fromkeys(("cmh_z", "cmh_p_value"), pl.Float64),
+    **interval_schema("common_odds_ratio"),
+    **dict.fromkeys(("strata", "idle_strata"), pl.Int64),
+    "note": pl.String,
+}
 
 
 @dataclass(frozen=True, slots=True)
@@ -125,12 +110,10 @@ def _side(ratio: Estimate, threshold: float | None) -> Record:
     if threshold is None:
         return {"note": ""}
     low, high, is_below = ratio.low or 0.0, ratio.high or 0.0, ratio.value < threshold - NOISE
-    side, line = "below" if is_below else "at or above", decimals(threshold)
-    if high < threshold or low >= threshold:
-        is_surely_below, note = is_below, Note("side of the threshold", side=side, threshold=line)
-    else:
-        is_surely_below, note = None, Note("threshold in the interval", side=side, threshold=line)
-    return {"is_below_threshold": is_below, "is_surely_below_threshold": is_surely_below, "note": note}
+    is_sure = high < threshold or low >= threshold
+    code = "side of the threshold" if is_sure else "threshold in the interval"
+    note = Note(code, side="below" if is_below else "at or above", threshold=decimals(threshold))
+    return {"is_below_threshold": is_below, "is_surely_below_threshold": is_below if is_sure else None, "note": note}
 
 
 def decimals(value: float) -> str:
@@ -229,10 +212,7 @@ def _on_limits(rule: Rule, limits: Limits) -> Iterator[Note]:
 def _on_outcome(outcomes: Outcomes, favourable: str) -> Iterator[Note]:
     """Yield notes on the favourable outcome, and on people whose score is the median."""
     if favourable == "low":
-        is_score = outcomes.median is not None
-        yield Note(
-            "low is favourable", rule="the rate is the share below the median" if is_score else "a 0 counts as selected"
-        )
+        yield Note("low decisions are favourable" if outcomes.median is None else "low scores are favourable")
     elif favourable != "high":
         yield Note("favourable word", word=shown(favourable))
     if outcomes.at_median is not None and outcomes.at_median >= MINIMUM_ROWS:

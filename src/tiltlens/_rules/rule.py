@@ -130,6 +130,11 @@ class OutcomeSpec:
         """The column of the outcome; empty for an array."""
         return [self.value] if isinstance(self.value, str) else []
 
+    @property
+    def column(self) -> str:
+        """The column that is read: that of the outcome, or the one to which an array is added."""
+        return self.value if isinstance(self.value, str) else OUTCOME
+
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Outcomes:
@@ -165,11 +170,10 @@ def outcome_spec(rule: Rule, selected: object, scores: object, favourable: objec
     return spec
 
 
-def checked_outcome(spec: OutcomeSpec, column: pl.Series, row_name: RowName) -> None:
-    """Raise if a batch has an outcome that cannot be counted."""
+def checked_outcome(spec: OutcomeSpec, column: pl.Series, row_name: RowName) -> Floats:
+    """Return the outcome of a batch as numbers, NaN where missing; raise if it cannot be counted."""
     if spec.is_selection and is_words(column):
-        decisions_in_words(spec.argument, column, spec.favourable)
-        return
+        return decisions_in_words(spec.argument, column, spec.favourable)[0]
     numbers = checked_numbers(spec, column)
     if spec.favourable not in ("high", "low"):
         raise DataError(
@@ -183,6 +187,7 @@ def checked_outcome(spec: OutcomeSpec, column: pl.Series, row_name: RowName) -> 
         if spec.is_selection:
             rule, hint = "0 or 1", "pass scores as `scores`, or the decisions made from them."
         raise DataError(f"`{spec.argument}` must be {rule}, got {numbers[row]:g} in {row_name(row)}.", hint)
+    return numbers
 
 
 def checked_numbers(spec: OutcomeSpec, column: pl.Series) -> Floats:
@@ -242,54 +247,46 @@ def _summed(people: pl.DataFrame) -> pl.DataFrame:
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Source:
-    """Data as batches, with the columns of groups and strata and the column of the outcome."""
+    """Data as batches, the columns that the user named, and all that are read."""
 
     batches: Batches
     columns: tuple[str, ...]
-    outcome: str
-
-    @property
-    def read(self) -> list[str]:
-        """All columns that are read."""
-        return list(dict.fromkeys([*self.columns, self.outcome]))
+    read: tuple[str, ...]
 
 
 def open_source(data: object, batches: Batches | None, columns: Sequence[str], spec: OutcomeSpec) -> Source:
     """Return the data as batches; an outcome that is an array is added as a column."""
-    value = spec.value
-    outcome = value if isinstance(value, str) else OUTCOME
     if batches is not None:
-        if outcome == OUTCOME:
-            raise must_be_column(spec.argument, value)
-        return Source(batches, (*checked_columns(batches, columns),), outcome)
+        if not spec.columns:
+            raise must_be_column(spec.argument, spec.value)
+        named = tuple(checked_columns(batches, columns))
+        return Source(batches, named, named)
     frame = frame_of(data, columns)
-    read = checked_columns(FrameBatches(frame), columns)
-    frame = frame.select(read)
-    if outcome == OUTCOME:
-        check_index(spec.argument, value, data)
-        frame = frame.with_columns(column_of_values(spec.argument, value, frame.height).alias(OUTCOME))
-    return Source(FrameBatches(frame), (*read,), outcome)
+    named = tuple(checked_columns(FrameBatches(frame), columns))
+    frame = frame.select(named)
+    if not spec.columns:
+        check_index(spec.argument, spec.value, data)
+        frame = frame.with_columns(column_of_values(spec.argument, spec.value, frame.height).alias(OUTCOME))
+    return Source(FrameBatches(frame), named, tuple(frame.columns))
 
 
 def tally_source(source: Source, keys: Sequence[str], spec: OutcomeSpec) -> tuple[Tally, tuple[float, float] | None]:
     """Return the tally of people by keys and outcome or, for scores, by side of the median, with the middle scores."""
     middle = None if spec.is_selection else _middle(source, spec)
-    step = partial(_count_batch, source.columns, source.outcome, tuple(keys), spec, middle)
+    step = partial(_count_batch, source.columns, tuple(keys), spec, middle)
     return source.batches.fold(source.read, step), middle
 
 
 def _count_batch(
     columns: tuple[str, ...],
-    name: str,
     keys: tuple[str, ...],
     spec: OutcomeSpec,
     middle: tuple[float, float] | None,
     table: pl.DataFrame,
 ) -> Tally:
     """Return the tally of one batch; the other arguments are sent to every worker."""
-    column = table[name]
-    checked_outcome(spec, column, row_name(table))
-    outcome = column if middle is None else _sides(checked_numbers(spec, column), *middle)
+    numbers = checked_outcome(spec, table[spec.column], row_name(table))
+    outcome = table[spec.column] if middle is None else _sides(numbers, *middle)
     rows = table.select(keys).with_columns(outcome.alias(OUTCOME), pl.lit(1, pl.Int64).alias(PEOPLE))
     return Tally(table.height, fingerprint_of(table.select(columns)), _summed(rows))
 
@@ -305,7 +302,7 @@ def _sides(numbers: Floats, low: float, high: float) -> pl.Series:
 
 def _middle(source: Source, spec: OutcomeSpec) -> tuple[float, float]:
     """Return the two middle scores, equal for an odd number of scores; the column is loaded into memory."""
-    parts: list[Floats] = source.batches.fold([source.outcome], partial(_known_numbers, source.outcome, spec))
+    parts: list[Floats] = source.batches.fold([spec.column], partial(_known_numbers, spec))
     numbers = np.concatenate(parts)
     if not numbers.size:
         return np.nan, np.nan
@@ -314,8 +311,7 @@ def _middle(source: Source, spec: OutcomeSpec) -> tuple[float, float]:
     return low, high
 
 
-def _known_numbers(outcome: str, spec: OutcomeSpec, table: pl.DataFrame) -> list[Floats]:
+def _known_numbers(spec: OutcomeSpec, table: pl.DataFrame) -> list[Floats]:
     """Return the non-missing scores of a batch, in a list so that batches can be added with `+`."""
-    checked_outcome(spec, table[outcome], row_name(table))
-    numbers = checked_numbers(spec, table[outcome])
+    numbers = checked_outcome(spec, table[spec.column], row_name(table))
     return [numbers[~np.isnan(numbers)]]

@@ -9,7 +9,6 @@ from itertools import combinations
 from pathlib import Path
 from typing import Any, NamedTuple, TypeAlias
 
-import numpy as np
 import polars as pl
 
 from tiltlens._estimators.estimate import quantile
@@ -22,6 +21,7 @@ from tiltlens._rows.scores import either_spelling
 from tiltlens._rules.measures import (
     MEASURES,
     TESTS,
+    Kinds,
     Limits,
     compared_groups,
     measure_groups,
@@ -50,7 +50,6 @@ OF_AUDITS = ("features", "question")  # parts of a provenance that rule tables d
 SCHEMA = "tiltlens/rule_tables/1"  # version of to_dict and to_json, increased by changes that break readers
 STRATUM = "stratum"  # no attribute has this name
 Key: TypeAlias = tuple[Any, ...]  # the values that identify a group; with strata, also the stratum's code
-KINDS = {int: pl.Int64, float: pl.Float64, bool: pl.Boolean, str: pl.String}
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -260,9 +259,10 @@ def _people(
 def _tables(rule: Rule, people: _People, favourable: str, limits: Limits, stated: dict[str, str]) -> RuleTables:
     attributes, within, outcomes, tally, coded, notes = people
     wanted = [[name] for name in attributes] + ([attributes] if len(attributes) > 1 else [])
-    frames = {JOINT.join(columns): _frame(coded, columns, limits) for columns in wanted}
-    tests = {JOINT.join(columns): _tests(coded, columns, limits) for columns in wanted}
+    both = {JOINT.join(columns): _rates_and_tests(coded, columns, limits) for columns in wanted}
+    frames, tests = ({name: pair[which] for name, pair in both.items()} for which in (0, 1))
     used = int(coded[PEOPLE].sum())
+    without_stratum = int(coded.filter(pl.col(STRATUM).is_null())[PEOPLE].sum()) if within else 0
     return RuleTables(
         rule=rule,
         tables=frames,
@@ -278,7 +278,7 @@ def _tables(rule: Rule, people: _People, favourable: str, limits: Limits, stated
         notes=(
             *notes,
             *notes_of(rule, frames, outcomes, favourable, limits),
-            *test_notes(tests, within, _outside(coded) if within else 0, limits),
+            *test_notes(tests, within, without_stratum, limits),
         ),
         provenance=provenance_of(tally.read, tally.fingerprint, [], {}, stated),
     )
@@ -334,40 +334,28 @@ def _coded(table: pl.DataFrame, attributes: Sequence[str], strata: Sequence[str]
     return pl.DataFrame([*columns, table[PEOPLE], counted.alias("rate")])  # no attribute has this name
 
 
-def _outside(coded: pl.DataFrame) -> int:
-    """Return the number of people without a known stratum."""
-    return int(coded.filter(pl.col(STRATUM).is_null())[PEOPLE].sum())
-
-
 def _stratum(table: pl.DataFrame, strata: Sequence[str]) -> pl.Series:
     """Return a code for each combination of values of the strata columns, null if one is missing."""
-    codes = level_codes(table[strata[0]])[0]
-    for name in strata[1:]:
-        more, labels = level_codes(table[name])
-        joint = np.where((codes >= 0) & (more >= 0), codes * len(labels) + more, NO_GROUP)
-        strata_codes, index = np.unique(joint, return_inverse=True)
-        codes = index - int(NO_GROUP in strata_codes)
-    if not (codes >= 0).any():
+    is_known = pl.all_horizontal(pl.col(strata).is_not_null())
+    codes = table.select(pl.when(is_known).then(pl.struct(strata).rank("dense")).alias(STRATUM)).to_series()
+    if codes.null_count() == codes.len():
         raise DataError(
             f"All values of `strata` ({listed(list(strata))}) are missing.",
             "name a column that is filled, or leave `strata` out.",
         )
-    return pl.Series(STRATUM, codes).replace(NO_GROUP, None)
+    return codes
 
 
-def _frame(coded: pl.DataFrame, columns: Sequence[str], limits: Limits) -> pl.DataFrame:
-    """Return the tidy table of the groups formed by these columns."""
-    groups = _counts(coded, columns)
-    return _tidy(columns, list(groups), measure_groups(list(groups.values()), limits), MEASURES)
-
-
-def _tests(coded: pl.DataFrame, columns: Sequence[str], limits: Limits) -> pl.DataFrame:
-    """Return the tidy table of tests of each compared group against the highest rate."""
+def _rates_and_tests(
+    coded: pl.DataFrame, columns: Sequence[str], limits: Limits
+) -> tuple[pl.DataFrame, pl.DataFrame]:
+    """Return the tidy table of the groups formed by these columns, and that of tests against the highest rate."""
     groups = _counts(coded, columns)
     names, counts = list(groups), list(groups.values())
+    rates = _tidy(columns, names, measure_groups(counts, limits), MEASURES)
     compared, highest = compared_groups(counts, limits)
     if highest is None or counts[highest].counted == 0:
-        return _tidy(columns, [], [], TESTS)
+        return rates, _tidy(columns, [], [], TESTS)
     strata = _by_stratum(coded, columns) if STRATUM in coded.columns else None
     others = [index for index in compared if index != highest]
     entries = []
@@ -375,7 +363,7 @@ def _tests(coded: pl.DataFrame, columns: Sequence[str], limits: Limits) -> pl.Da
         pairs = None if strata is None else _pairs(strata[names[index]], strata[names[highest]])
         entry = run_tests(counts[index], counts[highest], pairs, limits)
         entries.append(entry | {"against": JOINT.join(names[highest])})
-    return _tidy(columns, [names[index] for index in others], entries, TESTS)
+    return rates, _tidy(columns, [names[index] for index in others], entries, TESTS)
 
 
 def _counts(coded: pl.DataFrame, columns: Sequence[str]) -> dict[Key, Count]:
@@ -398,11 +386,10 @@ def _pairs(group: dict[int, Count], highest: dict[int, Count]) -> list[tuple[Cou
     return [(group.get(stratum, nobody), highest.get(stratum, nobody)) for stratum in sorted({*group, *highest})]
 
 
-def _tidy(columns: Sequence[str], names: list[Key], entries: list[Record], kinds: dict[str, type]) -> pl.DataFrame:
+def _tidy(columns: Sequence[str], names: list[Key], entries: list[Record], kinds: Kinds) -> pl.DataFrame:
     """Return a frame of the groups' names and their entries."""
     groups = pl.DataFrame(names, schema=dict.fromkeys(columns, pl.String), orient="row")
-    numbers = pl.DataFrame(entries, schema={name: KINDS[kind] for name, kind in kinds.items()})
-    return pl.concat([groups, numbers], how="horizontal")
+    return pl.concat([groups, pl.DataFrame(entries, schema=kinds)], how="horizontal")
 
 
 def _plain(name: str, frame: pl.DataFrame, tests: pl.DataFrame, unknown: int) -> dict[str, Any]:
