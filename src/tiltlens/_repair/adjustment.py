@@ -8,7 +8,7 @@ as a skops file within the JSON, which contains data and type names but no code.
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from base64 import b64decode, b64encode
+from base64 import b64encode
 from collections import Counter
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
@@ -26,7 +26,6 @@ from tiltlens._learners.candidates import ridge_logit
 from tiltlens._learners.design import Encoding, Table, encoding
 from tiltlens._learners.propensity import estimator_log_odds, fit_clone, group_folds
 from tiltlens._limits import FOLDS, RIDGE, WEAK_RIDGE
-from tiltlens._model_files.load import open_skops
 from tiltlens._notes import Note
 from tiltlens._repair.constraints import (
     ALL,
@@ -53,7 +52,6 @@ from tiltlens._repair.rows import (
 )
 from tiltlens._results.codec import to_plain, write_json
 from tiltlens._rows.features import DesignColumn, Feature
-from tiltlens._rows.predictions import UserModel
 from tiltlens._rows.roles import Declared
 from tiltlens._rows.sampled_rows import ONE_AT_A_TIME
 from tiltlens._rows.scores import RowName
@@ -93,7 +91,7 @@ class Adjustment(ABC):
     @property
     @abstractmethod
     def left_alone(self) -> str:
-        """The treatment of rows that do not meet the conditions, in words."""
+        """The treatment of rows that do not meet the conditions, as phrases of notes have it."""
 
     @property
     @abstractmethod
@@ -200,15 +198,6 @@ MIN_IDENTICAL_PEOPLE = 10  # with equal features: one of them hardly influences 
 
 
 @dataclass(frozen=True, slots=True, eq=False)
-class AdditiveLogit(AdditiveModel):
-    """The fitted additive logistic model."""
-
-    def log_odds(self, table: Table, index: Integers | slice = slice(None)) -> Floats:
-        """Return the log-odds of rows of numbers and codes."""
-        return self.additive(table, index)
-
-
-@dataclass(frozen=True, slots=True, eq=False)
 class EstimatorLogit(CodedFeatures):
     """A fitted classifier that predicts from a Polars frame: numbers (NaN if missing) and texts of audited levels.
 
@@ -221,7 +210,7 @@ class EstimatorLogit(CodedFeatures):
         """Return a copy whose classifier is text, as in files."""
         return replace(self, estimator=dump_estimator(self.estimator))
 
-    def log_odds(self, table: Table, index: Integers | slice = slice(None)) -> Floats:
+    def linear_predictor(self, table: Table, index: Integers | slice = slice(None)) -> Floats:
         """Return the log-odds of rows of numbers and codes."""
         inputs = _inputs(self.levels, {name: table[name][index] for name in self.features})
         try:
@@ -231,7 +220,7 @@ class EstimatorLogit(CodedFeatures):
             raise _refused(self.estimator, "predict", error) from error
 
 
-Fitted = EstimatorLogit | AdditiveLogit
+Fitted = EstimatorLogit | AdditiveModel  # log-odds(x)
 
 
 def dump_estimator(estimator: object) -> str:
@@ -241,11 +230,6 @@ def dump_estimator(estimator: object) -> str:
     except ImportError:
         raise MissingExtraError("Saving a classifier requires skops.", extra="models") from None
     return b64encode(sio.dumps(estimator)).decode()
-
-
-def load_estimator(content: str, trusted: Sequence[str]) -> UserModel:
-    """Return the classifier that `dump_estimator` saved; all its types must be known to skops or trusted."""
-    return open_skops("the group-membership model", b64decode(content), trusted)
 
 
 def _inputs(levels: Mapping[str, CategoryLevels], table: Table) -> pl.DataFrame:
@@ -289,7 +273,7 @@ def fit_membership(design: Design, rows: Integers, labels: Booleans, weights: Fl
         # Splines and rare levels are shrunk towards 0, so that they do not fit single people.
         penalty = np.where(encoded.kinds == "spline", RIDGE, WEAK_RIDGE)
         fit = ridge_logit(encoded.matrix(design.table, rows), labels[rows], weights[rows], penalty)
-        return AdditiveLogit(*encoded_features(encoded, design.levels), encoded, fit.intercept, fit.slopes)
+        return AdditiveModel(*encoded_features(encoded, design.levels), encoded, fit.intercept, fit.slopes)
     inputs = _inputs(design.levels, {name: column[rows] for name, column in design.table.items()})
     try:
         estimator = fit_clone(design.estimator, inputs, labels[rows], weights[rows])
@@ -315,7 +299,7 @@ class CellModel:
 
     def probability(self, table: Table) -> Floats:
         """Return the probabilities of rows of numbers and codes."""
-        return np.asarray(expit(self.model.log_odds(table)))
+        return np.asarray(expit(self.model.linear_predictor(table)))
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -390,7 +374,7 @@ def cross_fit(
     for k in range(FOLDS):
         held_out = np.flatnonzero(fold == k)
         part = fit_membership(design, np.flatnonzero(among & (fold != k)), labels, weights)
-        probability[held_out] = expit(part.log_odds(design.table, held_out))
+        probability[held_out] = expit(part.linear_predictor(design.table, held_out))
     return fit_membership(design, np.flatnonzero(among), labels, weights), probability
 
 

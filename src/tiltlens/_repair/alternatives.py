@@ -23,11 +23,11 @@ from tiltlens._estimators.estimate import Estimate, quantile
 from tiltlens._estimators.influence import Booleans, Integers
 from tiltlens._learners.candidates import Sample, fit_trees
 from tiltlens._learners.design import code_columns
-from tiltlens._limits import FEWEST_KNOWN, FOLDS, SMALLEST_SHARE
+from tiltlens._limits import FEWEST_KNOWN, FOLDS
 from tiltlens._notes import Note
 from tiltlens._repair.adjustment import Design, additive_design, cross_fit
 from tiltlens._repair.least_change import gradient, tilted_score
-from tiltlens._repair.quantities import EvaluationRows, decision_gap, nearly_constant
+from tiltlens._repair.quantities import EvaluationRows, are_decisions, decision_gap, log_losses, nearly_constant
 from tiltlens._repair.rows import AuditedRows, audited_rows
 from tiltlens._repair.what_ifs import (
     EXISTS,
@@ -200,7 +200,7 @@ def find_alternatives(comparison: Comparison, tolerance: float, threshold: float
     changes = [change.normal() for change in data.changes(chosen)]
     one_sided = [change.estimate(2.0 * confidence - 1.0) for change in changes]
     table, what_if_notes = _what_ifs(data, confidence)
-    is_scored = not np.isin(audited.scores, (0.0, 1.0)).all()
+    is_scored = not are_decisions(audited.scores)
     notes += [] if is_scored else [Note("scores are decisions")]
     notes += [Note("alternatives ignore exempt factors")] if audited.exempt else []
     decisions = {"model": data.decided, "alternative": chosen}
@@ -282,9 +282,7 @@ def _cross_fit(design: Design, data: PairedRows, labels: Booleans) -> Floats:
     weights = data.rows.weights
     additive = cross_fit(design, weights, data.fold, labels, np.ones_like(labels))[1]
     candidates = np.array([additive, _cross_fit_trees(design, data, labels)])
-    clipped = np.clip(candidates, SMALLEST_SHARE, 1.0 - SMALLEST_SHARE)
-    losses = -(np.where(labels, np.log(clipped), np.log1p(-clipped)) @ weights)
-    return np.asarray(candidates[int(np.argmin(losses))])
+    return np.asarray(candidates[int(np.argmin(log_losses(candidates, labels) @ weights))])
 
 
 def _cross_fit_trees(design: Design, data: PairedRows, labels: Booleans) -> Floats:

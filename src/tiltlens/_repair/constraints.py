@@ -280,9 +280,8 @@ class CodedFeatures:
     def _column(self, column: pl.Series) -> DesignColumn:
         if column.name in self.levels:
             return self.levels[column.name].codes(column)
-        if column.dtype == pl.String and column.null_count() == column.len():
-            return np.full(column.len(), np.nan)  # a batch without values has no type of its own
-        if column.dtype == pl.String:
+        # A batch without values has no type of its own.
+        if column.dtype == pl.String and column.null_count() < column.len():
             raise DataError(
                 f"Column {shown(column.name)} holds text, but numbers in the audited table.",
                 "cast the column; for decimal commas, use tl.read(path, decimal=',').",
@@ -319,13 +318,12 @@ class AdditiveModel(CodedFeatures):
     intercept: float
     slopes: Floats
 
-    def additive(self, table: Table, index: Integers | slice = slice(None)) -> Floats:
-        """Return the additive part for rows of numbers and codes, in chunks that fit the cache."""
+    def linear_predictor(self, table: Table, index: Integers | slice = slice(None)) -> Floats:
+        """Return intercept + Σ_j f_j(x_j) of rows of numbers and codes, in chunks that fit the cache."""
         rows = {name: column[index] for name, column in table.items()}
-        total = np.empty(len(next(iter(rows.values()))))
+        total = np.full(len(next(iter(rows.values()))), self.intercept)
         for part in chunks(total.size, LOOKED_UP):
-            total[part] = self.encoding.applied(rows, part, self.slopes[:, None])[:, 0]
-        total += self.intercept
+            total[part] += self.encoding.applied(rows, part, self.slopes[:, None])[:, 0]
         return total
 
     def columns(self, table: Table) -> Floats:

@@ -20,7 +20,7 @@ from tiltlens._notes import Note
 from tiltlens._repair.constraints import TiltSummary
 from tiltlens._repair.least_change import repaired
 from tiltlens._repair.new_rows import HeldOutRows
-from tiltlens._repair.quantities import EvaluationRows, Measurements, measure, people_with_outcomes
+from tiltlens._repair.quantities import EvaluationRows, Measurements, are_decisions, measure, people_with_outcomes
 from tiltlens._results.codec import to_plain, write_json
 from tiltlens._results.outputs import row_estimate
 from tiltlens._sources.columns import Record
@@ -221,7 +221,7 @@ def evaluate_parts(
     parts = np.linspace(0.0, 1.0, EVALUATION_STEPS).tolist()
     steps = [measure(data, scores_after(part)) for part in parts]
     curve = [
-        {"part": part} | {name: estimate.value for name, estimate in step.estimates.items()}
+        {"part": part} | {name: quantity.estimate.value for name, quantity in step.quantities.items()}
         for part, step in zip(parts, steps, strict=True)
     ]
     before, after = steps[0], steps[-1]
@@ -259,9 +259,9 @@ def _cost_of_blindness(with_group: Measurements, without_group: Measurements, co
 
 def _records(old: Measurements, new: Measurements, confidence: float) -> list[Record]:
     """Return one record per quantity; the decision gap is omitted if all scores are decisions."""
-    is_gap_itself = new.are_decisions and old.are_decisions
+    is_gap_itself = are_decisions(new.scores) and are_decisions(old.scores)
     return [
-        change_record(name, (old.interval(name), new.interval(name), change), confidence)
+        change_record(name, (old.quantities[name].law, new.quantities[name].law, change), confidence)
         for name, change in new.change(old).items()
         if not (is_gap_itself and name == "decision_gap")
     ]

@@ -47,7 +47,7 @@ class AdditiveCost(AdditiveModel):
 
     def mean(self, table: Table) -> Floats:
         """Return the expected cost of rows of numbers and codes."""
-        return self.link.mean(self.additive(table))
+        return self.link.mean(self.linear_predictor(table))
 
 
 @dataclass(frozen=True, slots=True, eq=False)

@@ -6,7 +6,7 @@ All quantities have influence functions, so that two scores of the same rows are
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping, Sequence, Set
 from typing import TYPE_CHECKING, NamedTuple
 
 import numpy as np
@@ -39,10 +39,6 @@ if TYPE_CHECKING:
     from tiltlens._repair.solve import RepairProblem
 
 
-Quantities = dict[str, InfluenceEstimate]
-Intervals = dict[str, HasInterval]
-
-
 class EvaluationRows(NamedTuple):
     """Rows on which scores are evaluated, with their outcome codes (None if no outcome is given)."""
 
@@ -54,54 +50,56 @@ class EvaluationRows(NamedTuple):
     factors: Floats | None = None  # the exempt factors, as columns
 
 
+class Measurement(NamedTuple):
+    """A quantity of some scores, and its sampling law if that is not the normal one of the influences."""
+
+    estimate: InfluenceEstimate
+    own_law: HasInterval | None = None
+
+    @property
+    def law(self) -> HasInterval:
+        """The law of its interval, as an audit computes it."""
+        return self.estimate.normal() if self.own_law is None else self.own_law
+
+
 class Measurements(NamedTuple):
-    """Quantities of some scores, with the intervals of those whose sampling law is not normal."""
+    """The quantities of some scores."""
 
     data: EvaluationRows
     scores: Floats
-    estimates: Quantities
-    intervals: Mapping[str, HasInterval]
+    quantities: dict[str, Measurement]
     cost: Floats | float = 1.0  # of a wrong decision, if accuracy is weighted by cost
 
-    @property
-    def are_decisions(self) -> bool:
-        """Whether all scores are 0 or 1."""
-        return _are_decisions(self.scores)
-
-    def interval(self, name: str) -> HasInterval:
-        """Return a quantity with its interval, as an audit computes it."""
-        return self.intervals.get(name, self.estimates[name].normal())
-
-    def change(self, old: Measurements) -> Intervals:
+    def change(self, old: Measurements) -> dict[str, HasInterval]:
         """Return the change of each quantity from `old`, with paired intervals."""
-        names = [name for name in self.estimates if name in old.estimates]
-        changes: Intervals = {name: self.estimates[name].minus(old.estimates[name]).normal() for name in names}
-        if self.data.moves:
-            changes |= self._rate_changes(old, names)
-        return changes
+        changes: dict[str, HasInterval] = {
+            name: own.estimate.minus(old.quantities[name].estimate).normal()
+            for name, own in self.quantities.items()
+            if name in old.quantities
+        }
+        return changes | self._rate_changes(old, changes.keys()) if self.data.moves else changes
 
-    def _rate_changes(self, old: Measurements, names: list[str]) -> Intervals:
+    def _rate_changes(self, old: Measurements, names: Set[str]) -> dict[str, HasInterval]:
         """Return the changes of decision rates, whose intervals have positive width even if no decision changes."""
         rows, outcome, threshold = self.data.rows, self.data.outcome, self.data.threshold
         now, then = self.scores >= threshold, old.scores >= threshold
-        changes: Intervals = {}
+        changes: dict[str, HasInterval] = {}
         everyone = np.ones(rows.audited.size, dtype=np.bool_)
         counted = {"decision_gap": everyone}
-        if self.are_decisions and old.are_decisions:
+        if are_decisions(self.scores) and are_decisions(old.scores):
             counted["gap"] = everyone
             if "impact_ratio" in names:  # the correlation of two ratios with few decisions cannot be estimated
-                changes["impact_ratio"] = Difference(self.interval("impact_ratio"), old.interval("impact_ratio"))
+                ratio, old_ratio = (own.quantities["impact_ratio"].law for own in (self, old))
+                changes["impact_ratio"] = Difference(ratio, old_ratio)
             if outcome is not None:
-                counted["fpr_difference"] = outcome == error_rates.WITHOUT
-                counted["fnr_difference"] = outcome == error_rates.WITH
-        for name in counted.keys() & set(names):
+                counted |= {"fpr_difference": outcome == WITHOUT, "fnr_difference": outcome == WITH}
+        for name in counted.keys() & names:
             members = (counted[name] & rows.audited, counted[name] & ~rows.audited)
             first, second = (_rate_change(rows, rows.weights * group, now, then) for group in members)
             changes[name] = Difference(second, first) if name == "fnr_difference" else Difference(first, second)
         if outcome is not None and "accuracy" in names:
-            y = outcome == error_rates.WITH
-            weights = rows.weights * self.cost * (outcome != error_rates.UNKNOWN)
-            changes["accuracy"] = _rate_change(rows, weights, now == y, then == y)
+            weights = rows.weights * self.cost * (outcome != UNKNOWN)
+            changes["accuracy"] = _rate_change(rows, weights, now == (outcome == WITH), then == (outcome == WITH))
         return changes
 
 
@@ -132,59 +130,52 @@ def effective_size(weights: Floats, clusters: Integers | None = None) -> float:
 
 def measure(data: EvaluationRows, scores: Floats) -> Measurements:
     """Return the quantities of scores that are defined and are based on at least ten people."""
-    rows, decided = data.rows, np.asarray(scores >= data.threshold)
-    own, favourable = (outputs.Scores.of(rows, x) for x in (scores, 1.0 - scores if data.favours_low else scores))
-    estimates = {"gap": outputs.gap(rows, own)} | _impact_ratio(rows, favourable)
-    estimates["decision_gap"] = decision_gap(rows, decided)
-    intervals: Intervals = {"gap": outputs.gap_law(rows, own)}
-    intervals["decision_gap"] = outputs.gap_law(rows, outputs.Scores.of(rows, decided.astype(np.float64)))
-    if "impact_ratio" in estimates:
-        intervals["impact_ratio"] = outputs.impact_ratio(rows, favourable)
+    rows, favourable = data.rows, outputs.Scores.of(data.rows, 1.0 - scores if data.favours_low else scores)
+    quantities = {"gap": _gap(rows, scores)}
+    audited, reference = (outputs.group_rate(rows, favourable, group) for group in (True, False))
+    if reference.value > SMALLEST_SHARE:
+        quantities["impact_ratio"] = Measurement(quotient(audited, reference), outputs.impact_ratio(rows, favourable))
+    quantities["decision_gap"] = _gap(rows, (scores >= data.threshold).astype(np.float64))
     if data.factors is not None:
-        estimates["exempt_gap"] = gap_at_equal_factors(rows, data.factors, scores)
+        quantities["exempt_gap"] = Measurement(gap_at_equal_factors(rows, data.factors, scores))
     if data.outcome is not None:
-        _add_error_rates(rows, scores, data.outcome, estimates, intervals)
-        _add_accuracy(data, scores, data.outcome, estimates, intervals)
-    return Measurements(data, scores, estimates, intervals)
+        quantities |= _error_rates(rows, scores, data.outcome) | _accuracy(data, scores, data.outcome)
+    return Measurements(data, scores, quantities)
 
 
-def _add_error_rates(
-    rows: Rows, scores: Floats, outcome: Integers, estimates: Quantities, intervals: Intervals
-) -> None:
+def _gap(rows: Rows, values: Floats) -> Measurement:
+    scores = outputs.Scores.of(rows, values)
+    return Measurement(outputs.gap(rows, scores), outputs.gap_law(rows, scores))
+
+
+def quotient(numerator: InfluenceEstimate, denominator: InfluenceEstimate) -> InfluenceEstimate:
+    """Return the ratio of two rates."""
+    bottom = max(denominator.value, SMALLEST_SHARE)
+    ratio = numerator.value / bottom
+    return combine(ratio, [(1.0 / bottom, numerator), (-ratio / bottom, denominator)])
+
+
+def _error_rates(rows: Rows, scores: Floats, outcome: Integers) -> dict[str, Measurement]:
     if people_with_outcomes(rows, outcome).min() < MINIMUM_ROWS:
-        return
+        return {}
     sums = cell_sums_of(rows, scores, outcome, 3)
     pairs = {
         "fpr_difference": error_rates.false_positive_rate(rows, scores, outcome, sums),
         "fnr_difference": error_rates.false_negative_rate(rows, scores, outcome, sums),
         "calibration_difference": error_rates.calibration_in_the_large(rows, scores, outcome, sums),
     }
-    estimates |= {name: pair.influence for name, pair in pairs.items()}
-    intervals |= {name: pair.difference for name, pair in pairs.items()}
-
-
-def _add_accuracy(
-    data: EvaluationRows, scores: Floats, outcome: Integers, estimates: Quantities, intervals: Intervals
-) -> None:
-    has_outcome = outcome != error_rates.UNKNOWN
-    people = sum(data.rows.independent(group, has_outcome) for group in (True, False))
-    for name, rate in _accuracy(data, scores, outcome).items():
-        estimates[name] = rate
-        if name not in ("log_loss", "brier"):
-            intervals[name] = proportion(rate, people)
+    return {name: Measurement(pair.influence, pair.difference) for name, pair in pairs.items()}
 
 
 def people_with_outcomes(rows: Rows, outcome: Integers) -> Integers:
     """Return the number of rows of the audited and the reference group with outcome 0 and 1, (2, 2)."""
-    codes = (error_rates.WITHOUT, error_rates.WITH)
     groups = (rows.audited, ~rows.audited)
-    return np.array([[int((group & (outcome == y)).sum()) for y in codes] for group in groups])
+    return np.array([[int((group & (outcome == y)).sum()) for y in (WITHOUT, WITH)] for group in groups])
 
 
-def _accuracy(data: EvaluationRows, scores: Floats, outcome: Integers) -> Quantities:
+def _accuracy(data: EvaluationRows, scores: Floats, outcome: Integers) -> dict[str, Measurement]:
     """Return accuracy at the threshold and, unless scores are decisions, AUC (all, each group), log-loss and Brier."""
-    rows, has_outcome = data.rows, outcome != error_rates.UNKNOWN
-    y = (outcome == error_rates.WITH).astype(np.float64)
+    rows, has_outcome, y = data.rows, outcome != UNKNOWN, outcome == WITH
     if int(has_outcome.sum()) < MINIMUM_ROWS:
         return {}
     weights = np.where(has_outcome, rows.weights, 0.0)
@@ -192,22 +183,28 @@ def _accuracy(data: EvaluationRows, scores: Floats, outcome: Integers) -> Quanti
     def mean(values: Floats) -> InfluenceEstimate:
         return overall_mean(weights, values, rows.clusters)
 
-    estimates = {"accuracy": mean(((scores >= data.threshold) == y).astype(np.float64))}
-    if _are_decisions(scores):
-        return estimates
-    people = people_with_outcomes(rows, outcome)
-    shares = (
-        ("auc", None, people.sum(axis=0)),
-        ("auc_audited", rows.audited_share, people[0]),
-        ("auc_reference", rows.reference_share, people[1]),
-    )
-    estimates |= {
-        name: area(rows, scores, outcome, share) for name, share, counts in shares if counts.min() >= MINIMUM_ROWS
-    }
+    rates = {"accuracy": mean(((scores >= data.threshold) == y).astype(np.float64))}
+    losses: dict[str, Measurement] = {}
+    if not are_decisions(scores):
+        people = people_with_outcomes(rows, outcome)
+        shares = (
+            ("auc", None, people.sum(axis=0)),
+            ("auc_audited", rows.audited_share, people[0]),
+            ("auc_reference", rows.reference_share, people[1]),
+        )
+        rates |= {
+            name: area(rows, scores, outcome, share) for name, share, counts in shares if counts.min() >= MINIMUM_ROWS
+        }
+        losses["log_loss"] = Measurement(mean(log_losses(scores, y)))
+        losses["brier"] = Measurement(mean((scores - y) ** 2))
+    size = sum(rows.independent(group, has_outcome) for group in (True, False))
+    return {name: Measurement(rate, proportion(rate, size)) for name, rate in rates.items()} | losses
+
+
+def log_losses(scores: Floats, y: Booleans) -> Floats:
+    """Return the log-loss of each score."""
     clipped = np.clip(scores, SMALLEST_SHARE, 1.0 - SMALLEST_SHARE)
-    estimates["log_loss"] = mean(-np.where(y > 0, np.log(clipped), np.log1p(-clipped)))
-    estimates["brier"] = mean((scores - y) ** 2)
-    return estimates
+    return np.asarray(-np.where(y, np.log(clipped), np.log1p(-clipped)))
 
 
 def decision_gap(rows: Rows, decided: Booleans) -> InfluenceEstimate:
@@ -235,9 +232,13 @@ def accuracy_at(threshold: float, rows: Rows, decided: Booleans, outcome: Intege
     A missed outcome then costs (1 − τ)/τ times a false alarm, the cost ratio for which the threshold τ is optimal. At
     τ = ½ it is the usual accuracy.
     """
-    y = outcome == error_rates.WITH
-    cost = np.where(y, 1.0 - threshold, threshold) * (outcome != error_rates.UNKNOWN)
-    return overall_mean(rows.weights * cost, (decided == y).astype(np.float64), rows.clusters)
+    weights = rows.weights * error_costs(threshold, outcome)
+    return overall_mean(weights, (decided == (outcome == WITH)).astype(np.float64), rows.clusters)
+
+
+def error_costs(threshold: float, outcome: Integers) -> Floats:
+    """Return the cost of a wrong decision for each row, 0 where the outcome is unknown."""
+    return np.asarray(np.where(outcome == WITH, 1.0 - threshold, threshold) * (outcome != UNKNOWN))
 
 
 def area(rows: Rows, scores: Floats, outcome: Integers, share: Floats | None = None) -> InfluenceEstimate:
@@ -248,17 +249,9 @@ def area(rows: Rows, scores: Floats, outcome: Integers, share: Floats | None = N
     return InfluenceEstimate(value, (sum_by_cluster(rows.clusters, share * influence),), degrees=rows.degrees)
 
 
-def _are_decisions(scores: Floats) -> bool:
+def are_decisions(scores: Floats) -> bool:
+    """Return whether all scores are 0 or 1."""
     return bool(np.isin(scores, (0.0, 1.0)).all())
-
-
-def _impact_ratio(rows: Rows, scores: outputs.Scores) -> Quantities:
-    audited, reference = (outputs.group_rate(rows, scores, group) for group in (True, False))
-    if reference.value <= SMALLEST_SHARE:
-        return {}
-    ratio = audited.value / reference.value
-    parts = [(1.0 / reference.value, audited), (-ratio / reference.value, reference)]
-    return {"impact_ratio": combine(ratio, parts)}
 
 
 FEW_DECIDED = 0.01  # share of people: a rule with a smaller minority of decisions is nearly constant
@@ -360,17 +353,14 @@ def _prediction_notes(rows: Rows, before: Floats, after: Floats, threshold: floa
     outcome, share = np.where(rows.audited, WITH, WITHOUT), rows.weights / rows.weights.sum()
     old, new = (area(rows, scores, outcome).normal().estimate(0.95) for scores in (before, after))
 
-    def loss(scores: Floats) -> float:
-        clipped = np.clip(scores, SMALLEST_SHARE, 1.0 - SMALLEST_SHARE)
-        return -float(share @ np.where(rows.audited, np.log(clipped), np.log1p(-clipped)))
-
-    constant, losses = loss(rows.constant(float(share @ rows.audited))), (loss(before), loss(after))
+    predictions = (rows.constant(float(share @ rows.audited)), before, after)
+    constant, loss_before, loss = (float(share @ log_losses(scores, rows.audited)) for scores in predictions)
     is_flat = (old.low or 0.0) > 0.5 >= (new.low or 0.0)
-    if not is_flat and (threshold is not None or not losses[0] < constant <= losses[1]):
+    if not is_flat and (threshold is not None or not loss_before < constant <= loss):
         return []
     if threshold is not None:
         return [Note("useless decisions", auc=new.value, low=new.low, high=new.high)]
-    return [Note("useless scores", auc=new.value, low=new.low, high=new.high, loss=losses[1], constant=constant)]
+    return [Note("useless scores", auc=new.value, low=new.low, high=new.high, loss=loss, constant=constant)]
 
 
 def _calibration_notes(rows: Rows, scores: Floats) -> list[Note]:

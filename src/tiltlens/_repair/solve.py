@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from base64 import b64decode
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
@@ -14,7 +15,8 @@ from tiltlens._estimators.estimate import Normal
 from tiltlens._estimators.influence import Booleans, Rows, cluster_codes
 from tiltlens._learners.propensity import check_overlap
 from tiltlens._limits import MINIMUM_ROWS, SURELY_BEYOND
-from tiltlens._repair.adjustment import MembershipFit, exempt_model, fit_cells, load_estimator
+from tiltlens._model_files.load import open_skops
+from tiltlens._repair.adjustment import MembershipFit, exempt_model, fit_cells
 from tiltlens._repair.constraints import (
     ALL,
     DECISIONS,
@@ -41,7 +43,14 @@ from tiltlens._repair.least_change import (
     score_multipliers,
     shifts,
 )
-from tiltlens._repair.quantities import area, audit_notes, fit_notes, gap_at_equal_factors, nearly_constant
+from tiltlens._repair.quantities import (
+    are_decisions,
+    area,
+    audit_notes,
+    fit_notes,
+    gap_at_equal_factors,
+    nearly_constant,
+)
 from tiltlens._repair.rows import (
     AuditedRowIndex,
     AuditedRows,
@@ -183,7 +192,7 @@ def _check_scores(scores: Floats, threshold: float | None) -> None:
         )
     if threshold is not None:
         check_threshold(threshold, below_one=True)
-    if np.isin(scores, (0.0, 1.0)).all():
+    if are_decisions(scores):
         raise DataError(
             "All scores are 0 or 1, and decisions cannot be adjusted.",
             "audit the scores behind them, and repair with threshold=.",
@@ -363,7 +372,8 @@ def read_repair(path: str | Path, trusted: str | Sequence[str] = ()) -> ScoreTil
         )
     remember(Input.file(path, schema))
     for model in _saved_classifiers(saved):
-        model["estimator"] = load_estimator(str(model["estimator"]), texts_of("trusted", trusted))
+        content = b64decode(str(model["estimator"]))
+        model["estimator"] = open_skops("the group-membership model", content, texts_of("trusted", trusted))
     try:
         adjustment = from_plain(KINDS[schema], saved)
         adjustment.check_whole()

@@ -24,7 +24,17 @@ from tiltlens._estimators.verdicts import simultaneous_factor
 from tiltlens._learners.propensity import row_folds
 from tiltlens._limits import FOLDS, SMALLEST_SE, SMALLEST_SHARE
 from tiltlens._notes import Note
-from tiltlens._repair.quantities import EvaluationRows, Measurements, accuracy_at, area, decision_gap, measure
+from tiltlens._repair.quantities import (
+    EvaluationRows,
+    Measurement,
+    Measurements,
+    accuracy_at,
+    area,
+    decision_gap,
+    error_costs,
+    measure,
+    quotient,
+)
 from tiltlens._repair.rows import AuditedRows
 from tiltlens._rows.levels import numbers_of
 from tiltlens._rows.predictions import AskedModel
@@ -190,18 +200,17 @@ def _measure(data: EvaluationRows, scores: Floats) -> Measurements:
     measured = measure(data, scores)
     if data.outcome is None:
         return measured
-    accuracy = accuracy_at(data.threshold, data.rows, scores >= data.threshold, data.outcome)
-    cost = np.where(data.outcome == WITH, 1.0 - data.threshold, data.threshold)
-    return measured._replace(estimates=measured.estimates | {"accuracy": accuracy}, cost=cost)
+    accuracy = Measurement(accuracy_at(data.threshold, data.rows, scores >= data.threshold, data.outcome))
+    cost = error_costs(data.threshold, data.outcome)
+    return measured._replace(quantities=measured.quantities | {"accuracy": accuracy}, cost=cost)
 
 
 def _record(what_if: WhatIf, before: Measurements, after: Measurements, level: float) -> Record:
     differences = after.change(before)
     record: Record = {"feature": what_if.feature, "what_if": what_if.kind}
     for name, quantity in QUANTITIES.items():
-        estimate = after.estimates.get(quantity)
-        change = differences.get(quantity)
-        record |= interval_columns(name, None if estimate is None else estimate.normal().estimate(level))
+        measured, change = after.quantities.get(quantity), differences.get(quantity)
+        record |= interval_columns(name, None if measured is None else measured.estimate.normal().estimate(level))
         record |= interval_columns(f"{name}_change", None if change is None else change.estimate(level))
     return record
 
@@ -255,9 +264,7 @@ class PairedRows:
         for selected in (self.decided, decided):
             favourable = Scores.of(self.rows, (selected != self.audited.favours_low).astype(np.float64))
             rates = (group_rate(self.rows, favourable, group) for group in (True, False))
-            low, high = sorted(rates, key=lambda rate: rate.value)
-            top = max(high.value, SMALLEST_SHARE)
-            ratios.append(combine(low.value / top, [(1.0 / top, low), (-low.value / top**2, high)]))
+            ratios.append(quotient(*sorted(rates, key=lambda rate: rate.value)))
         return ratios[1].minus(ratios[0])
 
     def changes(self, decided: Booleans) -> tuple[InfluenceEstimate, InfluenceEstimate, InfluenceEstimate]:

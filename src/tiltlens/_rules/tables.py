@@ -346,9 +346,7 @@ def _stratum(table: pl.DataFrame, strata: Sequence[str]) -> pl.Series:
     return codes
 
 
-def _rates_and_tests(
-    coded: pl.DataFrame, columns: Sequence[str], limits: Limits
-) -> tuple[pl.DataFrame, pl.DataFrame]:
+def _rates_and_tests(coded: pl.DataFrame, columns: Sequence[str], limits: Limits) -> tuple[pl.DataFrame, pl.DataFrame]:
     """Return the tidy table of the groups formed by these columns, and that of tests against the highest rate."""
     groups = _counts(coded, columns)
     names, counts = list(groups), list(groups.values())
