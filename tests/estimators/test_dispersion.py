@@ -119,8 +119,8 @@ def test_p_values_are_small_where_groups_differ_and_large_where_they_do_not(is_d
 def test_shrunken_means_of_equal_groups_are_zero_and_of_certain_ones_their_own():
     share = np.array([0.5, 0.5])
     means = GroupMeans(np.array([50.0, 50.0]), np.array([0.2, 0.6]), np.array([0.004, 0.004]))
-    none, most = (shrink_means(share, means, theta, theta, 0.95) for theta in (0.0, 1e6))
-    assert none.value.tolist() == [0.0, 0.0]
-    assert none.reach.tolist() == [0.0, 0.0]
-    assert most.value == pytest.approx([-0.2, 0.2], abs=1e-6)
-    assert most.reach == pytest.approx(1.96 * np.sqrt(0.004), rel=1e-3)
+    (no_value, no_reach), (value, reach) = (shrink_means(share, means, theta, theta, 0.95) for theta in (0.0, 1e6))
+    assert no_value.tolist() == [0.0, 0.0]
+    assert no_reach.tolist() == [0.0, 0.0]
+    assert value == pytest.approx([-0.2, 0.2], abs=1e-6)
+    assert reach == pytest.approx(1.96 * np.sqrt(0.004), rel=1e-3)

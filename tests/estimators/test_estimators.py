@@ -513,7 +513,7 @@ def test_a_sample_that_stands_for_all_rows_has_their_standard_error(name, weight
     drawn = np.concatenate([rare, np.flatnonzero(~d["audited"])[:6_000]])
     part = Rows.of(d["audited"][drawn], weights[drawn])
     scores = replace(every, values=every.values[drawn])
-    found = STOOD_FOR[name](part.represent(rows.as_population), scores)
+    found = STOOD_FOR[name](part.represent(rows), scores)
     assert found == pytest.approx(STOOD_FOR[name](rows, every), rel=0.03)
     assert STOOD_FOR[name](part, scores) > 1.4 * found
 
@@ -521,7 +521,7 @@ def test_a_sample_that_stands_for_all_rows_has_their_standard_error(name, weight
 def test_rows_that_stand_for_themselves_change_nothing():
     d = sample()
     rows = Rows.of(d["audited"], d["weights"])
-    same = rows.represent(rows.as_population)
+    same = rows.represent(rows)
     for name, functional in FUNCTIONALS.items():
         assert functional(same, d).se == pytest.approx(functional(rows, d).se, rel=1e-12), name
 

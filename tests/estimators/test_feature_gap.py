@@ -376,7 +376,7 @@ def test_a_sample_that_stands_for_all_rows_has_their_values_and_standard_errors(
     sums = cell_sums_of(rows, score, codes)
     whole = feature_gap(rows, every, cell_coefficient(rows, score, codes, sums))
     drawn = np.concatenate([np.flatnonzero(audited)[:9_000], np.flatnonzero(~audited)[:8_000]])
-    part = Rows.of(audited[drawn], rows.weights[drawn]).represent(rows.as_population)
+    part = Rows.of(audited[drawn], rows.weights[drawn]).represent(rows)
     scores = replace(every, values=every.values[drawn])
     found = feature_gap(part, scores, cell_coefficient(part, score[drawn], codes[drawn], sums))
     assert found.gap.value == whole.gap.value

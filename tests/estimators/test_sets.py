@@ -33,7 +33,7 @@ def least_squares(rows, score, cells):
 def cell_sets(rows, score, columns, leaves_one_out=False, shown=slice(None)):
     key, levels = joint_codes(np.column_stack(columns))
     sums = cell_sums_of(rows, score, key, len(levels))
-    at = Rows.of(rows.audited[shown], rows.weights[shown]).represent(rows.as_population)
+    at = Rows.of(rows.audited[shown], rows.weights[shown]).represent(rows)
     return CellSets(sums, levels, key[shown], score[shown], at, leaves_one_out)
 
 

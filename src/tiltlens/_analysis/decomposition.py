@@ -187,10 +187,8 @@ def _influence_sample(evidence: Evidence) -> tuple[Rows, Scores]:
     at, rows = evidence.nuisances.influence_rows, evidence.sample
     some, everyone = rows.take(at), evidence.population
     # (36): a sample's rows represent all rows, whose sums the values come from.
-    if everyone.population is not None:
-        some = some.represent(everyone.population)
-    elif at.size < rows.audited.size:
-        some = some.represent(rows.as_population)
+    if everyone.is_sample or at.size < rows.audited.size:
+        some = some.represent(everyone)
     return some, replace(evidence.score, values=evidence.score.values[at])
 
 

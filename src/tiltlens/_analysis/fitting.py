@@ -421,4 +421,4 @@ def _gram_rows(rows: int, columns: int) -> Integers:
 
 def _as_sample_of(sample: Rows, influence_rows: Integers, index: Integers) -> Rows:
     """Return the rows with influences as a sample of the rows `index` that a regression used."""
-    return sample.take(influence_rows).represent(sample.take(index).as_population)
+    return sample.take(influence_rows).represent(sample.take(index))

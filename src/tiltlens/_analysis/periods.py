@@ -10,7 +10,7 @@ import numpy as np
 import polars as pl
 
 from tiltlens._analysis.evidence import Evidence, Settings, interval_columns, interval_schema, withheld
-from tiltlens._estimators.error_rates import WITH, WITHOUT, GroupPair, mean_pair, unseen_errors
+from tiltlens._estimators.error_rates import WITH, WITHOUT, GroupPair, mean_pair
 from tiltlens._estimators.estimate import HasInterval, LogNormal, student_factor
 from tiltlens._estimators.group_means import PEOPLE, GroupMeans
 from tiltlens._estimators.influence import Booleans, InfluenceEstimate, Integers
@@ -74,13 +74,11 @@ def _measure_period(evidence: Evidence, chosen: Booleans, code: int) -> tuple[di
     unit, sums = evidence.rows.unit, evidence.sums_by["period"]
     score, favourable = unit.level(evidence.score.column), unit.level(evidence.favourable.column)
     means = unit.level(sums.first[:, code] / sums.weight[:, code])
-    ends, errors = (-math.inf, math.inf), [0.0, 0.0]
-    if not unit.is_amount:
-        ends, errors = (0.0, 1.0), unseen_errors(evidence.population, chosen, means)
-    pair = mean_pair(evidence.population, score, chosen, means, errors, *ends)
+    ends = ([0.0, 0.0], -math.inf, math.inf) if unit.is_amount else ()
+    pair = mean_pair(evidence.population, score, chosen, means, *ends)
     is_reversed = not unit.is_amount and not np.array_equal(score, favourable)
     # The gap is that of the score as given, the rates those of the favourable outcome.
-    rates = mean_pair(evidence.population, favourable, chosen, 1.0 - means, errors, *ends) if is_reversed else pair
+    rates = mean_pair(evidence.population, favourable, chosen, 1.0 - means) if is_reversed else pair
     measured: dict[str, HasInterval] = {
         "gap": pair.difference,
         "audited_rate": rates.audited,
@@ -105,8 +103,7 @@ def _error_rates(evidence: Evidence, chosen: Booleans) -> dict[str, HasInterval]
         if _people(evidence, is_counted) >= MINIMUM_ROWS:
             part = is_counted.astype(np.float64)
             means = np.array([rows.mean0(part * x) / rows.mean0(part), rows.mean1(part * x) / rows.mean1(part)])
-            errors = unseen_errors(rows, is_counted, means)
-            measured[f"{name}_difference"] = mean_pair(rows, x, is_counted, means, errors).difference
+            measured[f"{name}_difference"] = mean_pair(rows, x, is_counted, means).difference
     return measured
 
 

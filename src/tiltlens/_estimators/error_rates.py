@@ -51,14 +51,12 @@ class GroupPair:
 
 def false_positive_rate(rows: Rows, score: Floats, outcome: Integers, sums: CellSums) -> GroupPair:
     """Return E_g[W | Y = 0]; `sums`, of all rows by outcome, give the values."""
-    means = sums.first[:, WITHOUT] / sums.weight[:, WITHOUT]
-    return mean_pair(rows, score, outcome == WITHOUT, means, unseen_errors(rows, outcome == WITHOUT, means))
+    return mean_pair(rows, score, outcome == WITHOUT, sums.first[:, WITHOUT] / sums.weight[:, WITHOUT])
 
 
 def false_negative_rate(rows: Rows, score: Floats, outcome: Integers, sums: CellSums) -> GroupPair:
     """Return E_g[1 − W | Y = 1]."""
-    means = 1.0 - sums.first[:, WITH] / sums.weight[:, WITH]
-    return mean_pair(rows, 1.0 - score, outcome == WITH, means, unseen_errors(rows, outcome == WITH, means))
+    return mean_pair(rows, 1.0 - score, outcome == WITH, 1.0 - sums.first[:, WITH] / sums.weight[:, WITH])
 
 
 def calibration_in_the_large(rows: Rows, score: Floats, outcome: Integers, sums: CellSums) -> GroupPair:
@@ -77,9 +75,8 @@ def predictive_rate(
 ) -> GroupPair:
     """Return P_g(Y = `code` | decision = `decided`): predictive values, and rates of false discovery and omission."""
     counts = (sums.first if decided else sums.weight - sums.first)[:, [WITHOUT, WITH]]
-    means = counts[:, code] / counts.sum(axis=1)
     chosen = (decision == decided) & (outcome != UNKNOWN)
-    return mean_pair(rows, (outcome == code) * 1.0, chosen, means, unseen_errors(rows, chosen, means))
+    return mean_pair(rows, (outcome == code) * 1.0, chosen, counts[:, code] / counts.sum(axis=1))
 
 
 def log_loss(rows: Rows, score: Floats, outcome: Integers) -> GroupPair:
@@ -103,27 +100,25 @@ def mean_pair(
     x: Floats,
     chosen: Booleans,
     means: Floats,
-    errors: Sequence[float],
+    errors: Sequence[float] | None = None,
     least: float = 0.0,
     most: float = 1.0,
 ) -> GroupPair:
-    """Return E_g[x | chosen], IF = [chosen]/P_g(chosen)·(x − E_g[x | chosen])."""
+    """Return E_g[x | chosen], IF = [chosen]/P_g(chosen)·(x − E_g[x | chosen]); `errors` are by default the unseen."""
+    errors = unseen_errors(rows, chosen, means) if errors is None else errors
     part = chosen.astype(np.float64)
     # The influence of a ratio of means, [chosen]·(x − mean)/P_g(chosen).
     group_mean = np.where(rows.audited, means[0], means[1])
     share = np.where(rows.audited, rows.mean0(part), rows.mean1(part))
-    both = _means(rows, means, part * (x - group_mean) / share)
+    both = _group_means(rows, means, part * (x - group_mean) / share)
     is_rate = least == 0.0 and bool(np.isin(x[chosen], (0.0, 1.0)).all())
     laws = [mean_law(rows, both[k], k == 0, is_rate, (least, most), chosen) for k in (0, 1)]
     return _pair(rows, both, laws, errors)
 
 
-def _means(rows: Rows, values: Floats, influence: Floats) -> list[InfluenceEstimate]:
+def _group_means(rows: Rows, values: Floats, influence: Floats) -> list[InfluenceEstimate]:
     """Return both groups' estimators from each row's influence on that of its own group."""
-    columns = ((influence, rows.constant(0.0)), (rows.constant(0.0), influence))
-    return [
-        InfluenceEstimate.of(rows, float(value), *influences) for value, influences in zip(values, columns, strict=True)
-    ]
+    return [InfluenceEstimate.of_group(rows, float(values[k]), k == 0, influence) for k in (0, 1)]
 
 
 def _pair(
@@ -132,7 +127,7 @@ def _pair(
     """Return both groups' estimators and their difference; unseen errors are added except to Wilson's intervals."""
     both = zip(laws, errors, strict=True)
     audited, reference = (law if isinstance(law, Proportion) else law.with_extra_se(error) for law, error in both)
-    influence = combine(means[0].value - means[1].value, [(1.0, means[0]), (-1.0, means[1])])
+    influence = means[0].minus(means[1])
     se = (math.hypot(means[0].se, errors[0]), math.hypot(means[1].se, errors[1]))
     difference = mean_difference(rows, means, (audited, reference))
     return GroupPair(audited, reference, difference, influence, (errors[0], errors[1]), se)
@@ -152,7 +147,7 @@ def area_pair(rows: Rows, score: Floats, outcome: Integers) -> GroupPair:
         areas.append(area)
         influences.append(influence)
         errors.append(unseen_mean_se(area, rarer))
-    means = _means(rows, np.array(areas), influences[0] + influences[1])
+    means = _group_means(rows, np.array(areas), influences[0] + influences[1])
     return _pair(rows, means, [mean.normal(0.0, 1.0) for mean in means], errors)
 
 
@@ -244,20 +239,16 @@ def partly_seen_rate(
         moves = is_informed & (likely > 0.0) & (likely < 1.0)
         # [observed]·(y − p_k)/P(observed, k)·E[(x − R)·[unobserved, k, 0 < q < 1]]/E[weights], section 18.
         slope = np.divide(sums_by(cell, share * moves * away), seen, out=np.zeros_like(seen), where=seen > 0.0)
-        influence, zero = away * likely + is_seen * slope[cell] * (has_it - rate), rows.constant(0.0)
-        columns = (influence, zero) if is_audited else (zero, influence)
-        return InfluenceEstimate.of(rows, float(ratios[raised]), *columns)
+        influence = away * likely + is_seen * slope[cell] * (has_it - rate)
+        return InfluenceEstimate.of_group(rows, float(ratios[raised]), is_audited, influence)
 
     return bound
 
 
 def bound_gap(audited: Bound, reference: Bound, gamma: float) -> tuple[InfluenceEstimate, InfluenceEstimate]:
     """Return the smallest and the largest gap of a rate for event rates within ±Γ of the observed, in each group."""
-    both = []
-    for is_upper in (False, True):
-        first, second = audited(gamma, is_upper), reference(gamma, not is_upper)
-        both.append(combine(first.value - second.value, [(1.0, first), (-1.0, second)]))
-    return both[0], both[1]
+    low, high = (audited(gamma, is_upper).minus(reference(gamma, not is_upper)) for is_upper in (False, True))
+    return low, high
 
 
 LEAST_PREDICTED = 1e-3  # clip of predictions, and 1 − this: one certain error would make the log loss infinite

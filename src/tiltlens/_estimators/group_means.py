@@ -45,21 +45,30 @@ def mean_law(
 ) -> MeanLaw:
     """Return the law of the mean over a group, or over `chosen` rows of it: Wilson's for decisions, else Student's t.
 
-    The effective size of a rate comes from its variance and is at most that of the weights (3), because the rows with
-    heavy weights may be missing. Other means have (effective people − 1) degrees of freedom, or those of (29) if more.
+    Means that are no rates have (effective people − 1) degrees of freedom, or those of (29) if fewer.
     """
-    people, variance, p = rows.independent(is_audited, chosen), mean.variance, mean.value
     if is_rate:
-        if variance <= 0.0 or not 0.0 < p < 1.0:
-            return Proportion(p, people)  # as many independent decisions, or clusters, all equal
-        # The variance already reflects clusters, which may also make a rate more precise than (3).
-        size = p * (1.0 - p) / variance * float(student_factor(rows.degrees)) ** 2
-        return Proportion(p, size if rows.clusters is not None else min(size, people), rows.degrees)
+        return rate_law(rows, mean, is_audited, chosen)
     if rows.clusters is not None:
         return mean.normal(*ends)
     is_counted = rows.audited == is_audited if chosen is None else chosen & (rows.audited == is_audited)
-    by_tails = satterthwaite(mean.influence, variance, rows=int(is_counted.sum()))
+    by_tails = satterthwaite(mean.influence, mean.variance, rows=int(is_counted.sum()))
+    people = rows.independent(is_audited, chosen)
     return replace(mean.normal(*ends), degrees=max(min(people - 1.0, float(by_tails)), FEWEST_DEGREES))
+
+
+def rate_law(rows: Rows, rate: InfluenceEstimate, is_audited: bool, chosen: Booleans | None = None) -> Proportion:
+    """Return Wilson's law of the rate of a group, or of `chosen` rows of it.
+
+    The effective size comes from the variance and is at most that of the weights (3), because the rows with heavy
+    weights may be missing.
+    """
+    people, variance, p = rows.independent(is_audited, chosen), rate.variance, rate.value
+    if variance <= 0.0 or not 0.0 < p < 1.0:
+        return Proportion(p, people)  # as many independent decisions, or clusters, all equal
+    # The variance already reflects clusters, which may also make a rate more precise than (3).
+    size = p * (1.0 - p) / variance * float(student_factor(rows.degrees)) ** 2
+    return Proportion(p, size if rows.clusters is not None else min(size, people), rows.degrees)
 
 
 def mean_difference(rows: Rows, means: Sequence[InfluenceEstimate], laws: Sequence[MeanLaw]) -> Difference:
@@ -263,22 +272,17 @@ def _permuted(means: GroupMeans, is_decisions: bool, seed: int) -> Iterator[Grou
         yield replace(means, mean=mean, variance=variance)
 
 
-class ShrunkenMeans(NamedTuple):
-    """Each group's mean minus the overall mean, shrunk towards 0, and the half-width of its interval."""
+def shrink_means(
+    share: Floats, means: GroupMeans, theta: float, most: float, confidence: float
+) -> tuple[Floats, Floats]:
+    """Return b·(ȳ_g − ȳ), b = θ̂/(θ̂ + V_g), and the half-width z·√(b²V_g + (1 − b)²θ), θ the upper end of its interval.
 
-    value: Floats
-    reach: Floats
-
-
-def shrink_means(share: Floats, means: GroupMeans, theta: float, most: float, confidence: float) -> ShrunkenMeans:
-    """Return b·(ȳ_g − ȳ), b = θ̂/(θ̂ + V_g), and z·√(b²V_g + (1 − b)²θ), θ the upper end of its interval.
-
-    The second is the root mean squared error over groups, so that such intervals cover 95% of the groups or more.
+    The root is the root mean squared error over groups, so that such intervals cover 95% of the groups or more.
     """
     v = means.moderated
     kept = max(theta, 0.0) / np.maximum(max(theta, 0.0) + v, 1e-300)
     reach = quantile(confidence) * np.sqrt(kept**2 * v + (1.0 - kept) ** 2 * most)
-    return ShrunkenMeans(kept * (means.mean - share @ means.mean), reach)
+    return kept * (means.mean - share @ means.mean), reach
 
 
 CHANCE_BINS = 20  # within which probabilities are treated as equal
@@ -298,19 +302,17 @@ class ChanceRows:
         """Return the weighted mean of a column, with its influence function."""
         return overall_mean(self.weights, x, self.clusters)
 
-    def at(self, keep: Integers) -> ChanceRows:
-        """Return some of the rows."""
-        clusters = None if self.clusters is None else np.unique(self.clusters[keep], return_inverse=True)[1]
-        return ChanceRows(self.chance[keep], self.weights[keep], self.score[keep], clusters)
+    def variance(self, x: Floats) -> InfluenceEstimate:
+        """Return the weighted variance of a column."""
+        return self.mean((x - self.mean(x).value) ** 2)
 
 
 def slope_on_chance(rows: ChanceRows, y: Floats) -> InfluenceEstimate | None:
     """Return Cov(b, y)/Var(b), None where everybody has the same chance."""
-    centred = rows.chance - rows.mean(rows.chance).value
-    spread = rows.mean(centred**2).value
+    spread = rows.variance(rows.chance).value
     if spread <= SMALLEST_SHARE:
         return None
-    rest = y - rows.mean(y).value
+    centred, rest = rows.chance - rows.mean(rows.chance).value, y - rows.mean(y).value
     value = rows.mean(centred * rest).value / spread
     # The influence of a slope: x·(residual)/Var(x), as in least squares.
     return replace(rows.mean(centred * (rest - value * centred) / spread), value=value)
@@ -322,8 +324,7 @@ def visible_part(rows: ChanceRows) -> float:
     It is exact for W = c·S̄ plus noise unrelated to b; weighting reveals less of a gap that is unrelated to b.
     """
     share = rows.mean(rows.chance).value
-    spread = rows.mean((rows.chance - share) ** 2).value
-    return min(spread / (share * (1.0 - share)), 1.0) if 0.0 < share < 1.0 else 1.0
+    return min(rows.variance(rows.chance).value / (share * (1.0 - share)), 1.0) if 0.0 < share < 1.0 else 1.0
 
 
 def frechet_limits(rows: ChanceRows) -> tuple[Normal, Normal] | None:
@@ -435,13 +436,12 @@ def signs(rows: ChanceRows, audited: Floats, confidence: float) -> Signs | None:
     # E[(S̄ − b)·(α + βb)] = 0 where b is calibrated: the regression reduces variance and adds no bias.
     level = rows.mean(rows.score).value - slope.value * rows.mean(rows.chance).value
     beyond = rows.mean((audited - rows.chance) * (rows.score - level - slope.value * rows.chance))
-    first = _over_variance(beyond, rows.mean((audited - share) ** 2))
-    within = np.zeros(rows.score.size)
+    first = _over_variance(beyond, rows.variance(audited))
+    within = np.ones(rows.score.size)
     for who in (audited > 0.0, audited <= 0.0):
-        part = rows.at(np.flatnonzero(who))
-        within[who] = (part.chance - part.mean(part.chance).value) * (part.score - part.mean(part.score).value)
-    spread = rows.mean((rows.chance - rows.mean(rows.chance).value) ** 2)
-    second = _over_variance(rows.mean(within), spread)
+        for column in (rows.chance, rows.score):
+            within[who] *= column[who] - np.average(column[who], weights=rows.weights[who])
+    second = _over_variance(rows.mean(within), rows.variance(rows.chance))
     return Signs(first.normal().estimate(confidence), second.normal().estimate(confidence))
 
 

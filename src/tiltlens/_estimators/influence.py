@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field, fields, replace
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
@@ -24,7 +24,10 @@ Integers = NDArray[np.integer]
 
 @dataclass(frozen=True, slots=True)
 class Population:
-    """Totals over all rows of two groups that a sample represents: counts, Σ w, and Σ of squared shares w/Σw."""
+    """Totals over all rows of two groups: counts, Σ w, and Σ of squared shares w/Σw.
+
+    One over the last is the effective number of people (Kish).
+    """
 
     count0: int
     count1: int
@@ -35,21 +38,21 @@ class Population:
 
 
 @dataclass(frozen=True, slots=True)
-class Rows:
+class Rows(Population):
     """Which rows are audited, and each row's weight divided by the sum of its own group's weights.
 
-    E0[x] = audited_share·x and E1[x] = reference_share·x, so every mean is one dot product. A sample has the counts
-    and totals of the `population` that it represents, and standard errors for it. Rows of one cluster are dependent, so
-    influences are summed by `clusters`, which are numbered from 0.
+    E0[x] = audited_share·x and E1[x] = reference_share·x, so every mean is one dot product. A sample has the totals of
+    the population that it represents, and standard errors for it. Rows of one cluster are dependent, so influences are
+    summed by `clusters`, which are numbered from 0.
     """
 
     audited: Booleans
     weights: Floats
     audited_share: Floats
     reference_share: Floats
-    population: Population | None = None
-    clusters: Integers | None = None
-    clusters_by_group: tuple[int, int] = (0, 0)
+    clusters: Integers | None
+    clusters_by_group: tuple[int, int]
+    is_sample: bool = False
 
     @classmethod
     def of(cls, audited: ArrayLike, weights: ArrayLike | None = None, clusters: Integers | None = None) -> Rows:
@@ -57,60 +60,24 @@ class Rows:
         mask = check_audited(audited)
         weight = np.ones(mask.size) if weights is None else check_weights(weights, mask)
         # Shares are of the row’s own group: estimators do not depend on q, however the groups were sampled (1).
-        at_audited = np.where(mask, weight, 0.0)
-        at_reference = weight - at_audited
-        shares = at_audited / at_audited.sum(), at_reference / at_reference.sum()
-        codes = cluster_codes(clusters)
-        if codes is None:
-            return cls(mask, weight, *shares)
-        count0, count1 = (np.unique(codes[share > 0.0]).size for share in shares)
-        return cls(mask, weight, *shares, clusters=codes, clusters_by_group=(count0, count1))
+        parts = np.where(mask, weight, 0.0), np.where(mask, 0.0, weight)
+        total0, total1 = (float(part.sum()) for part in parts)
+        share0, share1 = parts[0] / total0, parts[1] / total1
+        squares = float(share0 @ share0), float(share1 @ share1)
+        codes, count0 = cluster_codes(clusters), int(mask.sum())
+        of_group = (0, 0) if codes is None else tuple(np.unique(codes[share > 0.0]).size for share in (share0, share1))
+        totals = (count0, mask.size - count0, total0, total1, *squares)
+        return cls(*totals, mask, weight, share0, share1, codes, (of_group[0], of_group[1]))
 
     def take(self, index: Integers) -> Rows:
         """Return the rows with this index."""
         clusters = None if self.clusters is None else self.clusters[index]
         return Rows.of(self.audited[index], self.weights[index], clusters)
 
-    @property
-    def as_population(self) -> Population:
-        """The totals over these rows, for a sample of them to represent."""
-        return Population(self.count0, self.count1, self.weight0, self.weight1, self.square0, self.square1)
-
     def represent(self, population: Population) -> Rows:
         """Return the rows as a sample that represents a population."""
-        return replace(self, population=population)
-
-    @property
-    def weight0(self) -> float:
-        """Σ w of the audited group."""
-        return float(self.weights[self.audited].sum()) if self.population is None else self.population.weight0
-
-    @property
-    def weight1(self) -> float:
-        """Σ w of the reference group."""
-        return float(self.weights[~self.audited].sum()) if self.population is None else self.population.weight1
-
-    @property
-    def count0(self) -> int:
-        """Number of audited rows."""
-        return int(self.audited.sum()) if self.population is None else self.population.count0
-
-    @property
-    def count1(self) -> int:
-        """Number of reference rows."""
-        return int((~self.audited).sum()) if self.population is None else self.population.count1
-
-    @property
-    def square0(self) -> float:
-        """Σ of squared audited shares: one over the effective number of audited people (Kish)."""
-        shares = self.audited_share
-        return float(shares @ shares) if self.population is None else self.population.square0
-
-    @property
-    def square1(self) -> float:
-        """Σ of squared reference shares."""
-        shares = self.reference_share
-        return float(shares @ shares) if self.population is None else self.population.square1
+        totals = {part.name: getattr(population, part.name) for part in fields(Population)}
+        return replace(self, **totals, is_sample=True)
 
     def independent(self, is_audited: bool, chosen: Booleans | None = None) -> float:
         """Return the effective number of people in a group, or in its `chosen` rows: (Σw)²/Σw², w of clusters.
@@ -226,7 +193,7 @@ class Rows:
 
     @property
     def _sample_scales(self) -> tuple[float, float]:
-        if self.population is None:
+        if not self.is_sample:
             return 1.0, 1.0
         shares = (self.audited_share, self.square0), (self.reference_share, self.square1)
         # (36): the spread is the sample’s, Σ of squared shares that of all rows.
@@ -324,6 +291,12 @@ class InfluenceEstimate:
     def of(cls, rows: Rows, value: float, at_audited: Floats, at_reference: Floats) -> InfluenceEstimate:
         """Return the estimator with IF = [S=0]/q·(u − E0[u]) + [S=1]/(1−q)·(v − E1[v])."""
         return cls(value, (rows.influence(at_audited, at_reference),), degrees=rows.degrees)
+
+    @classmethod
+    def of_group(cls, rows: Rows, value: float, is_audited: bool, values: Floats) -> InfluenceEstimate:
+        """Return the estimator from rows of one group, with IF = [S=s]/P(s)·(u − E_s[u])."""
+        zero = rows.constant(0.0)
+        return cls.of(rows, value, *((values, zero) if is_audited else (zero, values)))
 
     @property
     def influence(self) -> Floats:

@@ -74,16 +74,10 @@ class Scores:
 
     def outcome(self, y: int) -> Scores:
         """Return the scores of one outcome; with one column W, those of outcome 0 are 1 − W."""
-        if self.values.shape[1] == 1 and y == 0:
-            return self.mix(np.array([[-1.0]]), np.ones(1))
-        at = [0 if self.values.shape[1] == 1 else y]
-        return Scores(
-            self.values[:, at],
-            self.mean0[at],
-            self.mean1[at],
-            self.covariance0[np.ix_(at, at)],
-            self.covariance1[np.ix_(at, at)],
-        )
+        count = self.values.shape[1]
+        if count == 1:
+            return self.mix(np.array([[-1.0]]), np.ones(1)) if y == 0 else self
+        return self.mix(np.eye(count)[:, [y]], np.zeros(1))
 
     def all_outcomes(self) -> Scores:
         """Return the scores with the second outcome of a single column."""
@@ -109,10 +103,8 @@ def check_scores(scores: ArrayLike, rows: Rows) -> Floats:
 
 def group_rate(rows: Rows, outcome: Scores, is_audited: bool) -> InfluenceEstimate:
     """Return E0[W] or E1[W]."""
-    zero = rows.constant(0.0)
-    if is_audited:
-        return InfluenceEstimate.of(rows, float(outcome.mean0[0]), outcome.column, zero)
-    return InfluenceEstimate.of(rows, float(outcome.mean1[0]), zero, outcome.column)
+    mean = outcome.mean0 if is_audited else outcome.mean1
+    return InfluenceEstimate.of_group(rows, float(mean[0]), is_audited, outcome.column)
 
 
 def group_rates(rows: Rows, outcome: Scores) -> tuple[MeanLaw, MeanLaw]:
@@ -397,7 +389,7 @@ def equal_outputs_test(rows: Rows, scores: Scores, permutations: int = 1_999, se
     None where there are too few clusters for the number of outcomes.
     """
     is_clustered = rows.clusters is not None  # dependent rows are not exchangeable
-    if is_clustered or rows.population is not None or rows.audited.size > PERMUTED_ROWS or permutations == 0:
+    if is_clustered or rows.is_sample or rows.audited.size > PERMUTED_ROWS or permutations == 0:
         return equal_outputs_limit(rows, scores)
     outcomes = scores.values if scores.values.shape[1] == 1 else scores.values[:, :-1]
     # Permutations are drawn by position, so rows are put in an order that depends on their contents only.
@@ -405,13 +397,12 @@ def equal_outputs_test(rows: Rows, scores: Scores, permutations: int = 1_999, se
     outcomes, weights, labels = outcomes[order], rows.weights[order], rows.audited[order]
     observed = _studentised(labels[None, :], outcomes, weights)[0]
     generator = np.random.default_rng(seed)
-    beyond, done = 0, 0
-    while done < permutations:
-        size = min(100, permutations - done)
+    beyond = 0
+    for start in range(0, permutations, 100):
+        size = min(100, permutations - start)
         shuffled = generator.permuted(np.broadcast_to(labels, (size, labels.size)), axis=1)
         # Ties within rounding are beyond: the p-value must not depend on the last digit.
         beyond += int((_studentised(shuffled, outcomes, weights) >= observed * (1 - 1e-12)).sum())
-        done += size
     # The labels as observed are one of the permutations (10).
     return EqualOutputsTest(float(observed), (1 + beyond) / (1 + permutations), permutations)
 

@@ -203,12 +203,12 @@ class RidgeSets:
     def thin(self, rows: int) -> RidgeSets:
         """Return the same with the influences of fewer rows, which represent all of them."""
         # Clusters must stay whole, and rows without a population cannot represent more than themselves.
-        if len(self.z) <= rows or self.at.population is None or self.at.clusters is not None:
+        if len(self.z) <= rows or not self.at.is_sample or self.at.clusters is not None:
             return self
         index = np.concatenate(
             [evenly(np.flatnonzero(group), rows // 2) for group in (self.at.audited, ~self.at.audited)]
         )
-        at = self.at.take(index).represent(self.at.population)
+        at = self.at.take(index).represent(self.at)
         target = None if self.target is None else self.target.take(index, self.at.audited)
         return replace(self, z=self.z[index], fold=self.fold[index], at=at, target=target)
 
