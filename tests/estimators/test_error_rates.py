@@ -140,6 +140,18 @@ def test_unweighted_cells_have_the_wilson_interval_of_their_people():
             assert_allclose([found.low, found.high], [expected.low, expected.high], rtol=1e-9, atol=1e-12)
 
 
+def test_cells_cover_the_rate_of_an_outcome_that_clusters_share():
+    draw, rate, covered, cells = np.random.default_rng(0), 0.1, 0, 0
+    cluster = np.repeat(np.arange(60), 10)
+    rows, audited = Rows.of(cluster < 30, clusters=cluster), cluster < 30
+    for _ in range(100):
+        outcome, quarter = (draw.random(60) < rate).astype(int)[cluster], draw.integers(0, 4, 60)[cluster]
+        for cell in calibration_cells(rows, outcome * 0.5, outcome, np.where(audited, quarter, -1)):
+            found = cell.observed.estimate(0.95)
+            covered, cells = covered + (found.low <= rate <= found.high), cells + 1
+    assert covered >= binom.ppf(0.001, cells, 0.93)
+
+
 def test_wilson_covers_a_small_rate():
     have = np.arange(40)
     ends = [Proportion(k / 40, 40).estimate(0.95) for k in have]

@@ -19,14 +19,14 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import numpy as np
 from scipy.special import expit, logit
 
 from tiltlens._estimators.estimate import Difference, MeanLaw, Proportion
 from tiltlens._estimators.feature_gap import CellSums
-from tiltlens._estimators.group_means import mean_difference, mean_law
+from tiltlens._estimators.group_means import mean_difference, mean_law, rate_law
 from tiltlens._estimators.influence import Booleans, InfluenceEstimate, Integers, Rows, combine, sums_by
 from tiltlens._estimators.outputs import shares_below, unseen_mean_se
 from tiltlens.paper.checks import Floats
@@ -188,7 +188,6 @@ def calibration_cells(
 
 
 def _calibration_cell(rows: Rows, score: Floats, has_it: Booleans, heads: Floats) -> CalibrationCell:
-    """Return one cell; the effective size of its proportion is p(1 − p)/se², which weights and clusters reduce."""
     mine = heads > 0.0
     shares = np.where(mine, rows.audited_share + rows.reference_share, 0.0)
     whole, people = float(shares.sum()), round(float(heads.sum()))
@@ -196,10 +195,10 @@ def _calibration_cell(rows: Rows, score: Floats, has_it: Booleans, heads: Floats
         return CalibrationCell(0, 0.0, Proportion(0.0, 1.0))
     rate = float(shares @ has_it) / whole
     deviation = np.where(mine, has_it - rate, 0.0) / whole
-    variance = InfluenceEstimate.of(rows, rate, deviation, deviation).variance
+    mean = InfluenceEstimate.of(rows, rate, deviation, deviation)
+    law = rate_law(rows, mean, bool(rows.audited[mine].all()), mine)
     # Never more than the people there are: with few events the variance may come out too small.
-    size = rate * (1.0 - rate) / variance if variance > 0.0 else whole**2 / float(shares @ shares)
-    return CalibrationCell(people, float(shares @ score) / whole, Proportion(rate, min(size, people)))
+    return CalibrationCell(people, float(shares @ score) / whole, replace(law, size=min(law.size, people)))
 
 
 Bound = Callable[[float, bool], InfluenceEstimate]  # of Γ, and whether it is the upper one
