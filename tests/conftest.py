@@ -1,11 +1,13 @@
-"""Skips are visible, and forbidden where TILTLENS_FORBID_SKIPS is set."""
+"""Skips are visible, and forbidden where TILTLENS_FORBID_SKIPS is set. Texts are those of `wording.txt`."""
 
+import contextlib
 import os
 import shutil
 import sys
 
 import pytest
 from hypothesis import HealthCheck, settings
+from tests import wording
 
 NEEDS = {
     "browser": ("chromium", "Debian's package `chromium`"),
@@ -44,11 +46,40 @@ def pytest_runtest_setup(item):
 
 
 def pytest_sessionfinish(session, exitstatus):
+    wording.write()
     reporter = session.config.pluginmanager.get_plugin("terminalreporter")
     skipped = reporter.stats.get("skipped", []) if reporter else []
     if skipped and os.environ.get("TILTLENS_FORBID_SKIPS"):
         reporter.write_line(f"TILTLENS_FORBID_SKIPS is set, but {len(skipped)} test(s) were skipped", red=True)
         session.exitstatus = pytest.ExitCode.TESTS_FAILED
+
+
+@pytest.fixture
+def worded(request, tmp_path_factory):
+    """Return a function that asserts that a text, or a list of them, is the next one of this test in `wording.txt`."""
+    folder, numbers = str(tmp_path_factory.getbasetemp()), iter(range(1, 1000))
+
+    def check(texts):
+        lines = [texts] if isinstance(texts, str) else list(texts)
+        text = "\n".join(wording.without_accidents(line, folder) for line in lines)
+        assert text == wording.expected(request.node.nodeid, next(numbers), text)
+
+    return check
+
+
+@pytest.fixture
+def refused(worded):
+    """Return a context in which an error of a kind is raised that names the given keys, worded as in `wording.txt`."""
+
+    @contextlib.contextmanager
+    def context(kind, *keys):
+        with pytest.raises(kind) as caught:
+            yield caught
+        message = str(caught.value)
+        assert [key for key in keys if str(key) not in message] == [], message
+        worded(message)
+
+    return context
 
 
 @pytest.fixture

@@ -663,8 +663,8 @@ def test_an_estimator_is_cross_fitted():
     assert c.correction.descent_rate.low < c.correction.descent_rate.value < 0
 
 
-def test_an_unknown_group_gets_the_list():
-    with pytest.raises(tl.TiltlensError, match=r"Group 'X' is not among the audited groups\.\nHint: audited"):
+def test_an_unknown_group_gets_the_list(refused):
+    with refused(tl.TiltlensError, "'X'"):
         cross_fitted()["X"]
 
 
@@ -814,8 +814,8 @@ def test_bad_weights_of_a_path_are_named(weights):
 
 
 @pytest.mark.parametrize("bins", [0, -1, 1.5, "auto"])
-def test_bad_bins_are_named(bins):
-    with pytest.raises(tl.TiltlensError, match="`bins` must be a whole number"):
+def test_bad_bins_are_named(refused, bins):
+    with refused(tl.TiltlensError, "`bins`"):
         audited(people(300, 3), folds=None)["A"].correction.distribution("city", bins)
 
 
@@ -851,12 +851,12 @@ def test_a_group_without_a_single_favourable_decision_keeps_an_honest_interval()
     assert c.shortfall.high - c.shortfall.low > 12 * 0.2
 
 
-def test_a_report_goes_to_an_open_file_and_not_to_a_text_file(tmp_path):
+def test_a_report_goes_to_an_open_file_and_not_to_a_text_file(refused, tmp_path):
     audit = audited(people(), folds=None)
     page, numbers = io.StringIO(), io.StringIO()
     audit.report(page)
     audit.to_json(numbers)
     assert page.getvalue().startswith("<!DOCTYPE html>")
     assert json.loads(numbers.getvalue())["group"] == "group"
-    with pytest.raises(tl.TiltlensError, match=r"HTML or PDF file, got .*x\.txt'"):
+    with refused(tl.TiltlensError, "HTML or PDF"):
         audit.report(tmp_path / "x.txt")

@@ -325,20 +325,18 @@ def test_a_mistake_is_named_with_its_value_and_a_way_out(mistake):
 @pytest.mark.parametrize(
     "options", [{}, {"folds": None}, {"propensity": "chance"}, {"propensity": "chance", "folds": None}]
 )
-def test_constant_features_are_named_whatever_the_membership(options):
-    with pytest.raises(
-        TiltlensError, match=r"No feature can be used: 'one' is constant, 'same' is constant\.\nHint: add a feature"
-    ):
+def test_constant_features_are_named_whatever_the_membership(refused, options):
+    with refused(TiltlensError, "'one'", "'same'"):
         audited(constants(), features=["one", "same"], **options)
 
 
 @pytest.mark.parametrize("options", [{}, {"folds": None}])
-def test_features_that_separate_the_groups_together_are_an_error(options):
+def test_features_that_separate_the_groups_together_are_an_error(refused, options):
     random, is_audited = np.random.default_rng(0), pl.col("group") == "A"
     flag, x = pl.Series(random.integers(0, 2, N)), pl.Series(random.normal(size=N))
     right = (flag == 1) != is_audited if options == {} else x + 0.5 * is_audited
     apart = people().with_columns(left=flag if options == {} else x, right=right)
-    with pytest.raises(SupportError, match=r"separate the two groups completely.*\nHint: leave out the feature"):
+    with refused(SupportError, "separate the two"):
         audited(apart, features=["left", "right", "city"], **options)
 
 
@@ -423,12 +421,9 @@ def test_excluded_columns_are_no_features():
     assert set(alone["A"].contributions_full["feature"]) == {"income", "city", "owner"}
 
 
-def test_weights_that_differ_beyond_all_measure_are_an_error():
+def test_weights_that_differ_beyond_all_measure_are_an_error(refused):
     weights = np.where(np.arange(400) % 2, 1e12, 1e-9)
-    with pytest.raises(
-        tl.TiltlensError,
-        match=r"`sample_weight` must not differ by more than a factor of 1e\+09, got 1e-09 and 1e\+12\.",
-    ):
+    with refused(tl.TiltlensError, "`sample_weight`", "09"):
         audited(people(), sample_weight=weights)
     weights[weights < 1] = 0.0
     assert audited(people(), sample_weight=weights, folds=None).rows["zero_weight"] == 200
@@ -448,13 +443,13 @@ def test_a_column_without_a_name_is_a_feature_like_others(kind):
 
 
 @pytest.mark.parametrize("name", ["*", "^inc.*$"])
-def test_a_column_name_that_is_a_pattern_is_refused_in_words(name):
-    with pytest.raises(TiltlensError, match=re.escape(f"Column name {name!r} is a pattern")):
+def test_a_column_name_that_is_a_pattern_is_refused_in_words(refused, name):
+    with refused(TiltlensError, repr(name)):
         tl.audit(people().rename({"income": name}), "group", scores="score", reference="B", folds=None)
 
 
-def test_a_column_name_with_a_null_character_is_refused_in_words():
-    with pytest.raises(TiltlensError, match=r"contains a null character"):
+def test_a_column_name_with_a_null_character_is_refused_in_words(refused):
+    with refused(TiltlensError, "contains a null"):
         tl.audit(people().rename({"income": "\0weight"}), "group", scores="score", reference="B", folds=None)
 
 
@@ -465,10 +460,10 @@ def test_scores_whose_squares_are_0_have_an_audit():
     assert gap.value == pytest.approx(1e-300 * whole.value, abs=1e-15)
 
 
-def test_links_in_a_circle_are_no_file(tmp_path):
+def test_links_in_a_circle_are_no_file(refused, tmp_path):
     (tmp_path / "a.csv").symlink_to("b.csv")
     (tmp_path / "b.csv").symlink_to("a.csv")
-    with pytest.raises(TiltlensError, match=r"is a link to .*, which does not exist"):
+    with refused(TiltlensError, "is a link"):
         tl.audit(tmp_path / "a.csv", "group", scores="score")
     tl.audit(people(), "group", scores="score", reference="B", folds=None).to_json(tmp_path / "a.csv")
     assert tl.read_audit(tmp_path / "a.csv").reference == "B"
@@ -497,8 +492,8 @@ def test_a_series_with_another_index_than_the_data_is_refused(argument, kind):
     assert by_index["A"].gap == by_position["A"].gap
 
 
-def test_scores_of_classes_with_another_index_are_refused():
+def test_scores_of_classes_with_another_index_are_refused(refused):
     frame = people().to_pandas()
     scores = pd.DataFrame({"no": 1 - frame["score"], "yes": frame["score"]})[::-1]
-    with pytest.raises(TiltlensError, match="`scores` must have the index of `data`"):
+    with refused(TiltlensError, "`scores`", "`data`"):
         audited(frame, scores=scores, favourable="high")

@@ -181,10 +181,10 @@ def test_missing_costs_are_left_out_and_few_give_nothing():
     assert audited(policies(), folds=None)["women"].prices is None
 
 
-def test_costs_are_finite_numbers_and_have_no_error_rates():
-    with pytest.raises(DataError, match="`outcome` must be finite costs, got inf"):
+def test_costs_are_finite_numbers_and_have_no_error_rates(refused):
+    with refused(DataError, "`outcome`"):
         audited(policies().with_columns(cost=pl.lit(math.inf)))
-    with pytest.raises(DataError, match="`metric` must be left out for score_type='amount', got 'fpr'"):
+    with refused(DataError, "`metric`", "'amount'"):
         audited(policies(), metric="fpr")
     assert audited(policies())["women"].error_rates is None
 

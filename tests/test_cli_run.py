@@ -90,12 +90,12 @@ def test_yaml_toml_and_the_command_line_ask_for_the_same(folder):
     assert yaml.data == params["data"] == ("people.csv",)
 
 
-def test_a_date_is_in_the_bytes_where_it_is_told(folder, monkeypatch):
+def test_a_date_is_in_the_bytes_where_it_is_told(refused, folder, monkeypatch):
     monkeypatch.setenv("SOURCE_DATE_EPOCH", "86400")
     asked = read_audit_file(write(folder, "data: people.csv\ngroup: sex\nscores: score\nfolds: 0\nfeatures: []"))
     assert asked.run().provenance.created == "1970-01-02T00:00:00+00:00"
     monkeypatch.setenv("SOURCE_DATE_EPOCH", "yesterday")
-    with pytest.raises(DataError, match="SOURCE_DATE_EPOCH must be seconds since 1970, got 'yesterday'"):
+    with refused(DataError, "'yesterday'", "1970"):
         asked.run()
 
 
@@ -166,7 +166,7 @@ def test_a_mistake_in_toml(folder, text, message):
         read_audit_file(write(folder, f'data = "a.csv"\n{text}', "audit.toml"))
 
 
-def test_files_that_cannot_be_read(folder, monkeypatch):
+def test_files_that_cannot_be_read(refused, folder, monkeypatch):
     for name, message in (("none.yaml", "Cannot read"), ("people.csv", "must end in .yaml, .yml or .toml")):
         with pytest.raises(DataError, match=message):
             read_audit_file(folder / name)
@@ -174,7 +174,7 @@ def test_files_that_cannot_be_read(folder, monkeypatch):
     with pytest.raises(DataError, match="is not UTF-8"):
         read_audit_file(folder / "latin.toml")
     monkeypatch.setitem(sys.modules, "yaml", None)
-    with pytest.raises(MissingExtraError, match=r"PyYAML.*\n.*pip install '\.\[yaml\]', or write .* as TOML"):
+    with refused(MissingExtraError, "'.[yaml]'"):
         read_audit_file(write(folder, YAML))
 
 

@@ -191,7 +191,7 @@ def results(folder):
     yield lambda path: tilt.apply(folder / "next.csv", "score", "group", path), ".csv"
 
 
-def test_no_result_writes_over_what_was_read(folder):
+def test_no_result_writes_over_what_was_read(refused, folder):
     writers = list(results(folder))
     before = contents(folder)
     for place, name in enumerate(("people.csv", "later.csv", "old.json", "new.json", "repair.json")):
@@ -201,29 +201,29 @@ def test_no_result_writes_over_what_was_read(folder):
                 continue  # a newer result of the same kind may replace it
             path = folder.parent / f"{place}{kind}{write.__name__}{ending}"
             (os.symlink if place % 2 else os.link)(folder / name, path)
-            with pytest.raises(tl.TiltlensError, match=r"cannot be written to .* because it is part of the input"):
+            with refused(tl.TiltlensError, "cannot be written"):
                 write(path)
     assert contents(folder) == before
 
 
-def test_apply_replaces_its_own_table_but_not_its_input(folder, monkeypatch):
+def test_apply_replaces_its_own_table_but_not_its_input(refused, folder, monkeypatch):
     monkeypatch.chdir(folder)
     tilt = tl.read_repair("repair.json")
     for _ in range(2):
         tilt.apply("next.csv", "score", "group", "repaired.csv")
         audit = tl.audit("repaired.csv", "group", scores="other", features=[])
-    with pytest.raises(tl.TiltlensError, match=r"because it is part of the input 'repaired.csv'"):
+    with refused(tl.TiltlensError, "'repaired.csv'"):
         tilt.apply("repaired.csv", "score", "group", "repaired.csv")
-    with pytest.raises(tl.TiltlensError, match=r"because it is part of the input 'repaired.csv'"):
+    with refused(tl.TiltlensError, "'repaired.csv'"):
         audit.to_json("repaired.csv")
     audit.to_json("audit.json")
     tl.read_audit("audit.json")
     audit.to_json("audit.json")  # of the same kind
 
 
-def test_a_file_is_read_once(folder, monkeypatch):
+def test_a_file_is_read_once(refused, folder, monkeypatch):
     monkeypatch.chdir(folder)
     os.link("people.csv", "again.csv")
     for files in (["people.csv", "people.csv"], ["people.csv", "../work/again.csv"], ["folder", "folder/people.csv"]):
-        with pytest.raises(tl.TiltlensError, match=r"are the same file, so its rows would count twice"):
+        with refused(tl.TiltlensError, "are the same"):
             tl.audit(files, "group", scores="score", features=[])

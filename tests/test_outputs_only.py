@@ -63,7 +63,7 @@ def test_outputs_are_those_of_an_audit_with_features(options):
 
 
 @pytest.mark.parametrize("folds", [5, None])
-def test_nothing_is_said_of_inputs_without_features(folds):
+def test_nothing_is_said_of_inputs_without_features(refused, folds):
     c = outputs(folds=folds)["A"]
     assert c.adjusted_gap is c.checks.balance is None
     for name in ("function", "numbers", "epsilon_max", "descent_rate", "input_divergence", "tradeoff"):
@@ -72,9 +72,9 @@ def test_nothing_is_said_of_inputs_without_features(folds):
     assert "no inputs" in note_codes(c)
     assert c.correction.prototypes() == {}
     assert c.correction.project().cost > 0  # of the scores alone
-    with pytest.raises(DataError, match="`features` must name at least one column for results about inputs"):
+    with refused(DataError, "`features`"):
         c.correction.path([(1, 0, 0, 1)])
-    with pytest.raises(DataError, match="`feature` must be one of the audit's features"):
+    with refused(DataError, "`feature`"):
         c.correction.profile("income")
 
 
@@ -141,6 +141,6 @@ def test_everything_excluded_leaves_outputs():
     assert_same_numbers(found.to_dict(), outputs().to_dict())
 
 
-def test_features_that_say_nothing_are_still_a_mistake():
-    with pytest.raises(DataError, match="No feature can be used"):
+def test_features_that_say_nothing_are_still_a_mistake(refused):
+    with refused(DataError, "No feature"):
         audited(people().with_columns(one=pl.lit(1)), features=["one"])

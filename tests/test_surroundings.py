@@ -94,7 +94,7 @@ def test_an_estimate_is_a_number():
     assert (again, again.low, again.high) == (gap, gap.low, gap.high)
 
 
-def test_either_spelling_of_favourable_is_taken(folder):
+def test_either_spelling_of_favourable_is_taken(refused, folder):
     expected = audited(favourable="low")["w"].rates.audited.value
     assert audited(favorable="low")["w"].rates.audited.value == expected
     british, american = (
@@ -107,12 +107,12 @@ def test_either_spelling_of_favourable_is_taken(folder):
     (folder / "a.yaml").write_text("data: people.csv\ngroup: sex\nscores: hired\nfavorable: low\n")
     assert read_audit_file(folder / "a.yaml").options["favourable"] == "low"
     (folder / "a.yaml").write_text("data: people.csv\nfavorable: low\nfavourable: high\n")
-    with pytest.raises(tl.TiltlensError, match=r"Unknown key `favorable`.*\n.*did you mean favourable"):
+    with refused(tl.TiltlensError, "`favorable`"):
         read_audit_file(folder / "a.yaml")
 
 
-def test_a_third_position_is_said_to_be_a_keyword():
-    with pytest.raises(tl.TiltlensError, match=r"takes data and group by position, got 1 more.*\n.*`scores`"):
+def test_a_third_position_is_said_to_be_a_keyword(refused):
+    with refused(tl.TiltlensError, "`scores`"):
         tl.audit(PEOPLE, "sex", "hired")
 
 
@@ -138,7 +138,7 @@ def test_odd_arguments_are_named(call, message):
         call()
 
 
-def test_files_that_cannot_be_read_say_why(folder, monkeypatch):
+def test_files_that_cannot_be_read_say_why(refused, folder, monkeypatch):
     monkeypatch.chdir(folder)
     text = (folder / "people.csv").read_text()
     (folder / "link.csv").symlink_to("nowhere.csv")
@@ -153,7 +153,7 @@ def test_files_that_cannot_be_read_say_why(folder, monkeypatch):
         with pytest.raises(tl.TiltlensError, match=message):
             tl.audit(name, "sex", scores="hired", features=[])
     (folder / "a.toml").write_text('data = "people.csv"\nprovenence = {model = "1"}\n')
-    with pytest.raises(tl.TiltlensError, match=r"did you mean provenance"):
+    with refused(tl.TiltlensError, "did you mean"):
         read_audit_file(folder / "a.toml")
 
 
@@ -189,7 +189,7 @@ def test_a_saved_repair_can_be_looked_at_without_rows(folder):
 
 
 @pytest.mark.parametrize("value", [np.float32(0.5), 0.5, np.float64(0.5)])
-def test_every_threshold_takes_every_kind_of_number(value):
+def test_every_threshold_takes_every_kind_of_number(refused, value):
     outcome = {"paid": [0, 1, 1, 0, 1] * 40, "x": np.arange(200) % 7}
     audit = tl.audit(
         PEOPLE | outcome, "sex", scores="score", outcome="paid", features=["x"], folds=None, threshold=value
@@ -200,5 +200,5 @@ def test_every_threshold_takes_every_kind_of_number(value):
     assert c.alternatives(threshold=value).threshold == 0.5
     for bad in (0, 1.5, True, "0.5", float("nan")):
         for call in (c.repair, c.alternatives):
-            with pytest.raises(tl.TiltlensError, match="`threshold` must be a number above 0 and below 1, got"):
+            with refused(tl.TiltlensError, "`threshold`"):
                 call(threshold=bad)

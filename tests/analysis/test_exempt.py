@@ -164,18 +164,16 @@ def test_mistakes_are_named(name):
     assert hint in str(raised.value)
 
 
-def test_people_must_be_able_to_be_equal_in_an_exempt_factor():
+def test_people_must_be_able_to_be_equal_in_an_exempt_factor(refused):
     data = coded().with_columns(town=pl.Series(np.random.default_rng(0).integers(0, 250, 600).astype(str)))
-    with pytest.raises(
-        DataError, match=r"few enough values for people to be equal in them, got 'town' for the [0-9,]+ rows of 'A'"
-    ):
+    with refused(DataError, "'town'", "'A'"):
         audited(data, features=["town", "owner"], exempt="town", propensity="chance")
 
 
-def test_exempt_factors_must_not_tell_the_groups_apart_together():
+def test_exempt_factors_must_not_tell_the_groups_apart_together(refused):
     coin = np.random.default_rng(0).random(600) < 0.5
     data = coded().with_columns(coin=pl.Series(coin), other=pl.Series(coin) ^ (pl.col("group") == "A"))
-    with pytest.raises(DataError, match="features that together separate 'A' and 'B' completely"):
+    with refused(DataError, "'A'", "'B'"):
         audited(data, features=["coin", "other", "city"], exempt=["coin", "other"], propensity="chance")
 
 

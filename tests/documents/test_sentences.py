@@ -211,8 +211,8 @@ def test_sixty_groups_make_a_small_page_and_all_are_told_of():
         assert f"is higher for group {place} than for group 0" in plain
 
 
-def test_texts_that_cannot_be_written_are_the_users_mistake():
-    with pytest.raises(DataError, match="`provenance` must be texts that can be written as UTF-8"):
+def test_texts_that_cannot_be_written_are_the_users_mistake(refused):
+    with refused(DataError, "`provenance`"):
         audited(people(), folds=None, provenance={"model": "caf\udce9"})
 
 

@@ -452,7 +452,7 @@ def test_zero_weights_for_both_terms_give_nothing_to_correct():
     assert not share_of(rows, g, d["codes"]).is_determined()
 
 
-def test_outcomes_that_one_group_lacks():
+def test_outcomes_that_one_group_lacks(refused):
     audited = np.arange(20) < 10
     rows = Rows.of(audited)
     nobody = Scores.of(rows, np.where(audited, 0.0, 0.5))
@@ -460,11 +460,11 @@ def test_outcomes_that_one_group_lacks():
     found = impact_ratio(rows, nobody).estimate()
     assert (found.value, found.low) == (0.0, 0.0)
     assert 0.0 < found.high < 1.0
-    with pytest.raises(SupportError, match="reference group's favourable rate is 0"):
+    with refused(SupportError, "reference group's favourable"):
         impact_ratio(rows, everybody)
     with pytest.raises(SupportError, match="lacks an outcome"):
         output_divergence(rows, everybody)
-    with pytest.raises(SupportError, match="constant in each group"):
+    with refused(SupportError, "constant"):
         standardised_difference(rows, nobody)
 
 
@@ -526,11 +526,11 @@ def test_rows_that_stand_for_themselves_change_nothing():
         assert functional(same, d).se == pytest.approx(functional(rows, d).se, rel=1e-12), name
 
 
-def test_mistakes_are_named():
+def test_mistakes_are_named(refused):
     audited = np.array([True, True, False, False])
     with pytest.raises(DataError, match="boolean"):
         Rows.of(np.array([1, 1, 0, 0]))
-    with pytest.raises(DataError, match="two rows or more"):
+    with refused(DataError, "two rows"):
         Rows.of(np.array([True, True, True]))
     with pytest.raises(WeightsError, match="not negative"):
         Rows.of(audited, [1.0, 1.0, 1.0, -1.0])

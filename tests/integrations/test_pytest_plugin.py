@@ -59,10 +59,10 @@ def test_gates_fail_with_a_sentence_and_others_are_left_alone(pytester, monkeypa
     done.stdout.no_fnmatch_line("*gates.py*")  # the traceback ends in the test
 
 
-def test_assert_gate_is_silent_where_nothing_fires():
+def test_assert_gate_is_silent_where_nothing_fires(refused):
     audit = tiltlens.audit(PEOPLE, "sex", scores="score", folds=None, features=[])
     assert_gate(audit, "gap>0.5", "gap<-0.5")
-    with pytest.raises(tiltlens.TiltlensError, match="is not a gate"):
+    with refused(tiltlens.TiltlensError):
         assert_gate(audit, "gap is large")
     with pytest.raises(tiltlens.TiltlensError, match="No gate given"):
         assert_gate(audit)

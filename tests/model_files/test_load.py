@@ -101,16 +101,16 @@ def test_classes_of_an_onnx_file_keep_their_names(tmp_path):
     assert "the model has no column names; it was given 'income', 'weight' in this order" in found["A"].checks.notes
 
 
-def test_words_are_known_where_the_graph_answers_to_known_categories_only(tmp_path):
+def test_words_are_known_where_the_graph_answers_to_known_categories_only(refused, tmp_path):
     words = np.where(known()["decision"], "approved", "denied")
     fitted = clone(pipeline()).fit(known().select(COLUMNS), words)
     model = tl.load_model(onnx_file(tmp_path, fitted, by_column()))
-    with pytest.raises(DataError, match=r"`favourable` must be the name of an outcome .*\nHint: .* 'approved', "):
+    with refused(DataError, "`favourable`", "'approved'"):
         audit(model)
     expected = audit(fitted, favourable="approved")["A"].gap.value
     assert audit(model, favourable="approved")["A"].gap.value == pytest.approx(expected, abs=1e-6)
     path = onnx_file(tmp_path, fitted, by_column(), options={"zipmap": False})
-    with pytest.raises(DataError, match=r"which probability belongs to which outcome.*\nHint: .*zipmap"):
+    with refused(DataError, "which probability belongs"):
         tl.load_model(path)
 
 
@@ -155,11 +155,11 @@ def test_columns_that_are_not_the_models_are_refused(tmp_path, change, features,
         audit(model, known().with_columns(**change), features=features)
 
 
-def test_a_model_without_names_needs_as_many_columns(tmp_path):
+def test_a_model_without_names_needs_as_many_columns(refused, tmp_path):
     model = tl.load_model(onnx_file(tmp_path, LogisticRegression().fit(np.eye(3), [0, 1, 1]), matrix(3)))
-    with pytest.raises(DataError, match=r"fitted on 3 columns, got 2"):
+    with refused(DataError, "fitted on 3"):
         audit(model, features=["income", "weight"])
-    with pytest.raises(DataError, match=r"fitted on numbers in 'column 2', but .* text, first '"):
+    with refused(DataError, "fitted on numbers"):
         audit(model, features=["income", "city", "weight"])
 
 
@@ -175,13 +175,13 @@ class Own(ClassifierMixin, BaseEstimator):
         return np.column_stack([1 - chance, chance])
 
 
-def test_types_that_skops_does_not_know_are_listed_and_built_only_where_they_are_named(tmp_path):
+def test_types_that_skops_does_not_know_are_listed_and_built_only_where_they_are_named(refused, tmp_path):
     path = tmp_path / "own.skops"
     skops.io.dump(Own().fit(None, [0, 1]), path)
     name = f"{Own.__module__}.Own"
     with pytest.raises(DataError, match=rf"know: '{name}'\. .*\nHint: .*trusted=\['{name}'\] \(--trusted {name}\)"):
         tl.load_model(path)
-    with pytest.raises(DataError, match="types that skops does not know"):
+    with refused(DataError, "types that skops"):
         tl.load_model(path, trusted=["other.Type"])
     assert isinstance(tl.load_model(path, trusted=name), Own)
 
@@ -198,13 +198,13 @@ class Trap:
 
 @pytest.mark.parametrize("name", ["m.pkl", "m.joblib", "m.onnx", "m.skops", "m.json", "m.txt", "m.cbm", "m.model"])
 @pytest.mark.parametrize("protocol", [0, 5, "zlib"])
-def test_a_pickle_is_refused_and_not_opened(tmp_path, name, protocol):
+def test_a_pickle_is_refused_and_not_opened(refused, tmp_path, name, protocol):
     mark, path = tmp_path / "opened", tmp_path / name
     if protocol == "zlib":
         joblib.dump(Trap(mark), path, compress=3)
     else:
         path.write_bytes(pickle.dumps(Trap(mark), protocol=protocol))
-    with pytest.raises(DataError, match=r"must be|is not a complete") as raised:
+    with refused(DataError) as raised:
         tl.load_model(path)
     assert not mark.exists()
     if name in ("m.pkl", "m.joblib") or protocol == 5:
@@ -231,18 +231,18 @@ def test_a_file_that_holds_no_model_is_refused(tmp_path, name, content, message)
         tl.load_model(tmp_path / name)
 
 
-def test_a_zip_that_is_no_skops_file_and_a_file_that_is_not_there_are_refused(tmp_path, skops_file):
+def test_a_zip_that_is_no_skops_file_and_a_file_that_is_not_there_are_refused(refused, tmp_path, skops_file):
     with zipfile.ZipFile(tmp_path / "other.skops", "w") as archive:
         archive.writestr("data.pkl", b"")
-    with pytest.raises(DataError, match=r"'other.skops' is not a complete skops file. KeyError: "):
+    with refused(DataError, "'other.skops'"):
         tl.load_model(tmp_path / "other.skops")
-    with pytest.raises(DataError, match=r"File not found: .*\nHint: did you mean 'model.skops'\?"):
+    with refused(DataError, "'model.skops'"):
         tl.load_model(tmp_path / "modle.skops")
     skops.io.dump({"a": 1}, tmp_path / "dict.skops")
-    with pytest.raises(DataError, match=r"'dict.skops' has no model, but dict"):
+    with refused(DataError, "'dict.skops'"):
         tl.load_model(tmp_path / "dict.skops")
     (tmp_path / "m.cbm").write_bytes(b"CBM1")
-    with pytest.raises(DataError, match=r"`trusted` must be left out for CatBoost files, got 'a\.B'"):
+    with refused(DataError, "`trusted`", "'a.B'"):
         tl.load_model(tmp_path / "m.cbm", trusted="a.B")
 
 
@@ -272,18 +272,18 @@ def encoders():
 
 
 @pytest.mark.parametrize("encoder", encoders(), ids=["encoder", "after an imputer"])
-def test_codes_reach_an_encoder_that_ignores_what_it_does_not_know(tmp_path, encoder):
+def test_codes_reach_an_encoder_that_ignores_what_it_does_not_know(refused, tmp_path, encoder):
     table, fitted = coded(encoder)
     table.write_csv(tmp_path / "people.csv")
     expected = audit(fitted, table, features=["income", "code"])
     found = audit(fitted, tmp_path / "people.csv", features=["income", "code"])
     assert found["A"].gap.value == pytest.approx(expected["A"].gap.value, abs=1e-12)
     numbers = table.with_columns(pl.col("code").cast(pl.Int64))
-    with pytest.raises(DataError, match=r"fitted on texts in 'code', .* numbers, first \d+\.\nHint: .*'01'"):
+    with refused(DataError, "'code'", "'01'"):
         audit(fitted, numbers, features=["income", "code"])
     _, of_numbers = coded(encoder)
     of_numbers.fit(numbers.select("income", "code"), numbers["decision"])
-    with pytest.raises(DataError, match=r"fitted on numbers in 'code', .* texts, first '\d+'\.\nHint: .* 1, 2"):
+    with refused(DataError, "'code'"):
         audit(of_numbers, table, features=["income", "code"])
 
 

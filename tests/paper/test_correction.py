@@ -18,7 +18,7 @@ def test_more_outcomes_from_moments_equal_the_general_form(world):
     assert f(ratio, world.channel) == pytest.approx(exact.values, abs=1e-9)
     assert f.descent_rate == pytest.approx(exact.descent_rate)
     assert len(f.on_scores) == world.channel.shape[1] - 1
-    with pytest.raises(tl.TiltlensError, match="`a1` is defined for two outcomes, got"):
+    with pytest.raises(tl.TiltlensError, match="`a1`"):
         _ = f.a1
     assert set(f.to_dict()) >= {"descent_rate", "intercept", "on_log_odds", "on_score_1", "on_score_2"}
 
@@ -63,15 +63,13 @@ def test_an_outcome_absent_from_the_reference_group_is_named():
         _ = inputs_only.b1
 
 
-def test_bad_arguments_are_named():
+def test_bad_arguments_are_named(refused):
     two, three = tl.GroupMoments.empty(2), tl.GroupMoments.empty(3)
-    with pytest.raises(tl.TiltlensError, match="`reference` must have the outcomes of `audited`, got 3 and 2"):
+    with refused(tl.TiltlensError, "`reference`", "`audited`"):
         tl.correction_function(two, three)
-    with pytest.raises(
-        tl.TiltlensError, match="`input_weight` must be finite and not negative, and below 1e\\+100, got -1"
-    ):
+    with refused(tl.TiltlensError, "`input_weight`", "100"):
         tl.correction_function(two, two, input_weight=-1)
-    with pytest.raises(tl.TiltlensError, match="a group must have rows"):
+    with refused(tl.TiltlensError, "a group"):
         tl.correction_function(two, two)
 
 

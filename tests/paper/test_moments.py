@@ -152,10 +152,10 @@ def test_bad_rows_are_named(arguments, message):
         tl.GroupMoments.from_rows(*arguments)
 
 
-def test_no_rows_have_no_mean():
-    with pytest.raises(tl.TiltlensError, match="a group must have rows"):
+def test_no_rows_have_no_mean(refused):
+    with refused(tl.TiltlensError, "a group"):
         _ = tl.GroupMoments.empty().mean
-    with pytest.raises(tl.TiltlensError, match="the same number of outcomes"):
+    with refused(tl.TiltlensError, "the same number"):
         tl.GroupMoments.empty(2) + tl.GroupMoments.empty(3)
 
 

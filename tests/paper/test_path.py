@@ -110,9 +110,9 @@ def test_project_reaches_the_edge_of_the_scores():
     assert three.project().q == pytest.approx([0.5, 0.5, 0, 0], abs=1e-9)
 
 
-def test_project_says_when_no_change_of_inputs_is_enough():
+def test_project_says_when_no_change_of_inputs_is_enough(refused):
     world = tl.World([0.5, 0.5, 0], [0, 0, 1], [0.2, 0.4, 0.9])
-    with pytest.raises(tl.TiltlensError, match="must be a mixture of the model's scores"):
+    with refused(tl.TiltlensError):
         world.project()
 
 
@@ -140,9 +140,9 @@ def test_infinite_terms_of_weight_zero_are_none():
 
 
 @pytest.mark.parametrize("divergence", ["kl", "chi2"])
-def test_groups_without_a_common_atom_are_an_error_where_the_divergence_is_infinite(divergence):
+def test_groups_without_a_common_atom_are_an_error_where_the_divergence_is_infinite(refused, divergence):
     world = tl.World([0.5, 0.5, 0, 0], [0, 0, 0.5, 0.5], [0.2, 0.4, 0.6, 0.8])
-    with pytest.raises(tl.TiltlensError, match="some atom must have mass"):
+    with refused(tl.TiltlensError, "some atom"):
         world.path((1, 1, 0, 0), divergence)
     for bounded in ("hellinger", "js", "tv"):
         assert world.path((1, 1, 0, 0), bounded).q.sum() == pytest.approx(1)

@@ -52,27 +52,27 @@ def test_bad_weights_are_named(method, weights, message):
         getattr(tl.World(*OK), method)(weights)
 
 
-def test_an_unknown_divergence_is_named():
-    with pytest.raises(tl.TiltlensError, match=r"`divergence` must be one of \['chi2', .*'tv'\], got 'wasserstein'"):
+def test_an_unknown_divergence_is_named(refused):
+    with refused(tl.TiltlensError, "`divergence`", "'chi2'"):
         tl.World(*OK).path(divergence="wasserstein")
 
 
-def test_bad_perturbations_and_distributions_are_named():
+def test_bad_perturbations_and_distributions_are_named(refused):
     world = tl.World(*OK)
-    with pytest.raises(DistributionError, match=r"`f` must have mean 0 under P0, got 1\.0"):
+    with refused(DistributionError, "`f`", "1.0"):
         world.slope([1.0, 1.0])
-    with pytest.raises(tl.TiltlensError, match="`epsilon` must be finite and not negative, and below"):
+    with refused(tl.TiltlensError, "`epsilon`"):
         world.perturb([1.0, -1.0], -0.1)
-    with pytest.raises(DistributionError, match="`q` must be as long as `p0`"):
+    with refused(DistributionError, "`q`", "`p0`"):
         world.objective([0.2, 0.3, 0.5])
 
 
 @pytest.mark.parametrize("divergence", ["kl", "chi2"])
-def test_disjoint_supports_are_an_error_where_the_divergence_is_infinite(divergence):
+def test_disjoint_supports_are_an_error_where_the_divergence_is_infinite(refused, divergence):
     world = tl.World([0.5, 0.5, 0, 0], [0, 0, 0.5, 0.5], [0.2, 0.4, 0.6, 0.8])
-    with pytest.raises(SupportError, match=f"`{divergence}` divergence is infinite: atom 0"):
+    with refused(SupportError, f"`{divergence}`", "atom 0"):
         world.correction((0, 1, 0, 1), divergence)
-    with pytest.raises(SupportError, match="the objective is infinite: its term 2"):
+    with refused(SupportError, "the objective"):
         world.objective(world.p0, (0, 1, 0, 1), divergence)
     assert world.correction((0, 0, 0, 1), divergence).descent_rate < 0  # the outputs alone are fine
 
@@ -140,8 +140,8 @@ def test_atoms_the_audited_group_does_not_reach_get_no_correction():
         assert world.correction(divergence=divergence).values[2] == 0
 
 
-def test_the_papers_names_exist_for_binary_kl_only():
-    with pytest.raises(NotBinaryError, match="`rho_m` is defined for a KL correction with two outcomes"):
+def test_the_papers_names_exist_for_binary_kl_only(refused):
+    with refused(NotBinaryError, "`rho_m`"):
         _ = random_world(0, outcomes=3).correction().rho_m
     with pytest.raises(NotBinaryError, match="`a1`"):
         _ = random_world(0).correction(divergence="js").a1
@@ -221,21 +221,21 @@ def test_a_perturbation_off_the_support_cannot_hide_a_wrong_mean():
         world.perturb([1, 1, 1e12], 0.1)
 
 
-def test_single_precision_probabilities_are_accepted_and_masked_ones_are_not():
+def test_single_precision_probabilities_are_accepted_and_masked_ones_are_not(refused):
     world = tl.World(
         np.full(10, 0.1, np.float32), np.full(10, 0.1, np.float32), np.linspace(0, 1, 10, dtype=np.float32)
     )
     assert world.p0.sum() == pytest.approx(1, abs=1e-15)
-    with pytest.raises(DistributionError, match="must be an array of numbers"):
+    with refused(DistributionError):
         tl.World(np.ma.array([0.5, 0.5], mask=[True, False]), [0.5, 0.5], [0.1, 0.2])
 
 
 @pytest.mark.parametrize("weights", [("a", "b", "c", "d"), [[1], [2, 3]], (1j, 0, 0, 1), None, (1e308,) * 4])
-def test_weights_of_any_kind_are_checked(weights):
+def test_weights_of_any_kind_are_checked(refused, weights):
     for call in (tl.World(*OK).correction, tl.World(*OK).path, lambda w: tl.World(*OK).sweep([w])):
         with pytest.raises(WeightsError, match="`weights` must"):
             call(weights)
-    with pytest.raises(WeightsError, match="must be a list"):
+    with refused(WeightsError):
         tl.World(*OK).sweep(3)
 
 

@@ -61,12 +61,10 @@ def test_every_page_has_model_data_date_and_number(tmp_path):
     assert any("Statistical appendix" in text for text in pages[2:])
 
 
-def test_without_a_browser_it_says_how_to_print(tmp_path, monkeypatch):
+def test_without_a_browser_it_says_how_to_print(refused, tmp_path, monkeypatch):
     monkeypatch.setattr(pages, "which", lambda name: None)
     monkeypatch.setattr(pages, "APPLICATIONS", ())
-    with pytest.raises(
-        MissingExtraError, match=r"(?s)needs Chromium.*write audit\.html, open it in a browser and print"
-    ):
+    with refused(MissingExtraError, "needs Chromium"):
         write_report(typed(cross_fitted_audit()), tmp_path / "audit.pdf")
     people().write_csv(tmp_path / "data.csv")
     options = ["--group", "group", "--scores", "score", "--features", "", "--report", str(tmp_path / "audit.pdf")]
@@ -76,11 +74,11 @@ def test_without_a_browser_it_says_how_to_print(tmp_path, monkeypatch):
     assert [path.name for path in tmp_path.iterdir()] == ["data.csv"]
 
 
-def test_a_browser_that_fails_leaves_the_old_file(tmp_path, monkeypatch):
+def test_a_browser_that_fails_leaves_the_old_file(refused, tmp_path, monkeypatch):
     target = tmp_path / "audit.pdf"
     target.write_text("the old one")
     monkeypatch.setattr(pages, "find_browser", lambda: shutil.which("false"))
-    with pytest.raises(DataError, match=r"(?s)did not print the report: it ended with code 1.*print it to PDF"):
+    with refused(DataError, "did not print"):
         write_report(typed(cross_fitted_audit()), target)
     assert target.read_text() == "the old one"
 
@@ -92,9 +90,9 @@ def test_the_sandbox_is_left_only_as_root(monkeypatch):
 
 
 @pytest.mark.parametrize("name", ["report.txt", "report.docx", "report"])
-def test_a_report_has_the_name_of_a_page_or_a_pdf(name, tmp_path):
+def test_a_report_has_the_name_of_a_page_or_a_pdf(refused, name, tmp_path):
     """D12: `--report out.txt` was accepted."""
-    with pytest.raises(DataError, match="must be an HTML or PDF file"):
+    with refused(DataError):
         check_name(tmp_path / name)
     for good in ("a.html", "a.HTM", "a.pdf"):
         check_name(tmp_path / good)

@@ -502,13 +502,13 @@ def test_notebooks_show_results_as_escaped_html():
     assert f"{100 * cross_fitted()['A'].gap.value:.2f}".replace("-", "−") in cross_fitted()._repr_html_()
 
 
-def test_plot_returns_a_figure_and_names_the_others():
+def test_plot_returns_a_figure_and_names_the_others(refused):
     c = cross_fitted()["A"]
     assert c.plot().title.startswith("Proxy map")
     assert c.plot("features").table["feature"].to_list() == c.contributions_full["feature"].to_list()
     assert "city" in c.plot("profile", "city").title
     assert len(c.plot("shares_along_tradeoff").table) > 0
-    with pytest.raises(DataError, match="must be one of the figures, got 'pie'"):
+    with refused(DataError, "'pie'"):
         c.plot("pie")
-    with pytest.raises(DataError, match="must be the name of a feature"):
+    with refused(DataError):
         c.plot("profile")

@@ -123,13 +123,13 @@ def test_one_call_gives_those_of_every_group(leaning):
     assert all_of_them["a"].to_dict() == leaning.to_dict()
 
 
-def test_alternatives_need_outcomes_features_and_people():
+def test_alternatives_need_outcomes_features_and_people(refused):
     table = applicants(rows=300)
     plain = tl.audit(table.drop("repaid"), group="group", reference="b", scores="score", folds=None)["a"]
-    with pytest.raises(DataError, match="Alternatives need outcomes, but the audit has none"):
+    with refused(DataError, "Alternatives need outcomes"):
         plain.alternatives()
     few = table.with_columns(repaid=pl.when(pl.int_range(300) < 60).then("repaid").otherwise(None))
-    with pytest.raises(DataError, match="of at least 50 people of each group"):
+    with refused(DataError, "50"):
         found(few)
 
 

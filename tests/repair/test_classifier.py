@@ -97,10 +97,10 @@ def test_people_who_are_alike_are_decided_alike_and_half_is_not_enough():
     assert fitted.gap_after_ == pytest.approx(gap(fitted.predict(x), group), abs=1e-12)
 
 
-def test_columns_that_tell_nothing_of_the_group_are_refused():
+def test_columns_that_tell_nothing_of_the_group_are_refused(refused):
     x, y, _ = people()
     group = np.random.default_rng(5).choice(["a", "b"], 3000)
-    with pytest.raises(SupportError, match="hardly distinguish 'a' and 'b'"):
+    with refused(SupportError, "'a'", "'b'"):
         tl.TiltedClassifier(metric="decisions").fit(x, y, sensitive_features=group)
 
 
@@ -124,7 +124,7 @@ def test_any_classifiers_serve_and_a_clone_is_not_fitted():
     assert not hasattr(clone(model), "multiplier_")
 
 
-def test_mistakes_are_named():
+def test_mistakes_are_named(refused):
     x, y, group = people(200)
     for given, message in (
         (np.append(group[1:], "c"), "'mean_score' needs at least 10 people of each group, got 1 of 'c' and 129 of 'b'"),
@@ -136,9 +136,9 @@ def test_mistakes_are_named():
     ):
         with pytest.raises(DataError, match=message):
             tl.TiltedClassifier().fit(x, y, sensitive_features=given)
-    with pytest.raises(DataError, match="No row has group 'z'"):
+    with refused(DataError, "'z'"):
         tl.TiltedClassifier(reference="z").fit(x, y, sensitive_features=group)
-    with pytest.raises(DataError, match="`metric` must be 'mean_score' without a threshold for 3 classes"):
+    with refused(DataError, "`metric`", "'mean_score'"):
         tl.TiltedClassifier(metric="fpr").fit(x, np.arange(200) % 3, sensitive_features=group)
     with pytest.raises(DataError, match="`metric` must be"):
         tl.TiltedClassifier(metric="fair").fit(x, y, sensitive_features=group)
@@ -173,7 +173,7 @@ def test_weights_are_rows_written_out():
     assert model.multiplier_ == pytest.approx(other.multiplier_, abs=1e-4)
 
 
-def test_an_evaluation_is_that_of_a_repair_on_new_rows():
+def test_an_evaluation_is_that_of_a_repair_on_new_rows(refused):
     x, y, group = people(800)
     model = tl.TiltedClassifier().fit(x, y, sensitive_features=group)
     new, truth, whose = people(600, 1)
@@ -184,13 +184,13 @@ def test_an_evaluation_is_that_of_a_repair_on_new_rows():
         roc_auc_score(truth, model.estimator_.predict_proba(new)[:, 1]), abs=1e-12
     )
     assert "group = a (audited) vs group = b (reference)" in str(found)
-    with pytest.raises(DataError, match="`audited` must be one of 'a', of a classifier of two classes, got 'z'"):
+    with refused(DataError, "`audited`", "'a'"):
         model.evaluate(new, truth, whose, audited="z")
 
 
-def test_columns_that_hold_the_group_are_refused():
+def test_columns_that_hold_the_group_are_refused(refused):
     x, y, group = people(400)
-    with pytest.raises(SupportError, match="separate the two groups completely"):
+    with refused(SupportError, "separate the two"):
         tl.TiltedClassifier().fit(x.assign(is_a=1.0 * (group == "a")), y, sensitive_features=group)
 
 
@@ -204,7 +204,7 @@ def test_texts_are_read_by_the_steps_of_the_estimator():
     model = tl.TiltedClassifier(pipe).fit(texts, y, sensitive_features=group)
     assert model.groups_.tolist() == ["a", "b"]  # the largest is the reference
     trees = HistGradientBoostingClassifier(max_iter=2, categorical_features="from_dtype")
-    with pytest.raises(DataError, match="The default `propensity` cannot fit X"):
+    with pytest.raises(DataError, match="`propensity`"):
         tl.TiltedClassifier(trees).fit(texts.astype("category"), y, sensitive_features=group)
 
 

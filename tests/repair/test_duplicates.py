@@ -62,21 +62,21 @@ def test_rows_without_features_are_no_duplicates():
     assert duplicate_clusters({}, np.zeros(9, dtype=int), None) is None
 
 
-def test_a_few_matches_are_noted_and_many_are_refused():
+def test_a_few_matches_are_noted_and_many_are_refused(refused):
     audited = np.repeat(np.arange(3000), 1 + (np.arange(3000) < 60)).astype(np.uint64)  # two in a hundred equal another
     fresh = np.arange(10_000, 11_000).astype(np.uint64)
     assert check_not_audited(fresh, audited) == []
     (note,) = check_not_audited(np.concatenate([fresh, audited[:30]]), audited)
     assert (note.code, note.values) == ("audited rows", {"rows": 30})
     assert check_not_audited(np.concatenate([fresh, audited[-1:]]), audited)[0].code == "audited row"
-    with pytest.raises(DataError, match="300 rows of `held_out` were used in the audit"):
+    with refused(DataError, "`held_out`", "300"):
         check_not_audited(np.concatenate([fresh, audited[-300:]]), audited)
 
 
-def test_matches_by_chance_are_no_reason_to_refuse():
+def test_matches_by_chance_are_no_reason_to_refuse(refused):
     rng = np.random.default_rng(0)
     audited = rng.integers(0, 10**9, 4000).astype(np.uint64)
     others = rng.integers(0, 10**9, 1_000_000).astype(np.uint64)
     assert check_not_audited(others, audited)[0].code == "audited rows"
-    with pytest.raises(DataError, match="were used in the audit"):
+    with refused(DataError, "were used"):
         check_not_audited(np.concatenate([others, audited]), audited)

@@ -88,13 +88,13 @@ def test_types_that_skops_does_not_know_are_listed_and_built_only_where_they_are
     assert type(tl.read_repair(path, trusted=[OF_IMPUTER, name]).models[0].model.estimator[-1]).__name__ == "Own"
 
 
-def test_an_altered_classifier_is_refused(tmp_path):
+def test_an_altered_classifier_is_refused(refused, tmp_path):
     path = tmp_path / "repair.json"
     tilt().to_json(path)
     found = json.loads(path.read_text())
     found["models"][0]["model"]["estimator"] = found["models"][0]["model"]["estimator"][:200]
     path.write_text(json.dumps(found))
-    with pytest.raises(TiltlensError, match="not a complete skops file"):
+    with refused(TiltlensError, "not a complete"):
         tl.read_repair(path)
 
 
@@ -111,10 +111,10 @@ def test_mistakes_are_named(options, message):
         comparison().repair(**options)
 
 
-def test_a_category_that_the_classifier_cannot_encode_is_named():
+def test_a_category_that_the_classifier_cannot_encode_is_named(refused):
     strict = make_column_transformer((SimpleImputer(), ["income", "noise"]), (OneHotEncoder(), ["area"]))
     repair = comparison().repair(propensity_model=make_pipeline(strict, LogisticRegression()))
-    with pytest.raises(TiltlensError, match="cannot predict the features"):
+    with refused(TiltlensError, "cannot predict"):
         repair.apply(new_rows(), "score")
 
 

@@ -92,10 +92,10 @@ def test_paired_changes_cover_their_truth(tilt):
     assert all(hits[name] >= 52 for name in names), hits  # of 60 at 95 %: fewer in 1 of 100 tries
 
 
-def test_audited_rows_are_refused(tilt, tmp_path):
+def test_audited_rows_are_refused(refused, tilt, tmp_path):
     tilt.to_json(tmp_path / "repair.json")
     for saved in (tilt, tl.read_repair(tmp_path / "repair.json")):
-        with pytest.raises(DataError, match="40 rows of `held_out` were used in the audit"):
+        with refused(DataError, "`held_out`", "40"):
             saved.evaluate(pl.concat([borrowers(2000, 5), borrowers()[:40]]), "score", "group")
 
 
@@ -118,12 +118,12 @@ def visitors(people, seed, rows=1):
 
 
 @pytest.mark.parametrize("use_group", [False, True])
-def test_audited_rows_are_refused_however_often_they_were_audited(use_group):
+def test_audited_rows_are_refused_however_often_they_were_audited(refused, use_group):
     table = borrowers(500).with_columns(pl.col("score").round(2))
     tilt = plain(pl.concat([table, table[:250]]), use_group=use_group)
     others = borrowers(400, 6).with_columns(pl.col("score").round(2))
     for again in (table, table[:250], pl.concat([table[:200], others])):
-        with pytest.raises(DataError, match="were used in the audit"):
+        with refused(DataError, "were used"):
             tilt.evaluate(again, "score", "group")
     assert not tilt.evaluate(others, "score", "group").notes
     if use_group:
@@ -131,17 +131,17 @@ def test_audited_rows_are_refused_however_often_they_were_audited(use_group):
         assert ("rows not checked", {"column": "'income'"}) in [(note.code, note.values) for note in notes]
 
 
-def test_rows_of_one_person_are_one_among_those_who_may_have_been_audited():
-    tilt, refused = plain(visitors(1000, 0)), 0
+def test_rows_of_one_person_are_one_among_those_who_may_have_been_audited(refused):
+    tilt, taken_for_audited = plain(visitors(1000, 0)), 0
     for seed in range(1, 21):
         people = np.repeat(np.arange(100), 5)
         for clusters in (people, None):
             try:
                 tilt.evaluate(visitors(100, seed, 5), "score", "group", outcome="repaid", clusters=clusters)
             except DataError:
-                refused += 1
-    assert refused <= 1
-    with pytest.raises(DataError, match="60 rows of `held_out` were used in the audit"):
+                taken_for_audited += 1
+    assert taken_for_audited <= 1
+    with refused(DataError, "`held_out`", "60"):
         tilt.evaluate(pl.concat([visitors(1000, 0)[:60], visitors(100, 99)]), "score", "group", outcome="repaid")
 
 
@@ -216,11 +216,11 @@ def test_error_rates_of_new_rows_are_equal(metric, use_group):
     assert again.to_dict() == tilt.to_dict()
 
 
-def test_criteria_that_cannot_be(tmp_path):
+def test_criteria_that_cannot_be(refused, tmp_path):
     plain = tl.audit(lending(400), group="group", reference="b", scores="score", folds=None)["a"]
-    with pytest.raises(DataError, match="needs outcomes, but the audit has none"):
+    with refused(DataError, "needs outcomes,"):
         plain.repair(metric="fpr")
-    with pytest.raises(DataError, match="`metric` must be 'mean_score', 'fpr', 'fnr' or 'equalized_odds'"):
+    with refused(DataError, "`metric`", "'mean_score'"):
         plain.repair(metric="parity")
     of_rate = tl.audit(
         borrowers(400), group="group", reference="b", scores="score", outcome="repaid", metric="fpr", folds=None
@@ -238,18 +238,18 @@ def test_arrays_beside_the_table_are_matched_before_rows_are_left_out(tilt):
     assert by_name.to_dict() == tilt.evaluate(new[1000:], "score", "group", outcome="repaid").to_dict()
 
 
-def test_a_series_of_another_index_is_refused(tilt):
+def test_a_series_of_another_index_is_refused(refused, tilt):
     new = borrowers(500, 10).to_pandas()
-    with pytest.raises(DataError, match="`scores` must have the index of `data`"):
+    with refused(DataError, "`scores`", "`data`"):
         tilt.evaluate(new, new["score"].sort_values(), "group")
 
 
-def test_a_series_in_another_order_than_a_table_without_an_index_is_refused(tilt):
+def test_a_series_in_another_order_than_a_table_without_an_index_is_refused(refused, tilt):
     new = borrowers(500, 10)
     repaid = new["repaid"].to_pandas()
     tilt.evaluate(new, "score", "group", outcome=repaid)
     mixed = repaid.sample(frac=1.0, random_state=0)
-    with pytest.raises(DataError, match="`outcome` must have an index from 0 on, because the table has none"):
+    with refused(DataError, "`outcome`"):
         tilt.evaluate(new, "score", "group", outcome=mixed)
     assert tilt.evaluate(new, "score", "group", outcome=mixed.to_numpy()).notes == ()
 
@@ -275,17 +275,17 @@ def test_the_cost_of_blindness_is_of_the_same_rows():
     assert other.compared_with.table.equals(found.table)
 
 
-def test_a_repair_to_compare_with_must_differ_by_the_group_alone(tilt):
+def test_a_repair_to_compare_with_must_differ_by_the_group_alone(refused, tilt):
     new = borrowers(500, 1)
-    with pytest.raises(DataError, match="must be the same adjustment with use_group=True"):
+    with refused(DataError):
         tilt.evaluate(new, "score", "group", compare_with=tilt)
-    with pytest.raises(DataError, match="same groups, metric, threshold and max_gap"):
+    with refused(DataError, "same groups, metric"):
         tilt.evaluate(new, "score", "group", compare_with=plain(borrowers(), use_group=True, max_gap=0.05))
-    with pytest.raises(DataError, match="500 rows of `held_out` were used in the audit"):
+    with refused(DataError, "`held_out`", "500"):
         tilt.evaluate(new, "score", "group", compare_with=plain(new, use_group=True))
 
 
-def test_weights_count_as_repeated_rows(tilt):
+def test_weights_count_as_repeated_rows(refused, tilt):
     new = borrowers(1500, 11).with_columns(weight=pl.int_range(1500) % 3)
     weighted = tilt.evaluate(new, "score", "group", outcome="repaid", sample_weight="weight")
     repeated = tilt.evaluate(
@@ -295,7 +295,7 @@ def test_weights_count_as_repeated_rows(tilt):
         for part in ("before", "after", "change"):
             assert weighted[name][part].value == pytest.approx(repeated[name][part].value, abs=1e-12), name
     assert weighted.rows["audited"] + weighted.rows["reference"] == 1000  # a weight of 0 counts for nothing
-    with pytest.raises(DataError, match="`sample_weight` must be finite and not negative, got -1 in row 0"):
+    with refused(DataError, "`sample_weight`"):
         tilt.evaluate(new, "score", "group", sample_weight=[-1] * 1500)
 
 

@@ -98,11 +98,11 @@ def test_a_saved_price_is_the_same_and_holds_numbers_and_texts_only(tmp_path):
 
 
 @pytest.mark.parametrize("part", ["factor", "costs", "reference"])
-def test_a_damaged_file_is_refused(tmp_path, part):
+def test_a_damaged_file_is_refused(refused, tmp_path, part):
     saved = price().to_dict()
     del saved[part]
     (tmp_path / "price.json").write_text(json.dumps(saved))
-    with pytest.raises(TiltlensError, match="is not a whole adjustment"):
+    with refused(TiltlensError):
         tl.read_repair(tmp_path / "price.json")
 
 
@@ -110,7 +110,7 @@ def test_a_model_without_a_slope_is_refused(tmp_path):
     saved = price().to_dict()
     saved["costs"][0]["model"]["slopes"].pop()
     (tmp_path / "price.json").write_text(json.dumps(saved))
-    with pytest.raises(TiltlensError, match="is not a whole adjustment"):
+    with pytest.raises(TiltlensError, match="not a whole adjustment"):
         tl.read_repair(tmp_path / "price.json")
 
 
@@ -193,7 +193,7 @@ def test_actual_to_expected_by_decile_has_both_prices_and_groups():
     assert cells["n"].drop_nulls().min() >= 10
 
 
-def test_actual_to_expected_by_decile_is_drawn_before_and_after(tmp_path):
+def test_actual_to_expected_by_decile_is_drawn_before_and_after(refused, tmp_path):
     drawn = evaluation().plot()
     cells = evaluation().by_decile.drop_nulls("actual_to_expected")
     assert drawn.table["ratio"].to_list() == cells["actual_to_expected"].to_list()
@@ -201,7 +201,7 @@ def test_actual_to_expected_by_decile_is_drawn_before_and_after(tmp_path):
     assert drawn.spec()["layer"]
     evaluation().report(tmp_path / "effect.html")
     assert drawn.title in (tmp_path / "effect.html").read_text(encoding="utf-8")
-    with pytest.raises(TiltlensError, match="no costs of these people were given"):
+    with refused(TiltlensError, "no costs"):
         price().evaluate(policies(500, 13), "price", "sex").plot()
 
 
@@ -230,8 +230,8 @@ def test_an_evaluation_without_costs_has_gap_and_money():
     assert table.missing_outcome is None
 
 
-def test_audited_rows_are_refused_for_evaluation():
-    with pytest.raises(TiltlensError, match="were used in the audit"):
+def test_audited_rows_are_refused_for_evaluation(refused):
+    with refused(TiltlensError, "were used"):
         price().evaluate(policies(), "price", "sex", "cost")
 
 

@@ -111,11 +111,11 @@ def test_two_outcomes_are_a_shift_of_the_logit():
     assert tilted_score(score, shift) == pytest.approx(both[:, 1], abs=1e-15)
 
 
-def test_a_limit_beyond_reach_is_named():
+def test_a_limit_beyond_reach_is_named(refused):
     scores, _, asked = problem(2, 1, 0.0, seed=5)
     fixed = np.where(scores > 0.5, 1.0, 0.0)  # nothing can move
     stuck = replace(asked, logs=log_scores(fixed))
-    with pytest.raises(SupportError, match="cannot be reached: gap 0 cannot be brought closer to 0 than"):
+    with refused(SupportError, "cannot be reached"):
         score_multipliers(stuck)
 
 

@@ -15,12 +15,12 @@ from tiltlens.errors import DataError, SupportError
 COMMON = {"group": "group", "reference": "b", "scores": "score", "folds": None}
 
 
-def test_a_limit_beyond_reach_says_how_near_it_comes():
+def test_a_limit_beyond_reach_says_how_near_it_comes(refused):
     table = lending(1000).with_columns(
         score=pl.when(pl.col("noise") > -1.5).then(pl.col("score").round()).otherwise("score")
     )
     c = tl.audit(table, **COMMON)["a"]
-    with pytest.raises(SupportError, match=r"the gap of 'a' against 'b' cannot .* than -0\.\d+ \(limit 0\),"):
+    with refused(SupportError, "'a'", "'b'", "(limit 0)"):
         c.repair()
 
 
@@ -32,29 +32,29 @@ def test_nothing_to_repair_is_noted():
     assert tilt.nats == pytest.approx(0.0, abs=1e-15)
 
 
-def test_features_that_separate_the_groups_together_are_refused():
+def test_features_that_separate_the_groups_together_are_refused(refused):
     rng = np.random.default_rng(0)
     x, y = rng.uniform(-1, 1, (2, 800))
     mine = x + y > 0
     table = pl.DataFrame({"group": np.where(mine, "a", "b"), "x": x, "y": y, "score": expit(x + rng.normal(size=800))})
     table = table.filter((pl.col("x") + pl.col("y")).abs() > 0.15)
     c = tl.audit(table, propensity=np.full(table.height, 0.5), **COMMON)["a"]  # an audit without it refuses as well
-    with pytest.raises(SupportError, match="separate the two groups completely"):
+    with refused(SupportError, "separate the two"):
         c.repair()
     assert c.repair(use_group=True).gap_after == pytest.approx(0.0, abs=1e-9)
 
 
-def test_scores_alone_can_be_repaired_with_the_group_only():
+def test_scores_alone_can_be_repaired_with_the_group_only(refused):
     c = tl.audit(lending(400), features=[], **COMMON)["a"]
-    with pytest.raises(DataError, match="No feature can separate the groups"):
+    with refused(DataError, "No feature"):
         c.repair()
     assert c.repair(use_group=True).gap_after == pytest.approx(0.0, abs=1e-9)
 
 
-def test_twenty_people_are_repaired_with_a_warning_of_chance():
+def test_twenty_people_are_repaired_with_a_warning_of_chance(refused):
     table = pl.concat([lending(3000).filter(group="a")[:20], lending(3000).filter(group="b")[:400]])
     c = tl.audit(table, **COMMON)["a"]
-    with pytest.raises(SupportError, match="hardly distinguish 'a' and 'b'"):
+    with refused(SupportError, "'a'", "'b'"):
         c.repair()
     tilt = c.repair(use_group=True)
     (one,) = tilt.constraints
@@ -75,19 +75,19 @@ def test_error_rates_are_of_people_whose_outcome_is_known(known):
     assert notes == ([] if known == 1.0 else [{"known": 1200, "rows": 2000}])
 
 
-def test_too_few_people_with_an_outcome_are_named():
+def test_too_few_people_with_an_outcome_are_named(refused):
     table = borrowers(600).with_columns(repaid=pl.when(pl.col("group") == "a").then(1).otherwise("repaid"))
-    with pytest.raises(DataError, match=r"'equalized_odds' needs at least 10 people of each group, got 0 of 'a'"):
+    with refused(DataError, "'equalized_odds'", "'a'"):
         tl.audit(table, outcome="repaid", **COMMON)["a"].repair(metric="equalized_odds")
 
 
-def test_classes_cannot_be_decided_by_a_threshold_nor_be_constant():
+def test_classes_cannot_be_decided_by_a_threshold_nor_be_constant(refused):
     common = {"group": "group", "reference": "a", "features": ["income", "area"], "folds": None}
     audit = tl.audit(town(600, 0), scores=CLASSES, favourable="large", **common)
-    with pytest.raises(DataError, match="`threshold` needs scores of two classes, got 3"):
+    with refused(DataError, "`threshold`"):
         audit.repair(threshold=0.5)
     even = town(600, 0).with_columns(pl.lit(1 / 3).alias(name) for name in CLASSES)
-    with pytest.raises(DataError, match="The scores are constant"):
+    with refused(DataError, "The scores"):
         tl.audit(even, scores=CLASSES, favourable="large", **common).repair()
 
 
@@ -207,18 +207,18 @@ def test_decisions_of_few_kinds_of_people_are_claimed_as_they_will_be():
 
 
 @pytest.mark.parametrize("options", [{}, {"threshold": 0.5}])
-def test_features_that_say_nothing_of_the_group_are_refused(options):
+def test_features_that_say_nothing_of_the_group_are_refused(refused, options):
     rng = np.random.default_rng(7)
-    refused = 0
+    hardly_distinguished = 0
     for _ in range(3):
         mine, x = rng.random(800) < 0.5, rng.normal(size=(800, 3))
         table = pl.DataFrame({"group": np.where(mine, "a", "b"), **{f"x{k}": one for k, one in enumerate(x.T)}})
         table = table.with_columns(score=pl.Series(expit(x[:, 0] + rng.normal(size=800) - 0.8 * mine)))
         c = tl.audit(table, **COMMON)["a"]
-        with pytest.raises(SupportError, match=r"hardly distinguish 'a' and 'b'|cannot be reached") as error:
+        with refused(SupportError, "'a'", "'b'") as error:
             c.repair(**options)
-        refused += "hardly distinguish" in str(error.value)
+        hardly_distinguished += "hardly distinguish" in str(error.value)
         assert "use_group=True" in str(error.value)
         assert c.repair(use_group=True, **options).gap_after == pytest.approx(0.0, abs=0.01)
         assert c.repair(max_gap=0.9, **options).multiplier == 0.0
-    assert refused
+    assert hardly_distinguished

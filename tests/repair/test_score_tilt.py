@@ -100,25 +100,25 @@ def test_a_repair_is_written_and_read_without_a_digit_lost(comparison, tmp_path)
     assert json.loads((tmp_path / "repair.json").read_text())["schema"] == "tiltlens/_repair/4"
 
 
-def test_a_repair_is_written_whole_or_not_at_all(comparison, tmp_path, monkeypatch):
+def test_a_repair_is_written_whole_or_not_at_all(refused, comparison, tmp_path, monkeypatch):
     path = tmp_path / "repair.json"
     comparison.repair().to_json(path)
     before = path.read_bytes()
     monkeypatch.setattr("os.fsync", lambda _: (_ for _ in ()).throw(OSError(28, "No space left on device")))
-    with pytest.raises(DataError, match="must be a file that can be written"):
+    with refused(DataError):
         comparison.repair(max_gap=0.02).to_json(path)
     assert path.read_bytes() == before
     assert [one.name for one in tmp_path.iterdir()] == ["repair.json"]
 
 
 @pytest.mark.parametrize("missing", ["models", "constraints", "classes", "row_index"])
-def test_an_altered_file_is_refused(comparison, tmp_path, missing):
+def test_an_altered_file_is_refused(refused, comparison, tmp_path, missing):
     path = tmp_path / "repair.json"
     comparison.repair().to_json(path)
     found = json.loads(path.read_text())
     del found[missing]
     path.write_text(json.dumps(found))
-    with pytest.raises(DataError, match="is not a whole adjustment"):
+    with refused(DataError):
         tl.read_repair(path)
 
 
@@ -265,8 +265,8 @@ def test_weights_of_the_outcome_are_the_least_change_that_makes_it_independent_o
         assert rel_entr(mass, rival).sum() > rel_entr(mass, got).sum()
 
 
-def test_weights_of_the_outcome_need_it(comparison):
-    with pytest.raises(DataError, match="`outcome` must be False for an audit without outcomes"):
+def test_weights_of_the_outcome_need_it(refused, comparison):
+    with refused(DataError, "`outcome`"):
         comparison.reweigh(outcome=True)
 
 
@@ -330,5 +330,5 @@ def test_a_file_that_was_altered_is_refused(comparison, part, tmp_path):
     else:
         found[part] = {"max_gap": 5, "schema": "tiltlens/_repair/1"}[part]
     (tmp_path / "repair.json").write_text(json.dumps(found))
-    with pytest.raises(TiltlensError, match=r"whole adjustment|`max_gap` must|expected|of the schema"):
+    with pytest.raises(TiltlensError, match=r"whole adjustment|`max_gap`|schema"):
         tl.read_repair(tmp_path / "repair.json")

@@ -132,26 +132,26 @@ def test_a_repair_of_many_constraints_is_written_and_read(tmp_path):
     )
 
 
-def test_every_group_has_its_evaluation():
+def test_every_group_has_its_evaluation(refused):
     tilt, new = audit().repair(), town(4000, 6)
     evaluations = tilt.evaluate_groups(new, "score", "group", outcome="repaid")
     after = tilt.apply(new, "score")
     assert list(evaluations) == ["b", "c"]
     for one in tilt.constraints:
         assert evaluations[one.audited]["gap"]["after"].value == pytest.approx(gap_of(new, after, one), abs=1e-12)
-    with pytest.raises(DataError, match="`audited` must be one of 'b', 'c', got none"):
+    with refused(DataError, "`audited`", "'b'"):
         tilt.evaluate(new, "score", "group")
-    with pytest.raises(DataError, match="were used in the audit"):
+    with refused(DataError, "were used"):
         tilt.evaluate(town(3000, 0), "score", "group", audited="c")
 
 
-def test_an_evaluation_of_several_classes_is_of_one():
+def test_an_evaluation_of_several_classes_is_of_one(refused):
     tilt, new = of_classes().repair(), town(4000, 6)
     found = tilt.evaluate(new, CLASSES, "group", audited="b", score_class=2)
     after = tilt.apply(new, CLASSES)[:, 2]
     expected = gap_of(new, after, next(one for one in tilt.constraints if one.audited == "b"))
     assert found["gap"]["after"].value == pytest.approx(expected, abs=1e-12)
-    with pytest.raises(DataError, match="`score_class` must be a class from 0 to 2, got None"):
+    with refused(DataError, "`score_class`"):
         tilt.evaluate(new, CLASSES, "group", audited="b")
 
 

@@ -60,21 +60,17 @@ def test_groups_are_found_by_name_and_by_position():
     assert [name for name, _ in audit.items()] == list(audit) == ["x", "y", "z"]
 
 
-def test_a_number_is_a_name_where_names_are_numbers():
+def test_a_number_is_a_name_where_names_are_numbers(refused):
     audit = of_groups("2", "1")
     assert audit[1].audited == audit["1"].audited == audit[1.0].audited == "1"
     for key in (0, -1):
-        with pytest.raises(DataError, match=r"Group (0|-1) is not among the audited groups"):
+        with refused(DataError, "Group"):
             audit[key]
 
 
 @pytest.mark.parametrize("key", ["X", 3, -4, False, None, 1.5])
-def test_an_unknown_group_is_an_error_that_names_the_groups(key):
-    with pytest.raises(
-        DataError,
-        match=rf"Group {re.escape(repr(key))} is not among the audited groups\.\n"
-        "Hint: audited: 'x', 'y', 'z'; reference: 'B'",
-    ):
+def test_an_unknown_group_is_an_error_that_names_the_groups(refused, key):
+    with refused(DataError, repr(key), "'x', 'y', 'z'"):
         of_groups("x", "y", "z")[key]
 
 

@@ -13,7 +13,7 @@ import tiltlens as tl
 from tiltlens._results.codec import check_target, write_json, write_text
 
 
-def test_a_failed_write_keeps_the_old_file(tmp_path, monkeypatch):
+def test_a_failed_write_keeps_the_old_file(refused, tmp_path, monkeypatch):
     target = tmp_path / "out.json"
     target.write_text("old")
 
@@ -21,7 +21,7 @@ def test_a_failed_write_keeps_the_old_file(tmp_path, monkeypatch):
         raise OSError(28, "No space left on device")
 
     monkeypatch.setattr(os, "fsync", full_disk)
-    with pytest.raises(tl.TiltlensError, match="No space left on device"):
+    with refused(tl.TiltlensError, "No space left"):
         write_text(target, "new")
     assert target.read_text() == "old"
     assert list(tmp_path.iterdir()) == [target]
@@ -98,10 +98,10 @@ def test_a_file_that_the_system_stops_half_way_leaves_the_old_one(tmp_path):
 
 
 @pytest.mark.parametrize("name", ["nowhere/out.json", "folder", "", "/proc/out.json"])
-def test_a_place_that_cannot_be_written_is_known_before(name, tmp_path, monkeypatch):
+def test_a_place_that_cannot_be_written_is_known_before(refused, name, tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)
     (tmp_path / "folder").mkdir()
-    with pytest.raises(tl.TiltlensError, match=r"must (have a name|be a file that can be written), got"):
+    with refused(tl.TiltlensError):
         check_target(name)
 
 
@@ -115,10 +115,10 @@ def test_a_place_that_can_be_written_is_left_as_it_was(tmp_path):
     assert old.read_text() == "old"
 
 
-def test_an_open_file_is_written_to(tmp_path):
+def test_an_open_file_is_written_to(refused, tmp_path):
     stream = io.StringIO()
     write_json({"value": 1}, stream)
     assert json.loads(stream.getvalue()) == {"value": 1}
     for target in (io.BytesIO(), 7):
-        with pytest.raises(tl.TiltlensError, match=r"a file to write must be a path or open for text, got .*\nHint: "):
+        with refused(tl.TiltlensError, "a file"):
             write_text(target, "text")

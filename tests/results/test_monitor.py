@@ -55,11 +55,11 @@ def test_looks_at_batches_equal_an_audit_of_all_rows(tmp_path, options):
     assert fixed["gap_high"] - fixed["gap_low"] == pytest.approx(whole.gap.high - whole.gap.low, rel=0.03)
 
 
-def test_a_batch_counts_once_unless_it_is_said_to_be_another(tmp_path):
+def test_a_batch_counts_once_unless_it_is_said_to_be_another(refused, tmp_path):
     audit = partial(AUDIT, batch(0), scores="hired", monitor=tmp_path / "state.json")
     audit()
     before = (tmp_path / "state.json").read_bytes()
-    with pytest.raises(DataError, match="already counted at look 1"):
+    with refused(DataError, "already counted"):
         audit()
     assert (tmp_path / "state.json").read_bytes() == before
     assert audit(provenance={"batch": "Tuesday"}).monitor.looks.height == 2
@@ -75,12 +75,12 @@ def test_a_batch_counts_once_unless_it_is_said_to_be_another(tmp_path):
         ({"sample_weight": "w"}, "sample_weight"),
         ({"confidence": 0.9}, "confidence"),
         ({"features": ["w"], "folds": None}, "features"),
-        ({"scores": "w", "score_type": "amount"}, "favourable|score_type|scores"),
+        ({"scores": "w", "score_type": "amount"}, "favourable"),
     ],
 )
-def test_another_question_is_refused(tmp_path, options, name):
+def test_another_question_is_refused(refused, tmp_path, options, name):
     AUDIT(batch(0), scores="hired", monitor=tmp_path / "state.json")
-    with pytest.raises(DataError, match=f"`({name})` must be that of earlier looks"):
+    with refused(DataError, f"`{name}`"):
         AUDIT(batch(1), **{"scores": "hired", "monitor": tmp_path / "state.json"} | options)
 
 
@@ -90,17 +90,17 @@ def test_rows_that_err_together_are_refused(tmp_path):
     assert not (tmp_path / "state.json").exists()
 
 
-def test_other_files_are_no_states(tmp_path):
+def test_other_files_are_no_states(refused, tmp_path):
     audit = AUDIT(batch(0), scores="hired", monitor=tmp_path / "state.json")
     audit.to_json(tmp_path / "audit.json")
     for name in ("audit.json", "empty.json"):
         (tmp_path / "empty.json").write_text("{}")
-        with pytest.raises(DataError, match="must be a state file"):
+        with refused(DataError):
             AUDIT(batch(1), scores="hired", monitor=tmp_path / name)
     with pytest.raises(DataError, match="tiltlens/monitor/1"):
         tl.read_audit(tmp_path / "state.json")
     AUDIT(batch(1), scores="hired", monitor=tmp_path / "state.json")
-    with pytest.raises(DataError, match="part of the input"):
+    with refused(DataError, "part"):
         audit.to_json(tmp_path / "state.json")
 
 

@@ -113,23 +113,21 @@ def test_saved_audits_are_compared_as_independent_ones(tmp_path):
 
 
 @pytest.mark.parametrize("asked", ["path", "project", "repair", "alternatives", "reweigh", "profile", "distribution"])
-def test_what_needs_rows_says_so_and_what_to_do(asked, saved):
+def test_what_needs_rows_says_so_and_what_to_do(refused, asked, saved):
     c = saved("scores")["women"]
     arguments = {"path": [[(0, 1, 0, 1)]], "profile": ["income"], "distribution": ["income"]}
-    with pytest.raises(
-        NeedsRowsError, match=rf"`{asked}` requires an audit in memory; a saved audit has no rows.*\n.*ag"
-    ):
+    with refused(NeedsRowsError, f"`{asked}`"):
         getattr(c if hasattr(c, asked) else c.correction, asked)(*arguments.get(asked, ()))
 
 
-def test_other_questions_of_a_saved_audit(saved):
+def test_other_questions_of_a_saved_audit(refused, saved):
     c = saved("scores")["women"]
     for ask in (
         lambda: c.correction.shares_along_tradeoff(5),
         lambda: c.correction.prototypes(suppress=False),
         lambda: c.correction.function.p,
     ):
-        with pytest.raises(NeedsRowsError, match="requires an audit in memory"):
+        with refused(NeedsRowsError, "requires an audit"):
             ask()
     for one in (copy.deepcopy(c), pickle.loads(pickle.dumps(c))):
         assert one.gap == c.gap

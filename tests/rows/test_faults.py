@@ -34,7 +34,7 @@ def parts(tmp_path):
 
 
 @pytest.mark.parametrize("damage", ["the footer", "the data", "all but the start"])
-def test_a_corrupt_part_is_named(parts, damage):
+def test_a_corrupt_part_is_named(refused, parts, damage):
     pattern, folder = parts
     content = bytearray((folder / "part-1.parquet").read_bytes())
     if damage == "all but the start":
@@ -43,27 +43,25 @@ def test_a_corrupt_part_is_named(parts, damage):
         cut = slice(-8, None) if damage == "the footer" else slice(4, len(content) // 2)
         content[cut] = np.random.default_rng(0).bytes(len(content[cut]))
     (folder / "part-1.parquet").write_bytes(content)
-    with pytest.raises(
-        TiltlensError, match=r"part-1\.parquet' (is not a complete|cannot be read).*\nHint: write it again"
-    ):
+    with refused(TiltlensError, "part-1.parquet'"):
         audit(pattern)
 
 
-def test_a_part_without_a_column_is_named(parts):
+def test_a_part_without_a_column_is_named(refused, parts):
     pattern, folder = parts
     pl.read_parquet(folder / "part-2.parquet").drop("city").write_parquet(folder / "part-2.parquet")
-    with pytest.raises(TiltlensError, match=r"part-2\.parquet' has no column 'city'"):
+    with refused(TiltlensError, "'city'"):
         audit(pattern)
 
 
-def test_a_part_with_another_kind_of_column_is_named(parts):
+def test_a_part_with_another_kind_of_column_is_named(refused, parts):
     pattern, folder = parts
     pl.read_parquet(folder / "part-2.parquet").cast({"income": pl.String}).write_parquet(folder / "part-2.parquet")
-    with pytest.raises(TiltlensError, match=r"'income' is String in .*part-2\.parquet' but Float64"):
+    with refused(TiltlensError, "'income'"):
         audit(pattern)
 
 
-def test_a_part_that_vanishes_between_two_passes_is_named(parts):
+def test_a_part_that_vanishes_between_two_passes_is_named(refused, parts):
     pattern, folder = parts
     told = []
 
@@ -73,7 +71,7 @@ def test_a_part_that_vanishes_between_two_passes_is_named(parts):
             (folder / "part-1.parquet").unlink(missing_ok=True)
 
     pl.concat([classed()] * 4).write_parquet(folder / "part-0.parquet")
-    with pytest.raises(TiltlensError, match=r"part-1\.parquet' cannot be read"):
+    with refused(TiltlensError, "part-1.parquet' cannot be"):
         audit(pattern, sample_rows=1_000, progress=progress)
     assert "summing all rows" in told
 
@@ -187,7 +185,7 @@ def test_arrays_beside_what_is_read_in_batches_are_refused(argument, holder, tmp
         audit(data, **{argument: np.full(400, 0.5)})
 
 
-def test_a_query_that_fails_late_is_told_in_our_words(small_batches):
+def test_a_query_that_fails_late_is_told_in_our_words(refused, small_batches):
     late = (
         classed()
         .lazy()
@@ -199,7 +197,7 @@ def test_a_query_that_fails_late_is_told_in_our_words(small_batches):
             .alias("income")
         )
     )
-    with pytest.raises(TiltlensError, match=r"`data` cannot be read to its end. InvalidOp.*\nHint: run the query"):
+    with refused(TiltlensError, "`data`"):
         audit(late)
 
 

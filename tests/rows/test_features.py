@@ -219,8 +219,8 @@ def test_one_value_and_missing_is_not_constant():
     assert encode(["a", None]).kind == "categorical"
 
 
-def test_infinite_values_are_an_error_that_names_the_column_and_counts_them():
-    with pytest.raises(DataError, match=r"Column 'x' has infinite values in 2 rows"):
+def test_infinite_values_are_an_error_that_names_the_column_and_counts_them(refused):
+    with refused(DataError, "'x'"):
         encode([1.0, float("-inf"), float("inf")])
 
 
@@ -310,19 +310,19 @@ def test_default_features_are_the_columns_not_used_otherwise():
     assert feature_names(["a"], ["a", "b", "c"], exclude=["b", "c"]) == ["a"]
 
 
-def test_unknown_features_are_errors_and_none_where_some_are_needed():
-    with pytest.raises(DataError, match=r"Column 'agee' not found .*\nHint: did you mean 'age'\?"):
+def test_unknown_features_are_errors_and_none_where_some_are_needed(refused):
+    with refused(DataError, "'agee'", "'age'"):
         feature_names(["agee"], ["age", "sex"])
     for features, used in ((None, ["a"]), ([], [])):
         assert feature_names(features, ["a"], used) == []
-    with pytest.raises(DataError, match=r"at least one column for `model`, got none\.\nHint: the columns are 'a'"):
+    with refused(DataError, "`model`", "'a'"):
         check_some([], ["a"], "model")
 
 
-def test_columns_that_are_excluded_must_be_there_and_not_listed():
-    with pytest.raises(DataError, match=r"Column 'agee' not found .*\nHint: did you mean 'age'\?"):
+def test_columns_that_are_excluded_must_be_there_and_not_listed(refused):
+    with refused(DataError, "'agee'", "'age'"):
         feature_names(None, ["age", "sex"], exclude=["agee"])
-    with pytest.raises(DataError, match=r"`exclude` must not name listed features, got 'age'\.\nHint: list it in"):
+    with refused(DataError, "`exclude`", "'age'"):
         feature_names(["age"], ["age", "sex"], exclude="age")
 
 
@@ -502,10 +502,7 @@ def test_a_membership_model_gets_numbers_and_codes_but_no_identifiers_constants_
     assert columns["text"][:3].tolist() == [1, 0, 2]
 
 
-def test_nothing_but_constants_and_identifiers_is_an_error_that_says_why():
+def test_nothing_but_constants_and_identifiers_is_an_error_that_says_why(refused):
     table = pl.DataFrame({"c": [1] * 30, "id": range(30), "copy": [0, 1] * 15})
-    with pytest.raises(
-        DataError,
-        match=r"No feature can be used: 'c' is constant, 'id' is an identifier, 'copy' is the",
-    ):
+    with refused(DataError, "'c'", "'id'"):
         design_columns(encode_beside(table, np.array([0, 1] * 15)))

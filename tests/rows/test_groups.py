@@ -122,16 +122,16 @@ def test_several_columns_are_their_intersections_and_a_missing_part_is_unknown()
     np.testing.assert_array_equal(groups.codes[:4], [0, 1, 2, -1])
 
 
-def test_intersections_of_many_levels_stay_small():
+def test_intersections_of_many_levels_stay_small(refused):
     numbers = np.arange(3000)
     table = pl.DataFrame({"a": numbers, "b": numbers, "c": numbers % 2})
-    with pytest.raises(DataError, match="needs two groups of at least 10 rows"):
+    with refused(DataError, "10"):
         groups_of(table, ["a", "b", "c"])
 
 
-def test_intersections_that_would_be_confused_are_an_error():
+def test_intersections_that_would_be_confused_are_an_error(refused):
     table = pl.DataFrame({"x": ["a & b", "a"] * 10, "y": ["c", "b & c"] * 10})
-    with pytest.raises(DataError, match=r"same name when their parts are joined by ' & '"):
+    with refused(DataError, "same name"):
         groups_of(table, ["x", "y"])
 
 
@@ -142,66 +142,63 @@ def test_an_array_as_long_as_the_data_is_a_group(kind):
     assert groups.name == "group"
 
 
-def test_an_array_of_another_length_is_an_error():
-    with pytest.raises(DataError, match=r"`group` must have one value per row, got 2 for 30 rows"):
+def test_an_array_of_another_length_is_an_error(refused):
+    with refused(DataError, "`group`", "30"):
         groups_of(pl.DataFrame({"x": range(30)}), np.array(["a", "b"]))
 
 
-def test_a_list_of_text_names_columns_unless_it_is_long_and_names_none():
+def test_a_list_of_text_names_columns_unless_it_is_long_and_names_none(refused):
     assert group_columns("g", ["g"]) == ["g"]
     assert group_columns(["g", "h"], ["g", "h"]) == ["g", "h"]
     assert group_columns(["a"] * 20, ["g"]) == []
     assert group_columns(np.array(["g"]), ["g"]) == []
-    with pytest.raises(DataError, match=r"Column 'rcae' not found .*\nHint: did you mean 'race'\?"):
+    with refused(DataError, "'rcae'", "'race'"):
         group_columns("rcae", ["race", "sex"])
-    with pytest.raises(DataError, match=r"Column 'sexx' not found"):
+    with refused(DataError, "'sexx'"):
         group_columns(["race", "sexx"], ["race", "sex"])
 
 
-def test_an_unknown_reference_is_an_error_that_lists_the_values():
-    with pytest.raises(
-        DataError,
-        match=r"Group 'B' not found .*\nHint: did you mean 'b'\? available groups: 'a'",
-    ):
+def test_an_unknown_reference_is_an_error_that_lists_the_values(refused):
+    with refused(DataError, "'B'", "'b'"):
         groups_of(table_of(a=20, b=20), "g", reference="B")
 
 
-def test_an_unknown_audited_group_is_an_error_that_lists_the_values():
-    with pytest.raises(DataError, match=r"Group 'zz' not found .*\nHint: available groups"):
+def test_an_unknown_audited_group_is_an_error_that_lists_the_values(refused):
+    with refused(DataError, "'zz'"):
         groups_of(table_of(a=20, b=20), "g", audited=["a", "zz"], reference="b")
 
 
-def test_one_group_only_is_an_error():
-    with pytest.raises(DataError, match=r"`group` \('g'\) has the single value 'a'"):
+def test_one_group_only_is_an_error(refused):
+    with refused(DataError, "`group`", "'g'"):
         groups_of(table_of(a=20), "g")
 
 
-def test_a_group_of_missing_values_only_is_an_error():
+def test_a_group_of_missing_values_only_is_an_error(refused):
     table = pl.DataFrame({"g": pl.Series([None] * 20, dtype=pl.String)})
-    with pytest.raises(DataError, match=r"is missing in all 20 rows"):
+    with refused(DataError, "20"):
         groups_of(table, "g")
 
 
-def test_a_group_of_three_people_is_not_compared_and_named_explicitly_is_an_error():
+def test_a_group_of_three_people_is_not_compared_and_named_explicitly_is_an_error(refused):
     table = table_of(a=20, b=20, c=3)
     assert groups_of(table, "g").audited == ("b",)
     for argument in ("audited", "reference"):
-        with pytest.raises(DataError, match=rf"Group 'c' has 3 rows, but `{argument}` needs at least 10"):
+        with refused(DataError, "'c'", f"`{argument}`"):
             groups_of(table, "g", **{argument: "c"})
 
 
-def test_no_two_groups_large_enough_is_an_error_that_gives_the_sizes():
-    with pytest.raises(DataError, match=r"two groups of at least 10 rows. Rows: 'a' 20, 'b' 3"):
+def test_no_two_groups_large_enough_is_an_error_that_gives_the_sizes(refused):
+    with refused(DataError, "'a'", "'b'"):
         groups_of(table_of(a=20, b=3), "g")
 
 
-def test_the_reference_cannot_be_audited():
-    with pytest.raises(DataError, match=r"`audited` and `reference` are the same group, 'b'"):
+def test_the_reference_cannot_be_audited(refused):
+    with refused(DataError, "`audited`", "`reference`"):
         groups_of(table_of(a=20, b=30), "g", audited="b")
 
 
-def test_no_audited_group_is_an_error():
-    with pytest.raises(DataError, match=r"`audited` names no group"):
+def test_no_audited_group_is_an_error(refused):
+    with refused(DataError, "`audited`"):
         groups_of(table_of(a=20, b=30), "g", audited=[])
 
 

@@ -57,7 +57,7 @@ def test_the_adjusted_gap_of_a_model_that_knows_the_group_is_that_of_its_scores(
     assert (blind.value, blind.low, blind.high) == (0.0, 0.0, 0.0)
 
 
-def test_the_columns_that_a_model_lists_are_the_features():
+def test_the_columns_that_a_model_lists_are_the_features(refused):
     model = LogisticRegression().fit(TABLE[["p", "x"]], TABLE["y"])
     audit = tl.audit(TABLE, "g", reference="A", model=model, folds=None)
     assert audit.provenance.features == ("p", "x")  # neither the label nor what else is there
@@ -66,5 +66,5 @@ def test_the_columns_that_a_model_lists_are_the_features():
     crossed = TABLE.assign(w=(TABLE["g"] == "B").astype(int))
     of_group = LogisticRegression().fit(crossed[["x", "w"]], TABLE["y"])
     assert tl.audit(crossed, "w", model=of_group, folds=None).provenance.features == ("x", "w")
-    with pytest.raises(tl.errors.DataError, match="every column that `model` was fitted on, got none named 'p'"):
+    with refused(tl.errors.DataError, "`model`", "'p'"):
         tl.audit(TABLE.drop(columns="p"), "g", model=model)

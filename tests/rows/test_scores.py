@@ -99,14 +99,10 @@ def test_a_label_comes_before_a_word_and_a_number():
 
 @pytest.mark.parametrize("classes", [(1, 2), ("approved", "denied"), (-1, 1), (0, 1, 2)])
 @pytest.mark.parametrize("favourable", ["high", "low", 7])
-def test_favourable_must_be_named_where_classes_are_not_0_and_1(classes, favourable):
+def test_favourable_must_be_named_where_classes_are_not_0_and_1(refused, classes, favourable):
     model = DummyClassifier(strategy="prior").fit([[0.0]] * 2 * len(classes), [*classes, *classes])
     names = ", ".join(f"'{name}'" for name in classes)
-    with pytest.raises(
-        DataError,
-        match=rf"`favourable` must be the name of an outcome if the outcomes are not 0 and 1, got .{{1,6}}\.\n"
-        rf"Hint: the outcomes are {names}; which does a person want\? For example favourable='{classes[0]}'",
-    ):
+    with refused(DataError, names, f"favourable='{classes[0]}'"):
         from_model(model, features=["age"], favourable=favourable)
     channel = from_model(model, features=["age"], favourable=classes[0])
     np.testing.assert_allclose(
@@ -122,16 +118,14 @@ def test_classes_that_are_booleans_need_no_name():
 
 
 @pytest.mark.parametrize("scores", [["low", "mid", "top"], ["no", "score"], np.full((4, 3), 1 / 3)])
-def test_favourable_must_be_named_where_columns_name_the_outcomes(scores):
-    with pytest.raises(DataError, match="`favourable` must be the name of an outcome"):
+def test_favourable_must_be_named_where_columns_name_the_outcomes(refused, scores):
+    with refused(DataError, "`favourable`"):
         from_scores(scores)
 
 
-def test_an_unknown_favourable_outcome_is_an_error_that_lists_the_outcomes():
+def test_an_unknown_favourable_outcome_is_an_error_that_lists_the_outcomes(refused):
     for favourable in ("yes", 2, -1, 0.5):
-        with pytest.raises(
-            DataError, match=r"`favourable` must be 'high', 'low' or one of .*\nHint: the outcomes are '0', '1'"
-        ):
+        with refused(DataError, "`favourable`", "'high'"):
             from_scores("score", favourable=favourable)
 
 
@@ -165,13 +159,13 @@ def test_two_words_are_decisions_of_which_the_favourable_one_is_1(dtype):
 
 
 @pytest.mark.parametrize("threshold", [0, -0.1, 1.5, "half", True, float("nan")])
-def test_a_threshold_outside_the_scores_is_an_error(threshold):
-    with pytest.raises(DataError, match=r"`threshold` must be a number above 0 and at most 1, got .*\nHint: for"):
+def test_a_threshold_outside_the_scores_is_an_error(refused, threshold):
+    with refused(DataError, "`threshold`"):
         from_scores("score", threshold=threshold)
 
 
-def test_a_threshold_of_several_outcomes_is_an_error():
-    with pytest.raises(DataError, match=r"`threshold` must be left out for scores of 3 outcomes, got 0.5\.\nHint: "):
+def test_a_threshold_of_several_outcomes_is_an_error(refused):
+    with refused(DataError, "`threshold`", "0.5"):
         from_scores(["low", "mid", "top"], threshold=0.5, favourable="mid")
 
 
@@ -189,37 +183,33 @@ def test_a_row_with_one_probability_missing_is_set_aside():
     assert from_scores(["a", "b", "c"], table, favourable="a").missing.tolist() == [False, True, False]
 
 
-def test_a_missing_score_in_an_array_is_an_error_that_names_the_row():
+def test_a_missing_score_in_an_array_is_an_error_that_names_the_row(refused):
     for scores in (np.array([0.1, np.nan, 0.2, 0.3]), np.array([[0.5, 0.5], [np.nan, 1.0], [0.5, 0.5], [0.5, 0.5]])):
-        with pytest.raises(
-            DistributionError, match=r"`scores` must not be missing, got 1 NaN, the first in row 1\.\nHint: put"
-        ):
+        with refused(DistributionError, "`scores`"):
             from_scores(scores)
 
 
-def test_a_column_without_any_score_is_an_error():
+def test_a_column_without_any_score_is_an_error(refused):
     table = pl.DataFrame({"s": pl.Series([None] * 40, dtype=pl.Float64), "g": ["a", "b"] * 20, "x": [1, 2] * 20})
     assert from_scores("s", table).missing.all()  # of a batch that may be so
-    with pytest.raises(DistributionError, match=r"`scores` is missing in all rows"):
+    with refused(DistributionError, "`scores`"):
         tl.audit(table, "g", scores="s")
 
 
-@pytest.mark.parametrize(("value", "shown"), [(7.0, "7.0"), (-0.2, "-0.2")])
-def test_a_score_outside_0_and_1_is_an_error_that_names_value_and_row(value, shown):
+@pytest.mark.parametrize("value", [7.0, -0.2])
+def test_a_score_outside_0_and_1_is_an_error_that_names_value_and_row(refused, value):
     table = pl.DataFrame({"s": [None, 0.5, value]})
-    with pytest.raises(
-        DistributionError, match=rf"`scores` must give scores between 0 and 1, got {shown} in row 2\.\nHint: pass"
-    ):
+    with refused(DistributionError, f"got {value} in row 2"):
         from_scores("s", table)
 
 
-def test_an_infinite_score_is_an_error():
-    with pytest.raises(DistributionError, match=r"`scores` must give finite scores, got inf in row 1\.\nHint: "):
+def test_an_infinite_score_is_an_error(refused):
+    with refused(DistributionError, "`scores`"):
         from_scores("s", pl.DataFrame({"s": [0.5, float("inf")]}))
 
 
-def test_rows_that_do_not_sum_to_1_are_an_error_that_names_the_row():
-    with pytest.raises(DistributionError, match=r"each row of `scores` must sum to 1, got 0.8 in row 2\.\nHint: "):
+def test_rows_that_do_not_sum_to_1_are_an_error_that_names_the_row(refused):
+    with refused(DistributionError, "`scores`", "0.8"):
         from_scores(np.array([[0.5, 0.5], [0.4, 0.6], [0.4, 0.4], [0.0, 1.0]]))
 
 
@@ -229,39 +219,34 @@ def test_single_precision_is_forgiven_and_mended():
     assert from_scores(np.array([1.0000001, -1e-8, 0.5, 0.5])).scores.tolist() == [1.0, 0.0, 0.5, 0.5]
 
 
-def test_scores_of_another_length_are_an_error():
-    with pytest.raises(DataError, match=r"`scores` must have one value per row, got 2 for 4 rows"):
+def test_scores_of_another_length_are_an_error(refused):
+    with refused(DataError, "`scores`"):
         from_scores(np.array([0.5, 0.5]))
-    with pytest.raises(
-        DataError, match=r"`scores` must have one row per row of the data, got 2 for 4 rows\.\nHint: pass"
-    ):
+    with refused(DataError, "`scores`"):
         from_scores(np.full((2, 2), 0.5))
 
 
-def test_scores_of_another_kind_or_shape_are_an_error():
-    with pytest.raises(DistributionError, match=r"`scores` must be numbers between 0 and 1, got String in 'city'"):
+def test_scores_of_another_kind_or_shape_are_an_error(refused):
+    with refused(DistributionError, "`scores`", "'city'"):
         from_scores(["city", "score"])
-    with pytest.raises(
-        DistributionError,
-        match=r"`scores` must be numbers, or decisions in two words, got '0.1', '0.2', '5 %'",
-    ):
+    with refused(DistributionError, "`scores`", "'0.1'"):
         from_scores(np.array(["0.1", "0.2", "5 %", "0.1"]))
-    with pytest.raises(DistributionError, match=r"`scores` must give shape \(n,\) or \(n, K\), got \(4, 2, 2\)"):
+    with refused(DistributionError, "`scores`"):
         from_scores(np.full((4, 2, 2), 0.5))
-    with pytest.raises(DistributionError, match=r"`scores` must give numbers, got "):
+    with pytest.raises(DistributionError, match="got ndarray"):
         from_scores(np.array([["a", "b"]] * 4))
 
 
-def test_an_unknown_score_column_gets_the_nearest_name():
-    with pytest.raises(DataError, match=r"Column 'Scores' not found .*\nHint: did you mean 'score'\?"):
+def test_an_unknown_score_column_gets_the_nearest_name(refused):
+    with refused(DataError, "'Scores'", "'score'"):
         score_columns("Scores", PEOPLE.columns)
     assert score_columns(["low", "top"], PEOPLE.columns) == ["low", "top"]
     assert score_columns(np.zeros(3), PEOPLE.columns) == []
 
 
 @pytest.mark.parametrize(("options", "got"), [({}, "neither"), ({"scores": "score", "model": len}, "both")])
-def test_exactly_one_of_scores_and_model_must_be_given(options, got):
-    with pytest.raises(DataError, match=rf"Exactly one of `scores` and `model` is required, got {got}\.\nHint: "):
+def test_exactly_one_of_scores_and_model_must_be_given(refused, options, got):
+    with refused(DataError, f"got {got}"):
         channel_of(PEOPLE, PEOPLE, **options)
 
 
@@ -350,55 +335,45 @@ def test_several_classes_of_a_model_name_the_outcomes():
     assert channel.favourable == 1
 
 
-def test_a_model_that_says_nan_is_an_error_that_names_the_row():
-    with pytest.raises(DistributionError, match=r"`model` must give finite scores, got nan in row 2\.\nHint: a model"):
+def test_a_model_that_says_nan_is_an_error_that_names_the_row(refused):
+    with refused(DistributionError, "`model`"):
         from_model(lambda _: np.array([0.1, 0.2, np.nan, 0.3]))
 
 
-def test_a_model_that_drops_rows_is_an_error():
-    with pytest.raises(DistributionError, match=r"`model` must give one score per row, got 2 for 4 rows\.\nHint: it"):
+def test_a_model_that_drops_rows_is_an_error(refused):
+    with refused(DistributionError, "`model`"):
         from_model(lambda _: np.array([0.1, 0.2]))
 
 
-def test_a_model_that_says_log_odds_is_an_error():
-    with pytest.raises(
-        DistributionError, match=r"`model` must give scores between 0 and 1, got -3.0 in row 0\.\nHint: pass"
-    ):
+def test_a_model_that_says_log_odds_is_an_error(refused):
+    with refused(DistributionError, "`model`", "-3.0"):
         from_model(lambda _: np.array([-3.0, 0.2, 1.0, 2.0]))
 
 
 def test_a_model_that_says_words_is_an_error():
-    with pytest.raises(DistributionError, match=r"`model` must give numbers, got list"):
+    with pytest.raises(DistributionError, match="got list"):
         from_model(lambda _: ["yes"] * 4)
 
 
-def test_a_model_that_fails_or_is_not_fitted_is_an_error_in_our_words():
+def test_a_model_that_fails_or_is_not_fitted_is_an_error_in_our_words(refused):
     def broken(_):
         raise KeyError("income")
 
-    with pytest.raises(
-        DataError, match=r"`model` cannot score the features. KeyError: 'income'\nHint: it was given DataFr"
-    ):
+    with refused(DataError, "`model`", "'income'"):
         from_model(broken)
-    with pytest.raises(DataError, match=r"`model` cannot score the features. NotFittedError"):
+    with refused(DataError, "`model`"):
         from_model(LogisticRegression(), features=["age"])
 
 
-def test_what_is_no_model_is_an_error():
-    with pytest.raises(
-        DataError, match=r"`model` must be a fitted model, got the class LogisticRegression\.\nHint: fit"
-    ):
+def test_what_is_no_model_is_an_error(refused):
+    with refused(DataError, "`model`"):
         from_model(LogisticRegression)
-    with pytest.raises(
-        DataError, match=r"`model` must have predict_proba or be a function, got int\.\nHint: pass a fun"
-    ):
+    with refused(DataError, "`model`"):
         from_model(5)
-    with pytest.raises(DataError, match=r"`features` must name the columns that `model` sees, got none"):
+    with refused(DataError, "`features`", "`model`"):
         from_model(len, features=[])
 
 
-def test_a_model_fitted_on_more_columns_than_the_features_is_an_error_that_names_them(pipeline):
-    with pytest.raises(
-        DataError, match=r"`features` must hold every column that `model` was fitted on, got none named 'city'"
-    ):
+def test_a_model_fitted_on_more_columns_than_the_features_is_an_error_that_names_them(refused, pipeline):
+    with refused(DataError, "`features`", "`model`"):
         from_model(pipeline, features=["age"])

@@ -334,23 +334,23 @@ def test_the_median_of_batches_is_that_of_all(rows, scale):
 
 @pytest.mark.usefixtures("small_batches")
 @pytest.mark.parametrize("held", ["duckdb", "parquet files"], indirect=True)
-def test_words_of_decisions_are_those_of_all_batches(held):
+def test_words_of_decisions_are_those_of_all_batches(refused, held):
     words = HAND.with_columns(selected=pl.Series(["no", "hired"]).gather(HAND["selected"])).sort("selected")
     found = tl.rule_tables(held(words), "four-fifths", "sex", selected="selected", favourable="hired")
     assert_frame_equal(found["sex"], tl.rule_tables(HAND, "four-fifths", "sex", selected="selected")["sex"])
     three = words.with_columns(selected=pl.when(pl.int_range(0, 400) < 30).then(pl.lit("?")).otherwise("selected"))
-    with pytest.raises(TiltlensError, match="decisions in two words, got"):
+    with refused(TiltlensError, "decisions in two"):
         tl.rule_tables(held(three), "four-fifths", "sex", selected="selected", favourable="hired")
 
 
-def test_an_array_needs_data_in_memory():
-    with pytest.raises(DataError, match="`selected` must be the name of a column of data that is read in batches"):
+def test_an_array_needs_data_in_memory(refused):
+    with refused(DataError, "`selected`"):
         tl.rule_tables(HAND.lazy(), "four-fifths", "sex", selected=HAND["selected"])
 
 
-def test_keys_are_no_groups(monkeypatch):
+def test_keys_are_no_groups(refused, monkeypatch):
     monkeypatch.setattr(rule, "MOST_TALLIED", 100)
-    with pytest.raises(DataError, match="more than 100 values together"):
+    with refused(DataError, "100"):
         tl.rule_tables(HAND.with_row_index(), "four-fifths", "sex", selected="selected", strata="index")
 
 
@@ -485,16 +485,16 @@ def test_mistakes_name_argument_rule_value_and_next_step(options, message):
     assert "\nHint: " in str(error.value)
 
 
-def test_scores_may_be_of_any_scale_but_must_be_finite_numbers():
-    with pytest.raises(DataError, match=r"`scores` must be finite, got inf in row 3\.\nHint: any scale will do"):
+def test_scores_may_be_of_any_scale_but_must_be_finite_numbers(refused):
+    with refused(DataError, "`scores`"):
         tl.rule_tables(scored([1.0, 2.0, 3.0, float("inf")] * 10), "nyc-local-law-144", "sex", scores="score")
     data = scored([1, 2] * 10).with_columns(sex2=pl.col("sex"))
-    with pytest.raises(DataError, match=r"`scores` must be numbers, got String in column 'sex2'"):
+    with refused(DataError, "`scores`", "'sex2'"):
         tl.rule_tables(data, "nyc-local-law-144", "sex", scores="sex2")
 
 
-def test_a_table_that_is_not_there_names_those_that_are():
-    with pytest.raises(DataError, match=r"`name` must be one of the tables, got 'race'"):
+def test_a_table_that_is_not_there_names_those_that_are(refused):
+    with refused(DataError, "`name`", "'race'"):
         tl.rule_tables(HAND, "four-fifths", "sex", selected="selected")["race"]
 
 
@@ -515,9 +515,9 @@ def test_groups_that_are_probably_one_are_noted():
     assert found.notes.count(note) == 1
 
 
-def test_a_series_with_another_index_than_the_data_is_refused():
+def test_a_series_with_another_index_than_the_data_is_refused(refused):
     frame = HAND.to_pandas()
-    with pytest.raises(TiltlensError, match="`selected` must have the index of `data`, in its order, got 399 for 0"):
+    with refused(TiltlensError, "`selected`", "`data`"):
         tl.rule_tables(frame, "four-fifths", "sex", selected=frame["selected"][::-1])
 
 

@@ -1,6 +1,5 @@
 """What a CSV cannot say of itself: which texts are missing values, which columns were meant to be numbers."""
 
-import re
 from datetime import date, datetime
 
 import polars as pl
@@ -53,23 +52,23 @@ def test_na_values_are_missing_beside_the_usual_texts(tmp_path):
 
 
 @pytest.mark.parametrize(
-    ("options", "ending", "message"),
+    ("options", "ending"),
     [
-        ({"na_values": "-9"}, "parquet", "`na_values` does not apply to Parquet files, got '-9'."),
-        ({"encoding": "latin-1"}, "parquet", "`encoding` does not apply to Parquet files, got 'iso8859-1'."),
-        ({"decimal": ","}, "parquet", "`decimal` does not apply to Parquet files, got ','."),
-        ({"sheet": "2024"}, "csv", "`sheet` does not apply to CSV files, got '2024'."),
-        ({"query": "SELECT 1"}, "csv", "`query` does not apply to CSV files, got 'SELECT 1'."),
+        ({"na_values": "-9"}, "parquet"),
+        ({"encoding": "latin-1"}, "parquet"),
+        ({"decimal": ","}, "parquet"),
+        ({"sheet": "2024"}, "csv"),
+        ({"query": "SELECT 1"}, "csv"),
     ],
 )
-def test_options_that_say_nothing_of_the_data_are_refused(tmp_path, options, ending, message):
+def test_options_that_say_nothing_of_the_data_are_refused(refused, tmp_path, options, ending):
     data = read(in_files(people(400), tmp_path, ending, 1), **options)
-    with pytest.raises(DataError, match=f"^{re.escape(message)}\nHint: it is for "):
+    with refused(DataError, *(f"`{name}`" for name in options)):
         audited(data)
 
 
-def test_na_values_must_be_texts(tmp_path):
-    with pytest.raises(DataError, match=r"`na_values` must be texts, got -9\.\nHint: "):
+def test_na_values_must_be_texts(refused, tmp_path):
+    with refused(DataError, "`na_values`"):
         collected(written(tmp_path / "a.csv", "x", "1"), na_values=[-9])
 
 

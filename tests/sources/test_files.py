@@ -48,11 +48,9 @@ def test_a_parquet_file_gives_the_frame_it_was_written_from(tmp_path):
 
 
 @pytest.mark.parametrize(("row", "fields"), [("3,4,5", 3), ("3", 1)])
-def test_a_broken_csv_row_is_an_error_that_names_the_line(file_of, row, fields):
+def test_a_broken_csv_row_is_an_error_that_names_the_line(refused, file_of, row, fields):
     path = file_of("a.csv", f'x,y\n1,"two\nlines"\n{row}\n5,6\n')
-    with pytest.raises(
-        DataError, match=rf"every row of 'a.csv' must have 2 fields, got {fields} in line 4\.\nHint: look"
-    ):
+    with refused(DataError, "'a.csv'", f"got {fields} in line 4"):
         collected(path)
 
 
@@ -103,11 +101,11 @@ def test_a_file_that_is_not_what_it_should_be_is_an_error(file_of, name, content
         collected(file_of(name, content))
 
 
-def test_a_missing_file_is_an_error_with_the_nearest_name(file_of):
+def test_a_missing_file_is_an_error_with_the_nearest_name(refused, file_of):
     path = file_of("people.csv", "x\n1\n")
-    with pytest.raises(DataError, match=r"File not found: '.*/poeple.csv'\.\nHint: did you mean 'people.csv'\?"):
+    with refused(DataError, "'people.csv'"):
         collected(path.with_name("poeple.csv"))
-    with pytest.raises(DataError, match=r"File not found: '/nowhere/b.csv'\.\nHint: .* in /nowhere"):
+    with refused(DataError, "'/nowhere/b.csv'"):
         collected("/nowhere/b.csv")
 
 
@@ -131,10 +129,10 @@ def test_a_folder_without_files_is_named_as_it_was_given(tmp_path, monkeypatch):
             collected(given)
 
 
-def test_files_of_two_kinds_are_refused(tmp_path):
+def test_files_of_two_kinds_are_refused(refused, tmp_path):
     in_files(CLEAN, tmp_path, "parquet", 2)
     in_files(CLEAN, tmp_path, "csv", 2)
-    with pytest.raises(DataError, match=r"must be of one kind, got \.csv and \.parquet"):
+    with refused(DataError):
         collected(tmp_path)
 
 
@@ -160,24 +158,24 @@ def test_numbers_with_one_word_among_them_are_text_in_any_file(file_of):
 
 @pytest.mark.parametrize(("row", "fields"), [("3,4,5", 3), ("3", 1)])
 @pytest.mark.parametrize("columns", [["x"], ["y"], ["x", "y"]])
-def test_a_ragged_row_is_refused_with_its_file_and_line_whichever_columns_are_read(file_of, row, fields, columns):
+def test_a_ragged_row_is_refused_with_file_and_line_whichever_columns_are_read(refused, file_of, row, fields, columns):
     good = file_of("a.csv", "x,y\n1,2\n")
     bad = file_of("b.csv", f"x,y\n1,2\n{row}\n5,6\n")
     for files in ([bad], [good, bad], [bad, good]):
-        with pytest.raises(DataError, match=rf"every row of 'b.csv' must have 2 fields, got {fields} in line 3\."):
+        with refused(DataError, "'b.csv'", f"got {fields} in line 3"):
             collected(files, columns)
 
 
-def test_a_column_that_is_missing_from_one_file_is_named_with_both(file_of):
+def test_a_column_that_is_missing_from_one_file_is_named_with_both(refused, file_of):
     files = [file_of("a.csv", "x,y\n1,2\n"), file_of("b.csv", "x,z\n1,2\n")]
-    with pytest.raises(DataError, match=r"b\.csv' has no column 'y', but '.*a\.csv' has"):
+    with refused(DataError, "'y'"):
         collected(files)
 
 
-def test_columns_of_another_kind_in_a_parquet_file_are_named(tmp_path):
+def test_columns_of_another_kind_in_a_parquet_file_are_named(refused, tmp_path):
     in_files(CLEAN, tmp_path, "parquet", 2)
     CLEAN.cast({"count": pl.String}).write_parquet(tmp_path / "part-1.parquet")
-    with pytest.raises(DataError, match=r"'count' is String in '.*part-1\.parquet' but Int64"):
+    with refused(DataError, "'count'"):
         collected(tmp_path)
 
 

@@ -117,7 +117,7 @@ def test_a_gzip_file_that_is_cut_short_or_damaged_is_refused(tmp_path, encoding)
     for content in (zipped[: len(zipped) // 2], zipped[:-8] + bytes(8)):
         path = written(tmp_path / "a.csv.gz", content)
         for options in [{"encoding": "latin-1"}] if encoding == "cp1252" else [{}, {"encoding": "latin-1"}]:
-            with pytest.raises(DataError, match=r"'a.csv.gz' must be a complete gzip file, got: .*\nHint: write it"):
+            with pytest.raises(DataError, match=r"'a\.csv\.gz'.* gzip"):
                 collected(path, **options)
 
 
@@ -139,22 +139,20 @@ def test_an_encoding_other_than_utf_8_is_named_in_the_notes(tmp_path):
     assert notes(written(tmp_path / "a.csv", "g,x\nSüd,2\n")) == ()
 
 
-def test_text_in_an_encoding_without_a_mark_is_read_where_it_is_named(tmp_path):
+def test_text_in_an_encoding_without_a_mark_is_read_where_it_is_named(refused, tmp_path):
     path = written(tmp_path / "a.csv", "g,x\nСевер,1\nЮг,2\n", "cp1251")
-    with pytest.raises(DataError, match=r"'a.csv' is not UTF-8: line 2 contains .*\nHint: pass its encoding"):
+    with refused(DataError, "'a.csv'"):
         collected(path)
     assert collected(path, encoding="windows-1251")["g"].to_list() == ["Север", "Юг"]
     path = written(tmp_path / "a.csv", "g,x\nSüd,1\n", "utf-16-le")
-    with pytest.raises(DataError, match=r"must be a CSV file, got something else\.\nHint: for text in UTF"):
+    with refused(DataError):
         collected(path)
     assert collected(path, encoding="utf-16-le").rows() == [("Süd", 1)]
 
 
-def test_the_first_line_that_is_not_utf_8_is_named(tmp_path):
+def test_the_first_line_that_is_not_utf_8_is_named(refused, tmp_path):
     path = written(tmp_path / "a.csv", b"g,x\nA,1\n" + "Süd,2\n".encode() + "Süd,3\n".encode("latin-1"))
-    with pytest.raises(
-        DataError, match=r"'a.csv' is not UTF-8: line 4 contains b'S\\xfcd,3'\.\nHint: .* as 'Süd,3'; or"
-    ):
+    with refused(DataError, "'a.csv'", "'Süd,3'"):
         collected(path)
 
 
@@ -190,21 +188,21 @@ def test_fields_may_be_separated_by_other_marks(tmp_path, separator):
     assert collected(path).to_dict(as_series=False) == {"x": [1, 2], "y, z": ["a,b", "c"]}
 
 
-def test_a_header_that_two_marks_could_separate_is_refused(tmp_path):
+def test_a_header_that_two_marks_could_separate_is_refused(refused, tmp_path):
     path = written(tmp_path / "a.csv", "a,b;c\n1,2;3\n4,5;6\n")
-    with pytest.raises(DataError, match=r"by one kind of mark, got a header with commas and semicolons\.\nHint"):
+    with refused(DataError, "by one kind"):
         collected(path)
 
 
-def test_a_line_that_names_the_separator_is_no_header(tmp_path):
-    with pytest.raises(DataError, match=r"first line of 'a.csv' must name the columns, got 'sep='\.\nHint: delete"):
+def test_a_line_that_names_the_separator_is_no_header(refused, tmp_path):
+    with refused(DataError, "'a.csv'", "'sep='"):
         collected(written(tmp_path / "a.csv", "sep=;\nx;y\n1;2\n"))
 
 
 @pytest.mark.parametrize(("row", "fields"), [("3;4;5", 3), ("3", 1)])
-def test_a_ragged_row_between_semicolons_is_refused_with_its_line(tmp_path, row, fields):
+def test_a_ragged_row_between_semicolons_is_refused_with_its_line(refused, tmp_path, row, fields):
     path = written(tmp_path / "a.csv", f"x;y\n1,5;2\n{row}\n")
-    with pytest.raises(DataError, match=rf"every row of 'a.csv' must have 2 fields, got {fields} in line 3\."):
+    with refused(DataError, "'a.csv'", f"got {fields} in line 3"):
         collected(path)
 
 
@@ -220,14 +218,14 @@ def test_decimal_commas_are_numbers_where_the_option_says_so(tmp_path):
     assert collected(quoted, decimal=",")["x"].to_list() == [1.5, 2.25]
 
 
-def test_numbers_with_decimal_commas_are_text_with_a_warning_that_names_the_option(tmp_path):
+def test_numbers_with_decimal_commas_are_text_with_a_warning_that_names_the_option(refused, tmp_path):
     path = written(tmp_path / "a.csv", "x;y\n1,5;7\n-2;8\n,25;9\n1,5e2;\n")
     assert collected(path)["x"].to_list() == ["1,5", "-2", ",25", "1,5e2"]
     assert notes(path) == (
         "column x is read as text because fewer than 10 of its 4 values are not numbers, first '1,5'; "
         "if the comma is the decimal mark, pass decimal=',' to tl.read (--decimal ',')",
     )
-    with pytest.raises(DataError, match=r"`decimal` \(--decimal\) must be '\.' or ',', got ';'\."):
+    with refused(DataError, "`decimal`", "--decimal"):
         collected(path, decimal=";")
 
 
@@ -312,14 +310,11 @@ def workbook(path, sheets):
     return path
 
 
-def test_a_workbook_of_two_sheets_needs_the_name_of_one(tmp_path):
+def test_a_workbook_of_two_sheets_needs_the_name_of_one(refused, tmp_path):
     path = workbook(tmp_path / "a.xlsx", {"2023": [["x"], [1]], "2024": [["x", "y"], [2, "Süd"]]})
-    with pytest.raises(
-        DataError,
-        match=r"'a.xlsx' has 2 sheets, and none was named .*--sheet.*\nHint: its sheets are '2023'",
-    ):
+    with refused(DataError, "'a.xlsx'", "--sheet"):
         collected(path)
-    with pytest.raises(DataError, match=r"'a.xlsx' has no sheet '2025' .*\nHint: its sheets are '2023', '2024'"):
+    with refused(DataError, "'a.xlsx'", "'2025'"):
         collected(path, sheet="2025")
     assert collected(path, sheet="2024").rows() == [(2, "Süd")]
 
@@ -365,21 +360,21 @@ def test_cells_of_text_among_numbers_are_numbers_with_a_warning(tmp_path):
     assert collected(path, decimal=",")["y"].to_list() == [1.0, 1.5, 2.0]
 
 
-def test_columns_of_a_sheet_that_are_named_twice_are_refused_and_empty_ones_left_out(tmp_path):
-    with pytest.raises(DataError, match=r"2 columns have the name 'x'"):
+def test_columns_of_a_sheet_that_are_named_twice_are_refused_and_empty_ones_left_out(refused, tmp_path):
+    with refused(DataError, "'x'"):
         collected(workbook(tmp_path / "a.xlsx", {"a": [["x", "x"], [1, 2]]}))
     path = workbook(tmp_path / "a.xlsx", {"a": [["x", None, 2024, "y"], [1, None, 3, None], [2, None, 4, None]]})
     assert collected(path).to_dict(as_series=False) == {"x": [1, 2], "2024": [3, 4], "y": [None, None]}
 
 
-def test_an_empty_sheet_is_refused(tmp_path):
-    with pytest.raises(DataError, match=r"'a.xlsx' has no rows"):
+def test_an_empty_sheet_is_refused(refused, tmp_path):
+    with refused(DataError, "'a.xlsx'"):
         collected(workbook(tmp_path / "a.xlsx", {"a": [["x", "y"]]}))
 
 
-def test_excel_without_its_package_names_what_to_install(tmp_path, monkeypatch):
+def test_excel_without_its_package_names_what_to_install(refused, tmp_path, monkeypatch):
     monkeypatch.setattr(files, "find_spec", lambda name: None)
-    with pytest.raises(MissingExtraError, match=r"is not installed\.\nHint: in the clone .* pip install '\.\[excel\]'"):
+    with refused(MissingExtraError, "'.[excel]'"):
         collected(workbook(tmp_path / "a.xlsx", {"a": [["x"], [1]]}))
 
 

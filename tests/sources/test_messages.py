@@ -9,11 +9,11 @@ from tiltlens._formats import text_of
 from tiltlens.errors import DataError, check_columns, nearest_name, shown
 
 
-def test_check_columns_names_the_argument_and_lists_only_the_first_names():
+def test_check_columns_names_the_argument_and_lists_only_the_first_names(refused):
     names = [f"c{number}" for number in range(30)]
-    with pytest.raises(DataError, match=r"Column 'C7x' not found .*\nHint: did you mean 'c7'\?.*and 10 more"):
+    with refused(DataError, "'C7x'", "'c7'"):
         check_columns("group", ["C7x"], names)
-    with pytest.raises(DataError, match=r"'zzzzz' not found .*\nHint: available columns"):
+    with refused(DataError, "'zzzzz'"):
         check_columns("group", ["zzzzz"], names)
 
 

@@ -43,24 +43,22 @@ def test_nan_is_missing_everywhere_and_infinity_is_kept(engine):
     assert collected(engine(frame))["x"].to_list() == [1.0, None, float("-inf")]
 
 
-def test_an_unknown_column_gets_the_nearest_name_and_the_list(engine):
-    with pytest.raises(
-        DataError, match=r"'Cuont' not found .*\nHint: did you mean 'count'\? available columns: 'flag', 'cou"
-    ):
+def test_an_unknown_column_gets_the_nearest_name_and_the_list(refused, engine):
+    with refused(DataError, "'Cuont'", "'count'"):
         collected(engine(CLEAN), ["Cuont"])
 
 
-def test_an_empty_table_is_an_error(engine):
-    with pytest.raises(DataError, match=r"`data` has no rows"):
+def test_an_empty_table_is_an_error(refused, engine):
+    with refused(DataError, "`data`"):
         collected(engine(CLEAN.clear()))
 
 
-def test_columns_that_differ_only_by_case_are_an_error_where_one_is_needed(engine):
+def test_columns_that_differ_only_by_case_are_an_error_where_one_is_needed(refused, engine):
     if engine is ENGINES["duckdb"]:  # it joins tables by name, ignoring case, so the twins are made in SQL
         data = duckdb.sql('select 1 as "Age", 2 as "age", 3 as x')
     else:
         data = engine(pl.DataFrame({"Age": [1], "age": [2], "x": [3]}))
-    with pytest.raises(DataError, match=r"letter case only: 'Age', 'age'\.\nHint: rename"):
+    with refused(DataError, "'Age'", "'age'"):
         collected(data)
     assert collected(data, ["x"])["x"].to_list() == [3]
 
@@ -234,11 +232,9 @@ def test_a_column_of_nothing_is_text_that_is_missing():
 
 
 @pytest.mark.parametrize("values", [[1, "a"], ["a", 1.5], [True, 1], [date(2020, 1, 1), "2020"]])
-def test_mixed_kinds_are_an_error_that_names_the_column_and_the_kinds(values):
+def test_mixed_kinds_are_an_error_that_names_the_column_and_the_kinds(refused, values):
     for data in (pd.DataFrame({"x": pd.Series(values, dtype=object)}), {"x": values}):
-        with pytest.raises(
-            DataError, match=r"column 'x' must hold values of one kind, got \w+ and \w+\.\nHint: convert"
-        ):
+        with refused(DataError, "'x'"):
             collected(data)
 
 
@@ -256,17 +252,15 @@ def test_mixed_kinds_are_an_error_that_names_the_column_and_the_kinds(values):
         {"x": [object()]},
     ],
 )
-def test_lists_structs_and_other_objects_are_an_error_that_names_the_column(data):
-    with pytest.raises(
-        DataError, match=r"Column 'x' must (contain numbers, text, booleans or dates|have one dim).*\nHint: "
-    ):
+def test_lists_structs_and_other_objects_are_an_error_that_names_the_column(refused, data):
+    with refused(DataError, "'x'"):
         collected(data)
 
 
-def test_intervals_are_an_error_and_not_a_panic():
+def test_intervals_are_an_error_and_not_a_panic(refused):
     months = pa.array([(1, 2, 3)], type=pa.month_day_nano_interval())
     for data in (duckdb.sql("select interval 3 days as x"), pa.table({"x": months})):
-        with pytest.raises(DataError, match=r"Column 'x' must contain numbers, .* got an interval of months and days"):
+        with refused(DataError, "'x'"):
             collected(data)
 
 
@@ -279,63 +273,61 @@ def test_integers_and_floats_among_objects_are_floats():
     assert_series_equal(collected({"x": [1, 2.5, None]})["x"], pl.Series("x", [1.0, 2.5, None]))
 
 
-def test_duplicate_column_names_are_an_error():
+def test_duplicate_column_names_are_an_error(refused):
     frames = [
         pd.DataFrame([[1, 2]], columns=["a", "a"]),
         pa.table([[1], [2]], names=["a", "a"]),
         duckdb.sql("select 1 as a, 2 as a"),
     ]
     for data in frames:
-        with pytest.raises(DataError, match=r"2 columns have the name 'a'\.\nHint: rename"):
+        with refused(DataError, "'a'"):
             collected(data)
 
 
 @pytest.mark.parametrize("data", [pd.DataFrame([[1, 2]]), {0: [1], 1: [2]}])
-def test_names_that_are_no_text_are_an_error(data):
-    with pytest.raises(DataError, match=r"Column names must be text, got 0 \(int\)\.\nHint: rename"):
+def test_names_that_are_no_text_are_an_error(refused, data):
+    with refused(DataError, "Column names"):
         collected(data)
 
 
 @pytest.mark.parametrize("data", [pd.DataFrame(), {}, pl.DataFrame()])
-def test_a_table_without_columns_is_an_error(data):
-    with pytest.raises(DataError, match=r"`data` has no columns"):
+def test_a_table_without_columns_is_an_error(refused, data):
+    with refused(DataError, "`data`"):
         collected(data)
 
 
 @pytest.mark.parametrize("data", [[1, 2], np.zeros((2, 2)), 5, None, pl.Series([1]), pd.DataFrame])
-def test_what_is_no_table_is_an_error_that_lists_what_is(data):
-    with pytest.raises(
-        DataError, match=r"`data` must be a pandas or Polars frame, a pyarrow Table, .*\nHint: name the"
-    ):
+def test_what_is_no_table_is_an_error_that_lists_what_is(refused, data):
+    with refused(DataError, "`data`"):
         collected(data)
 
 
-def test_a_path_in_bytes_is_no_table_and_the_hint_says_to_read_it():
-    with pytest.raises(DataError, match=r"got bytes\.\nHint: read the file first"):
+def test_a_path_in_bytes_is_no_table_and_the_hint_says_to_read_it(refused):
+    with refused(DataError, "got bytes"):
         collected(b"people.csv")
 
 
-def test_an_object_with_columns_that_is_no_table_is_an_error():
+def test_an_object_with_columns_that_is_no_table_is_an_error(refused):
     class Cursor:
         columns = ("a",)
 
-    with pytest.raises(DataError, match=r"`data` must be a pandas or Polars frame.*got Cursor"):
+    with refused(DataError, "`data`"):
         collected(Cursor())
 
 
-def test_a_ragged_dict_is_an_error_that_names_both_columns():
-    with pytest.raises(DataError, match=r"'a' has 2 values, but 'b' has 3"):
+def test_a_ragged_dict_is_an_error_that_names_both_columns(refused):
+    with refused(DataError, "'a'", "'b'"):
         collected({"a": [1, 2], "b": [1, 2, 3]})
 
 
 @pytest.mark.parametrize("value", [1, "abc", {"k": 1}, {1, 2}, np.array(5)])
-def test_a_dict_of_single_values_is_an_error(value):
-    with pytest.raises(DataError, match=r"column 'a' must hold one value per row, got .*\nHint: repeat"):
+def test_a_dict_of_single_values_is_an_error(refused, value):
+    with refused(DataError, "'a'"):
         collected({"a": value})
 
 
-def test_a_dict_of_matrices_is_an_error():
-    with pytest.raises(DataError, match=r"column 'a' must have one dimension, got shape \(2, 2\)"):
+def test_a_dict_of_matrices_is_an_error(refused):
+    with refused(DataError, "'a'"):
         collected({"a": np.zeros((2, 2))})
 
 
@@ -344,16 +336,16 @@ def test_a_dict_takes_series_of_any_library():
     assert collected(data).rows() == [(1, 1, 1), (None, None, None)]
 
 
-def test_a_lazy_frame_that_fails_is_an_error_in_our_words():
+def test_a_lazy_frame_that_fails_is_an_error_in_our_words(refused):
     missing = pl.scan_csv("/nowhere/people.csv")
-    with pytest.raises(DataError, match=r"lazy frame that cannot be collected.*\nHint: collect"):
+    with refused(DataError, "lazy frame"):
         collected(missing)
     failing = pl.LazyFrame({"x": ["a"]}).with_columns(pl.col("x").cast(pl.Int64))
-    with pytest.raises(DataError, match=r"`data` cannot be read to its end. InvalidOp.*\nHint: run the query"):
+    with refused(DataError, "`data`"):
         collected(failing)
 
 
-def test_an_array_beside_the_table_must_be_as_long():
+def test_an_array_beside_the_table_must_be_as_long(refused):
     assert column_of_values("group", ["a", None], 2).to_list() == ["a", None]
-    with pytest.raises(DataError, match=r"`group` must have one value per row, got 2 for 3 rows\.\nHint: pass"):
+    with refused(DataError, "`group`"):
         column_of_values("group", ["a", "b"], 3)
