@@ -19,7 +19,7 @@ if TYPE_CHECKING:
     from tiltlens._results.change import Change as Change
     from tiltlens._results.comparison import Comparison as Comparison
     from tiltlens._results.outputs import Checks as Checks
-    from tiltlens._results.outputs import Correction as Correction
+    from tiltlens._results.profiles import Correction as Correction
     from tiltlens._results.saved_audits import read_audit as read_audit
     from tiltlens._rules.tables import RuleTables as RuleTables
     from tiltlens._rules.tables import rule_tables as rule_tables
@@ -38,7 +38,7 @@ HOMES = {
     "Change": "_results.change",
     "Checks": "_results.outputs",
     "Comparison": "_results.comparison",
-    "Correction": "_results.outputs",
+    "Correction": "_results.profiles",
     "CorrectionFunction": "paper.correction",
     "DiscriminationFreePrice": "_repair.free_price",
     "Estimate": "_estimators.estimate",

@@ -22,7 +22,7 @@ from tiltlens._results.audit import Audit
 from tiltlens._results.build_comparison import compare
 from tiltlens._results.comparison import Comparison
 from tiltlens._results.monitor import Batch, StateFile
-from tiltlens._results.provenance import check_provenance, describe_request, provenance_of
+from tiltlens._results.outputs import check_provenance, describe_request, provenance_of
 from tiltlens._rows.compared_rows import (
     EncodedSample,
     GroupSums,

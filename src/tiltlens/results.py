@@ -16,8 +16,7 @@ from tiltlens._repair.price_evaluation import PriceEvaluation
 from tiltlens._repair.reweigh import Reweighing
 from tiltlens._results.change import GroupChange
 from tiltlens._results.monitor import Monitor
-from tiltlens._results.outputs import GapParts, Outputs, Scale
-from tiltlens._results.provenance import Provenance
+from tiltlens._results.outputs import GapParts, Outputs, Provenance, Scale
 from tiltlens._rows.wording import Wording
 from tiltlens._rules.rule import Rule
 

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import math
 import numbers
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field, replace
 from typing import Any, TypeGuard
 
@@ -15,6 +15,7 @@ import numpy as np
 import polars as pl
 from numpy.typing import NDArray
 
+from tiltlens._estimators.error_rates import UNKNOWN
 from tiltlens._estimators.estimate import Estimate, HasInterval, without_noise
 from tiltlens._estimators.feature_gap import CellSums
 from tiltlens._estimators.influence import Booleans, Integers, Rows
@@ -22,6 +23,7 @@ from tiltlens._estimators.outputs import Scores
 from tiltlens._estimators.sets import CellSets, RidgeSets
 from tiltlens._estimators.verdicts import Band
 from tiltlens._formats import typed
+from tiltlens._learners.balance import Balance
 from tiltlens._learners.design import Table
 from tiltlens._learners.linear_models import Basis
 from tiltlens._learners.propensity import Propensity
@@ -362,3 +364,77 @@ def output_scale(evidence: Evidence, settings: Settings) -> OutputScale:
     outcome = evidence.score
     spread = math.sqrt(max(float(outcome.covariance0[0, 0] + outcome.covariance1[0, 0]) / 2, 0.0))
     return OutputScale(evidence.rows.unit, measure, settings.materiality * spread)
+
+
+FEW_PEOPLE = 30  # effective sample size below which intervals are unreliable
+
+
+def evidence_notes(evidence: Evidence, checked: Balance | None) -> Iterator[Note]:
+    """Yield all notes that follow from the evidence, such as failed checks, missing outcomes and duplicate rows."""
+    rows, population = evidence.rows, evidence.population
+    for reason in () if checked is None else checked.reasons:
+        yield Note("inadequate membership model", reason=reason)
+    yield from _off_support(evidence)
+    yield from _few_weights(evidence)
+    if evidence.y_true is not None:
+        yield from _unknown_outcomes(evidence)
+    if rows.unit.is_amount:
+        yield from _constant_amounts(evidence)
+    if rows.probabilities is not None:
+        yield Note("unobserved groups")
+        if evidence.question.exempt:
+            yield Note("exempt factors of unobserved groups")
+    if rows.period is not None:
+        yield from _rows_without_period(evidence)
+    if count := rows.facts.repeated_rows:
+        yield Note("repeated row") if count == 1 else Note("repeated rows", rows=count)
+    if not rows.facts.is_complete:
+        yield Note("sampled", rows=population.count0 + population.count1, sample=evidence.sample.audited.size)
+
+
+def _off_support(evidence: Evidence) -> Iterator[Note]:
+    """Yield a note on the audited people with a feature value that nobody in the reference has (positivity)."""
+    alone, names = np.zeros(evidence.sample.audited.size, dtype=np.bool_), []
+    for feature in evidence.rows.features:
+        if feature.name in evidence.table:
+            _, reference = evidence.sample.counts(feature.codes, len(feature.labels))
+            unknown = evidence.sample.audited & (reference == 0)[feature.codes]
+            alone |= unknown
+            names += [feature.name] if unknown.any() else []
+    if names:
+        share = evidence.sample.mean0(alone.astype(np.float64))
+        people = part_of_group(share, int(alone.sum()), evidence.sample.count0)
+        yield Note("off support", people=people, features=", ".join(sorted(names)))
+
+
+def _few_weights(evidence: Evidence) -> Iterator[Note]:
+    """Yield a note on each group whose effective sample size, Kish's (Σw)²/Σw², is small."""
+    rows = evidence.population
+    sizes = ((rows.square0, rows.count0), (rows.square1, rows.count1))
+    for name, (square, count) in zip(evidence.rows.groups, sizes, strict=True):
+        if 1.0 / square < FEW_PEOPLE <= count:
+            yield Note("few people behind weights", group=name, people=1.0 / square)
+
+
+def _unknown_outcomes(evidence: Evidence) -> Iterator[Note]:
+    people = evidence.sums_by["y_true"].people
+    unknown, everybody = int(people[:, UNKNOWN].sum()), int(people.sum())
+    if unknown:
+        yield Note("unknown outcomes", people=part_of_group(unknown / everybody, unknown, everybody))
+
+
+def _constant_amounts(evidence: Evidence) -> Iterator[Note]:
+    """Yield a note on groups whose amounts are all equal, so that the standard error of their mean is unknown."""
+    o, is_rounding = evidence.score, evidence.rows.unit.is_rounding
+    parts = zip(evidence.rows.groups, ((o.mean0, o.covariance0), (o.mean1, o.covariance1)), strict=True)
+    names = [name for name, (mean, square) in parts if is_rounding(float(mean[0]), math.sqrt(max(square[0, 0], 0.0)))]
+    if names:
+        yield Note("constant amounts", groups=" and ".join(names))
+
+
+def _rows_without_period(evidence: Evidence) -> Iterator[Note]:
+    """Yield a note on rows without a period, which the table of periods leaves out."""
+    # Codes of missing periods come after those of the labels.
+    missing = int(evidence.sums_by["period"].people[:, len(evidence.rows.labels["period"]) :].sum())
+    if missing:
+        yield Note("no period", rows=f"fewer than {SUPPRESSED_BELOW}" if missing < SUPPRESSED_BELOW else f"{missing:,}")

@@ -23,7 +23,7 @@ from tiltlens._formats import text_of
 from tiltlens._results.codec import to_plain, write_json
 from tiltlens._results.comparison import Comparison
 from tiltlens._results.monitor import Look, Monitor
-from tiltlens._results.provenance import Provenance
+from tiltlens._results.outputs import Provenance
 from tiltlens._rows.groups import JOINT
 from tiltlens._rows.sampled_rows import SampledRows
 from tiltlens._rows.wording import WORDING, ScoreType, Wording

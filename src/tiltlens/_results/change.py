@@ -17,8 +17,7 @@ from tiltlens._estimators.estimate import Estimate
 from tiltlens._estimators.verdicts import Verdict
 from tiltlens._formats import FieldTable, text_of
 from tiltlens._results.codec import to_plain, write_json
-from tiltlens._results.outputs import Scale
-from tiltlens._results.provenance import Provenance
+from tiltlens._results.outputs import Provenance, Scale
 from tiltlens._rows.wording import ScoreType
 from tiltlens.errors import DataError, listed, shown
 

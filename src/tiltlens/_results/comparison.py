@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass, field, fields, replace
 from functools import cached_property
 from typing import TYPE_CHECKING, Annotated, Any, Literal, cast
@@ -29,11 +30,12 @@ from tiltlens._analysis.unobserved_groups import UnobservedGroup
 from tiltlens._estimators.estimate import Estimate
 from tiltlens._estimators.outputs import EqualOutputsTest
 from tiltlens._estimators.verdicts import Verdict
-from tiltlens._formats import typed
+from tiltlens._formats import Display, number, percent, ratio, short_number, typed, whole
 from tiltlens._results.codec import to_plain
 from tiltlens._results.outputs import CONTRIBUTIONS as OF_FEATURES
-from tiltlens._results.outputs import Checks, Contribution, Correction, GapParts, Outputs, Rates, Scale
-from tiltlens._results.profiles import Profiles
+from tiltlens._results.outputs import Checks, Contribution, GapParts, Means, Outputs, Rates, Scale
+from tiltlens._results.profiles import Correction, Profiles
+from tiltlens._rows.wording import Unit, measure_for
 from tiltlens.errors import DataError
 
 ESTIMATES = {
@@ -344,3 +346,90 @@ class Comparison:
         name = "gap" if self.unobserved_group is None else "weighted gap"
         features = f"{len(self.contributions_full)} features"
         return f"Comparison({self.audited!r} against {self.reference!r}: {name} {typed(str(self.gap))}, {features})"
+
+
+BOTH = ("audited", "reference")
+GAPS = (
+    *("gap", "adjusted_gap", "gap_parts.gap_explained_by_exempt", "gap_parts.gap_given_exempt"),
+    *("unobserved_group.weighted", "unobserved_group.linear"),
+)
+RANGES = ("unobserved_group.bracket", "unobserved_group.limits")
+LEVELS = tuple(f"outputs.{name}.{group}" for name in ("rates", "metric_rates") for group in BOTH)
+RATES = ("fpr", "fnr", "ppv", "npv", "fdr", "for_")
+SHARES = tuple(f"error_rates.{name}.{group}" for name in RATES for group in BOTH)
+POINTS = (
+    *(f"error_rates.calibration.{group}" for group in BOTH),
+    *(f"error_rates.{name}.difference" for name in (*RATES, "calibration")),
+)
+INDICES = (
+    "outputs.standardised_difference",
+    *(f"error_rates.{rate}.{name}" for rate in ("auc", "log_loss") for name in (*BOTH, "difference")),
+)
+
+
+def with_displays(c: Comparison) -> Comparison:
+    """Return a comparison whose estimates are formatted with their unit and confidence level."""
+    measure, confidence = measure_for(c.scale.score_type, c.scale.metric, c.scale.wording), c.scale.confidence
+    write = measure.difference if measure.is_amount else None
+    displays = {
+        GAPS: Display(measure.unit, write, confidence),
+        RANGES: Display(measure.unit, write, is_range=True),
+        LEVELS: Display("", measure.level, confidence),
+        ("shortfall",): Display("", measure.total, confidence),
+        ("impact_ratio", "adverse_impact_ratio", "decision_table.odds_ratio"): Display("", ratio, confidence),
+        SHARES: Display("", percent, confidence),
+        POINTS: Display("points", None, confidence),
+        INDICES: Display("", short_number, confidence),
+        ("correction.input_divergence", "correction.output_divergence"): Display("nats", number, confidence),
+        ("correction.descent_rate",): Display("", number, confidence),
+        ("correction.detection_sample_size",): Display("", whole, confidence),
+    }
+    for paths, display in displays.items():
+        for path in paths:
+            c = _display_at(c, path.split("."), display)
+    return c
+
+
+def _display_at(part: Any, path: Sequence[str], display: Display) -> Any:
+    """Return a part of a result with a display set on the estimate at a path of attributes."""
+    if part is None:
+        return None
+    if not path:
+        return part.displayed(display)
+    changed = {path[0]: _display_at(getattr(part, path[0]), path[1:], display)}
+    return part._replace(**changed) if hasattr(part, "_replace") else replace(part, **changed)
+
+
+IN_UNITS = ("alone", "shapley", "beyond_others", "drives", "use")  # columns of the contributions in the unit of the gap
+
+
+def in_units(comparison: Comparison, unit: Unit) -> Comparison:
+    """Return a comparison with amounts in the user's unit, W = centre + scale·w."""
+    if not unit.is_amount:
+        return comparison
+
+    def rescaled(estimate: Estimate | None) -> Estimate | None:
+        return None if estimate is None else estimate.mapped(unit.difference)
+
+    outputs, parts, soft = comparison.outputs, comparison.gap_parts, comparison.unobserved_group
+    means = [unit.level(mean) for mean in outputs.means if isinstance(mean, float)]
+    remainder = parts.shapley_remainder
+    return replace(
+        comparison,
+        gap=comparison.gap.mapped(unit.difference),
+        shortfall=rescaled(comparison.shortfall),
+        adjusted_gap=rescaled(comparison.adjusted_gap),
+        gap_parts=replace(
+            parts,
+            gap_explained_by_exempt=rescaled(parts.gap_explained_by_exempt),
+            gap_given_exempt=rescaled(parts.gap_given_exempt),
+            shapley_remainder=None if remainder is None else unit.difference(remainder),
+            sensitivity={name: sensitivity.in_units(unit) for name, sensitivity in parts.sensitivity.items()},
+        ),
+        outputs=replace(
+            outputs, means=Means(*means), rates=Rates(*(rate.mapped(unit.level) for rate in outputs.rates))
+        ),
+        scale=replace(comparison.scale, materiality=unit.difference(comparison.scale.materiality)),
+        unobserved_group=None if soft is None else soft.in_units(unit),
+        contributions_full=comparison.contributions_full.with_columns(pl.col(*interval_schema(*IN_UNITS)) * unit.scale),
+    )

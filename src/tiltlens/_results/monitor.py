@@ -16,7 +16,7 @@ from tiltlens._analysis.periods import Measured, track
 from tiltlens._estimators.estimate import Estimate, Normal, Sequence
 from tiltlens._formats import FieldTable
 from tiltlens._results.codec import check_target, from_plain, to_plain, write_json
-from tiltlens._results.provenance import Provenance
+from tiltlens._results.outputs import Provenance
 from tiltlens._rows.roles import SCORE, ColumnRoles
 from tiltlens._rows.survey import Survey
 from tiltlens.errors import DataError, Input, TiltlensError, remember, shown

@@ -1,27 +1,29 @@
-"""Parts of a comparison: outputs, parts of the gap, checks, and the correction function of the paper."""
+"""Parts of results: checks, outputs, contributions of features and parts of the gap; and the provenance."""
 
 from __future__ import annotations
 
+import hashlib
+import os
+import platform
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field, fields
-from typing import Annotated, Any, NamedTuple
+from dataclasses import dataclass, fields, replace
+from datetime import UTC, datetime
+from functools import cache
+from importlib.metadata import version
+from typing import Annotated, Any, NamedTuple, TypedDict
 
 import polars as pl
 
 from tiltlens._analysis.evidence import interval_schema
 from tiltlens._analysis.sensitivity import Sensitivity
 from tiltlens._estimators.estimate import Estimate
-from tiltlens._estimators.use import ShareForm
 from tiltlens._estimators.verdicts import Verdict
-from tiltlens._formats import Display, FieldTable, percent, short_number
+from tiltlens._formats import Display, FieldTable, percent, short_number, text_of
 from tiltlens._learners.balance import Balance
-from tiltlens._limits import DIAL_POSITIONS, DISTRIBUTION_BINS
-from tiltlens._results.profiles import NO_ROWS, SHARES_SCHEMA, Profiles, Prototype
+from tiltlens._rows.roles import Request
 from tiltlens._rows.wording import ScoreType, Wording, measure_for
-from tiltlens.errors import DataError
-from tiltlens.paper.correction import CorrectionFunction
-from tiltlens.paper.path import PathPoint
-from tiltlens.paper.world import Projection
+from tiltlens._sources.arrays import row_hashes
+from tiltlens.errors import DataError, shown
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -219,120 +221,160 @@ class GapParts(FieldTable):
     sensitivity: dict[str, Sensitivity]
 
 
-@dataclass(frozen=True, slots=True, eq=False)
-class CorrectionParts:
-    """The parts of a correction that take time to compute.
+EPOCH = "SOURCE_DATE_EPOCH"
+LIBRARIES = ("tiltlens", "numpy", "scipy", "scikit-learn", "polars", "narwhals")
+
+
+class Question(TypedDict, total=False):
+    """The arguments: a column, the kind of a model, "an array", or None if not given; empty for a rule."""
+
+    scores: str | None
+    model: str | None
+    propensity: str | None
+    sample_weight: str | None
+    exempt: str | None
+    categorical: str | None
+    clusters: str | None
+    periods: str | None
+    outcome: str | None
+    known_groups: str | None
+    score_type: str
+    threshold: float | None
+    metric: str | None
+    where: dict[str, str]
+    blocks: str | None
+
+
+@dataclass(frozen=True, slots=True)
+class Provenance(FieldTable):
+    """The origin of an audit.
 
     Attributes
     ----------
-    prototypes
-        The feature values where f~ is largest, smallest and nearest to 0.
-    tradeoff_table
-        The share of each feature in the correction at 21 positions of the slider; empty if it is not determined.
+    created
+        Time in UTC, or that of SOURCE_DATE_EPOCH if it is set; None if the output must be the same byte for byte.
+    versions
+        Versions of Python and of the libraries that computed the numbers.
+    data_sha256
+        Hash of the number of used rows and of the sum of their hashes: the same rows in any order, from any engine,
+        have the same hash.
+    rows_sha256
+        The same without scores: equal if two models were audited on the same rows. None for a rule's tables.
+    features
+        The columns taken as features.
+    question
+        The arguments: the sources of scores, propensity and weights, the threshold, and the filter.
+    stated
+        The user's facts about data and model.
     """
 
-    prototypes: dict[str, Prototype]
-    tradeoff_table: Annotated[pl.DataFrame, SHARES_SCHEMA]
+    created: str | None
+    versions: dict[str, str]
+    data_sha256: str
+    rows_sha256: str | None
+    features: tuple[str, ...]
+    question: Question
+    stated: dict[str, str]
+
+    def undated(self) -> Provenance:
+        """Return the origin without the time, so that the same arguments and data give the same bytes."""
+        return self if EPOCH in os.environ else replace(self, created=None)
 
 
-@dataclass(frozen=True, slots=True, eq=False)
-class Correction(FieldTable):
-    """The correction function f~ of a comparison, and the quantities of the paper.
+def describe_request(request: Request) -> Question:
+    """Return the arguments of an audit as texts."""
+    blocks = [f"{name} = {_source(columns)}" for name, columns in (request.features.blocks or {}).items()]
+    return Question(
+        scores=_source(request.scores),
+        model=_source(request.model),
+        propensity=_source(request.propensity),
+        sample_weight=_source(request.sample_weight),
+        exempt=_source(request.exempt),
+        categorical=_source(request.features.categorical),
+        clusters=_source(request.clusters),
+        periods=_source(request.periods),
+        outcome=_source(request.outcome),
+        known_groups=_source(request.known_groups),
+        score_type=request.score_type,
+        threshold=request.threshold,
+        metric=request.metric,
+        where={str(name): text_of(value) for name, value in (request.where or {}).items()},
+        blocks="; ".join(blocks) or None,
+    )
 
-    Every `Estimate` is cross-fitted and debiased. `function`, `epsilon_max`, `profile`, `prototypes`, `path` and
-    `project` are plug-in quantities from one fit of the group-membership model on all rows of the sample.
 
-    Attributes
-    ----------
-    numbers
-        The paper's numbers of f~, λ2 and λ4 as input_weight and output_weight, and its affine form; None if there are
-        neither features nor a propensity column.
-    epsilon_max
-        The largest valid step along f~; None without f~.
-    descent_rate
-        Rate at which a small step along f~ lowers the objective.
-    input_divergence, output_divergence
-        Divergence between the groups' features, and between their outputs, in nats.
-    detection_sample_size
-        Sample size to detect the gap, both errors at 5%.
-    function
-        f~ itself, to be called with log-odds and scores; None if `numbers` is None.
-    tradeoff
-        Each feature's share of the correction at every (λ2, λ4), with its interval; None where the outputs have no
-        finite divergence, or the group-membership model fails its checks.
+def _source(value: Any) -> str | None:
+    """Return the name of a column, the type of a model, or a phrase for values that were passed."""
+    if value is None or isinstance(value, str):
+        return value
+    if isinstance(value, (list, tuple)) and value and all(isinstance(part, str) for part in value):
+        return ", ".join(value)
+    if any(hasattr(value, name) for name in ("fit", "predict", "predict_proba")):
+        return str(getattr(value, "origin", type(value).__name__))
+    return "a function" if callable(value) else "an array"
 
-    Examples
-    --------
-    >>> import tiltlens as tl
-    >>> people = {"sex": ["women"] * 50 + ["men"] * 50, "years": [1] * 30 + [2] * 20 + [1] * 15 + [2] * 35}
-    >>> scores = [0.2 * years + 0.3 for years in people["years"]]
-    >>> c = tl.audit(people, "sex", reference="men", scores=scores)["women"]
-    >>> print(f"{c.correction.descent_rate:.2f}, {c.correction.project().cost:.2f} nats")
-    -0.69, 0.18 nats
-    >>> c.correction.prototypes()["max"]["values"]
-    {'years': '2'}
-    """
 
-    numbers: dict[str, float | None] | None
-    epsilon_max: float | None
-    descent_rate: Estimate | None
-    input_divergence: Estimate | None
-    output_divergence: Estimate | None
-    detection_sample_size: Estimate | None
-    function: CorrectionFunction | None = field(default=None, metadata={"key": None})
-    tradeoff: dict[str, ShareForm] | None = field(default=None, metadata={"key": None})
-    _confidence: float | None = None  # level of the intervals of shares; None for plug-in values
-    _profiles: Profiles = NO_ROWS
+def provenance_of(
+    rows: int,
+    fingerprint: int,
+    features: Sequence[str],
+    question: Question,
+    stated: dict[str, str],
+    rows_fingerprint: int | None = None,
+) -> Provenance:
+    """Return the provenance of an audit, from the number of its rows and the sums of their hashes."""
+    created = _now().isoformat(timespec="seconds")
+    of_rows = None if rows_fingerprint is None else _digest(rows, rows_fingerprint)
+    digest = _digest(rows, fingerprint)
+    return Provenance(created, dict(_versions()), digest, of_rows, tuple(features), question, stated)
 
-    def profile(self, feature: str) -> pl.DataFrame:
-        """Return, per value of a feature, the number of people, their mean f~ and score, and the spread of f~.
 
-        Values of fewer than ten audited people and counts below ten are suppressed; a quantile needs
-        ten people who have it, or ten below and ten above.
-        """
-        return self._profiles.profile(feature)
+def _now() -> datetime:
+    """Return the current time, or that of SOURCE_DATE_EPOCH (reproducible-builds.org)."""
+    told = os.environ.get(EPOCH)
+    if told is None:
+        return datetime.now(UTC)
+    try:
+        return datetime.fromtimestamp(int(told), UTC)
+    except (ValueError, OverflowError, OSError):
+        raise DataError(f"{EPOCH} must be seconds since 1970, got {shown(told)}.", "unset it.") from None
 
-    def distribution(self, feature: str, bins: int = DISTRIBUTION_BINS) -> pl.DataFrame:
-        """Return the distribution of f~ per value of a feature (the paper's Fig. 2), as counts in equal bins.
 
-        Counts of bins with fewer than ten people are suppressed, and so are all bins of a suppressed value.
-        """
-        return self._profiles.distribution(feature, bins)
+def _digest(rows: int, fingerprint: int) -> str:
+    return hashlib.sha256(f"{rows} rows, {fingerprint:016x}".encode()).hexdigest()
 
-    def shares_along_tradeoff(self, positions: int = DIAL_POSITIONS, confidence: float | None = None) -> pl.DataFrame:
-        """Return each feature's share of the correction from "align inputs" (position 0) to "align outputs" (1).
 
-        The strongest feature comes first. Plug-in values have no intervals, and the table is empty if outputs have no
-        finite divergence. The default confidence is the audit's.
-        """
-        if not isinstance(positions, int) or isinstance(positions, bool) or positions < 2:
-            raise DataError(f"`positions` must be a whole number of at least 2, got {positions!r}.", "21 is usual.")
-        level = self._confidence if confidence is None or self._confidence is None else confidence
-        return self._profiles.shares_along_tradeoff(self.tradeoff or {}, positions, level)
+def fingerprint_of(table: pl.DataFrame) -> int:
+    """Return the sum of the hashes of a table's rows, modulo 2^64."""
+    return int(row_hashes({name: table[name] for name in table.columns}).sum()) if table.height else 0
 
-    def prototypes(self, suppress: bool = True) -> dict[str, Prototype]:
-        """Return the feature values where f~ is largest, smallest and nearest to 0 (the paper's Table 1).
 
-        Cells with fewer than ten audited people are suppressed unless `suppress` is False; use that for public data
-        only.
-        """
-        return self._profiles.prototypes(suppress)
+@cache
+def _versions() -> dict[str, str]:
+    return {"python": platform.python_version()} | {name: version(name) for name in LIBRARIES}
 
-    def path(self, weights: Sequence[Any], divergence: str = "kl") -> list[PathPoint]:
-        """Return the correction path, one point for each of the weights (λ1, λ2, λ3, λ4).
 
-        `q` of a point has an entry for each audited row of the sample, in the order of the table.
-        """
-        return self._profiles.path(weights, divergence)
+def check_provenance(stated: Any) -> dict[str, str]:
+    """Return the user's facts as texts by name; raise if they are not a dict of texts."""
+    if stated is None:
+        return {}
+    if not isinstance(stated, Mapping) or not all(isinstance(part, str) for pair in stated.items() for part in pair):
+        raise DataError(
+            f"`provenance` must be a dict of texts, got {shown(stated)}.",
+            'for example {"group labels": "self-reported", "data window": "2024", "model": "credit 3.1"}.',
+        )
+    for text in (part for pair in stated.items() for part in pair):
+        if not _is_unicode(text):
+            raise DataError(
+                f"`provenance` must be texts that can be written as UTF-8, got {text!r}.",
+                "decode it as what it is first.",
+            )
+    return dict(stated)
 
-    def project(self) -> Projection:
-        """Return the least change of the audited group's inputs that removes the gap, as weights on its rows."""
-        return self._profiles.project()
 
-    def parts(self) -> CorrectionParts:
-        """Return the data, beyond the estimates, that JSON and the report need; computing them takes time."""
-        return CorrectionParts(self.prototypes(), self.shares_along_tradeoff())
-
-    def __repr__(self) -> str:
-        rate = "not defined" if self.descent_rate is None else f"{self.descent_rate.value:.4f}"
-        return f"Correction(descent rate {rate})"
+def _is_unicode(text: str) -> bool:
+    try:
+        text.encode()
+    except UnicodeEncodeError:
+        return False
+    return True

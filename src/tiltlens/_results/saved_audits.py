@@ -26,10 +26,8 @@ from tiltlens._results.audit_comparison import compare
 from tiltlens._results.change import SCHEMA as CHANGE_SCHEMA
 from tiltlens._results.change import Change
 from tiltlens._results.codec import Part, column_types, from_plain, parts_of
-from tiltlens._results.comparison import Comparison, ComparisonParts
-from tiltlens._results.notes import with_displays
-from tiltlens._results.outputs import Correction, CorrectionParts
-from tiltlens._results.profiles import AGAIN, NO_ROWS, NoRows, Prototype, needs_rows
+from tiltlens._results.comparison import Comparison, ComparisonParts, with_displays
+from tiltlens._results.profiles import AGAIN, NO_ROWS, Correction, CorrectionParts, NoRows, Prototype, needs_rows
 from tiltlens.errors import DataError, Input, TiltlensError, remember, shown
 from tiltlens.paper.correction import CorrectionFunction
 

@@ -15,7 +15,7 @@ import polars as pl
 from tiltlens._estimators.influence import Booleans
 from tiltlens._formats import FieldTable
 from tiltlens._results.codec import from_plain
-from tiltlens._results.provenance import fingerprint_of
+from tiltlens._results.outputs import fingerprint_of
 from tiltlens._rows.roles import OUTCOME, PEOPLE, must_be_column
 from tiltlens._rows.sampled_rows import row_name
 from tiltlens._rows.scores import RowName, decisions_in_words, favourable_word, is_words

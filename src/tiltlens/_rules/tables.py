@@ -14,7 +14,7 @@ import polars as pl
 from tiltlens._estimators.estimate import quantile
 from tiltlens._estimators.verdicts import Count
 from tiltlens._results.codec import to_plain, write_json
-from tiltlens._results.provenance import Provenance, check_provenance, provenance_of
+from tiltlens._results.outputs import Provenance, check_provenance, provenance_of
 from tiltlens._rows.groups import JOINT, NO_GROUP, group_columns, level_codes
 from tiltlens._rows.roles import PEOPLE
 from tiltlens._rows.scores import either_spelling
