@@ -26,8 +26,17 @@ from scipy.special import expit, logit
 
 from tiltlens._estimators.estimate import Difference, MeanLaw, Proportion
 from tiltlens._estimators.feature_gap import CellSums
-from tiltlens._estimators.group_means import mean_difference, mean_law, rate_law
-from tiltlens._estimators.influence import Booleans, InfluenceEstimate, Integers, Rows, combine, sums_by
+from tiltlens._estimators.influence import (
+    Booleans,
+    InfluenceEstimate,
+    Integers,
+    Rows,
+    combine,
+    mean_difference,
+    mean_law,
+    rate_law,
+    sums_by,
+)
 from tiltlens._estimators.outputs import shares_below, unseen_mean_se
 from tiltlens.paper.checks import Floats
 

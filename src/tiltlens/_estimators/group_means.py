@@ -1,4 +1,4 @@
-"""Means of groups: their distributions, the variance between many of them, and unobserved groups.
+"""Means of many groups: the variance between them, and tests; and the gap of unobserved groups.
 
 With A = W − wwᵀ, w the groups' shares, θ = μᵀAμ = Σ w_g(μ_g − μ)² is the variance between groups. Two people of a group
 are enough for an unbiased estimate. See docs/methods.md, section 21.
@@ -14,70 +14,21 @@ the gap lies between them where both covariances have one sign (Chen et al. 2019
 from __future__ import annotations
 
 import math
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator
 from dataclasses import dataclass, replace
 from typing import NamedTuple
 
 import numpy as np
 
-from tiltlens._estimators.estimate import Difference, Estimate, MeanLaw, Normal, Proportion, quantile, student_factor
+from tiltlens._estimators.estimate import Estimate, Normal, quantile
 from tiltlens._estimators.influence import (
-    FEWEST_DEGREES,
-    Booleans,
     InfluenceEstimate,
     Integers,
-    Rows,
     combine,
     overall_mean,
-    satterthwaite,
 )
 from tiltlens._limits import CALIBRATED, SMALLEST_SHARE
 from tiltlens.paper.checks import Floats
-
-
-def mean_law(
-    rows: Rows,
-    mean: InfluenceEstimate,
-    is_audited: bool,
-    is_rate: bool,
-    ends: tuple[float, float] = (-math.inf, math.inf),
-    chosen: Booleans | None = None,
-) -> MeanLaw:
-    """Return the law of the mean over a group, or over `chosen` rows of it: Wilson's for decisions, else Student's t.
-
-    Means that are no rates have (effective people − 1) degrees of freedom, or those of (29) if fewer.
-    """
-    if is_rate:
-        return rate_law(rows, mean, is_audited, chosen)
-    if rows.clusters is not None:
-        return mean.normal(*ends)
-    is_counted = rows.audited == is_audited if chosen is None else chosen & (rows.audited == is_audited)
-    by_tails = satterthwaite(mean.influence, mean.variance, rows=int(is_counted.sum()))
-    people = rows.independent(is_audited, chosen)
-    return replace(mean.normal(*ends), degrees=max(min(people - 1.0, float(by_tails)), FEWEST_DEGREES))
-
-
-def rate_law(rows: Rows, rate: InfluenceEstimate, is_audited: bool, chosen: Booleans | None = None) -> Proportion:
-    """Return Wilson's law of the rate of a group, or of `chosen` rows of it.
-
-    The effective size comes from the variance and is at most that of the weights (3), because the rows with heavy
-    weights may be missing.
-    """
-    people, variance, p = rows.independent(is_audited, chosen), rate.variance, rate.value
-    if variance <= 0.0 or not 0.0 < p < 1.0:
-        return Proportion(p, people)  # as many independent decisions, or clusters, all equal
-    # The variance already reflects clusters, which may also make a rate more precise than (3).
-    size = p * (1.0 - p) / variance * float(student_factor(rows.degrees)) ** 2
-    return Proportion(p, size if rows.clusters is not None else min(size, people), rows.degrees)
-
-
-def mean_difference(rows: Rows, means: Sequence[InfluenceEstimate], laws: Sequence[MeanLaw]) -> Difference:
-    """Return the law of a difference of two groups' means, which are correlated if clusters have rows of both."""
-    spread = math.sqrt(means[0].variance * means[1].variance)
-    # Rows of different groups are independent; a cluster with rows of both is not.
-    together = rows.clusters is not None and spread > 0.0
-    return Difference(laws[0], laws[1], means[0].covariance(means[1]) / spread if together else 0.0)
-
 
 PERMUTATIONS = 999  # of the labels of many groups
 PERMUTED_MEANS = 1_000_000  # means of permuted groups at a time: 8 MB for each of a few arrays

@@ -13,7 +13,7 @@ from dataclasses import dataclass, field, fields, replace
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
-from tiltlens._estimators.estimate import Normal, Ratio, SquareRoot, student_factor
+from tiltlens._estimators.estimate import Difference, MeanLaw, Normal, Proportion, Ratio, SquareRoot, student_factor
 from tiltlens.errors import DataError, WeightsError
 from tiltlens.paper.checks import Floats
 
@@ -420,3 +420,47 @@ def satterthwaite(
     spread = (squares**2).sum(axis=0) - squares.sum(axis=0) ** 2 / (rows or len(squares))
     noise = np.maximum(spread, 0.0) + 2.0 / max(pairings - 1, 1) * (between / positive) ** 2
     return np.asarray(np.maximum(2.0 / np.maximum(noise, 1e-300), FEWEST_DEGREES))
+
+
+def mean_law(
+    rows: Rows,
+    mean: InfluenceEstimate,
+    is_audited: bool,
+    is_rate: bool,
+    ends: tuple[float, float] = (-math.inf, math.inf),
+    chosen: Booleans | None = None,
+) -> MeanLaw:
+    """Return the law of the mean over a group, or over `chosen` rows of it: Wilson's for decisions, else Student's t.
+
+    Means that are no rates have (effective people − 1) degrees of freedom, or those of (29) if fewer.
+    """
+    if is_rate:
+        return rate_law(rows, mean, is_audited, chosen)
+    if rows.clusters is not None:
+        return mean.normal(*ends)
+    is_counted = rows.audited == is_audited if chosen is None else chosen & (rows.audited == is_audited)
+    by_tails = satterthwaite(mean.influence, mean.variance, rows=int(is_counted.sum()))
+    people = rows.independent(is_audited, chosen)
+    return replace(mean.normal(*ends), degrees=max(min(people - 1.0, float(by_tails)), FEWEST_DEGREES))
+
+
+def rate_law(rows: Rows, rate: InfluenceEstimate, is_audited: bool, chosen: Booleans | None = None) -> Proportion:
+    """Return Wilson's law of the rate of a group, or of `chosen` rows of it.
+
+    The effective size comes from the variance and is at most that of the weights (3), because the rows with heavy
+    weights may be missing.
+    """
+    people, variance, p = rows.independent(is_audited, chosen), rate.variance, rate.value
+    if variance <= 0.0 or not 0.0 < p < 1.0:
+        return Proportion(p, people)  # as many independent decisions, or clusters, all equal
+    # The variance already reflects clusters, which may also make a rate more precise than (3).
+    size = p * (1.0 - p) / variance * float(student_factor(rows.degrees)) ** 2
+    return Proportion(p, size if rows.clusters is not None else min(size, people), rows.degrees)
+
+
+def mean_difference(rows: Rows, means: Sequence[InfluenceEstimate], laws: Sequence[MeanLaw]) -> Difference:
+    """Return the law of a difference of two groups' means, which are correlated if clusters have rows of both."""
+    spread = math.sqrt(means[0].variance * means[1].variance)
+    # Rows of different groups are independent; a cluster with rows of both is not.
+    together = rows.clusters is not None and spread > 0.0
+    return Difference(laws[0], laws[1], means[0].covariance(means[1]) / spread if together else 0.0)

@@ -21,8 +21,7 @@ from tiltlens._estimators.estimate import (
     quantile,
     student_factor,
 )
-from tiltlens._estimators.group_means import mean_difference, mean_law
-from tiltlens._estimators.influence import Booleans, InfluenceEstimate, Rows, covariances
+from tiltlens._estimators.influence import Booleans, InfluenceEstimate, Rows, covariances, mean_difference, mean_law
 from tiltlens._limits import SMALLEST_SHARE, SUM_ROUNDING
 from tiltlens.errors import DataError, DistributionError, SupportError
 from tiltlens.paper.checks import Floats
