@@ -13,7 +13,6 @@ from dataclasses import dataclass, replace
 import numpy as np
 
 from tiltlens._estimators.influence import (
-    Booleans,
     InfluenceEstimate,
     Integers,
     Rows,
@@ -47,22 +46,34 @@ class Pairing:
 
 
 def pairing(
-    rows: Rows,
-    log_ratio_a: Floats,
-    log_ratio_b: Floats,
-    fold: Integers,
-    clip: float = CLIP,
-    cycle: Floats | None = None,
+    rows: Rows, log_ratio_a: Floats, log_ratio_b: Floats, fold: Integers, cycle: Floats | None = None
 ) -> Pairing:
     """Return the pairing of two cross-fitted log-ratios.
 
     `fold` is the fold in which each row is evaluated. `cycle` has the log-ratios of models trained on two folds each,
     in an order in which each model shares one fold with the next, and the last with the first.
     """
+    (a, r_a), (b, r_b) = (_clipped(rows, ell, fold) for ell in (log_ratio_a, log_ratio_b))
+    inside = (r_a != 0.0) & (r_b != 0.0)
+    # ω of (34): the squares of both errors cancel in it, their product remains.
+    kl_weight = np.where(rows.audited, 1.0, 2.0 * np.exp(0.5 * (a + b)) - 0.5 * (r_a + r_b)) * inside
+    disagreement = None if cycle is None else _disagreement(rows, cycle)
+    return Pairing(a, b, r_a, r_b, np.where(inside, (a - b) ** 2, 0.0), kl_weight, fold, disagreement)
+
+
+def _clipped(rows: Rows, log_ratio: Floats, fold: Integers) -> tuple[Floats, Floats]:
+    """Return ℓ, clipped and shifted in each fold so that P0(|ℓ|<c) and E1[e^ℓ·[|ℓ|<c]] are equal, and r.
+
+    The shift makes estimates invariant to class weights and shifted priors. For the true ℓ both masses are equal, and
+    there is none.
+    """
+    inside, ell = (np.abs(log_ratio) < CLIP).astype(np.float64), np.clip(log_ratio, -CLIP, CLIP)
+    ratio = np.exp(ell)
+    mass0, mass1 = rows.sums0(fold, inside), rows.sums1(fold, inside * ratio)
     # (20) holds in every fold; estimated over all folds, the scale would make the folds dependent.
-    scale_a, scale_b = (_scales(rows, ell, fold, clip)[fold] for ell in (log_ratio_a, log_ratio_b))
-    pair = scaled_pairing(rows.audited, (log_ratio_a, log_ratio_b), (scale_a, scale_b), fold, clip)
-    return pair if cycle is None else replace(pair, disagreement=_disagreement(rows, cycle, clip))
+    usable = (mass0 > 0.0) & (mass1 > 0.0)
+    scale = np.divide(mass0, mass1, out=np.ones_like(mass0), where=usable)[fold]
+    return ell + np.log(scale), np.where(rows.audited, -1.0, ratio * scale) * inside
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -90,31 +101,15 @@ class ModelDisagreement:
         return np.array([(sums_by(cell, self.shares * line) / safe)[cell] for line in self.apart])
 
 
-def _disagreement(rows: Rows, cycle: Floats, clip: float) -> ModelDisagreement:
+def _disagreement(rows: Rows, cycle: Floats) -> ModelDisagreement:
     index = np.flatnonzero(rows.audited)
     # B is a mean over rows, so evenly spaced rows suffice.
     index = index[:: -(-index.size // DISAGREEMENT_ROWS)]
     shares = rows.audited_share[index] / rows.audited_share[index].sum()
-    clipped = np.clip(cycle[:, index], -clip, clip)
+    clipped = np.clip(cycle[:, index], -CLIP, CLIP)
     # Centred: a constant in ℓ is taken out by (20), and must not count as disagreement.
     apart = np.roll(clipped, -1, axis=0) - clipped
     return ModelDisagreement(index, shares, apart - (apart @ shares)[:, None])
-
-
-def scaled_pairing(
-    audited: Booleans,
-    log_ratios: tuple[Floats, Floats],
-    scales: tuple[Floats | float, Floats | float],
-    fold: Integers,
-    clip: float = CLIP,
-) -> Pairing:
-    """Return the pairing of two log-ratios with given normalising factors: one for all rows, or one per row."""
-    (a, r_a), (b, r_b) = (_scaled(audited, *pair, clip) for pair in zip(log_ratios, scales, strict=True))
-    inside = (r_a != 0.0) & (r_b != 0.0)
-    # ω of (34): the squares of both errors cancel in it, their product remains.
-    middle = np.exp(0.5 * (a + b))
-    kl_weight = np.where(audited, 1.0, 2.0 * middle - 0.5 * (r_a + r_b)) * inside
-    return Pairing(a, b, r_a, r_b, np.where(inside, (a - b) ** 2, 0.0), kl_weight, fold)
 
 
 def known_pairing(rows: Rows, log_ratio: Floats) -> Pairing:
@@ -136,34 +131,6 @@ def given_pairing(rows: Rows, log_ratio: Floats) -> Pairing:
     # Divided by its mean, r has mean 0 (21): a constant in the given log-odds has no effect.
     r = np.where(rows.audited, -1.0, ratio / rows.mean1(ratio))
     return replace(pair, r_a=r, r_b=r, is_known=False)
-
-
-def inside_masses(shares: tuple[Floats, Floats], log_ratio: Floats, clip: float = CLIP) -> tuple[Floats, Floats]:
-    """Return each row's part of P0(|ℓ|<c) and of E1[e^ℓ·[|ℓ|<c]], given its shares of the two groups."""
-    inside = np.abs(log_ratio) < clip
-    return shares[0] * inside, shares[1] * inside * np.exp(np.clip(log_ratio, -clip, clip))
-
-
-def normalising(mass0: Floats, mass1: Floats) -> Floats:
-    """Return the factors of e^ℓ that make both masses equal, 1 where one of them is 0.
-
-    The shift makes estimates invariant to class weights and shifted priors. For the true ℓ the masses inside the clip
-    are equal, so the factors are 1.
-    """
-    usable = (mass0 > 0.0) & (mass1 > 0.0)
-    return np.divide(mass0, mass1, out=np.ones_like(mass0), where=usable)
-
-
-def _scales(rows: Rows, log_ratio: Floats, fold: Integers, clip: float) -> Floats:
-    masses = inside_masses((rows.audited_share, rows.reference_share), log_ratio, clip)
-    return normalising(*(sums_by(fold, mass) for mass in masses))
-
-
-def _scaled(audited: Booleans, log_ratio: Floats, scale: Floats | float, clip: float) -> tuple[Floats, Floats]:
-    """Return ℓ, clipped and then shifted, and r."""
-    ell = np.clip(log_ratio, -clip, clip)
-    ratio = np.where(audited, -1.0, np.exp(ell) * scale)
-    return ell + np.log(scale), ratio * (np.abs(log_ratio) < clip)
 
 
 @dataclass(frozen=True, slots=True)
@@ -294,7 +261,7 @@ def explained_variance(rows: Rows, g: Gradient, codes: Integers) -> InfluenceEst
     θ̂ = (1/n0)Σ_cells (AB − C)/(n_c − 1) + ĉ/n0 − E[λ2(m_a r_b + m_b r_a)] + λ2/2·E0[m̄(ℓ_a−ℓ_b)²].
     """
     # Cells within folds: a mean over folds would mix models that share training rows.
-    cell = _interaction_codes(g.pairing.fold, codes)
+    cell = g.pairing.fold * (int(codes.max()) + 1) + codes
     sizes, weights2 = rows.sums0(cell), rows.self_products0(cell)
     sums_a = rows.sums0(cell, g.a)
     sums_b = sums_a if g.b is g.a else rows.sums0(cell, g.b)
@@ -365,12 +332,7 @@ def _known_divergence(rows: Rows, ell: Floats, given: float | None) -> Influence
     return InfluenceEstimate.of(rows, value, ell, -ratio / mean)
 
 
-def clipped_share(rows: Rows, log_ratio: Floats, clip: float = CLIP) -> float:
-    """Return the larger of the two groups' shares of rows with |ℓ| ≥ clip."""
-    beyond: Booleans = np.abs(log_ratio) >= clip
-    return max(rows.mean0(beyond.astype(np.float64)), rows.mean1(beyond.astype(np.float64)))
-
-
-def _interaction_codes(codes: Integers, others: Integers) -> Integers:
-    """Return one code for each pair of codes."""
-    return np.asarray(codes * (int(others.max()) + 1) + others)
+def clipped_share(rows: Rows, log_ratio: Floats) -> float:
+    """Return the larger of the two groups' shares of rows with |ℓ| ≥ `CLIP`."""
+    beyond = (np.abs(log_ratio) >= CLIP).astype(np.float64)
+    return max(rows.mean0(beyond), rows.mean1(beyond))

@@ -251,7 +251,7 @@ def _assemble(
         # Shares of rows where ℓ is clipped at ±4, which changes the estimand (section 6).
         clipped = max(clipped, clipped_share(rows, a), clipped_share(rows, b))
         middle += a + b
-        pairs.append(pairing(rows, a, b, fold, CLIP, _fold_cycle(parts, plan, log_odds, prior)))
+        pairs.append(pairing(rows, a, b, fold, _fold_cycle(parts, plan, log_odds, prior)))
     auc = check_overlap(area_under_curve(rows, middle))
     halves = tuple(np.clip(both, -CLIP, CLIP) for both in halves)
     return Propensity(fold, tuple(pairs), log_odds[-1], name, parts, log_odds[:-1], plan, clipped, auc, False, halves)
