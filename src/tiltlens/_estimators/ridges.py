@@ -12,7 +12,7 @@ from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
 from functools import cached_property
 from itertools import combinations
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 from scipy.linalg import cho_factor, cho_solve
@@ -131,7 +131,16 @@ def _ratio(top: Floats, bottom: Floats) -> Floats:
 
 
 Apply = Callable[..., Iterable[Any]]
-_Moments = tuple[Floats, Floats, Floats, Floats, Floats]
+
+
+class _Moments(NamedTuple):
+    """Moments of the rows of a part: of the columns Φ, and of both targets (S̄, W)."""
+
+    covariance: Floats
+    cross: Floats  # covariances of Φ with the targets
+    mean: Floats
+    level: Floats  # means of the targets
+    variance: Floats  # of the targets
 
 
 @dataclass(frozen=True, eq=False)
@@ -157,7 +166,6 @@ class FoldRidges:
 
     @cached_property
     def _moments(self) -> list[_Moments]:
-        """Centred covariance, covariances with (S̄, W), the means of Φ and of (S̄, W), and their variances, by part."""
         moments = []
         p = self.columns
         for part in PARTS:
@@ -167,7 +175,7 @@ class FoldRidges:
             mean, level = gram[0, 1 : p + 1], gram[0, p + 1 :]
             covariance = gram[1 : p + 1, 1 : p + 1] - np.outer(mean, mean)
             cross = gram[1 : p + 1, p + 1 :] - np.outer(mean, level)
-            moments.append((covariance, cross, mean, level, np.diag(gram)[p + 1 :] - level**2))
+            moments.append(_Moments(covariance, cross, mean, level, np.diag(gram)[p + 1 :] - level**2))
         return moments
 
     @cached_property
@@ -187,10 +195,7 @@ class FoldRidges:
 
         def choose(moments: _Moments) -> tuple[Floats, Floats]:
             covariance, cross, _, _, variance = moments
-            e, m = (
-                block_penalties(covariance, cross[:, target], float(variance[target]), blocks, rows)
-                for target in (0, 1)
-            )
+            e, m = (block_penalties(covariance, cross[:, k], float(variance[k]), blocks, rows) for k in (0, 1))
             return e, m
 
         return list(self.apply(choose, self._moments))
@@ -201,53 +206,55 @@ class FoldRidges:
         eye = np.eye(self.columns)
 
         def invert(part: tuple[_Moments, tuple[Floats, Floats]]) -> tuple[Floats, Floats]:
-            (covariance, *_), both = part
-            e, m = (cho_solve(cho_factor(covariance + np.diag(penalty), lower=True), eye) for penalty in both)
+            moments, both = part
+            e, m = (cho_solve(cho_factor(moments.covariance + np.diag(penalty), lower=True), eye) for penalty in both)
             return e, m
 
         return list(self.apply(invert, list(zip(self._moments, self.penalties, strict=True))))
 
+    def _vectors(self, slopes: Callable[[int, int], Floats]) -> list[Floats]:
+        """Return the residual vectors of each part, (2, p + 3, sets), from its slopes for e and for m, (sets, p)."""
+        return [
+            np.array([_residual_vectors(slopes(part, target), self._moments[part], target) for target in (0, 1)])
+            for part in range(len(PARTS))
+        ]
+
     def single_sets(self, sets: Sequence[Sequence[int]]) -> list[Floats]:
         """Return the residual vectors of small sets, each solved by itself: (parts) × (2, p + 3, sets)."""
         masks = [np.flatnonzero(self.members(features)) for features in sets]
-        return [self._solved(part, masks) for part in range(len(PARTS))]
 
-    def _solved(self, part: int, masks: Sequence[Integers]) -> Floats:
-        covariance, cross, mean, level, _ = self._moments[part]
-        vectors = np.empty((2, self.columns + 3, len(masks)))
-        for target, penalties in enumerate(self.penalties[part]):
+        def solved(part: int, target: int) -> Floats:
+            moments, penalties = self._moments[part], self.penalties[part][target]
             slopes = np.zeros((len(masks), self.columns))
             for size in {columns.size for columns in masks} - {0}:  # sets of one size are solved together
                 indices = [index for index, columns in enumerate(masks) if columns.size == size]
                 used = np.array([masks[index] for index in indices])
-                blocks = covariance[used[:, :, None], used[:, None, :]] + penalties[used][:, :, None] * np.eye(size)
-                solved = np.linalg.solve(blocks, cross[used, target][:, :, None])
-                slopes[np.array(indices)[:, None], used] = solved[..., 0]
-            vectors[target] = _residual_vectors(slopes, mean, level, target)
-        return vectors
+                blocks = moments.covariance[used[:, :, None], used[:, None, :]]
+                blocks = blocks + penalties[used][:, :, None] * np.eye(size)
+                found = np.linalg.solve(blocks, moments.cross[used, target][:, :, None])
+                slopes[np.array(indices)[:, None], used] = found[..., 0]
+            return slopes
+
+        return self._vectors(solved)
 
     def left_out(self, sets: Sequence[Sequence[int]]) -> list[Floats]:
         """Return the residual vectors of all features but those of each set.
 
         With K = (C + penalty)⁻¹ and slopes β, leaving out the columns B leaves β − K_{·B} K_BB⁻¹ β_B.
         """
-        gone = [self._columns_of(features) for features in sets]
-        parts = []
-        for (_, cross, mean, level, _), inverses in zip(self._moments, self._inverses, strict=True):
-            vectors = np.empty((2, self.columns + 3, len(gone)))
-            for target, inverse in enumerate(inverses):
-                # Downdated by blocks of the inverse: nothing is fitted again for a feature that is left out.
-                slopes = inverse @ cross[:, target]
-                kept = np.tile(slopes, (len(gone), 1))
-                for index, out in enumerate(gone):
-                    kept[index] -= inverse[:, out] @ np.linalg.solve(inverse[np.ix_(out, out)], slopes[out])
-                    kept[index, out] = 0.0
-                vectors[target] = _residual_vectors(kept, mean, level, target)
-            parts.append(vectors)
-        return parts
+        gone = [np.flatnonzero(np.isin(self.owners, list(features)).any(axis=1)) for features in sets]
 
-    def _columns_of(self, features: Sequence[int]) -> Integers:
-        return np.flatnonzero(np.isin(self.owners, list(features)).any(axis=1))
+        def downdated(part: int, target: int) -> Floats:
+            inverse = self._inverses[part][target]
+            whole = inverse @ self._moments[part].cross[:, target]
+            kept = np.tile(whole, (len(gone), 1))
+            # Downdated by blocks of the inverse: nothing is fitted again for a feature that is left out.
+            for index, out in enumerate(gone):
+                kept[index] -= inverse[:, out] @ np.linalg.solve(inverse[np.ix_(out, out)], whole[out])
+                kept[index, out] = 0.0
+            return kept
+
+        return self._vectors(downdated)
 
     def leading_sets(self, order: Sequence[int]) -> list[Floats]:
         """Return the residual vectors of ∅, {1st}, {1st, 2nd}, … along an order of the features.
@@ -259,21 +266,19 @@ class FoldRidges:
         enters = rank[self.owners].max(axis=1)
         by_entry = np.argsort(enters, kind="stable")
         sizes = np.searchsorted(enters[by_entry], np.arange(-1, len(order)), side="right")
-        parts = []
-        for (covariance, cross, mean, level, _), both in zip(self._moments, self.penalties, strict=True):
-            sorted_covariance = covariance[np.ix_(by_entry, by_entry)]
-            vectors = np.empty((2, self.columns + 3, len(sizes)))
-            for target, penalties in enumerate(both):
-                # One factorisation for a whole order: a Shapley value of many features needs hundreds of sets.
-                factor = np.linalg.cholesky(sorted_covariance + np.diag(penalties[by_entry]))
-                inverse = dtrtri(factor, lower=True)[0]
-                # With A = LLᵀ and h = L⁻¹b, a leading block's solution is Σ_k L⁻¹[k,:]·h[k] over its rows k.
-                steps = np.cumsum(inverse * (inverse @ cross[by_entry, target])[:, None], axis=0)
-                slopes = np.zeros((len(sizes), self.columns))
-                slopes[np.ix_(sizes > 0, by_entry)] = steps[sizes[sizes > 0] - 1]
-                vectors[target] = _residual_vectors(slopes, mean, level, target)
-            parts.append(vectors)
-        return parts
+
+        def leading(part: int, target: int) -> Floats:
+            moments, penalties = self._moments[part], self.penalties[part][target]
+            # One factorisation for a whole order: a Shapley value of many features needs hundreds of sets.
+            covariance = moments.covariance[np.ix_(by_entry, by_entry)] + np.diag(penalties[by_entry])
+            inverse = dtrtri(np.linalg.cholesky(covariance), lower=True)[0]
+            # With A = LLᵀ and h = L⁻¹b, a leading block's solution is Σ_k L⁻¹[k,:]·h[k] over its rows k.
+            steps = np.cumsum(inverse * (inverse @ moments.cross[by_entry, target])[:, None], axis=0)
+            slopes = np.zeros((len(sizes), self.columns))
+            slopes[np.ix_(sizes > 0, by_entry)] = steps[sizes[sizes > 0] - 1]
+            return slopes
+
+        return self._vectors(leading)
 
     def means(self, vectors: Sequence[Floats]) -> SetMeans:
         """Return the means of r, q and (W − m)² of sets over all rows, for each pairing."""
@@ -324,9 +329,9 @@ class FoldRidges:
         return product, residual, left
 
 
-def _residual_vectors(slopes: Floats, mean: Floats, level: Floats, target: int) -> Floats:
+def _residual_vectors(slopes: Floats, moments: _Moments, target: int) -> Floats:
     """Return for each line of slopes v with z·v = S̄ − e(x) (target 0) or W − m(x) (target 1), z = (1, Φ, S̄, W)."""
     vectors = np.zeros((slopes.shape[1] + 3, len(slopes)))
-    vectors[0], vectors[1:-2] = slopes @ mean - level[target], -slopes.T
+    vectors[0], vectors[1:-2] = slopes @ moments.mean - moments.level[target], -slopes.T
     vectors[target - 2] = 1.0
     return vectors
