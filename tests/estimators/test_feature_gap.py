@@ -15,9 +15,9 @@ from tiltlens._estimators.feature_gap import (
     CellSums,
     cell_coefficient,
     cell_sums_of,
-    coefficient,
     feature_gap,
     hidden_share,
+    mean_coefficient,
 )
 from tiltlens._estimators.influence import Rows
 from tiltlens._estimators.outputs import Scores, gap
@@ -432,7 +432,7 @@ def test_errors_of_the_two_regressions_enter_as_products(wrong_e, wrong_m, direc
     m = 0.5 + 0.1 * np.tanh(x) + direct * e
     left, other = audited - e - error_e, score - m - error_m
     parts = left * other, left**2, other**2
-    found = coefficient(*parts, *(float(omega @ part) for part in parts)).estimate(rows)
+    found = mean_coefficient(rows, *parts).estimate(rows)
     within = omega @ (e * (1 - e))
     expected = (direct * within + omega @ (error_e * error_m)) / (within + omega @ error_e**2)
     assert found.value == pytest.approx(expected, abs=3 * found.se)

@@ -8,7 +8,7 @@ import pytest
 from tiltlens._estimators.feature_gap import (
     bias_factor,
     bias_scale,
-    coefficient,
+    mean_coefficient,
     partial_strengths,
     robustness_value,
     strength_multiple,
@@ -28,8 +28,7 @@ DOUBLE_ML_RV = 0.35329691178105627
 
 def made(rows, group, score, e, m):
     parts = (group - e) * (score - m), (group - e) ** 2, (score - m) ** 2
-    omega = 0.5 * (rows.audited_share + rows.reference_share)
-    return coefficient(*parts, *(float(omega @ part) for part in parts))
+    return mean_coefficient(rows, *parts)
 
 
 def plr():

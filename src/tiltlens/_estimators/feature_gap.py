@@ -46,44 +46,48 @@ class CellSums:
     first: Floats
     second: Floats
 
+    @classmethod
+    def by(
+        cls, group: Integers, codes: Integers, shape: tuple[int, int], outcome: Floats, weights: Floats | None = None
+    ) -> CellSums:
+        """Return the sums of rows by group and code, (groups, values); each row has the weight 1 by default."""
+        key = group * shape[1] + codes
+
+        def total(column: Floats | None) -> Floats:
+            return np.bincount(key, column, shape[0] * shape[1]).astype(np.float64).reshape(shape)
+
+        people, squares = total(None), outcome**2
+        if weights is None:
+            return cls(people, people, people, total(outcome), total(squares))
+        return cls(people, total(weights), total(weights**2), total(weights * outcome), total(weights * squares))
+
+    @property
+    def _parts(self) -> list[Floats]:
+        return [self.people, self.weight, self.square, self.first, self.second]
+
     def __add__(self, other: CellSums) -> CellSums:
-        return CellSums(
-            self.people + other.people,
-            self.weight + other.weight,
-            self.square + other.square,
-            self.first + other.first,
-            self.second + other.second,
-        )
+        return CellSums(*map(np.add, self._parts, other._parts))
 
     def merge(self, number: Integers) -> CellSums:
         """Return the sums after values are merged; `number` is the new code of each value."""
         size = int(number.max(initial=0)) + 1
-        parts = (self.people, self.weight, self.square, self.first, self.second)
-        return CellSums(*(np.array([np.bincount(number, line, size) for line in part]) for part in parts))
+        return CellSums(*(np.array([np.bincount(number, line, size) for line in part]) for part in self._parts))
 
     def of(self, audited: int, reference: int) -> CellSums:
         """Return the lines of two groups."""
-        two = [audited, reference]
-        return CellSums(self.people[two], self.weight[two], self.square[two], self.first[two], self.second[two])
+        return CellSums(*(part[[audited, reference]] for part in self._parts))
 
 
 def cell_sums_of(rows: Rows, outcome: Floats, codes: Integers, values: int | None = None) -> CellSums:
     """Return the sums of the audited and of the reference rows by code."""
     size = int(codes.max(initial=0)) + 1 if values is None else values
-    key = np.where(rows.audited, 0, size) + codes
-
-    def total(column: Floats | None) -> Floats:
-        return np.bincount(key, column, 2 * size).astype(np.float64).reshape(2, size)
-
-    w = rows.weights
-    return CellSums(total(None), total(w), total(w**2), total(w * outcome), total(w * outcome**2))
+    return CellSums.by(np.where(rows.audited, 0, 1), codes, (2, size), outcome, rows.weights)
 
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Coefficient:
     """c_A, with the row values and means from which its error and its factors are computed."""
 
-    value: float  # c_A = r̄/D
     # r = (S̄ − e)(W − m) and q = (S̄ − e)² of each row, and their means r̄ and D over all rows
     product: Floats
     residual: Floats
@@ -98,6 +102,11 @@ class Coefficient:
         return self.mean_residual <= SEPARATED
 
     @property
+    def value(self) -> float:
+        """c_A = r̄/D, or 0 if A determines the group."""
+        return 0.0 if self.is_separated else self.mean_product / self.mean_residual
+
+    @property
     def half(self) -> Floats:
         """½ρ/D of each row, ρ = r − c·q."""
         # (15): u = v = ½ρ/D, as each group has half of the weight.
@@ -109,18 +118,10 @@ class Coefficient:
         return InfluenceEstimate.of(rows, self.value, half, half)
 
 
-def coefficient(
-    product: Floats, residual: Floats, left: Floats, mean_product: float, mean_residual: float, mean_left: float
-) -> Coefficient:
-    """Return c_A = r̄/D, or 0 if the features determine the group."""
-    value = mean_product / mean_residual if mean_residual > SEPARATED else 0.0
-    return Coefficient(value, product, residual, left, mean_product, mean_residual, mean_left)
-
-
 def mean_coefficient(rows: Rows, product: Floats, residual: Floats, left: Floats) -> Coefficient:
     """Return c_A from r, q and (W − m)² of all rows, whose weighted means are taken over P̄."""
     omega = rows.balanced_weights
-    return coefficient(product, residual, left, *(float(omega @ part) for part in (product, residual, left)))
+    return Coefficient(product, residual, left, *(float(omega @ part) for part in (product, residual, left)))
 
 
 def cell_coefficient(
@@ -159,7 +160,7 @@ def cell_coefficient(
         extra = _cluster_products(rows.clusters, codes, omega, (sign, score), safe)
         means = [mean + product for mean, product in zip(means, extra, strict=True)]
     parts = (sign * score * row_factor, sign**2 * row_factor, score**2 * row_factor)
-    return coefficient(*parts, *means)
+    return Coefficient(*parts, *means)
 
 
 def _cluster_products(

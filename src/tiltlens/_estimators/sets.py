@@ -27,7 +27,6 @@ from tiltlens._estimators.feature_gap import (
     Hidden,
     cell_coefficient,
     cell_sums_of,
-    coefficient,
     joint_codes,
 )
 from tiltlens._estimators.influence import Booleans, Integers, Rows, satterthwaite, sum_by_cluster
@@ -137,8 +136,8 @@ class CellSets:
         c = cell_coefficient(self.at, self.outcome, own, self.sums.merge(cell), self.leaves_one_out)
         if self.target is None:
             return c
-        product = c.product + self.target.corrections
-        return coefficient(product, c.residual, c.left, c.mean_product + self.target.mean, c.mean_residual, c.mean_left)
+        product, mean = c.product + self.target.corrections, c.mean_product + self.target.mean
+        return replace(c, product=product, mean_product=mean)
 
     def coefficients(self, sets: Sequence[Sequence[int]]) -> tuple[list[Coefficient], Floats]:
         """Return the `Coefficient` of each set, and deviations of 0, as cells do not use pairings."""
@@ -146,7 +145,9 @@ class CellSets:
 
     def sets(self, sets: Sequence[Sequence[int]]) -> SetCoefficients:
         """Return c_A of some sets."""
-        every = _stack(self.at, *self.coefficients(sets))
+        coefficients, between = self.coefficients(sets)
+        influence = np.column_stack([c.estimate(self.at).influence for c in coefficients])
+        every = SetCoefficients(np.array([c.value for c in coefficients]), influence, between)
         return every if self.target is None else self.target.add_errors(every, self._slopes(sets, self.target.slopes))
 
     def _slopes(self, sets: Sequence[Sequence[int]], columns: Floats) -> Floats:
@@ -160,7 +161,7 @@ class CellSets:
 
     def values(self, sets: Sequence[Sequence[int]]) -> Floats:
         """Return the values of the same."""
-        return self.sets(sets).values
+        return np.array([self.coefficient(features).value for features in sets])
 
     def left_out(self) -> SetCoefficients:
         """Return c of all features, then of all but each one."""
@@ -176,11 +177,6 @@ class CellSets:
     def along(self, order: Sequence[int], has_influence: bool = True) -> SetCoefficients:
         """Return c of ∅, {1st}, {1st, 2nd}, … along an order of the features; always with the influence of rows."""
         return self.sets([order[:size] for size in range(len(order) + 1)])
-
-
-def _stack(at: Rows, coefficients: Sequence[Coefficient], between: Floats) -> SetCoefficients:
-    influence = np.column_stack([coefficient.estimate(at).influence for coefficient in coefficients])
-    return SetCoefficients(np.array([coefficient.value for coefficient in coefficients]), influence, between)
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -219,17 +215,14 @@ class RidgeSets:
         product, residual, left = self._row_values(vectors)
         of_all = [part.mean(axis=0) for part in (means.product, means.residual, means.left)]
         coefficients = [
-            coefficient(product[:, k], residual[:, k], left[:, k], *(float(part[k]) for part in of_all))
+            Coefficient(product[:, k], residual[:, k], left[:, k], *(float(part[k]) for part in of_all))
             for k in range(len(sets))
         ]
         return coefficients, means.between
 
     def sets(self, sets: Sequence[Sequence[int]]) -> SetCoefficients:
         """Return c_A of some sets."""
-        parts = [
-            self._estimate(self.ridges.single_sets(sets[k : k + SET_BLOCK])) for k in range(0, len(sets), SET_BLOCK)
-        ]
-        return _join(parts)
+        return self._in_blocks(self.ridges.single_sets, sets)
 
     def values(self, sets: Sequence[Sequence[int]]) -> Floats:
         """Return the values of the same."""
@@ -237,10 +230,7 @@ class RidgeSets:
 
     def left_out(self) -> SetCoefficients:
         """Return c of all features, then of all but each one."""
-        sets = [[], *([feature] for feature in range(self.features))]
-        return _join(
-            [self._estimate(self.ridges.left_out(sets[k : k + SET_BLOCK])) for k in range(0, len(sets), SET_BLOCK)]
-        )
+        return self._in_blocks(self.ridges.left_out, [[], *([feature] for feature in range(self.features))])
 
     def means(self, sets: Sequence[Sequence[int]]) -> tuple[Floats, Floats, Floats]:
         """Return r̄, D and E[(W − m)²] of some sets, by whichever way needs fewer columns."""
@@ -253,6 +243,16 @@ class RidgeSets:
     def along(self, order: Sequence[int], has_influence: bool = True) -> SetCoefficients:
         """Return c of ∅, {1st}, {1st, 2nd}, … along an order of the features; influences are optional."""
         return self._estimate(self.ridges.leading_sets(order), has_influence)
+
+    def _in_blocks(
+        self, solve: Callable[[Sequence[Sequence[int]]], list[Floats]], sets: Sequence[Sequence[int]]
+    ) -> SetCoefficients:
+        parts = [self._estimate(solve(sets[k : k + SET_BLOCK])) for k in range(0, len(sets), SET_BLOCK)]
+        return SetCoefficients(
+            np.concatenate([part.values for part in parts]),
+            np.hstack([part.influence for part in parts]),
+            np.hstack([part.between for part in parts]),
+        )
 
     def _estimate(self, vectors: list[Floats], has_influence: bool = True) -> SetCoefficients:
         means = self._means(vectors)
@@ -282,14 +282,6 @@ class RidgeSets:
 def evenly(index: Integers, count: int) -> Integers:
     """Return `count` evenly spaced elements of `index`, or all if there are fewer."""
     return index[np.linspace(0, index.size, min(count, index.size), endpoint=False).astype(np.intp)]
-
-
-def _join(parts: Sequence[SetCoefficients]) -> SetCoefficients:
-    return SetCoefficients(
-        np.concatenate([part.values for part in parts]),
-        np.hstack([part.influence for part in parts]),
-        np.hstack([part.between for part in parts]),
-    )
 
 
 EXACT_SHAPLEY_FEATURES = 8  # features: 2^8 sets

@@ -341,17 +341,8 @@ def sum_rows(rows: SampledRows, sizes: Mapping[str, int], shift: float) -> Group
 
 def cell_sums(rows: SampledRows, codes: Integers, values: int) -> CellSums:
     """Return the sums by group and value of a feature: people, Σ w, Σ w², Σ w·W and Σ w·W²."""
-    groups = len(rows.groups)
-    key, size = rows.group * values + codes, groups * values
-
-    def total(column: Floats | None) -> Floats:
-        return np.bincount(key, column, size).astype(np.float64).reshape(groups, values)
-
-    people = total(None)
-    if not rows.facts.is_weighted:
-        return CellSums(people, people, people, total(rows.score), total(rows.score**2))
-    w = rows.weights
-    return CellSums(people, total(w), total(w**2), total(w * rows.score), total(w * rows.score**2))
+    weights = rows.weights if rows.facts.is_weighted else None
+    return CellSums.by(rows.group, codes, (len(rows.groups), values), rows.score, weights)
 
 
 @dataclass(frozen=True, slots=True, eq=False)
