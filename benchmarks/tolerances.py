@@ -17,7 +17,7 @@ from scipy.special import expit
 from tiltlens._estimators.estimate import quantile
 from tiltlens._estimators.influence import Rows
 from tiltlens._limits import FOLDS
-from tiltlens._repair.what_ifs import TOLERANCES, PairedRows, choose_rules, measure_folds, tolerance_table
+from tiltlens._repair.alternatives import TOLERANCES, PairedRows, choose_rules, measure_folds, tolerance_table
 
 CELLS = 12
 ETA = expit(np.linspace(-2.5, 2.0, CELLS))  # P(Y = 1 | cell)

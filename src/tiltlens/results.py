@@ -12,7 +12,7 @@ from tiltlens._learners.balance import Balance
 from tiltlens._repair.alternatives import Alternatives
 from tiltlens._repair.constraints import Constraint
 from tiltlens._repair.evaluation import RepairEvaluation
-from tiltlens._repair.price_evaluation import PriceEvaluation
+from tiltlens._repair.free_price import PriceEvaluation
 from tiltlens._repair.reweigh import Reweighing
 from tiltlens._results.change import GroupChange
 from tiltlens._results.monitor import Monitor

@@ -8,8 +8,7 @@ import pytest
 from scipy.special import expit
 
 import tiltlens as tl
-from tiltlens._repair.alternatives import AlternativesByGroup
-from tiltlens._repair.what_ifs import EXISTS, INCONCLUSIVE, TOLERANCES
+from tiltlens._repair.alternatives import EXISTS, INCONCLUSIVE, TOLERANCES, AlternativesByGroup
 
 
 @cache

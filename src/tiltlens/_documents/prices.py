@@ -41,8 +41,7 @@ from tiltlens._documents.quantities import (
 from tiltlens._estimators.estimate import Estimate, Materiality
 from tiltlens._formats import count, interval_name, label, minus, percent, sentence
 from tiltlens._repair.evaluation import BEFORE_AFTER
-from tiltlens._repair.free_price import DiscriminationFreePrice
-from tiltlens._repair.price_evaluation import PriceEvaluation
+from tiltlens._repair.free_price import DiscriminationFreePrice, PriceEvaluation
 from tiltlens._results.comparison import Comparison
 from tiltlens._results.outputs import row_estimate
 from tiltlens._rows.wording import Measure, ScoreType, Wording, measure_for

@@ -24,12 +24,14 @@ from tiltlens._formats import (
     points,
     sentence,
     size,
+    value_of,
     with_interval,
 )
 from tiltlens._limits import REPAIRED
-from tiltlens._repair.alternatives import Alternatives
+from tiltlens._repair.alternatives import EXISTS, INCONCLUSIVE, NOT_FOUND, Alternatives
 from tiltlens._repair.constraints import Constraint, SoftChange, TiltSummary
 from tiltlens._repair.evaluation import RepairEvaluation
+from tiltlens._repair.reweigh import Reweighing
 from tiltlens._rows.wording import POINTS
 
 Row = Mapping[str, Any]  # of a frame
@@ -66,6 +68,14 @@ OF_WHAT_IFS = (
     "group's values; a coarsened one is cut at its quartiles, or its rare values are pooled. Changes are in points, "
     "with simultaneous intervals."
 )
+VERDICTS = {
+    EXISTS: (
+        "There is a rule that is no less accurate (within {points}) and has a {gap} that is {smaller} points smaller. "
+        "{rates}"
+    ),
+    NOT_FOUND: "A rule no less accurate (within {points}) with a smaller {gap} was not found.",
+    INCONCLUSIVE: "Inconclusive: no evidence for or against a rule as accurate (within {points}) with a smaller {gap}.",
+}
 ESTIMATE = ("value", "low", "high")
 
 
@@ -249,12 +259,36 @@ def group_use(evaluation: RepairEvaluation) -> list[str]:
     return [*notes, "On held-out data, the group was used to measure the effect, not to fit the adjustment.", REGULATED]
 
 
+def verdict_sentence(search: Alternatives) -> str:
+    """Return the verdict on alternatives; with the rates of both rules if there is one."""
+    reduction = search.gap_reduction
+    low, high = (100 * (end or 0.0) for end in (reduction.low, reduction.high))
+    return VERDICTS[search.verdict].format(
+        points=f"{100 * search.tolerance:g} points",
+        gap=gap_name(search),
+        smaller=f"{low:.1f} to {high:.1f}" if low > 0.0 else f"{100 * reduction.value:.1f}",
+        rates=_rates(**search.rates) if search.verdict == EXISTS else "",
+    )
+
+
+def _rates(model: Mapping[str, Estimate | None], alternative: Mapping[str, Estimate | None]) -> str:
+    """Return a sentence with the rates of both rules, because a rule may be accurate by selecting almost nobody."""
+    selected, true_positives, ratio = (
+        f"{alternative[name]:{form}} (audited rule: {model[name]:{form}})"
+        if None not in (alternative[name], model[name])
+        else ""
+        for name, form in (("selected", ".1%"), ("true_positive_rate", ".1%"), ("impact_ratio", ".2f"))
+    )
+    words = f"It selects {selected} of people and {true_positives} of those with the outcome"
+    return f"{words}; its impact ratio is {ratio}." if ratio else f"{words}."
+
+
 def verdict_words(search: Alternatives) -> list[str]:
     """Return the verdict on alternatives, and the numbers on which it is based."""
     tau, name, level = search.threshold, accuracy_name(search), interval_name(search.confidence)
     times = number((1.0 - tau) / tau, 2)
     return [
-        str(search),
+        verdict_sentence(search),
         f"Audited rule: {name} {written(search.accuracy, percent, level)} among people with a "
         f"known outcome; {gap_name(search)} of {label(search.audited)} vs {label(search.reference)} "
         f"{written(search.gap, points, unit='points')}.",
@@ -284,6 +318,20 @@ def _either(estimate: Estimate, more: str, less: str) -> str:
     low, high = estimate.low, estimate.high
     ends = "" if low is None or high is None else f" ({interval(low, high, shown=unsigned)})"
     return f"{unsigned(estimate.value, ' points')}{ends}"
+
+
+def reweighing_sentence(weights: Reweighing) -> str:
+    """Return the values that weights make more common in the audited group, and their effect on its size."""
+    increased = weights.changes.filter(pl.col("after") > pl.col("before")).head(3)
+    values = ", ".join(
+        f"{value_of(row['feature'], row['value'])} ({100 * row['before']:.0f}% before, {100 * row['after']:.0f}% after)"
+        for row in increased.to_dicts()
+    )
+    before, after = weights.effective_rows
+    return (
+        f"More common in the audited group after weighting: {values or 'nothing'}. Its effective size falls from "
+        f"{before:,.0f} to {after:,.0f} rows."
+    )
 
 
 def listed(names: Sequence[str], most: int = 6) -> str:

@@ -64,8 +64,7 @@ from tiltlens._formats import (
 from tiltlens._repair.adjustment import Adjustment
 from tiltlens._repair.alternatives import Alternatives, AlternativesByGroup
 from tiltlens._repair.evaluation import Evaluation, RepairEvaluation
-from tiltlens._repair.free_price import DiscriminationFreePrice
-from tiltlens._repair.price_evaluation import PriceEvaluation
+from tiltlens._repair.free_price import DiscriminationFreePrice, PriceEvaluation
 from tiltlens._repair.score_tilt import ScoreTilt
 from tiltlens._results.change import NUMBERS, QUANTITIES, Change, ChangeVerdict, GroupChange, Origin
 from tiltlens._results.outputs import row_estimate

@@ -7,7 +7,7 @@ than η(x) > τ. Each rule is evaluated on rows that it was not fitted on, so it
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, NamedTuple, TextIO
@@ -18,32 +18,33 @@ from scipy.special import expit
 
 from tiltlens._analysis.evidence import interval_columns
 from tiltlens._analysis.unobserved_groups import UnobservedGroup
-from tiltlens._estimators.error_rates import UNKNOWN
-from tiltlens._estimators.estimate import Estimate, quantile
-from tiltlens._estimators.influence import Booleans, Integers
+from tiltlens._estimators.error_rates import UNKNOWN, WITH
+from tiltlens._estimators.estimate import Estimate, HasInterval, Normal, quantile
+from tiltlens._estimators.influence import Booleans, InfluenceEstimate, Integers, Rows, combine, overall_mean
+from tiltlens._estimators.outputs import Scores, gap, group_rate, impact_ratio
+from tiltlens._estimators.verdicts import simultaneous_factor
 from tiltlens._learners.candidates import Sample, fit_trees
 from tiltlens._learners.design import code_columns
-from tiltlens._limits import FEWEST_KNOWN, FOLDS
+from tiltlens._learners.propensity import row_folds
+from tiltlens._limits import FEWEST_KNOWN, FOLDS, SMALLEST_SE, SMALLEST_SHARE
 from tiltlens._notes import Note
 from tiltlens._repair.adjustment import Design, additive_design, cross_fit
 from tiltlens._repair.least_change import gradient, tilted_score
-from tiltlens._repair.quantities import EvaluationRows, are_decisions, decision_gap, log_losses, nearly_constant
-from tiltlens._repair.rows import AuditedRows, audited_rows
-from tiltlens._repair.what_ifs import (
-    EXISTS,
-    NOT_FOUND,
-    SCHEMA,
-    PairedRows,
-    choose_rules,
-    measure_folds,
-    outcome_of,
-    strongest_what_if,
-    tolerance_table,
-    verdict_of,
-    what_ifs,
+from tiltlens._repair.quantities import (
+    EvaluationRows,
+    accuracy_at,
+    are_decisions,
+    area,
+    decision_gap,
+    log_losses,
+    nearly_constant,
+    quotient,
 )
+from tiltlens._repair.rows import AuditedRows, audited_rows
+from tiltlens._repair.what_ifs import SCHEMA, strongest_what_if, what_ifs
 from tiltlens._results.codec import to_plain, write_json
 from tiltlens._results.comparison import Comparison
+from tiltlens._sources.columns import Record
 from tiltlens.errors import DataError
 from tiltlens.paper.checks import Floats, check_share, check_threshold
 
@@ -52,6 +53,9 @@ if TYPE_CHECKING:
 
 TRADED_RULES = 41  # number of values of μ
 SUMMARY = "tiltlens/alternatives/1"
+TOLERANCES = (0.0, 0.0025, 0.005, 0.01, 0.02, 0.03, 0.05, 0.1)  # losses of accuracy that rules are chosen for
+
+EXISTS, NOT_FOUND, INCONCLUSIVE = "exists", "was not found", "inconclusive"
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -119,19 +123,9 @@ class Alternatives:
         return alternatives_html(AlternativesByGroup({self.audited: self}))
 
     def __str__(self) -> str:
-        reduction = self.gap_reduction
-        low, high = (100 * (end or 0.0) for end in (reduction.low, reduction.high))
-        ends = f"{low:.1f} to {high:.1f}" if low > 0.0 else f"{100 * reduction.value:.1f}"
-        points, which = f"{100 * self.tolerance:g} points", "weighted gap" if self.soft else "gap"
-        if self.verdict == EXISTS:
-            exists = (
-                f"There is a rule that is no less accurate (within {points}) and has a {which} that is {ends} "
-                "points smaller."
-            )
-            return f"{exists} {_rates_words(**self.rates)}"
-        if self.verdict == NOT_FOUND:
-            return f"A rule no less accurate (within {points}) with a smaller {which} was not found."
-        return f"Inconclusive: no evidence for or against a rule as accurate (within {points}) with a smaller {which}."
+        from tiltlens._documents.repair_sentences import verdict_sentence
+
+        return verdict_sentence(self)
 
     def to_dict(self) -> dict[str, Any]:
         """Return the alternatives as plain numbers."""
@@ -154,18 +148,6 @@ class Alternatives:
         return attainable(self)
 
 
-def _rates_words(model: Mapping[str, Estimate | None], alternative: Mapping[str, Estimate | None]) -> str:
-    """Return a sentence with the rates of both rules, because a rule may be accurate by selecting almost nobody."""
-    selected, true_positives, ratio = (
-        f"{alternative[name]:{form}} (audited rule: {model[name]:{form}})"
-        if None not in (alternative[name], model[name])
-        else ""
-        for name, form in (("selected", ".1%"), ("true_positive_rate", ".1%"), ("impact_ratio", ".2f"))
-    )
-    words = f"It selects {selected} of people and {true_positives} of those with the outcome"
-    return f"{words}; its impact ratio is {ratio}." if ratio else f"{words}."
-
-
 @dataclass(frozen=True, slots=True, eq=False)
 class AlternativesByGroup:
     """The alternatives of each audited group; `group` is the name of the group column."""
@@ -179,6 +161,159 @@ class AlternativesByGroup:
         return {"schema": SUMMARY, "group": self.group, "comparisons": comparisons}
 
 
+@dataclass(frozen=True, slots=True, eq=False)
+class PairedRows:
+    """The rows with an outcome, with the audited scores, the threshold and cross-fitting folds."""
+
+    audited: AuditedRows
+    rows: Rows
+    outcome: Integers
+    fold: Integers
+    threshold: float
+
+    @classmethod
+    def of(cls, audited: AuditedRows, threshold: float) -> PairedRows:
+        """Return the rows, which have outcomes, with folds that depend on the content of rows only."""
+        assert audited.outcome is not None
+        return cls(audited, audited.rows, audited.outcome, row_folds(audited.rows, FOLDS, 0), threshold)
+
+    @property
+    def decided(self) -> Booleans:
+        """The audited decisions."""
+        return np.asarray(self.audited.scores >= self.threshold)
+
+    @property
+    def y(self) -> Booleans:
+        """Whether each row has the outcome."""
+        return np.asarray(self.outcome == WITH)
+
+    def accuracy(self, decided: Booleans) -> InfluenceEstimate:
+        """Return the accuracy of decisions, with errors weighted by the threshold."""
+        return accuracy_at(self.threshold, self.rows, decided, self.outcome)
+
+    def auc(self, scores: Floats) -> Normal:
+        """Return the area under the curve of scores."""
+        return area(self.rows, scores, self.outcome).normal(0.0, 1.0)
+
+    def score_gap(self, scores: Floats) -> Normal:
+        """Return the gap of scores."""
+        return gap(self.rows, Scores.of(self.rows, scores)).normal(-1.0, 1.0)
+
+    def ratio_gain(self, decided: Booleans) -> InfluenceEstimate:
+        """Return the increase in the impact ratio (lower over higher favourable rate) compared with the model's."""
+        ratios = []
+        for selected in (self.decided, decided):
+            favourable = Scores.of(self.rows, (selected != self.audited.favours_low).astype(np.float64))
+            rates = (group_rate(self.rows, favourable, group) for group in (True, False))
+            ratios.append(quotient(*sorted(rates, key=lambda rate: rate.value)))
+        return ratios[1].minus(ratios[0])
+
+    def changes(self, decided: Booleans) -> tuple[InfluenceEstimate, InfluenceEstimate, InfluenceEstimate]:
+        """Return the paired change of accuracy, reduction of the gap and increase in the impact ratio."""
+        accuracy = self.accuracy(decided).minus(self.accuracy(self.decided))
+        gaps = [decision_gap(self.rows, rule) for rule in (self.decided, decided)]
+        return accuracy, _reduction(*gaps), self.ratio_gain(decided)
+
+    def rates(self, decided: Booleans, confidence: float) -> dict[str, Estimate | None]:
+        """Return the share selected, the impact ratio and the true positive rate of decisions."""
+        rows, selected = self.rows, decided.astype(np.float64)
+        favourable = Scores.of(rows, (decided != self.audited.favours_low).astype(np.float64))
+        # group probabilities as weights would bias a ratio towards 1
+        has_ratio = not self.audited.soft and favourable.mean1[0] > SMALLEST_SHARE
+        rates: dict[str, HasInterval | None] = {
+            "selected": overall_mean(rows.weights, selected, rows.clusters).normal(0.0, 1.0),
+            "impact_ratio": impact_ratio(rows, favourable) if has_ratio else None,
+            "true_positive_rate": overall_mean(rows.weights * self.y, selected, rows.clusters).normal(0.0, 1.0),
+        }
+        return {name: None if rate is None else rate.estimate(confidence) for name, rate in rates.items()}
+
+
+class _Fold(NamedTuple):
+    """For each rule, estimates on the other folds: the change of accuracy, its standard error, and the absolute gap."""
+
+    rows: Booleans
+    change: Floats
+    se: Floats
+    gap: Floats
+
+
+def measure_folds(data: PairedRows, rules: Sequence[Booleans]) -> list[_Fold]:
+    """Return, for each fold, the estimates for each rule on the other folds."""
+    folds = []
+    for k in range(FOLDS):
+        others = data.fold != k
+        part, outcome = data.rows.take(np.flatnonzero(others)), data.outcome[others]
+        own, *accuracies = (
+            accuracy_at(data.threshold, part, decided[others], outcome) for decided in (data.decided, *rules)
+        )
+        changes = [accuracy.minus(own) for accuracy in accuracies]
+        values, errors = ([getattr(change, name) for change in changes] for name in ("value", "se"))
+        gaps = [abs(decision_gap(part, decided[others]).value) for decided in rules]
+        folds.append(_Fold(~others, np.array(values), np.maximum(errors, SMALLEST_SE), np.array(gaps)))
+    return folds
+
+
+def choose_rules(
+    data: PairedRows, rules: Sequence[Booleans], folds: Sequence[_Fold], tolerance: float, sure: float
+) -> tuple[Booleans, bool]:
+    """Return decisions fold by fold: of the rule with the smallest gap among those surely accurate on other folds.
+
+    If no rule is surely accurate, use the one most likely to be; also return whether every fold had one that is.
+    """
+    chosen, is_sure = np.zeros_like(data.decided), True
+    for fold in folds:
+        t = (fold.change + tolerance) / fold.se
+        has_accurate = bool((t >= sure).any())
+        best = int(np.argmin(np.where(t >= sure, fold.gap, np.inf))) if has_accurate else int(np.argmax(t))
+        chosen[fold.rows] = rules[best][fold.rows]
+        is_sure = is_sure and has_accurate
+    return chosen, is_sure
+
+
+def _reduction(own: InfluenceEstimate, other: InfluenceEstimate) -> InfluenceEstimate:
+    """Return |gap of the model| − |gap of the alternative|."""
+    signs = [1.0 if estimate.value >= 0.0 else -1.0 for estimate in (own, other)]
+    return combine(abs(own.value) - abs(other.value), [(signs[0], own), (-signs[1], other)])
+
+
+def verdict_of(changes: Sequence[Estimate], tolerance: float, is_sure: bool) -> str:
+    """Return the verdict from intervals of the changes of accuracy, gap and ratio; "exists" needs all three.
+
+    The gap alone also shrinks if fewer people of both groups are selected. If no rule is surely accurate in some fold,
+    the failure of the chosen rule is inconclusive.
+    """
+    accuracy, reduction, ratio = changes
+    if (accuracy.low or 0.0) > -tolerance and min(reduction.low or 0.0, ratio.low or 0.0) > 0.0:
+        return EXISTS
+    if is_sure and ((accuracy.high or 0.0) < -tolerance or (reduction.high or 0.0) < 0.0):
+        return NOT_FOUND
+    return INCONCLUSIVE
+
+
+def tolerance_table(
+    data: PairedRows,
+    rules: Sequence[Booleans],
+    folds: Sequence[_Fold],
+    tolerance: float,
+    levels: tuple[float, float],
+) -> pl.DataFrame:
+    """Return one row per tolerance, with one simultaneous (max-t) band over all from paired influence functions."""
+    sure, confidence = levels
+    losses = sorted({*TOLERANCES, tolerance})
+    choices = [choose_rules(data, rules, folds, loss, sure) for loss in losses]
+    changes = [data.changes(chosen) for chosen, _ in choices]
+    columns = np.column_stack([change.influence for row in changes for change in row])
+    factor = simultaneous_factor(columns.T @ columns, confidence, 0)
+    records = []
+    for loss, (chosen, is_sure), row in zip(losses, choices, changes, strict=True):
+        bands = [Estimate(c.value, c.value - factor * c.se, c.value + factor * c.se) for c in row]
+        record: Record = {"tolerance": loss, "gap": decision_gap(data.rows, chosen).value}
+        for name, band in zip(("accuracy_change", "gap_reduction", "ratio_gain"), bands, strict=True):
+            record |= interval_columns(name, band)
+        records.append(record | {"verdict": verdict_of(bands, loss, is_sure)})
+    return pl.DataFrame(records)
+
+
 class _Rules(NamedTuple):
     """Rules for a grid of μ: their decisions and scores on rows that they were not fitted on."""
 
@@ -189,10 +324,8 @@ class _Rules(NamedTuple):
 
 def find_alternatives(comparison: Comparison, tolerance: float, threshold: float) -> Alternatives:
     """Find rules of the audited features with other accuracies and gaps, evaluated on the rows with an outcome."""
-    whole, confidence = audited_rows(comparison, "alternatives"), comparison.scale.confidence
-    _check(tolerance, threshold, whole.scores)
-    index = _rows_with_outcome(whole)
-    audited, notes = whole.take(index).with_duplicates()
+    whole, index = _rows_with_outcome(comparison, tolerance, threshold)
+    (audited, notes), confidence = whole.take(index).with_duplicates(), comparison.scale.confidence
     data = PairedRows.of(audited, threshold)
     rules = _make_rules(data, additive_design(audited.features))
     folds, sure = measure_folds(data, rules.decided), quantile(2.0 * confidence - 1.0)
@@ -231,27 +364,25 @@ def find_alternatives(comparison: Comparison, tolerance: float, threshold: float
     )
 
 
-def _check(tolerance: object, threshold: object, scores: Floats) -> None:
+def _rows_with_outcome(comparison: Comparison, tolerance: object, threshold: object) -> tuple[AuditedRows, Integers]:
+    """Return the audited rows and the index of those with an outcome; raise if they allow no search."""
+    audited = audited_rows(comparison, "alternatives")
     check_share("tolerance", tolerance, "0.005 is half a point.")
     check_threshold(threshold, below_one=True)
-    if scores.ndim != 1:
+    if audited.scores.ndim != 1:
         raise DataError("Alternatives need scores of two outcomes, got more.", "audit one of the outcomes.")
-
-
-def _rows_with_outcome(audited: AuditedRows) -> Integers:
-    """Return the index of the rows with an outcome; raise if there are too few of them or no features."""
-    index = np.flatnonzero(outcome_of(audited) != UNKNOWN)
-    is_audited = audited.rows.audited[index]
-    sizes = int(is_audited.sum()), int((~is_audited).sum())
-    if min(sizes) < FEWEST_KNOWN:
+    if audited.outcome is None:
+        raise DataError("Alternatives need outcomes, but the audit has none.", "audit with outcome=.")
+    index = np.flatnonzero(audited.outcome != UNKNOWN)
+    first, second = np.bincount(audited.codes[index] == 1, minlength=2)[::-1].tolist()
+    if min(first, second) < FEWEST_KNOWN:
         raise DataError(
-            f"Alternatives need outcomes of at least {FEWEST_KNOWN} people of each group, got {sizes[0]} and "
-            f"{sizes[1]}.",
+            f"Alternatives need outcomes of at least {FEWEST_KNOWN} people of each group, got {first} and {second}.",
             "add rows.",
         )
     if not audited.model_features:
         raise DataError("Alternatives need features, but the audit has none.", "list features.")
-    return index
+    return audited, index
 
 
 def _what_ifs(data: PairedRows, confidence: float) -> tuple[pl.DataFrame, tuple[Note, ...]]:

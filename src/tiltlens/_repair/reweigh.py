@@ -11,7 +11,7 @@ import polars as pl
 from tiltlens._estimators.error_rates import UNKNOWN as OUTCOME_MISSING
 from tiltlens._estimators.error_rates import WITH
 from tiltlens._estimators.influence import Booleans, Integers
-from tiltlens._formats import FieldTable, value_of
+from tiltlens._formats import FieldTable
 from tiltlens._limits import SUPPRESSED_BELOW
 from tiltlens._repair.quantities import effective_size
 from tiltlens._results.profiles import NoRows, Profiles, needs_rows
@@ -46,17 +46,9 @@ class Reweighing(FieldTable):
     changes: pl.DataFrame
 
     def __str__(self) -> str:
-        increased = self.changes.filter(pl.col("after") > pl.col("before")).head(3)
-        values = ", ".join(
-            f"{value_of(row['feature'], row['value'])} ({100 * row['before']:.0f}% before, "
-            f"{100 * row['after']:.0f}% after)"
-            for row in increased.to_dicts()
-        )
-        before, after = self.effective_rows
-        return (
-            f"More common in the audited group after weighting: {values or 'nothing'}. Its effective size falls from "
-            f"{before:,.0f} to {after:,.0f} rows."
-        )
+        from tiltlens._documents.repair_sentences import reweighing_sentence
+
+        return reweighing_sentence(self)
 
 
 def reweigh(profiles: Profiles, outcome: bool) -> Reweighing:

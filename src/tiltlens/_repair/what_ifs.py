@@ -1,4 +1,4 @@
-"""Candidate rules: the choice among them, and what-ifs with one feature neutralised or coarsened.
+"""What-ifs: the audited model with one feature neutralised or coarsened.
 
 To *neutralise* a feature, the model's output is averaged over the reference's values of the feature, for every row. To
 *coarsen* it, a number is replaced by the median of its quartile, or outputs are averaged over all rare levels. Each
@@ -7,46 +7,27 @@ what-if is a usable rule, and is evaluated on the same rows as the model.
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
+from collections.abc import Iterator
 from typing import NamedTuple
 
 import numpy as np
 import polars as pl
 
 from tiltlens._analysis.evidence import interval_columns, interval_schema
-from tiltlens._estimators.error_rates import WITH
-from tiltlens._estimators.estimate import Estimate, HasInterval, Normal
-from tiltlens._estimators.influence import Booleans, InfluenceEstimate, Integers, Rows, combine, overall_mean
-from tiltlens._estimators.outputs import Scores, gap, group_rate, impact_ratio
+from tiltlens._estimators.influence import Booleans, Integers, Rows
 from tiltlens._estimators.sets import evenly
-from tiltlens._estimators.verdicts import simultaneous_factor
-from tiltlens._learners.propensity import row_folds
-from tiltlens._limits import FOLDS, SMALLEST_SE, SMALLEST_SHARE
 from tiltlens._notes import Note
-from tiltlens._repair.quantities import (
-    EvaluationRows,
-    Measurement,
-    Measurements,
-    accuracy_at,
-    area,
-    decision_gap,
-    error_costs,
-    measure,
-    quotient,
-)
-from tiltlens._repair.rows import AuditedRows
+from tiltlens._repair.quantities import EvaluationRows, Measurement, Measurements, accuracy_at, error_costs, measure
 from tiltlens._rows.levels import numbers_of
 from tiltlens._rows.predictions import AskedModel
 from tiltlens._sources.columns import Record
-from tiltlens.errors import DataError, TiltlensError, first_line
+from tiltlens.errors import TiltlensError, first_line
 from tiltlens.paper.checks import Floats
 
 WHAT_IF_ROWS = 20_000  # sample of rows to predict; a standard error is then one point at most
 WHAT_IF_VALUES = 32  # values of a feature to average over; each needs a prediction of all sampled rows
 WHAT_IF_BINS = 4  # bins of a coarsened number: quartiles
 RARE_LEVEL = 0.05  # share of people below which a level of a category is rare
-
 
 NEUTRALISED, COARSENED = "neutralised", "coarsened"
 QUANTITIES = {"gap": "decision_gap", "score_gap": "gap", "accuracy": "accuracy", "auc": "auc"}  # column: quantity
@@ -213,168 +194,3 @@ def _record(what_if: WhatIf, before: Measurements, after: Measurements, level: f
         record |= interval_columns(name, None if measured is None else measured.estimate.normal().estimate(level))
         record |= interval_columns(f"{name}_change", None if change is None else change.estimate(level))
     return record
-
-
-TOLERANCES = (0.0, 0.0025, 0.005, 0.01, 0.02, 0.03, 0.05, 0.1)  # losses of accuracy that rules are chosen for
-
-EXISTS, NOT_FOUND, INCONCLUSIVE = "exists", "was not found", "inconclusive"
-
-
-@dataclass(frozen=True, slots=True, eq=False)
-class PairedRows:
-    """The rows with an outcome, with the audited scores, the threshold and cross-fitting folds."""
-
-    audited: AuditedRows
-    rows: Rows
-    outcome: Integers
-    fold: Integers
-    threshold: float
-
-    @classmethod
-    def of(cls, audited: AuditedRows, threshold: float) -> PairedRows:
-        """Return the rows with folds that depend on the content of rows only."""
-        rows = audited.rows
-        return cls(audited, rows, outcome_of(audited), row_folds(rows, FOLDS, 0), threshold)
-
-    @property
-    def decided(self) -> Booleans:
-        """The audited decisions."""
-        return np.asarray(self.audited.scores >= self.threshold)
-
-    @property
-    def y(self) -> Booleans:
-        """Whether each row has the outcome."""
-        return np.asarray(self.outcome == WITH)
-
-    def accuracy(self, decided: Booleans) -> InfluenceEstimate:
-        """Return the accuracy of decisions, with errors weighted by the threshold."""
-        return accuracy_at(self.threshold, self.rows, decided, self.outcome)
-
-    def auc(self, scores: Floats) -> Normal:
-        """Return the area under the curve of scores."""
-        return area(self.rows, scores, self.outcome).normal(0.0, 1.0)
-
-    def score_gap(self, scores: Floats) -> Normal:
-        """Return the gap of scores."""
-        return gap(self.rows, Scores.of(self.rows, scores)).normal(-1.0, 1.0)
-
-    def ratio_gain(self, decided: Booleans) -> InfluenceEstimate:
-        """Return the increase in the impact ratio (lower over higher favourable rate) compared with the model's."""
-        ratios = []
-        for selected in (self.decided, decided):
-            favourable = Scores.of(self.rows, (selected != self.audited.favours_low).astype(np.float64))
-            rates = (group_rate(self.rows, favourable, group) for group in (True, False))
-            ratios.append(quotient(*sorted(rates, key=lambda rate: rate.value)))
-        return ratios[1].minus(ratios[0])
-
-    def changes(self, decided: Booleans) -> tuple[InfluenceEstimate, InfluenceEstimate, InfluenceEstimate]:
-        """Return the paired change of accuracy, reduction of the gap and increase in the impact ratio."""
-        accuracy = self.accuracy(decided).minus(self.accuracy(self.decided))
-        gaps = [decision_gap(self.rows, rule) for rule in (self.decided, decided)]
-        return accuracy, _reduction(*gaps), self.ratio_gain(decided)
-
-    def rates(self, decided: Booleans, confidence: float) -> dict[str, Estimate | None]:
-        """Return the share selected, the impact ratio and the true positive rate of decisions."""
-        rows, selected = self.rows, decided.astype(np.float64)
-        favourable = Scores.of(rows, (decided != self.audited.favours_low).astype(np.float64))
-        # group probabilities as weights would bias a ratio towards 1
-        has_ratio = not self.audited.soft and favourable.mean1[0] > SMALLEST_SHARE
-        rates: dict[str, HasInterval | None] = {
-            "selected": overall_mean(rows.weights, selected, rows.clusters).normal(0.0, 1.0),
-            "impact_ratio": impact_ratio(rows, favourable) if has_ratio else None,
-            "true_positive_rate": overall_mean(rows.weights * self.y, selected, rows.clusters).normal(0.0, 1.0),
-        }
-        return {name: None if rate is None else rate.estimate(confidence) for name, rate in rates.items()}
-
-
-def outcome_of(audited: AuditedRows) -> Integers:
-    """Return the outcome codes; raise if the audit has no outcomes."""
-    if audited.outcome is None:
-        raise DataError("Alternatives need outcomes, but the audit has none.", "audit with outcome=.")
-    return audited.outcome
-
-
-class _Fold(NamedTuple):
-    """For each rule, estimates on the other folds: the change of accuracy, its standard error, and the absolute gap."""
-
-    rows: Booleans
-    change: Floats
-    se: Floats
-    gap: Floats
-
-
-def measure_folds(data: PairedRows, rules: Sequence[Booleans]) -> list[_Fold]:
-    """Return, for each fold, the estimates for each rule on the other folds."""
-    folds = []
-    for k in range(FOLDS):
-        others = data.fold != k
-        part, outcome = data.rows.take(np.flatnonzero(others)), data.outcome[others]
-        own, *accuracies = (
-            accuracy_at(data.threshold, part, decided[others], outcome) for decided in (data.decided, *rules)
-        )
-        changes = [accuracy.minus(own) for accuracy in accuracies]
-        columns = zip(*((change.value, max(change.se, SMALLEST_SE)) for change in changes), strict=True)
-        gaps = [abs(decision_gap(part, decided[others]).value) for decided in rules]
-        folds.append(_Fold(~others, *(np.array(column) for column in (*columns, gaps))))
-    return folds
-
-
-def choose_rules(
-    data: PairedRows, rules: Sequence[Booleans], folds: Sequence[_Fold], tolerance: float, sure: float
-) -> tuple[Booleans, bool]:
-    """Return decisions fold by fold: of the rule with the smallest gap among those surely accurate on other folds.
-
-    If no rule is surely accurate, use the one most likely to be; also return whether every fold had one that is.
-    """
-    chosen, is_sure = np.zeros_like(data.decided), True
-    for fold in folds:
-        t = (fold.change + tolerance) / fold.se
-        has_accurate = bool((t >= sure).any())
-        best = int(np.argmin(np.where(t >= sure, fold.gap, np.inf))) if has_accurate else int(np.argmax(t))
-        chosen[fold.rows] = rules[best][fold.rows]
-        is_sure = is_sure and has_accurate
-    return chosen, is_sure
-
-
-def _reduction(own: InfluenceEstimate, other: InfluenceEstimate) -> InfluenceEstimate:
-    """Return |gap of the model| − |gap of the alternative|."""
-    signs = [1.0 if estimate.value >= 0.0 else -1.0 for estimate in (own, other)]
-    return combine(abs(own.value) - abs(other.value), [(signs[0], own), (-signs[1], other)])
-
-
-def verdict_of(changes: Sequence[Estimate], tolerance: float, is_sure: bool) -> str:
-    """Return the verdict from intervals of the changes of accuracy, gap and ratio; "exists" needs all three.
-
-    The gap alone also shrinks if fewer people of both groups are selected. If no rule is surely accurate in some fold,
-    the failure of the chosen rule is inconclusive.
-    """
-    accuracy, reduction, ratio = changes
-    if (accuracy.low or 0.0) > -tolerance and min(reduction.low or 0.0, ratio.low or 0.0) > 0.0:
-        return EXISTS
-    if is_sure and ((accuracy.high or 0.0) < -tolerance or (reduction.high or 0.0) < 0.0):
-        return NOT_FOUND
-    return INCONCLUSIVE
-
-
-def tolerance_table(
-    data: PairedRows,
-    rules: Sequence[Booleans],
-    folds: Sequence[_Fold],
-    tolerance: float,
-    levels: tuple[float, float],
-) -> pl.DataFrame:
-    """Return one row per tolerance, with one simultaneous (max-t) band over all from paired influence functions."""
-    sure, confidence = levels
-    losses = sorted({*TOLERANCES, tolerance})
-    choices = [choose_rules(data, rules, folds, loss, sure) for loss in losses]
-    changes = [data.changes(chosen) for chosen, _ in choices]
-    columns = np.column_stack([change.influence for row in changes for change in row])
-    factor = simultaneous_factor(columns.T @ columns, confidence, 0)
-    records = []
-    for loss, (chosen, is_sure), row in zip(losses, choices, changes, strict=True):
-        bands = [Estimate(c.value, c.value - factor * c.se, c.value + factor * c.se) for c in row]
-        record: Record = {"tolerance": loss, "gap": decision_gap(data.rows, chosen).value}
-        for name, band in zip(("accuracy_change", "gap_reduction", "ratio_gain"), bands, strict=True):
-            record |= interval_columns(name, band)
-        records.append(record | {"verdict": verdict_of(bands, loss, is_sure)})
-    return pl.DataFrame(records)

@@ -8,7 +8,7 @@ from tiltlens._documents.prices import STATES
 from tiltlens._documents.quantities import written
 from tiltlens._documents.sentences import GAIN_COLUMNS, GAIN_STATES, sensitivity_words
 from tiltlens._formats import count, interval_name, percent, ratio
-from tiltlens._repair.price_evaluation import PriceEvaluation
+from tiltlens._repair.free_price import PriceEvaluation
 from tiltlens._results.comparison import Comparison
 from tiltlens._results.outputs import row_estimate
 from tiltlens._rows.wording import Measure
