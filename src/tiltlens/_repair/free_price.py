@@ -23,7 +23,7 @@ from tiltlens._learners.design import Table
 from tiltlens._learners.linear_models import CostSample, Link, cost_encoding
 from tiltlens._learners.propensity import group_folds
 from tiltlens._limits import FEWEST_KNOWN, FOLDS, LARGEST, MINIMUM_ROWS
-from tiltlens._notes import Note
+from tiltlens._notes import KEEP_PRICES, Note
 from tiltlens._repair.adjustment import Adjustment, Labels
 from tiltlens._repair.constraints import AdditiveModel, category_levels, encoded_features, feature_table
 from tiltlens._repair.evaluation import TABLE_SCHEMA, Evaluation, change_record
@@ -144,8 +144,8 @@ class DiscriminationFreePrice(Adjustment):
 
     @property
     def left_alone(self) -> str:
-        """The treatment of rows that do not meet the conditions, in words."""
-        return "they keep their prices"
+        """The treatment of rows that do not meet the conditions."""
+        return KEEP_PRICES
 
     def apply(self, data: object, scores: object, out: str | Path | None = None) -> Any:
         """Return the discrimination-free prices of the rows of a table; no group is needed.

@@ -19,7 +19,7 @@ from numpy.typing import NDArray
 from tiltlens._estimators.influence import Integers, Rows
 from tiltlens._formats import text_of
 from tiltlens._limits import MINIMUM_ROWS, SCORE_ROUNDING
-from tiltlens._notes import Note
+from tiltlens._notes import LEFT_OUT, Note
 from tiltlens._repair.adjustment import Adjustment
 from tiltlens._repair.constraints import check_features
 from tiltlens._repair.quantities import condition_notes, meets
@@ -189,7 +189,7 @@ def read_held_out(
     )
     outside, compared, frame = int((is_compared & ~is_met).sum()), int(is_compared.sum()), held_out.frame
     notes = (
-        *condition_notes(adjustment.given, table.frame.columns, outside, compared, "they are left out"),
+        *condition_notes(adjustment.given, table.frame.columns, outside, compared, LEFT_OUT),
         *held_out.check_not_audited(adjustment),
         *adjustment.row_notes(adjustment.row_sums(frame) + NewRowSums(frame.height)),
     )

@@ -28,7 +28,17 @@ from tiltlens._estimators.influence import (
     sums_by,
 )
 from tiltlens._limits import FEW_REPAIRED, MATERIALITY, MINIMUM_ROWS, REPAIRED, SCORE_TENTHS, SMALLEST_SHARE
-from tiltlens._notes import EQUAL_DECISIONS, OUT_OF_REACH, Note
+from tiltlens._notes import (
+    ALMOST_EVERYBODY,
+    ALMOST_NOBODY,
+    EQUAL_DECISIONS,
+    EVERYBODY,
+    LARGEST_GAP,
+    NOBODY,
+    OUT_OF_REACH,
+    THE_GAP,
+    Note,
+)
 from tiltlens._repair.constraints import ALL, DECISIONS, MEAN, Constraint
 from tiltlens._repair.rows import AuditedRows
 from tiltlens._rows.groups import equals_mask
@@ -263,7 +273,7 @@ def audit_notes(problem: RepairProblem, solved: Sequence[Constraint], use_group:
     notes, rows = [Note("group needed") if use_group else Note("group used to fit")], problem.rows
     largest = max((constraint.gap_before for constraint in solved), key=abs)
     if abs(largest) <= problem.limit + REPAIRED:
-        which = "the gap" if len(solved) == 1 else f"the largest of {len(solved)} gaps"
+        which = THE_GAP if len(solved) == 1 else LARGEST_GAP.format(gaps=len(solved))
         notes.append(Note("nothing to adjust", gap=which, size=largest))
     if any(constraint.event != ALL for constraint in solved) and rows.outcome is not None:
         known = int((rows.outcome != UNKNOWN).sum())
@@ -300,10 +310,10 @@ def nearly_constant(before: Booleans, after: Booleans, weights: Floats) -> list[
     if min(new, 1.0 - new) >= min(FEW_DECIDED, old, 1.0 - old):
         return []
     if after.all() or not after.any():
-        people = "everybody" if after.all() else "nobody"
+        people = EVERYBODY if after.all() else NOBODY
     else:
-        share = f"fewer than {FEW_DECIDED:.0%}" if new < 0.5 else f"more than {1.0 - FEW_DECIDED:.0%}"
-        people = f"{share} of people"
+        people = ALMOST_NOBODY if new < 0.5 else ALMOST_EVERYBODY
+    people = people.format(few=FEW_DECIDED, most=1.0 - FEW_DECIDED)
     return [Note("nearly constant rule", people=people, share=old)]
 
 

@@ -11,7 +11,7 @@ import numpy as np
 import polars as pl
 
 from tiltlens._estimators.influence import Integers
-from tiltlens._notes import Note
+from tiltlens._notes import KEEP_DECISIONS, KEEP_SCORES, Note
 from tiltlens._repair.adjustment import Adjustment, CellModel, Labels, exempt_model
 from tiltlens._repair.constraints import (
     GIVEN_EXEMPT,
@@ -145,8 +145,8 @@ class ScoreTilt(Adjustment):
 
     @property
     def left_alone(self) -> str:
-        """The treatment of rows that do not meet the conditions, in words."""
-        return "they keep their scores" if self.threshold is None else "their decisions follow their own scores"
+        """The treatment of rows that do not meet the conditions."""
+        return KEEP_SCORES if self.threshold is None else KEEP_DECISIONS
 
     @property
     def exempt(self) -> tuple[str, ...]:
