@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 
 import numpy as np
 
@@ -54,7 +54,7 @@ class DecisionTable(FieldTable):
     z_p_value: float | None
     critical_z: float
     fisher_p_value: float
-    odds_ratio: Estimate | None
+    odds_ratio: Estimate | None = field(metadata={"scale": "ratio"})
     ratio_flips: int
     z_flips: int
     note: str

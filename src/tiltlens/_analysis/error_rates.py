@@ -146,15 +146,15 @@ class ErrorRates(FieldTable):
         People, mean score and rate of the outcome, for each group and decile of all scores.
     """
 
-    fpr: ErrorRate | None
-    fnr: ErrorRate | None
-    calibration: ErrorRate | None
-    auc: ErrorRate | None
-    ppv: ErrorRate | None
-    npv: ErrorRate | None
-    fdr: ErrorRate | None
-    for_: ErrorRate | None = field(metadata={"key": "for"})
-    log_loss: ErrorRate | None
+    fpr: ErrorRate | None = field(metadata={"scale": "share"})
+    fnr: ErrorRate | None = field(metadata={"scale": "share"})
+    calibration: ErrorRate | None = field(metadata={"scale": "points"})
+    auc: ErrorRate | None = field(metadata={"scale": "index"})
+    ppv: ErrorRate | None = field(metadata={"scale": "share"})
+    npv: ErrorRate | None = field(metadata={"scale": "share"})
+    fdr: ErrorRate | None = field(metadata={"scale": "share"})
+    for_: ErrorRate | None = field(metadata={"key": "for", "scale": "share"})
+    log_loss: ErrorRate | None = field(metadata={"scale": "index"})
     selective_labels: SelectiveLabels | None
     reasons: dict[str, str]
     people: dict[str, dict[str, int | None]]

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from enum import StrEnum
 
 import numpy as np
@@ -25,7 +25,6 @@ from tiltlens._formats import FieldTable
 from tiltlens._limits import CALIBRATED, SUPPRESSED_BELOW
 from tiltlens._notes import Note
 from tiltlens._rows.groups import NO_GROUP
-from tiltlens._rows.wording import Unit
 from tiltlens.paper.checks import Floats
 
 
@@ -64,13 +63,13 @@ class UnobservedGroup(FieldTable):
         Fraction of a gap that the weighted estimate shows: Var(b)/Var(S̄), b the probability and S̄ the known group.
     """
 
-    weighted: Estimate
-    linear: Estimate | None
-    limits: Estimate | None
-    bracket: Estimate | None
+    weighted: Estimate = field(metadata={"scale": "gap"})
+    linear: Estimate | None = field(metadata={"scale": "gap"})
+    limits: Estimate | None = field(metadata={"scale": "range"})
+    bracket: Estimate | None = field(metadata={"scale": "range"})
     labelled: int | None
     calibration: Calibration | None
-    signs: Signs | None
+    signs: Signs | None = field(metadata={"scale": "gap"})
     status: Status
     reason: str
     visible: float = 1.0
@@ -79,16 +78,6 @@ class UnobservedGroup(FieldTable):
     def doubt(self) -> Note | None:
         """Why features are not assessed, where the checks fail."""
         return Note("not judged", reason=self.reason) if self.status == Status.NOT_JUDGED else None
-
-    def in_units(self, unit: Unit) -> UnobservedGroup:
-        """Return the same in the unit of an amount."""
-        linear, limits, bracket = (
-            None if estimate is None else estimate.mapped(unit.difference)
-            for estimate in (self.linear, self.limits, self.bracket)
-        )
-        sides = None if self.signs is None else Signs(*(estimate.mapped(unit.difference) for estimate in self.signs))
-        weighted = self.weighted.mapped(unit.difference)
-        return replace(self, weighted=weighted, linear=linear, limits=limits, bracket=bracket, signs=sides)
 
     def disclosed(self) -> UnobservedGroup:
         """Return the same for publication: without the number of labelled people where it is below ten."""

@@ -2,14 +2,16 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable
 from dataclasses import dataclass, field, fields, replace
 from functools import cached_property
-from typing import TYPE_CHECKING, Annotated, Any, Literal, cast
+from typing import TYPE_CHECKING, Annotated, Any, Literal, TypeVar, cast
 
 import polars as pl
 
 if TYPE_CHECKING:
+    from _typeshed import DataclassInstance
+
     from tiltlens._repair.alternatives import Alternatives
     from tiltlens._repair.free_price import DiscriminationFreePrice
     from tiltlens._repair.reweigh import Reweighing
@@ -19,7 +21,7 @@ if TYPE_CHECKING:
 from tiltlens._analysis.bins import Bins
 from tiltlens._analysis.contributions import SCHEMA as CONTRIBUTION_SCHEMA
 from tiltlens._analysis.decision_table import DecisionTable
-from tiltlens._analysis.error_rates import ErrorRates
+from tiltlens._analysis.error_rates import ErrorRate, ErrorRates
 from tiltlens._analysis.evidence import interval_schema
 from tiltlens._analysis.influence_matching import ComparisonErrors
 from tiltlens._analysis.periods import PeriodTable
@@ -173,12 +175,12 @@ class Comparison:
     rows: dict[str, int]
     scale: Scale
     outputs: Outputs
-    gap: Estimate
-    adjusted_gap: Estimate | None
+    gap: Estimate = field(metadata={"scale": "gap"})
+    adjusted_gap: Estimate | None = field(metadata={"scale": "gap"})
     gap_parts: GapParts
-    impact_ratio: Estimate | None
-    adverse_impact_ratio: Estimate | None
-    shortfall: Estimate | None
+    impact_ratio: Estimate | None = field(metadata={"scale": "ratio"})
+    adverse_impact_ratio: Estimate | None = field(metadata={"scale": "ratio"})
+    shortfall: Estimate | None = field(metadata={"scale": "total"})
     gap_test: EqualOutputsTest | None
     decision_table: DecisionTable | None
     contributions_full: Annotated[pl.DataFrame, CONTRIBUTION_SCHEMA, CONTRIBUTION_COLUMNS] = field(
@@ -348,56 +350,51 @@ class Comparison:
         return f"Comparison({self.audited!r} against {self.reference!r}: {name} {typed(str(self.gap))}, {features})"
 
 
-BOTH = ("audited", "reference")
-GAPS = (
-    *("gap", "adjusted_gap", "gap_parts.gap_explained_by_exempt", "gap_parts.gap_given_exempt"),
-    *("unobserved_group.weighted", "unobserved_group.linear"),
-)
-RANGES = ("unobserved_group.bracket", "unobserved_group.limits")
-LEVELS = tuple(f"outputs.{name}.{group}" for name in ("rates", "metric_rates") for group in BOTH)
-RATES = ("fpr", "fnr", "ppv", "npv", "fdr", "for_")
-SHARES = tuple(f"error_rates.{name}.{group}" for name in RATES for group in BOTH)
-POINTS = (
-    *(f"error_rates.calibration.{group}" for group in BOTH),
-    *(f"error_rates.{name}.difference" for name in (*RATES, "calibration")),
-)
-INDICES = (
-    "outputs.standardised_difference",
-    *(f"error_rates.{rate}.{name}" for rate in ("auc", "log_loss") for name in (*BOTH, "difference")),
-)
-
-
 def with_displays(c: Comparison) -> Comparison:
-    """Return a comparison whose estimates are formatted with their unit and confidence level."""
+    """Return a comparison whose estimates print on the scales of their fields, with the confidence level."""
     measure, confidence = measure_for(c.scale.score_type, c.scale.metric, c.scale.wording), c.scale.confidence
     write = measure.difference if measure.is_amount else None
     displays = {
-        GAPS: Display(measure.unit, write, confidence),
-        RANGES: Display(measure.unit, write, is_range=True),
-        LEVELS: Display("", measure.level, confidence),
-        ("shortfall",): Display("", measure.total, confidence),
-        ("impact_ratio", "adverse_impact_ratio", "decision_table.odds_ratio"): Display("", ratio, confidence),
-        SHARES: Display("", percent, confidence),
-        POINTS: Display("points", None, confidence),
-        INDICES: Display("", short_number, confidence),
-        ("correction.input_divergence", "correction.output_divergence"): Display("nats", number, confidence),
-        ("correction.descent_rate",): Display("", number, confidence),
-        ("correction.detection_sample_size",): Display("", whole, confidence),
+        "gap": Display(measure.unit, write, confidence),
+        "range": Display(measure.unit, write, is_range=True),
+        "level": Display("", measure.level, confidence),
+        "total": Display("", measure.total, confidence),
+        "ratio": Display("", ratio, confidence),
+        "share": Display("", percent, confidence),
+        "points": Display("points", None, confidence),
+        "index": Display("", short_number, confidence),
+        "nats": Display("nats", number, confidence),
+        "number": Display("", number, confidence),
+        "count": Display("", whole, confidence),
     }
-    for paths, display in displays.items():
-        for path in paths:
-            c = _display_at(c, path.split("."), display)
-    return c
+    return _with_estimates(c, lambda estimate, scale: estimate.displayed(displays[scale]))
 
 
-def _display_at(part: Any, path: Sequence[str], display: Display) -> Any:
-    """Return a part of a result with a display set on the estimate at a path of attributes."""
-    if part is None:
-        return None
-    if not path:
-        return part.displayed(display)
-    changed = {path[0]: _display_at(getattr(part, path[0]), path[1:], display)}
-    return part._replace(**changed) if hasattr(part, "_replace") else replace(part, **changed)
+T = TypeVar("T", bound="DataclassInstance")
+EstimateChange = Callable[[Estimate, str], Estimate]  # takes an estimate and its scale
+PARTS = ("outputs", "gap_parts", "decision_table", "error_rates", "unobserved_group", "correction")
+
+
+def _with_estimates(part: T, change: EstimateChange) -> T:
+    """Return a comparison, or a part of it, after a change of all estimates whose fields state their scale."""
+    changed: dict[str, Any] = {}
+    for item in fields(part):
+        value, scale = getattr(part, item.name), item.metadata.get("scale")
+        if value is not None and scale is not None:
+            changed[item.name] = _changed(value, scale, change)
+        elif value is not None and item.name in PARTS:
+            changed[item.name] = _with_estimates(value, change)
+    return replace(part, **changed)
+
+
+def _changed(value: Any, scale: str, change: EstimateChange) -> Any:
+    """Return an estimate, a pair of estimates, or an error rate after a change; shares differ by points."""
+    if isinstance(value, Estimate):
+        return change(value, scale)
+    if isinstance(value, ErrorRate):
+        difference = change(value.difference, "points" if scale == "share" else scale)
+        return ErrorRate(change(value.audited, scale), change(value.reference, scale), difference)
+    return value.__class__(*(change(estimate, scale) for estimate in value))
 
 
 IN_UNITS = ("alone", "shapley", "beyond_others", "drives", "use")  # columns of the contributions in the unit of the gap
@@ -407,29 +404,20 @@ def in_units(comparison: Comparison, unit: Unit) -> Comparison:
     """Return a comparison with amounts in the user's unit, W = centre + scale·w."""
     if not unit.is_amount:
         return comparison
-
-    def rescaled(estimate: Estimate | None) -> Estimate | None:
-        return None if estimate is None else estimate.mapped(unit.difference)
-
-    outputs, parts, soft = comparison.outputs, comparison.gap_parts, comparison.unobserved_group
-    means = [unit.level(mean) for mean in outputs.means if isinstance(mean, float)]
-    remainder = parts.shapley_remainder
+    units: dict[str, Callable[[float], float]] = dict.fromkeys(("gap", "range", "total"), unit.difference)
+    units["level"] = unit.level
+    c = _with_estimates(comparison, lambda estimate, scale: estimate.mapped(units.get(scale, float)))
+    remainder = c.gap_parts.shapley_remainder
     return replace(
-        comparison,
-        gap=comparison.gap.mapped(unit.difference),
-        shortfall=rescaled(comparison.shortfall),
-        adjusted_gap=rescaled(comparison.adjusted_gap),
+        c,
         gap_parts=replace(
-            parts,
-            gap_explained_by_exempt=rescaled(parts.gap_explained_by_exempt),
-            gap_given_exempt=rescaled(parts.gap_given_exempt),
+            c.gap_parts,
             shapley_remainder=None if remainder is None else unit.difference(remainder),
-            sensitivity={name: sensitivity.in_units(unit) for name, sensitivity in parts.sensitivity.items()},
+            sensitivity={name: sensitivity.in_units(unit) for name, sensitivity in c.gap_parts.sensitivity.items()},
         ),
         outputs=replace(
-            outputs, means=Means(*means), rates=Rates(*(rate.mapped(unit.level) for rate in outputs.rates))
+            c.outputs, means=Means(*(unit.level(mean) for mean in c.outputs.means if isinstance(mean, float)))
         ),
-        scale=replace(comparison.scale, materiality=unit.difference(comparison.scale.materiality)),
-        unobserved_group=None if soft is None else soft.in_units(unit),
-        contributions_full=comparison.contributions_full.with_columns(pl.col(*interval_schema(*IN_UNITS)) * unit.scale),
+        scale=replace(c.scale, materiality=unit.difference(c.scale.materiality)),
+        contributions_full=c.contributions_full.with_columns(pl.col(*interval_schema(*IN_UNITS)) * unit.scale),
     )

@@ -6,7 +6,7 @@ import hashlib
 import os
 import platform
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, fields, replace
+from dataclasses import dataclass, field, fields, replace
 from datetime import UTC, datetime
 from functools import cache
 from importlib.metadata import version
@@ -139,9 +139,9 @@ class Outputs(FieldTable):
     """
 
     means: Means
-    rates: Rates
-    metric_rates: Rates | None
-    standardised_difference: Estimate | None
+    rates: Rates = field(metadata={"scale": "level"})
+    metric_rates: Rates | None = field(metadata={"scale": "level"})
+    standardised_difference: Estimate | None = field(metadata={"scale": "index"})
     decile_shares: Annotated[pl.DataFrame, DECILE_SCHEMA]
 
 
@@ -214,8 +214,8 @@ class GapParts(FieldTable):
     """
 
     exempt: tuple[str, ...]
-    gap_explained_by_exempt: Estimate | None
-    gap_given_exempt: Estimate | None
+    gap_explained_by_exempt: Estimate | None = field(metadata={"scale": "gap"})
+    gap_given_exempt: Estimate | None = field(metadata={"scale": "gap"})
     shapley_remainder: float | None
     band_factor: float | None
     sensitivity: dict[str, Sensitivity]

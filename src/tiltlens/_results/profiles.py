@@ -424,10 +424,10 @@ class Correction(FieldTable):
 
     numbers: dict[str, float | None] | None
     epsilon_max: float | None
-    descent_rate: Estimate | None
-    input_divergence: Estimate | None
-    output_divergence: Estimate | None
-    detection_sample_size: Estimate | None
+    descent_rate: Estimate | None = field(metadata={"scale": "number"})
+    input_divergence: Estimate | None = field(metadata={"scale": "nats"})
+    output_divergence: Estimate | None = field(metadata={"scale": "nats"})
+    detection_sample_size: Estimate | None = field(metadata={"scale": "count"})
     function: CorrectionFunction | None = field(default=None, metadata={"key": None})
     tradeoff: dict[str, ShareForm] | None = field(default=None, metadata={"key": None})
     _confidence: float | None = None  # level of the intervals of shares; None for plug-in values
