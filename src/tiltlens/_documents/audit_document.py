@@ -332,7 +332,7 @@ def contribution_blocks(audit: Audit | None, c: Comparison) -> list[Block]:
 def _reading(audit: Audit | None, c: Comparison) -> str:
     """Return a note on how to read the table of contributions."""
     m = measure_of(c)
-    whole = "gap given exempt factors" if c.gap_parts.exempt else "gap"
+    whole = quantity("gap_given_exempt" if c.gap_parts.exempt else "gap").label
     used = [key for key in CONTRIBUTIONS if any(getattr(row, key) is not None for row in c.by_feature)]
     lines = [f"{FEATURES[key].head}: {fill(FEATURES[key].definition, m)}" for key in used if key != "shapley"]
     rest = shapley_words(c) if "shapley" in used else ""

@@ -256,14 +256,12 @@ def _ratio_tiles(c: Comparison) -> Iterator[Tile]:
 
 def _soft_tiles(c: Comparison, soft: UnobservedGroup) -> Iterator[Tile]:
     """Yield the tiles of both estimates and the limits of an unobserved group's gap."""
-    m, linear, limits = measure_of(c), quantity("linear"), quantity("limits")
-    for estimate, name, note in (
-        (soft.weighted, "weighted gap", "each row counts in both groups by its probabilities"),
-        (soft.linear, linear.label, fill(linear.definition, m)),
-    ):
+    m, limits = measure_of(c), quantity("limits")
+    for item, estimate in ((quantity("weighted_gap"), soft.weighted), (quantity("linear"), soft.linear)):
         if estimate is not None:
+            note = fill(item.definition, m)
             note = note if estimate.low is None else f"{level_of(c)} {_ends(estimate, m.difference)}; {note}"
-            yield Tile(name, m.with_unit(m.difference(estimate.value)), note)
+            yield Tile(item.label, m.with_unit(m.difference(estimate.value)), note)
     if soft.limits is not None:
         yield Tile(limits.label, m.with_unit(_ends(soft.limits, m.difference)), limits.definition)
 

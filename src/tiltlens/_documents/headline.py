@@ -52,7 +52,7 @@ def weighted(gap: Quantity, c: Comparison) -> Quantity:
 
 def gap_name(c: Comparison) -> str:
     """Return the label of the gap: "weighted gap" for unobserved groups."""
-    return "weighted gap" if c.unobserved_group else "gap"
+    return quantity("weighted_gap" if c.unobserved_group else "gap").label
 
 
 def unobserved_group_sentences(c: Comparison) -> list[str]:
@@ -150,8 +150,8 @@ def against_four_fifths(estimate: Estimate) -> str:
 
 def four_fifths_words(estimate: Estimate, level: str, among: str) -> str:
     """Return the adverse impact ratio and its relation to four fifths, as a sentence."""
-    side = against_four_fifths(estimate)
-    return f"Adverse impact ratio{among}: {written(estimate, ratio, level)}. {capitalised(side)}."
+    name, side = quantity("adverse_impact_ratio").label, against_four_fifths(estimate)
+    return f"{capitalised(name)}{among}: {written(estimate, ratio, level)}. {capitalised(side)}."
 
 
 MOST_NAMED = 6
@@ -269,9 +269,9 @@ def _disadvantage(c: Comparison) -> str:
 
 def _weighted_sentence(c: Comparison, soft: UnobservedGroup) -> str:
     (audited, reference), m = means(c), measure_of(c)
-    other = "" if soft.linear is None else f"; linear estimate {estimate_words(soft.linear, m)}"
+    other = "" if soft.linear is None else f"; {quantity('linear').label} {estimate_words(soft.linear, m)}"
     return (
-        f"{WEIGHTED.capitalize()}, the {m.mean} is {m.level(audited)} vs {m.level(reference)}: weighted gap "
+        f"{WEIGHTED.capitalize()}, the {m.mean} is {m.level(audited)} vs {m.level(reference)}: {gap_name(c)} "
         f"{estimate_words(c.gap, m, level_of(c))}{other}."
     )
 
@@ -389,8 +389,8 @@ def exempt_parts(c: Comparison) -> Iterator[str]:
     if len(present) < len(parts):
         return
     through, left = present
-    names = named_list(c.gap_parts.exempt)
-    yield f"Gap explained by exempt factors ({names}): {through}. Gap given exempt factors: {left}."
+    explained, given = (capitalised(quantity(f"gap_{part}").label) for part in ("explained_by_exempt", "given_exempt"))
+    yield f"{explained} ({named_list(c.gap_parts.exempt)}): {through}. {given}: {left}."
 
 
 def named_list(names: Sequence[str], most: int = MOST_NAMED) -> str:

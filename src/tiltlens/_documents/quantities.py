@@ -275,6 +275,9 @@ _EVALUATION = _table(
     Quantity("selected", "selection rate", "share", "share of {people} with decision 1"),
     Quantity("true_positive_rate", "true positive rate", "share", "share given 1 among {people} with the outcome"),
 )
+_WEIGHTED = _table(
+    Quantity("weighted_gap", "weighted gap", "gap", "each row counts in both groups by its probabilities"),
+)
 _SETTINGS = _table(
     Quantity("materiality", "materiality threshold", "size", "the smallest gap that matters"),
     Quantity("rows", "people", "count", "in a group"),
@@ -293,7 +296,7 @@ _INTERSECTIONS = _table(
     Quantity("deviation", "deviation", "gap", "a group's mean minus the overall mean, shrunk by its noise"),
 )
 QUANTITIES = {
-    **{**_HEADLINE, **_RATES, **_CORRECTION, **_ERRORS, **_SENSITIVITY},
+    **{**_HEADLINE, **_WEIGHTED, **_RATES, **_CORRECTION, **_ERRORS, **_SENSITIVITY},
     **{**_EVALUATION, **_SETTINGS, **_INTERSECTIONS, **_PRICES},
 }
 ALIASES = {

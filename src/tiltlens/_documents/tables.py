@@ -386,7 +386,7 @@ class GroupRows:
 
 def rates_table(made: RuleTables, table: GroupRows) -> Table:
     """Return the people, share, rate and impact ratio of each group."""
-    heads = ("people", "share", f"{made.rate} rate", "impact ratio")
+    heads = ("people", "share", f"{made.rate} rate", quantity("impact_ratio").label)
     rows = (
         (
             *table.cells(row),
@@ -405,7 +405,7 @@ def _tests(made: RuleTables, tests: GroupRows) -> Iterator[Table]:
     if not tests.rows:
         return
     parts: list[tuple[str, tuple[str, ...], Callable[[RateRow], tuple[Cell, ...]]]] = [
-        ("sizes", ("shortfall", "odds ratio"), _sizes),
+        ("sizes", (quantity("shortfall").label, "odds ratio"), _sizes),
         ("tests", ("z", "z test", "Fisher's test", "flips, ratio", "flips, z"), _significance),
     ]
     if made.strata:
