@@ -1,13 +1,22 @@
 """Every reported number has one label, and every view finds it in the table of quantities."""
 
+import re
 from collections import Counter
+from functools import cache
+from html import unescape
+from io import StringIO
+from xml.etree import ElementTree as ET
 
+import polars as pl
 import pytest
+from rich.console import Console
+from tests.people import audited, people
 from tests.render.summaries import amounts_audit, cross_fitted_audit, decisions_audit, typed, with_outcome_audit
 
+import tiltlens as tl
 from tiltlens import _gates as gates
-from tiltlens._documents.audit_document import audit_document
-from tiltlens._documents.document import Details, Table, measure_of
+from tiltlens._documents.document import level_of, measure_of
+from tiltlens._documents.headline import weighted
 from tiltlens._documents.quantities import (
     ALIASES,
     CONTRIBUTIONS,
@@ -20,13 +29,17 @@ from tiltlens._documents.quantities import (
     fill,
     format_of,
     quantity,
+    quantity_cell,
+    written,
 )
 from tiltlens._documents.result_documents import CURVE, ORDER, RATES
+from tiltlens._documents.tables import FACTORS, rates_of_groups
 from tiltlens._estimators.estimate import Estimate
 from tiltlens._formats import signed, size
 from tiltlens._render.html import audit_html
 from tiltlens._render.page import page
-from tiltlens._render.table_files import AGAINST_REFERENCE, export_tables
+from tiltlens._render.table_files import AGAINST_REFERENCE, export_tables, markdown
+from tiltlens._render.terminal import print_audit
 from tiltlens._results.change import QUANTITIES as CHANGED
 from tiltlens._results.comparison import ESTIMATES
 from tiltlens._rows.wording import MEASURES, POINTS, ScoreType
@@ -37,14 +50,6 @@ AUDITS = (cross_fitted_audit, decisions_audit, with_outcome_audit, amounts_audit
 
 def known(key):
     return ALIASES.get(key, key) in QUANTITIES
-
-
-def tables(blocks):
-    for block in blocks:
-        if isinstance(block, Table):
-            yield block
-        if isinstance(block, Details):
-            yield from tables(block.blocks)
 
 
 def test_every_quantity_has_exactly_one_label():
@@ -70,28 +75,211 @@ def test_the_table_holds_what_results_gates_tables_and_evaluations_report():
         assert [key for key in keys if not known(key)] == []
 
 
-@pytest.mark.parametrize("make", AUDITS, ids=lambda make: make.__name__)
-def test_terminal_page_notebook_and_tables_use_the_label(make):
-    audit = typed(make())
+def number_texts(estimate, item, measure, level):
+    """Return the texts under which views show an estimate: as a cell of a table, and as in a sentence."""
+    shown, unit = format_of(item.scale, measure).value, format_of(item.scale, measure).unit
+    cell = quantity_cell(item, estimate, measure)
+    texts = {f"{cell.text} ({cell.interval})" if cell.interval else cell.text}
+    if item.scale == "range":
+        return texts | {f"{cell.text} {unit}".strip()}
+    for name in (level, ""):
+        is_gap = item.scale == "gap"
+        texts.add(estimate_words(estimate, measure, name) if is_gap else written(estimate, shown, name, unit))
+    return texts
+
+
+def numbers_of(audit):
+    """Yield key, texts and labels of every number of a comparison that has an interval."""
     c, m = audit[0], measure_of(audit)
-    keys = [key for key in (*HEADLINE_KEYS, *CORRECTION_KEYS) if key in ESTIMATES]
-    present = [key for key in keys if c.estimate(key) is not None and audit.score_type in quantity(key).applies]
-    names = {quantity(key).name(m) for key in present}
-    heads = {FEATURES[key].head for key in CONTRIBUTIONS if c.contributions[key].is_not_null().any()}
-    document = audit_document(audit)
-    first_cells = {row[0].text for table in tables(document.blocks) for row in table.rows}
-    columns = {column.label for table in tables(document.blocks) for column in table.columns}
-    assert names <= first_cells
-    assert heads <= columns
-    for html in (page(audit), audit_html(audit)):
-        assert all(f'<th scope="row">{name}</th>' in html for name in names)
-        assert all(f">{head}</th>" in html for head in heads)
-    rates, contributions = export_tables(audit)
-    assert {quantity(key).name(m) for key in ("gap", "impact_ratio", "shortfall")} <= {
-        column.label for column in rates.table.columns
-    }
-    assert heads <= {column.label for column in contributions.table.columns}
-    assert {"gap", "impact_ratio"} <= set(rates.columns)
+    level = level_of(c)
+    for key in ESTIMATES:
+        estimate, item = c.estimate(key), quantity(key)
+        if estimate is None or estimate.low == estimate.high or audit.score_type not in item.applies:
+            continue
+        item = weighted(item, c) if key == "gap" else item
+        of_rate = quantity(key.removesuffix("_difference"))  # a row of the table of error rates
+        labels = {item.label, item.name(m), (of_rate.name(m), item.definition)}
+        yield key, number_texts(estimate, item, m, level), labels
+    for key, rates in rates_of_groups(c).items():
+        for who, estimate in zip(("audited", "reference"), rates, strict=True):
+            label = fill(quantity(key).label, m)
+            yield f"{key} {who}", number_texts(estimate, quantity(key), m, level), {label, f"{label}, {who}"}
+    for key in (*CONTRIBUTIONS, *FACTORS):
+        item = FEATURES[key]
+        estimates = [getattr(row, key) for row in c.by_feature]
+        texts = [number_texts(one, item, m, level) for one in estimates if one is not None and one.low != one.high]
+        if texts:
+            yield key, set().union(*texts), {item.label, item.head, item.name(m)}
+    for key in ERROR_RATE_KEYS if c.error_rates is not None else ():
+        rate, item = c.error_rates.rate(key), quantity(key)
+        for estimate in () if rate is None else (rate.audited, rate.reference):
+            yield key, number_texts(estimate, item, m, level), {item.name(m)}
+
+
+NUMBER = re.compile(r"[−\d][\d.,]*%?(?: \w+)? \([^()]*\d to [^()]*\)")  # with its interval
+
+
+def words_of(element):
+    return "".join(element.itertext())
+
+
+def numbers_of_html(html):
+    """Yield the numbers in tables and tiles with the heads of row and column, and those in sentences with these."""
+    html = re.sub(r"<script.*?</script>", "", html, flags=re.DOTALL)
+    for table in re.findall(r"<table.*?</table>", html, re.DOTALL):
+        root = ET.fromstring(re.sub(r"<wbr>|(?<=\") (?:hidden|disabled)(?=>)", "", table))
+        heads = [(cell.text or "").strip() for cell in root.iterfind("thead/tr/th")]
+        for row in root.iterfind("tbody/tr"):
+            for head, cell in zip(heads, row, strict=True):
+                small = cell.find("small")
+                text = words_of(cell) if small is None else f"{cell.text.strip()} ({small.text})"
+                yield text, (words_of(row[0]), head)
+    for name, value, note in re.findall(
+        r'<span class="name">(.*?)</span><b>(.*?)</b><span class="quiet">(.*?)</', html
+    ):
+        ends, text = unescape(note).partition(";")[0], unescape(value)
+        yield (f"{text} ({ends})" if any(map(str.isdigit, ends)) else text), (unescape(name), "")
+
+    for _, line in re.findall(r"<(p|li)\b[^>]*>(.*?)</\1>", html):
+        text = unescape(re.sub(r"<[^>]*>|\u2060", "", line)).replace("\u00a0", " ")
+        yield from ((number, text) for number in NUMBER.findall(text))
+
+
+def numbers_of_terminal(audit):
+    """Yield the numbers in tables with the heads of their row and column, and those in sentences with these."""
+    print_audit(audit, Console(file=(text := StringIO()), width=10_000, color_system=None))
+    heads, above = [], []
+    for line in text.getvalue().splitlines():
+        if "┃" in line:
+            above.append([part.strip() for part in line.split("┃")])
+        elif "╇" in line:
+            heads, above = [" ".join(filter(None, parts)) for parts in zip(*above, strict=True)], []
+        elif "│" in line:
+            cells = [part.strip() for part in line.split("│")]
+            for index, cell in enumerate(cells[1:], 1):
+                yield cell, (cells[0], heads[index])
+                if index + 1 < len(cells):
+                    yield f"{cell} ({cells[index + 1]})", (cells[0], heads[index])
+        else:
+            yield from ((number, line) for number in NUMBER.findall(line))
+
+
+def numbers_of_tables(audit):
+    """Yield the numbers of exported tables, as Markdown has them, with the heads of their columns."""
+    for table in export_tables(audit):
+        lines = [line.strip("| ").split(" | ") for line in markdown(table).splitlines() if line.startswith("|")]
+        head, _, *rows = lines
+        yield from ((cell, (row[0], name)) for row in rows for cell, name in zip(row[1:], head[1:], strict=True))
+
+
+SURFACES = {
+    "terminal": numbers_of_terminal,
+    "page": lambda audit: numbers_of_html(page(audit)),
+    "notebook": lambda audit: numbers_of_html(audit_html(audit)),
+    "tables": numbers_of_tables,
+}
+
+
+@cache
+def shown_by(make, surface):
+    return list(SURFACES[surface](typed(make())))
+
+
+def unobserved_audit():
+    """Return an audit of groups that are seen as probabilities."""
+    return unobserved()
+
+
+@cache
+def unobserved():
+    rows = people().with_columns((pl.col("score").rank() / 500 + 0.1).alias("p a"))
+    rows = rows.with_columns((1 - pl.col("p a")).alias("p b"))
+    return tl.audit(rows, {"a": "p a", "b": "p b"}, reference="b", scores="score", features=["city"]).to_dict()
+
+
+DERIVED = {  # other keys of the same number
+    "gap": {"unobserved_group.weighted"},
+    "adjusted_gap": {"gap_parts.sensitivity.adjusted_gap.gap"},
+    "gap_given_exempt": {"gap_parts.sensitivity.gap_given_exempt.gap"},
+}
+
+
+def exempt_audit():
+    """Return an audit with an exempt factor."""
+    return exempt()
+
+
+@cache
+def exempt():
+    return audited(people(), propensity="chance", features=["city", "owner"], exempt=["owner"]).to_dict()
+
+
+TRACED = (*AUDITS, unobserved_audit, exempt_audit)
+CASES = [(make, key) for make in TRACED for key in dict.fromkeys(key for key, *_ in numbers_of(typed(make())))]
+IN_EVERY_DOCUMENT = {*HEADLINE_KEYS, *CORRECTION_KEYS, *CONTRIBUTIONS}
+IN_TABLES = {"gap", "adjusted_gap", "impact_ratio", "shortfall", *CONTRIBUTIONS}
+
+
+def has_label(labels, heads):
+    """Return whether a number has one of these labels in the heads of its row and column, or in its sentence."""
+    if isinstance(heads, str):
+        return any(label.casefold() in heads.casefold() for label in labels if isinstance(label, str))
+    return bool(labels & {*heads, heads})
+
+
+@pytest.mark.parametrize(("make", "key"), CASES, ids=lambda part: part if isinstance(part, str) else part.__name__)
+def test_a_number_has_its_label_wherever_it_is_shown(make, key):
+    every = list(numbers_of(typed(make())))
+    own = [(texts, labels) for other, texts, labels in every if other == key]
+    for surface in SURFACES:
+        shown = [(text, heads) for text, heads in shown_by(make, surface) if any(text in texts for texts, _ in own)]
+        for text, heads in shown:  # another quantity may have the same value
+            allowed = set().union(*(labels for _, texts, labels in every if text in texts))
+            assert has_label(allowed, heads), (surface, text, heads, allowed)
+        if key in (IN_TABLES if surface == "tables" else IN_EVERY_DOCUMENT):
+            assert any(text in texts and has_label(labels, heads) for text, heads in shown for texts, labels in own)
+
+
+def estimates_in(part, path=""):
+    """Yield the path and the numbers of every estimate in JSON data."""
+    if isinstance(part, list):
+        for entry in part:
+            yield from estimates_in(entry, path)
+    elif isinstance(part, dict):
+        if part.keys() >= {"value", "low", "high"}:
+            yield path.removeprefix("."), (part["value"], part["low"], part["high"])
+        for name, entry in part.items():
+            if {f"{name}_low", f"{name}_high"} <= part.keys():
+                yield name, (entry, part[f"{name}_low"], part[f"{name}_high"])
+            yield from estimates_in(entry, f"{path}.{name}")
+
+
+@pytest.mark.parametrize("make", TRACED, ids=lambda make: make.__name__)
+def test_a_number_has_its_key_in_json_and_tables(make):
+    audit = typed(make())
+    c, records = (
+        audit[0],
+        [dict(zip(one.columns, row, strict=True)) for one in export_tables(audit) for row in one.records],
+    )
+    numbers = {key: c.estimate(key) for key in ESTIMATES}
+    triples = {key: (one.value, one.low, one.high) for key, one in numbers.items() if one is not None and one.low}
+    summary = c.to_dict()
+    del summary["bins"]
+    written_numbers = [*estimates_in(summary), *estimates_in(records)]
+    for key, triple in triples.items():
+        same = {other for other, numbers in triples.items() if numbers == triple}
+        keys = same | {ESTIMATES[other] for other in same} | DERIVED.get(key, set())
+        assert (ESTIMATES[key], triple) in written_numbers
+        assert {path for path, numbers in written_numbers if numbers == triple} <= keys
+
+
+@pytest.mark.parametrize("make", TRACED, ids=lambda make: make.__name__)
+def test_gates_name_quantities_by_their_labels(make):
+    audit = typed(make())
+    for key in ESTIMATES:
+        if audit.score_type in quantity(key).applies and key not in gates.ENDS_ONLY:
+            sentence = gates.gate(f"{key}>0.5").judge(audit)[0].sentence
+            assert sentence.startswith(f"{fill(quantity(key).label, POINTS)} of ")
 
 
 def test_a_gap_has_one_decimal_from_a_point_on():
