@@ -36,6 +36,7 @@ from tiltlens._documents.quantities import (
     format_of,
     quantity,
     quantity_table,
+    row_cells,
     written,
 )
 from tiltlens._estimators.estimate import Estimate, Materiality
@@ -66,6 +67,7 @@ OF_SEGMENTS = (
     "were selected for their large values, so the values may be overestimated. Segments of fewer than ten people are "
     "suppressed."
 )
+NUMBERS = ("proxy_discrimination", "unfairness", "vulnerability", "unaware_gap", "free_gap", "proxy_gap")
 MOST_CONTRIBUTIONS = 20  # features
 
 
@@ -74,22 +76,15 @@ def price_blocks(c: Comparison) -> list[Block]:
     costs, name = c.prices, level_of(c)
     if costs is None:
         return []
-    ratios = [(quantity(f"actual_to_expected_{who}"), ratio) for who, ratio in costs.actual_to_expected.items()]
-    ratios.append((quantity("actual_to_expected_ratio"), costs.actual_to_expected_ratio))
-    numbers = [
-        (quantity("proxy_discrimination"), costs.proxy_discrimination),
-        (quantity("unfairness"), costs.unfairness),
-        (quantity("vulnerability"), costs.vulnerability),
-        (quantity("unaware_gap"), costs.unaware_gap),
-        (quantity("free_gap"), costs.free_gap),
-        (quantity("proxy_gap"), costs.proxy_gap),
-        *ratios,
-    ]
+    numbers = {key: getattr(costs, key) for key in NUMBERS}
+    numbers |= {f"actual_to_expected_{who}": ratio for who, ratio in costs.actual_to_expected.items()}
+    numbers["actual_to_expected_ratio"] = costs.actual_to_expected_ratio
+    rows = ((quantity(key), estimate) for key, estimate in numbers.items())
     by_group = [(label(group_of(c, who)), costs.by_decile.filter(group=who)) for who in BOTH]
     return [
         Heading("Price and observed cost"),
         Paragraph(" ".join(price_words(c, costs))),
-        quantity_table("prices", numbers, measure_of(c), name),
+        quantity_table("prices", rows, measure_of(c), name),
         Paragraph(LIMITS, QUIET),
         *_contributions(c, costs, name),
         *decile_blocks("Actual to expected by decile of the price", by_group, measure_of(c), name),
@@ -113,10 +108,7 @@ def _contributions(c: Comparison, costs: Prices, name: str) -> Iterator[Block]:
     m, items = measure_of(c), [FEATURES[key] for key in CONTRIBUTION_NAMES]
     columns = (Column("feature", NAME), *(Column(item.name(m)) for item in items))
     rows = (
-        (
-            Cell(label(row["feature"])),
-            *(estimate_cell(row_estimate(row, item.key), format_of(item.scale, m).value) for item in items),
-        )
+        (Cell(label(row["feature"])), *row_cells(row, items, m))
         for row in costs.contributions.head(MOST_CONTRIBUTIONS).iter_rows(named=True)
     )
     yield Heading("Contributions to proxy discrimination")

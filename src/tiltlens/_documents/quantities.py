@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from functools import partial
+from typing import Any
 
 from tiltlens._documents.document import NAME, TEXT, Cell, Column, Table
 from tiltlens._estimators.estimate import Estimate
@@ -22,6 +23,7 @@ from tiltlens._formats import (
     whole,
     with_interval,
 )
+from tiltlens._results.outputs import row_estimate
 from tiltlens._rows.wording import Measure, ScoreType, amount
 
 
@@ -395,6 +397,11 @@ def quantity_cell(item: Quantity, estimate: Estimate | None, measure: Measure) -
     if item.scale == "range" and estimate is not None:
         return Cell(interval(estimate.low, estimate.high, shown))
     return estimate_cell(estimate, shown)
+
+
+def row_cells(row: Mapping[str, Any], items: Iterable[Quantity], measure: Measure) -> Iterator[Cell]:
+    """Return the estimates of quantities in a row of a frame as cells."""
+    return (quantity_cell(item, row_estimate(row, item.key), measure) for item in items)
 
 
 def quantity_table(

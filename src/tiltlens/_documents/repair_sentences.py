@@ -14,7 +14,6 @@ from tiltlens._documents.headline import named_list
 from tiltlens._documents.quantities import format_of, quantity, written
 from tiltlens._estimators.estimate import Estimate, Materiality, materiality
 from tiltlens._formats import (
-    Shown,
     count,
     interval,
     interval_name,
@@ -29,23 +28,34 @@ from tiltlens._formats import (
 )
 from tiltlens._limits import REPAIRED
 from tiltlens._repair.alternatives import EXISTS, INCONCLUSIVE, NOT_FOUND, Alternatives
-from tiltlens._repair.constraints import Constraint, SoftChange, TiltSummary
+from tiltlens._repair.constraints import (
+    DECISIONS,
+    FNR,
+    FPR,
+    MEAN,
+    ODDS,
+    WITH_OUTCOME,
+    WITHOUT_OUTCOME,
+    Constraint,
+    SoftChange,
+    TiltSummary,
+)
 from tiltlens._repair.evaluation import RepairEvaluation
 from tiltlens._repair.reweigh import Reweighing
+from tiltlens._results.outputs import row_estimate
 from tiltlens._rows.wording import POINTS
 
 Row = Mapping[str, Any]  # of a frame
 Named = TypeVar("Named", TiltSummary, Constraint)
-DECISIONS = "decisions"
 FALSE_POSITIVES, FALSE_NEGATIVES = "false positive rates", "false negative rates"
 TARGETS = {  # for each metric: the quantities that it constrains, with their names
-    "mean_score": (("gap", "mean scores"),),
+    MEAN: (("gap", "mean scores"),),
     DECISIONS: (("gap", "decision rates"),),
-    "fpr": (("fpr_difference", FALSE_POSITIVES),),
-    "fnr": (("fnr_difference", FALSE_NEGATIVES),),
-    "equalized_odds": (("fpr_difference", FALSE_POSITIVES), ("fnr_difference", FALSE_NEGATIVES)),
+    FPR: (("fpr_difference", FALSE_POSITIVES),),
+    FNR: (("fnr_difference", FALSE_NEGATIVES),),
+    ODDS: (("fpr_difference", FALSE_POSITIVES), ("fnr_difference", FALSE_NEGATIVES)),
 }
-EVENTS = {"without the outcome": FALSE_POSITIVES, "with the outcome": FALSE_NEGATIVES}
+RATES = {WITHOUT_OUTCOME: FALSE_POSITIVES, WITH_OUTCOME: FALSE_NEGATIVES}  # by event
 REGULATED = (
     "The law may restrict the use of the group, or of a model that predicts it, in decisions about people. Check "
     "before you deploy the adjustment."
@@ -76,6 +86,13 @@ VERDICTS = {
     NOT_FOUND: "A rule no less accurate (within {points}) with a smaller {gap} was not found.",
     INCONCLUSIVE: "Inconclusive: no evidence for or against a rule as accurate (within {points}) with a smaller {gap}.",
 }
+GOAL_MET = {  # the state of the gap after the adjustment
+    None: "No interval.",
+    Materiality.MATERIAL: "The goal of {goal} is not met on these rows.",
+    Materiality.NOT_MATERIAL: "The goal of {goal} is met.",
+}
+INCLUDES_GOAL = "The interval includes the goal of {goal}."
+TOO_FEW = "The interval includes the goal of {goal}, but half of the gap or more may remain: too few rows to decide."
 ESTIMATE = ("value", "low", "high")
 
 
@@ -157,7 +174,7 @@ def bracket_line(soft: UnobservedGroup) -> str:
 
 def _constraint(repair: TiltSummary, item: Constraint) -> str:
     before, after = points(item.gap_before), points(item.gap_after)
-    what = EVENTS.get(item.event, targets(repair)[0][1])
+    what = RATES.get(item.event, targets(repair)[0][1])
     of_class = "" if repair.classes == 2 else f" of class {item.score_class}"
     several = len({other.audited for other in repair.constraints}) > 1
     whose = f" for {label(item.audited)}" if several else ""
@@ -175,16 +192,12 @@ def headline(evaluation: RepairEvaluation) -> list[str]:
     lines: list[str] = []
     for key, what in targets(repair):
         if (row := table.get(key)) is not None:
-            change = _estimate(row, "change", points, "points")
             level = interval_name(evaluation.confidence)
-            before, after = points(row["before"]), _estimate(row, "after", points, "points", level)
+            change = written(row_estimate(row, "change"), points, unit="points")
+            before, after = points(row["before"]), written(row_estimate(row, "after"), points, level, "points")
             lines.append(f"Gap in {what}: {before} points before, {after} after. {_goal_met(repair, row)}")
             lines.append(f"Change: {change}, on held-out data of {_people(evaluation)}.{_fit_error(repair, what)}")
     return [*lines, _cost(table)]
-
-
-def _estimate(row: Row, name: str, shown: Shown, unit: str = "", level: str = "") -> str:
-    return with_interval(row[name], row[f"{name}_low"], row[f"{name}_high"], shown, level, unit)
 
 
 def _people(evaluation: RepairEvaluation) -> str:
@@ -194,32 +207,19 @@ def _people(evaluation: RepairEvaluation) -> str:
 
 def _goal_met(repair: TiltSummary, row: Row) -> str:
     """Return whether the interval after the adjustment lies within the goal."""
-    name = f"{size(repair.max_gap)} points" if repair.max_gap else "0"
+    goal = f"{size(repair.max_gap)} points" if repair.max_gap else "0"
     status = materiality(row["after_low"], row["after_high"], repair.max_gap)
-    if status is None:
-        return "No interval."
-    if status is Materiality.MATERIAL:
-        return f"The goal of {name} is not met on these rows."
-    if status is Materiality.NOT_MATERIAL:
-        return f"The goal of {name} is met."
-    return f"The interval includes the goal of {name}{_too_few(repair, row)}."
-
-
-def _too_few(repair: TiltSummary, row: Row) -> str:
-    """Return a remark if more than half of the excess gap may remain, or ""."""
+    if status in GOAL_MET:
+        return GOAL_MET[status].format(goal=goal)
     left = max(-row["after_low"], row["after_high"]) - repair.max_gap
     excess = abs(row["before"]) - repair.max_gap
-    if excess <= 0.0 or left <= 0.5 * excess:
-        return ""
-    return ", but half of the gap or more may remain: too few rows to decide"
+    return (TOO_FEW if left > 0.5 * excess > 0.0 else INCLUDES_GOAL).format(goal=goal)
 
 
 def _fit_error(repair: TiltSummary, what: str) -> str:
     """Return a sentence on the standard error of the fit, which held-out intervals exclude, or ""."""
     errors = [
-        item.se
-        for item in repair.constraints
-        if item.audited == repair.audited and EVENTS.get(item.event, what) == what
+        item.se for item in repair.constraints if item.audited == repair.audited and RATES.get(item.event, what) == what
     ]
     if len(errors) != 1 or errors[0] is None:
         return ""
@@ -250,7 +250,8 @@ def _accuracy_changes(table: Mapping[str, Row], column: str) -> Iterator[tuple[s
     """Yield AUC and accuracy, if they were computed, each with its change."""
     for key, unit in (("auc", ""), ("accuracy", "points")):
         if key in table:
-            yield key, _estimate(table[key], column, format_of(quantity(key).scale, POINTS).change, unit)
+            estimate, write = row_estimate(table[key], column), format_of(quantity(key).scale, POINTS).change
+            yield key, written(estimate, write, unit=unit)
 
 
 def group_use(evaluation: RepairEvaluation) -> list[str]:

@@ -45,7 +45,7 @@ from tiltlens._documents.quantities import (
     estimate_words,
     format_of,
     quantity,
-    quantity_cell,
+    row_cells,
 )
 from tiltlens._documents.sentences import IS_NO_FINDING, simultaneous_words
 from tiltlens._estimators.estimate import Estimate, Materiality, is_beyond_zero, materiality
@@ -63,6 +63,7 @@ from tiltlens._formats import (
 )
 from tiltlens._repair.adjustment import Adjustment
 from tiltlens._repair.alternatives import Alternatives, AlternativesByGroup
+from tiltlens._repair.constraints import DECISIONS
 from tiltlens._repair.evaluation import Evaluation, RepairEvaluation
 from tiltlens._repair.free_price import DiscriminationFreePrice, PriceEvaluation
 from tiltlens._repair.score_tilt import ScoreTilt
@@ -303,7 +304,7 @@ def _evaluation(evaluation: RepairEvaluation) -> list[Block]:
 def _label(evaluation: RepairEvaluation, key: str) -> Quantity:
     """Return the quantity of a key; "gap" is a gap in decision rates or in mean scores."""
     repair = evaluation.repair
-    is_decisions = repair.metric == sentences.DECISIONS
+    is_decisions = repair.metric == DECISIONS
     item = quantity({"gap": "decision_gap" if is_decisions else "score_gap"}.get(key, key))
     if key == "impact_ratio" and repair.favours_low:
         return replace(item, label=f"{item.label}, low is favourable")
@@ -315,7 +316,7 @@ def _before_after(
 ) -> Table:
     """Return a table with two values of each quantity and their difference."""
     by_key = sentences.rows_of(table)
-    if evaluation.repair.metric == sentences.DECISIONS:
+    if evaluation.repair.metric == DECISIONS:
         by_key.pop("decision_gap", None)  # the same number as the gap
     ordered = [*(key for key in ORDER if key in by_key), *(key for key in by_key if key not in ORDER)]
     rows = []
@@ -346,13 +347,13 @@ def _curve(evaluation: RepairEvaluation) -> Table:
     return Table("curve", columns, tuple(tuple(map(Cell, row)) for row in rows))
 
 
-def alternatives_document(found: AlternativesByGroup) -> Document:
+def alternatives_document(alternatives: AlternativesByGroup) -> Document:
     """Return the document of a search for less discriminatory alternatives; the widest gap comes first."""
     blocks: list[Block] = []
-    for search in sorted(found.comparisons.values(), key=lambda search: -abs(search.gap)):
-        audited, reference = (group_name(found.group, name) for name in (search.audited, search.reference))
+    for search in sorted(alternatives.comparisons.values(), key=lambda search: -abs(search.gap)):
+        audited, reference = (group_name(alternatives.group, name) for name in (search.audited, search.reference))
         blocks += _alternatives(replace(search, audited=audited, reference=reference))
-    title = f"Less discriminatory alternatives by {label(found.group)}"
+    title = f"Less discriminatory alternatives by {label(alternatives.group)}"
     return Document(title, (*blocks, Paragraph(sentences.OF_RULES, QUIET)))
 
 
@@ -380,53 +381,39 @@ def _alternatives(search: Alternatives) -> list[Block]:
     return blocks + warnings(search.notes)
 
 
-def _cell(key: str, estimate: Estimate | None) -> Cell:
-    return quantity_cell(quantity(key), estimate, POINTS)
-
-
-def _name(key: str) -> str:
-    return quantity(key).name(POINTS)
-
-
 def _compared(search: Alternatives, level: str) -> Table:
     """Return the rates of the audited model and of the alternative that are defined for both."""
-    rates = search.rates.values()
-    keys = [key for key in RATES if all(own[key] is not None for own in rates)]
-    cells = ((Cell(_name(key)), *(_cell(key, own[key]) for own in rates)) for key in keys)
-    return Table("compared", (Column("quantity", NAME), *map(Column, COMPARED)), tuple(cells), level)
+    rows = ((quantity(key), [own[key] for own in search.rates.values()]) for key in RATES)
+    return change_table("compared", (row for row in rows if None not in row[1]), COMPARED, POINTS, level)
 
 
 def _differences(search: Alternatives, level: str) -> Table:
     """Return the numbers on which the verdict is based, and the audited score gap and AUC."""
     keys = ("score_gap", "auc", "accuracy_change", "gap_reduction")
-    cells = ((Cell(_name(key)), _cell(key, estimate)) for key in keys if (estimate := getattr(search, key)) is not None)
-    return Table("estimates", (Column("quantity", NAME), Column("value")), tuple(cells), level)
+    rows = ((quantity(key), [getattr(search, key)]) for key in keys if getattr(search, key) is not None)
+    return change_table("estimates", rows, ["value"], POINTS, level)
 
 
 def _tolerances(search: Alternatives, level: str) -> Table:
     """Return the reduction of the gap for each tolerated loss of accuracy."""
-    keys = ("accuracy_change", "gap_reduction", "ratio_gain")
-    columns = (Column("accepted loss (points)", NAME), *(Column(_name(key)) for key in keys))
+    items = [quantity(key) for key in ("accuracy_change", "gap_reduction", "ratio_gain")]
+    heads = (Column(item.name(POINTS)) for item in items)
+    columns = (Column("accepted loss (points)", NAME), *heads, Column("alternative", TEXT))
     rows = (
-        (
-            Cell(f"{100 * row['tolerance']:g}"),
-            *(_cell(key, row_estimate(row, key)) for key in keys),
-            Cell(row["verdict"]),
-        )
+        (Cell(f"{100 * row['tolerance']:g}"), *row_cells(row, items, POINTS), Cell(row["verdict"]))
         for row in search.tolerances.iter_rows(named=True)
     )
-    band = f"{level.removesuffix(' CI')} simultaneous band"
-    return Table("tolerances", (*columns, Column("alternative", TEXT)), tuple(rows), band)
+    return Table("tolerances", columns, tuple(rows), f"{level.removesuffix(' CI')} simultaneous band")
 
 
 def _attained(search: Alternatives, level: str) -> Table:
     heads = (f"{sentences.gap_name(search)} (points)", sentences.accuracy_name(search))
-    rows = search.curve.rows(named=True)
-    cells = [(Cell("audited rule"), estimate_cell(search.gap, points), estimate_cell(search.accuracy, percent))]
-    for index in range(0, len(rows), max(1, (len(rows) - 1) // (RULES - 1))):
-        gap, accuracy = (row_estimate(rows[index], key) for key in ("gap", "accuracy"))
-        name = Cell(f"rule {index + 1} of {len(rows)}")
-        cells.append((name, estimate_cell(gap, points), estimate_cell(accuracy, percent)))
+    curve = search.curve.rows(named=True)
+    rows = [("audited rule", search.gap, search.accuracy)] + [
+        (f"rule {index + 1} of {len(curve)}", row_estimate(curve[index], "gap"), row_estimate(curve[index], "accuracy"))
+        for index in range(0, len(curve), max(1, (len(curve) - 1) // (RULES - 1)))
+    ]
+    cells = ((Cell(rule), estimate_cell(gap, points), estimate_cell(accuracy, percent)) for rule, gap, accuracy in rows)
     return Table("rules", (Column("rule", NAME), *map(Column, heads)), tuple(cells), level)
 
 
