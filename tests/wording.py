@@ -7,6 +7,9 @@ import os
 import re
 from functools import cache
 from pathlib import Path
+from string import Formatter
+
+from tiltlens._notes import SENTENCES
 
 FILE = Path(__file__).parent / "wording.txt"
 _written = {}
@@ -52,3 +55,21 @@ def write():
 
 def _function(name):
     return name.rpartition(" ")[0].partition("[")[0]
+
+
+def code_of(sentence):
+    """Return the code of the note whose sentence this is: of several, the one with the most words of its own."""
+    codes = [code for code, (_, pattern) in _patterns().items() if re.fullmatch(pattern, sentence)]
+    return max(codes, key=lambda code: _patterns()[code][0], default=None)
+
+
+@cache
+def _patterns():
+    """Return by code how many letters of its own a sentence has, and a pattern of the whole."""
+    parts = {code: list(Formatter().parse(sentence)) for code, sentence in SENTENCES.items()}
+    own = {code: sum(len(text) for text, *_ in parts) for code, parts in parts.items()}
+    return {
+        code: (own[code], "".join(re.escape(text) + ("(?s:.*)" if name else "") for text, name, *_ in parts[code]))
+        for code in parts
+        if own[code]
+    }

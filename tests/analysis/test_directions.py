@@ -7,6 +7,7 @@ import tiltlens as tl
 from tiltlens._analysis.decomposition import _wide_bands_note
 from tiltlens._analysis.evidence import OutputScale
 from tiltlens._estimators.verdicts import Band
+from tiltlens._notes import Note
 from tiltlens._rows.wording import MEASURES, PROBABILITY
 
 
@@ -23,9 +24,11 @@ def test_a_feature_that_narrows_the_gap_is_said_to_with_a_level_of_that_sign():
     assert float(c.gap) < -0.1
     assert found["pay"]["alone"] < 0.0
     assert found["job"]["alone"] > 0.0
-    assert "narrows" not in found["pay"]["reason"]
-    assert "; it narrows the gap" in found["job"]["reason"]
-    assert found["job"]["direction"] == "job = nurse is associated with a higher score and is more common among women"
+    assert Note("narrows the gap") not in found["pay"]["reason"]
+    assert Note("narrows the gap") in found["job"]["reason"]
+    assert found["job"]["direction"] == Note(
+        "value", value="job = nurse", score="higher", output="score", frequency="more", group="women"
+    )
 
 
 def test_a_number_is_told_by_a_level_where_its_trend_goes_the_other_way():
@@ -35,9 +38,10 @@ def test_a_number_is_told_by_a_level_where_its_trend_goes_the_other_way():
     c = tl.audit({"g": group, "age": age, "s": score}, "g", reference="b", scores="s", folds=None)["a"]
     row = c.contributions_full.row(0, named=True)
     assert row["alone"] > 0.0
+    common = {"output": "score", "group": "a"}
     assert row["direction"] in (
-        "age = 2 is associated with a lower score and is less common among a",
-        "age = 3 is associated with a higher score and is more common among a",
+        Note("value", value="age = 2", score="lower", frequency="less", **common),
+        Note("value", value="age = 3", score="higher", frequency="more", **common),
     )
 
 
@@ -46,7 +50,7 @@ def test_features_without_a_share_have_one_note():
     rare = {f"rare_{k}": (rng.random(300) < 0.03).astype(int) for k in range(4)}
     people = {"g": rng.choice(["a", "b"], 300), "x": rng.normal(size=300), "s": rng.random(300)} | rare
     notes = tl.audit(people, "g", reference="b", scores="s")["a"].checks.notes
-    (note,) = [one for one in notes if one.startswith("the share of the correction is not reported for")]
+    (note,) = [note for note in notes if note.code == "no share: merged values"]
     assert all(name in note for name in rare)
     assert " x" not in note
 
@@ -55,8 +59,4 @@ def test_features_without_a_share_have_one_note():
 def test_a_table_that_is_too_small_for_contributions_beyond_the_others_is_said_to_be(reaches, is_said):
     words = OutputScale(PROBABILITY, MEASURES["probability", None], 0.005)
     found = _wide_bands_note([Band(0.0, -one, one, one) for one in reaches], words)
-    assert found == (
-        ["there are too few rows: half of the bands of contributions beyond the others are wider than ±6.0 points"]
-        if is_said
-        else []
-    )
+    assert found == ([Note("few rows", size="6.0 points")] if is_said else [])

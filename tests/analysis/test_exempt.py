@@ -10,8 +10,10 @@ from tests.command import invoked
 from tests.estimators.test_sets import least_squares
 from tests.people import FEATURES, assert_same_numbers, audited, lending, people
 from tests.schemas import SCHEMA, strict
+from tests.wording import code_of
 
 import tiltlens as tl
+from tiltlens._documents.quantities import quantity
 from tiltlens._estimators.feature_gap import joint_codes
 from tiltlens._estimators.influence import Rows
 from tiltlens.errors import DataError
@@ -65,7 +67,7 @@ def test_parts_add_up_and_so_does_what_other_features_carry(features, exempt):
     assert sum(shared) + c.gap_parts.shapley_remainder == pytest.approx(c.gap_parts.gap_given_exempt.value, abs=1e-9)
     rows = c.contributions_full.filter(pl.col("feature").is_in(c.gap_parts.exempt))
     assert rows["verdict"].unique().to_list() == ["exempt (declared)"]
-    assert rows["reason"].unique().to_list() == ["declared as an exempt factor"]
+    assert [code_of(reason) for reason in rows["reason"].unique()] == ["exempt"]
     assert rows.select("alone", "beyond_others", "shapley").null_count().sum_horizontal().item() == 3 * rows.height
 
 
@@ -201,8 +203,8 @@ def test_every_view_shows_both_parts(folds, tmp_path):
     assert summary["provenance"]["question"]["exempt"] == "owner"
     audit.report(tmp_path / "audit.html")
     page = (tmp_path / "audit.html").read_text(encoding="utf-8")
-    assert "Gap explained by exempt factors (owner)" in page
-    assert "Gap given exempt factors" in page
+    for key in ("gap_explained_by_exempt", "gap_given_exempt"):
+        assert quantity(key).label.capitalize() in page
     for text in (str(audit), audit._repr_html_()):
         assert "exempt factors" in text
 
@@ -211,7 +213,7 @@ def test_every_view_shows_both_parts(folds, tmp_path):
 def test_the_waterfall_begins_with_the_exempt_factors_and_ends_at_the_audited_mean(exempt):
     c = audited(people(), exempt=exempt, propensity="chance")["A"]
     steps = c.plot("waterfall").table
-    assert steps["feature"][1] == "gap explained by exempt factors"
+    assert steps["feature"][1] == quantity("gap_explained_by_exempt").label
     assert steps["contribution"][1] == pytest.approx(c.gap_parts.gap_explained_by_exempt.value)
     assert steps["end"][-2] == pytest.approx(c.outputs.means.audited, abs=1e-9)
 
@@ -224,7 +226,7 @@ def test_the_command_line_takes_exempt_factors_and_gates_on_the_rest(tmp_path):
         "--propensity", "chance", "--fail-if", "gap_given_exempt<0", cwd=tmp_path,
     )  # fmt: skip
     assert found.returncode == 1
-    assert "gap given exempt factors of A is −" in found.stderr
+    assert f"{quantity('gap_given_exempt').label} of A is −" in found.stderr
     c = json.loads((tmp_path / "audit.json").read_text())["comparisons"]["A"]
     expected = audited(people(), exempt=["owner", "city"], propensity="chance")["A"]
     assert c["gap_parts"]["exempt"] == ["owner", "city"]

@@ -4,13 +4,15 @@ import numpy as np
 import polars as pl
 import pytest
 from scipy.special import expit
+from tests.wording import code_of
 
 import tiltlens as tl
 from tiltlens._analysis.feature_use import _find_copies
 from tiltlens._estimators.influence import Rows
 from tiltlens._estimators.use import Use, cell_products, estimate_uses, squared_uses
+from tiltlens._estimators.verdicts import Verdict
 from tiltlens._gates import gate
-from tiltlens._notes import SCORES_BEHIND
+from tiltlens._notes import SCORES_BEHIND, Note
 
 ROWS = 600
 RNG = np.random.default_rng(3)
@@ -53,8 +55,9 @@ def asked():
 def test_an_unused_feature_is_a_stand_in_for_the_one_that_is_used(scored):
     rows, _ = scored
     assert rows["district"]["verdict"] == "stand-in"
-    assert rows["district"]["reason"].startswith("the scores do not use it")
-    assert rows["district"]["reason"].endswith("it is correlated with income")
+    unused, correlated = rows["district"]["reason"].split("; ")
+    assert code_of(unused) in ("scores do not use", "scores hardly use")
+    assert Note("stand-in", unused=unused, others="income") == f"{unused}; {correlated}"
     assert rows["district"]["alone_low"] > 0.005  # it contributes all the same
     assert rows["income"]["verdict"] == "potential proxy"
     assert rows["income"]["use_low"] > 0.1
@@ -112,7 +115,7 @@ def test_a_wave_that_no_curve_follows_makes_a_feature_no_stand_in(is_stepped):
     frame = pl.DataFrame({"group": group.astype(str), "income": income, "district": district, "scores": scores})
     c = tl.audit(frame, "group", reference="False", scores="scores")["True"]
     row = c.contributions_full.filter(feature="district").row(0, named=True)
-    assert row["verdict"] == "potential proxy or stand-in"
+    assert row["verdict"] == Verdict.PROXY_OR_STAND_IN
     assert row["use_high"] > 0.01
 
 
@@ -125,8 +128,8 @@ def test_of_two_copies_scores_with_steps_tell_neither():
 def test_of_two_copies_the_scores_tell_neither():
     rows, _ = audited("income", "dollars")
     for name in ("income", "dollars"):
-        assert rows[name]["verdict"] == "potential proxy or stand-in"
-        assert rows[name]["reason"] == "the score uses at least one of dollars and income; the data do not show which"
+        assert rows[name]["verdict"] == Verdict.PROXY_OR_STAND_IN
+        assert rows[name]["reason"] == Note("one of several used", features="dollars and income")
         assert abs(rows[name]["shapley"]) > 0.05
 
 
@@ -155,7 +158,7 @@ def test_a_model_that_is_asked_settles_copies(asked):
     assert rows["income"]["verdict"] == "potential proxy"
     for name in ("dollars", "district"):
         assert rows[name]["verdict"] == "stand-in"
-        assert rows[name]["reason"].startswith("the model's output never changed with it (600 rows tried")
+        assert Note("model never changed", rows=600, share=3 / 600) in rows[name]["reason"]
         assert (rows[name]["use"], rows[name]["shapley"]) == (0.0, 0.0)
 
 
@@ -168,12 +171,12 @@ def test_a_feature_that_a_model_does_not_take_is_not_used():
             return np.column_stack([1 - chance, chance])
 
     rows, _ = audited("income", "district", model=Model(), features=["income", "district"])
-    assert rows["district"]["reason"].startswith("it is not an input of the model")
+    assert rows["district"]["reason"].startswith(Note("not an input"))
 
 
 def test_decisions_make_no_stand_ins():
     rows, c = audited("income", "district", scores=(RNG.random(ROWS) < SCORE) * 1.0)
-    assert {row["verdict"] for row in rows.values()} <= {"potential proxy", "potential proxy or stand-in"}
+    assert {row["verdict"] for row in rows.values()} <= {Verdict.POTENTIAL_PROXY, Verdict.PROXY_OR_STAND_IN}
     assert SCORES_BEHIND in rows["district"]["reason"]
     assert gate("potential_proxies>1")._counted(c) == 2.0  # what may be a proxy must not pass
 

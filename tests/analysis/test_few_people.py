@@ -7,6 +7,7 @@ from tests.people import note_codes
 
 import tiltlens as tl
 from tiltlens._estimators.verdicts import Verdict
+from tiltlens._notes import Note
 
 BANDS = [f"{name}_{end}" for name in ("alone", "beyond_others", "shapley") for end in ("low", "high")]
 
@@ -35,7 +36,7 @@ def test_a_feature_whose_rarer_value_few_have_is_not_judged_and_has_no_band():
     found = rows_of(audited(few(0), propensity="p"))
     row = found["flag"]
     assert row["verdict"] == Verdict.NOT_ASSESSED
-    assert row["reason"].startswith("fewer than 10 people of B have its rarer value")
+    assert row["reason"] == Note("rare value", minimum=10, group="B")
     assert row["alone"] < -0.02
     assert [row[name] for name in BANDS] == [None] * 6
     assert found["x"]["verdict"] != Verdict.NOT_ASSESSED
@@ -46,7 +47,7 @@ def test_a_feature_whose_rarer_value_few_have_is_not_judged_and_has_no_band():
 def test_no_feature_is_judged_where_few_have_the_rarer_decision():
     for row in audited(few(6, 100, rate=0.02), propensity="p").contributions_full.to_dicts():
         assert (row["verdict"], row["alone_low"]) == (Verdict.NOT_ASSESSED, None)
-        assert row["reason"].startswith("fewer than 10 people of B have the rarer decision")
+        assert row["reason"] == Note("rare decision", minimum=10, group="B")
 
 
 def test_audits_of_rare_values_can_be_compared():

@@ -12,6 +12,7 @@ from tests.command import invoked
 from tests.people import assert_same_numbers, note_codes, people
 
 import tiltlens as tl
+from tiltlens._analysis.periods import FEW
 from tiltlens._estimators.error_rates import mean_pair
 from tiltlens._estimators.influence import Rows
 from tiltlens._estimators.outputs import equal_gaps_test
@@ -56,7 +57,7 @@ def test_each_period_has_the_numbers_of_an_audit_of_its_rows(options):
 def test_a_period_of_few_people_is_not_measured_nor_counted():
     row = audited(dated()).periods.row(4, named=True)
     assert (row["gap"], row["gap_low"], row["n_audited"]) == (None, None, None)
-    assert row["reason"] == "fewer than 10 people of a group"
+    assert row["reason"] == FEW
 
 
 def test_equal_gaps_are_tested_by_cochrans_q():

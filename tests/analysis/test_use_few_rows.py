@@ -6,6 +6,7 @@ import pytest
 import tiltlens as tl
 from tiltlens._estimators.influence import Rows
 from tiltlens._estimators.use import judge_projections, project_residuals
+from tiltlens._estimators.verdicts import Verdict
 
 
 @pytest.mark.parametrize("seed", [0, 3])
@@ -16,7 +17,7 @@ def test_the_only_input_of_a_score_of_24_people_is_no_stand_in(seed):
     data = {"group": group, "income": income, "noise": rng.normal(size=24), "score": 1 / (1 + np.exp(-income))}
     rows = tl.audit(data, "group", reference="A", scores="score")["B"].contributions_full
     (row,) = rows.filter(rows["feature"] == "income").to_dicts()
-    assert row["verdict"] == "potential proxy or stand-in"
+    assert row["verdict"] == Verdict.PROXY_OR_STAND_IN
     assert (row["use_low"], row["use_high"] > 0.1) == (0.0, True)
 
 
@@ -49,5 +50,5 @@ def test_a_flag_of_44_people_that_moves_the_score_is_no_stand_in():
     data = {"group": np.repeat(["A", "B"], 1500), "flag": flag, "income": income, "score": score}
     rows = tl.audit(data, "group", reference="A", scores="score")["B"].contributions_full
     (row,) = rows.filter(rows["feature"] == "flag").to_dicts()
-    assert row["verdict"] in ("potential proxy", "potential proxy or stand-in")
+    assert row["verdict"] in (Verdict.POTENTIAL_PROXY, Verdict.PROXY_OR_STAND_IN)
     assert row["use_high"] > 0.3

@@ -71,7 +71,7 @@ def test_page_terminal_and_notebook_say_the_same():
     assert all(f"<li>{step}</li>" in html for step in screen.next_steps)
 
 
-def test_scores_where_low_is_wanted_have_one_direction():
+def test_scores_where_low_is_wanted_have_one_direction(worded):
     """D3: the headline had 54.3 and 43.8%, the tables 45.7 and 56.2% of the same people."""
     audit = cross_fitted_audit()
     c = only(audit)
@@ -81,45 +81,41 @@ def test_scores_where_low_is_wanted_have_one_direction():
         assert {"54.3%", "43.8%"} <= set(texts)
         assert not {"45.7%", "56.2%"} & set(texts)
     (ratio,) = [tile for tile in first_screen(audit).tiles if tile.name == "impact ratio"]
-    assert "100% minus the mean score (45.7% ÷ 56.2%, African-American ÷ Caucasian)" in ratio.note
+    assert "45.7% ÷ 56.2%, African-American ÷ Caucasian" in ratio.note
     (row,) = [row for row in estimate_table(c).rows if row[0].text == "impact ratio"]
-    assert row[-1].text == "100% minus the mean score, audited ÷ reference"
+    worded([ratio.note, row[-1].text])
 
 
-def test_an_adjusted_gap_that_is_material_is_in_the_headline_the_tiles_and_the_next_steps():
+def test_an_adjusted_gap_that_is_material_is_in_the_headline_the_tiles_and_the_next_steps(worded):
     """D4: it was on no first screen."""
     audit = cross_fitted_audit()
     only(audit)["adjusted_gap"] = {"value": 0.055, "low": 0.045, "high": 0.065}
     screen = first_screen(audit)
-    assert "account for 5.0 of the 10.5 points. The adjusted gap" in screen.findings[0]
-    assert "is 5.5 points (95% CI 4.5 to 6.5)" in screen.findings[0]
+    assert "5.0 of the 10.5 points" in screen.findings[0]
+    assert "5.5 points (95% CI 4.5 to 6.5)" in screen.findings[0]
     assert screen.tiles[1].value == "5.5 points"
-    assert "the listed features do not account for 5.5 points" in screen.next_steps[0]
+    assert "5.5 points" in screen.next_steps[0]
+    worded([screen.findings[0], screen.next_steps[0]])
 
 
 @pytest.mark.parametrize(
-    ("gap", "words"),
-    [
-        ((0.1, 0.09, 0.11), "have a higher mean score than"),
-        ((0.001, -0.003, 0.004), "No material gap between African-American defendants and Caucasian defendants"),
-        ((0.001, -0.03, 0.04), "The data neither show nor rule out a material gap between"),
-        ((0.01, 0.001, 0.02), "possibly by less than the materiality threshold of 0.50 points"),
-    ],
+    "gap", [(0.1, 0.09, 0.11), (0.001, -0.003, 0.004), (0.001, -0.03, 0.04), (0.01, 0.001, 0.02)], ids=str
 )
-def test_the_gap_has_the_states_of_features(gap, words):
+def test_the_gap_has_the_states_of_features(gap, worded):
     """D5: an interval within the threshold read "these data cannot tell"."""
-    assert words in first_screen(with_gap(cross_fitted_audit(), *gap)).headline
+    worded(first_screen(with_gap(cross_fitted_audit(), *gap)).headline)
 
 
-def test_a_gap_that_is_not_material_is_no_warning():
+def test_a_gap_that_is_not_material_is_no_warning(worded):
     """D5: "may be chance (p = 0.980)" was an amber warning beside a gap within the threshold."""
     audit = with_gap(cross_fitted_audit(), 0.0, -0.003, 0.003)
     only(audit)["gap_test"]["p_value"] = 0.98
-    lines = {doubt.text: doubt.is_warning for doubt in reliability(audit, only(audit))}
-    assert lines["gap not statistically significant (p = 0.98)"] is False
+    (doubt,) = (doubt for doubt in reliability(audit, only(audit)) if "p = 0.98" in doubt.text)
+    assert not doubt.is_warning
     with_gap(audit, 0.0, -0.03, 0.03)
-    lines = {doubt.text: doubt.is_warning for doubt in reliability(audit, only(audit))}
-    assert lines["gap not statistically significant (p = 0.98)"] is True
+    (warning,) = (doubt for doubt in reliability(audit, only(audit)) if "p = 0.98" in doubt.text)
+    assert warning.is_warning
+    worded([doubt.text, warning.text])
 
 
 def test_a_ratio_says_whose_rates_it_divides():
@@ -145,25 +141,26 @@ def test_decisions_are_counted_and_not_drawn_as_scores():
     assert 'id="score_distribution-0"' in page(cross_fitted_audit())
 
 
-def test_each_next_step_has_an_owner_and_names_what_to_review():
-    data, model, legal = first_screen(cross_fitted_audit()).next_steps
-    assert data.startswith("Data owner: Add rows")
-    assert data.endswith(" of Sex and LengthOfStay.")
-    assert model.startswith("Owner of the scores: Check that records of PriorCounts, Age and ChargeDegree are accurate")
-    assert legal.startswith("Legal and policy: Decide whether the use of PriorCounts, Age and ChargeDegree is")
-    assert "Repeat the audit with intervals" in first_screen(plug_in_audit()).next_steps[0]
+def test_each_next_step_has_an_owner_and_names_what_to_review(worded):
+    steps = first_screen(cross_fitted_audit()).next_steps
+    assert [step.partition(":")[0] for step in steps] == ["Data owner", "Owner of the scores", "Legal and policy"]
+    assert "Sex and LengthOfStay" in steps[0]
+    assert all("PriorCounts, Age and ChargeDegree" in step for step in steps[1:])
+    worded(steps)
+    worded(first_screen(plug_in_audit()).next_steps[0])
     audit = cross_fitted_audit()
     only(audit)["checks"]["balance"] |= {"is_adequate": False, "reasons": ["the groups do not overlap"]}
     steps = first_screen(audit).next_steps
-    assert steps[0].startswith("Reviewer: Do not rely on the adjusted gap yet")
+    assert [step.partition(":")[0] for step in steps][:2] == ["Reviewer", "Data owner"]
     assert len(steps) == 4
+    worded(steps[0])
 
 
 def test_amounts_ask_for_no_alternative_rule():
     assert not any("less discriminatory" in step for step in first_screen(amounts_audit()).next_steps)
 
 
-def test_several_groups_are_a_matrix_with_one_mark_a_verdict():
+def test_several_groups_are_a_matrix_with_one_mark_a_verdict(worded):
     audit = several()
     table = group_matrix(audit)
     assert [column.label for column in table.columns[:3]] == ["group", "gap (points)", "adjusted gap (points)"]
@@ -172,10 +169,11 @@ def test_several_groups_are_a_matrix_with_one_mark_a_verdict():
     assert marks["PriorCounts"].text.endswith(" ●")
     assert marks["Sex"].text.endswith(" ?")
     screen = first_screen(audit)
-    assert screen.lead == "Largest disadvantage among 8 groups"
-    assert screen.headline.startswith("Group 0 defendants have a higher mean score than Caucasian defendants")
-    assert "4 with a material gap to their disadvantage (group 0, group 2, group 4 and group 6)" in screen.findings[0]
-    assert "1 with an inconclusive gap (group 7)" in screen.findings[0]
+    assert "8 groups" in screen.lead
+    assert screen.headline.startswith("Group 0 defendants")
+    assert "(group 0, group 2, group 4 and group 6)" in screen.findings[0]
+    assert "(group 7)" in screen.findings[0]
+    worded([screen.lead, screen.headline, screen.findings[0]])
     html = page(audit)
     assert html.index('table class="matrix') < html.index('id="groups"') < html.index('id="c0"')
     assert len(html) < 1_500_000
@@ -208,9 +206,9 @@ def test_no_number_is_a_signed_zero():
         assert not re.search(r"[+]0\.00|[▲▼] *[+−]?0(\.0+)?\b|\d %", html)
 
 
-def test_the_title_and_the_heading_say_what_was_found():
+def test_the_title_and_the_heading_say_what_was_found(worded):
     """D17: the title was "tiltlens audit by race", the heading a slogan."""
     html = page(cross_fitted_audit())
-    assert "<title>Audit of scores by race: African-American vs Caucasian · tiltlens</title>" in html
+    worded(re.findall(r"<title>.*</title>", html))
     assert html.count("<h1") == 1
     assert 'role="region"' not in html
