@@ -3,6 +3,8 @@
 import numpy as np
 import pytest
 from scipy.optimize import linprog
+from scipy.special import expit
+from scipy.stats import binom
 
 from tiltlens._estimators.group_means import ChanceRows, calibration, frechet_limits, signs, slope_on_chance
 from tiltlens._estimators.influence import Rows
@@ -100,6 +102,18 @@ def test_frechet_limits_of_decisions_are_frechets():
     least = sum((b == one).mean() * max(0.0, one + w[b == one].mean() - 1) for one in (0.2, 0.7))
     ends = [t / b.mean() - (w.mean() - t) / (1 - b.mean()) for t in (least, most)]
     assert [one.value for one in frechet_limits(ChanceRows(b, np.ones(1000), w))] == pytest.approx(ends, abs=1e-12)
+
+
+@pytest.mark.parametrize("clusters", [None, 100])
+def test_limits_cover_the_largest_gap_that_probabilities_allow(clusters):
+    rng, covered = np.random.default_rng(3), 0
+    cluster = None if clusters is None else np.arange(1_000) % clusters
+    for _ in range(200):
+        b = expit(1.2 * (rng.normal(size=1_000) if clusters is None else rng.normal(size=clusters)[cluster]))
+        decision = (rng.random(1_000) < b).astype(float)  # of everyone who is audited, and of no one else
+        limits = frechet_limits(ChanceRows(b, np.ones(1_000), decision, cluster), folds=5)
+        covered += limits[1].estimate().high >= 1.0
+    assert covered >= binom.ppf(0.001, 200, 0.95)
 
 
 def test_errors_are_those_of_the_bootstrap():

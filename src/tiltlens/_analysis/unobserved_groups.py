@@ -22,7 +22,7 @@ from tiltlens._estimators.group_means import (
 from tiltlens._estimators.influence import Integers, Rows, cluster_codes
 from tiltlens._estimators.outputs import Scores, gap_law
 from tiltlens._formats import FieldTable
-from tiltlens._limits import CALIBRATED, SUPPRESSED_BELOW
+from tiltlens._limits import CALIBRATED, FOLDS, SUPPRESSED_BELOW
 from tiltlens._notes import Note
 from tiltlens._rows.groups import NO_GROUP
 from tiltlens.paper.checks import Floats
@@ -172,7 +172,7 @@ def _chance_rows(evidence: Evidence, at: Integers, chance: Floats, weights: Floa
 
 def _limits(rows: ChanceRows, confidence: float) -> Estimate | None:
     """Return the midpoint of the limits, with the outer ends of their confidence intervals."""
-    ends = frechet_limits(rows)
+    ends = frechet_limits(rows, FOLDS)
     if ends is None:
         return None
     low, high = (end.estimate(confidence) for end in ends)

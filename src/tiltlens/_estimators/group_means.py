@@ -278,34 +278,46 @@ def visible_part(rows: ChanceRows) -> float:
     return min(rows.variance(rows.chance).value / (share * (1.0 - share)), 1.0) if 0.0 < share < 1.0 else 1.0
 
 
-def frechet_limits(rows: ChanceRows) -> tuple[Normal, Normal] | None:
+def frechet_limits(rows: ChanceRows, folds: int = 1) -> tuple[Normal, Normal] | None:
     """Return the smallest and the largest gap that a calibrated b allows; None if only one group is present.
 
     E[S̄·W] is largest if, among people with about the same b, the fraction b with the highest scores is audited:
     E[(W − q)⁺] + q·b with q the (1 − b)-quantile of W there. It is smallest with the lowest. For decisions these
-    are Fréchet's limits, P(S̄ = 1, W = 1|b) ≤ min(b, E[W|b]) and ≥ max(0, b + E[W|b] − 1).
+    are Fréchet's limits, P(S̄ = 1, W = 1|b) ≤ min(b, E[W|b]) and ≥ max(0, b + E[W|b] − 1). With several `folds`, each
+    row has the q of the other folds: limits are then too wide rather than too narrow, as any q gives a valid limit.
     """
     share = rows.mean(rows.chance)
     if not 0.0 < share.value < 1.0:
         return None
     whole, bins = rows.mean(rows.score), _chance_bins(rows)
+    fold = _folds(rows, folds)
     limits = []
     for sign in (-1.0, 1.0):
-        most = np.zeros(rows.score.size)
+        score, most = sign * rows.score, np.zeros(rows.score.size)
         for members in bins:
-            # (42): at the best q the derivative by q is 0, so that its error needs no term (envelope theorem).
-            most[members] = _most(sign * rows.score[members], rows.chance[members], rows.weights[members])
+            for number in range(folds):
+                own, others = members[fold[members] == number], members[fold[members] != number]
+                # (42): at the best q the derivative by q is 0, so that its error needs no term (envelope theorem).
+                q = _sorting_quantile(rows, score, others if others.size else own)
+                most[own] = np.maximum(score[own] - q, 0.0) + q * rows.chance[own]
         limits.append(_gap_from(rows.mean(sign * most), whole, share).normal())
     return limits[0], limits[1]
 
 
-def _most(score: Floats, chance: Floats, weights: Floats) -> Floats:
-    """Return (W − q)⁺ + q·b for rows with about the same chance b: its mean is the largest E[S̄·W]."""
-    order = np.argsort(-score, kind="stable")
-    above = np.cumsum(weights[order])
-    wanted = float(weights @ chance)
-    q = score[order[min(int(np.searchsorted(above, wanted)), score.size - 1)]]
-    return np.asarray(np.maximum(score - q, 0.0) + q * chance)
+def _folds(rows: ChanceRows, folds: int) -> Integers:
+    """Return a random fold of each row, or cluster, by the contents of the rows and not by their order."""
+    unit = rows.clusters
+    if unit is None:
+        unit = np.empty(rows.score.size, dtype=np.intp)
+        unit[np.lexsort((rows.weights, rows.score, np.round(rows.chance, 9)))] = np.arange(unit.size)
+    return np.random.default_rng(0).permutation(int(unit.max()) + 1)[unit] % folds
+
+
+def _sorting_quantile(rows: ChanceRows, score: Floats, at: Integers) -> float:
+    """Return the q above which a share b of these rows lies, by score; they have about the same chance b."""
+    order = at[np.argsort(-score[at], kind="stable")]
+    wanted = float(rows.weights[at] @ rows.chance[at])
+    return float(score[order[min(int(np.searchsorted(np.cumsum(rows.weights[order]), wanted)), at.size - 1)]])
 
 
 def _chance_bins(rows: ChanceRows) -> list[Integers]:
