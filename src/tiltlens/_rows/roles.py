@@ -40,6 +40,7 @@ HASH, CLUSTER, SCORE = "\0hash", "\0cluster", "\0score "  # a score is followed 
 OUTCOME, PERIOD, LABEL, CONTENT = "\0outcome", "\0period", "\0label", "\0content"
 
 # Arguments that name at most one column (not a feature) or are an array, with the column that an array becomes.
+# Fields of `Request` and `ColumnRoles` have the same names.
 ONE_COLUMN = {
     "propensity": PROPENSITY,
     "sample_weight": WEIGHT,
@@ -267,8 +268,7 @@ class ColumnRoles:
     @property
     def columns(self) -> list[str]:
         """The columns that are read."""
-        optional = (self.propensity, self.sample_weight, self.clusters, self.outcome, self.periods, self.known_groups)
-        others = [*self.group, *self.scores, *self.where, *optional]
+        others = [*self.group, *self.scores, *self.where, *(getattr(self, argument) for argument in ONE_COLUMN)]
         return list(dict.fromkeys([*self.sources, *(name for name in others if name is not None)]))
 
 
@@ -299,18 +299,13 @@ def resolve_roles(names: Sequence[str], request: Request, may_have_arrays: bool)
         exempt=_exempt_names(request.exempt, [*dict.fromkeys((*names, *features))], features, group),
         favourable=request.favourable,
         threshold=request.threshold,
-        sample_weight=optional["sample_weight"],
         where=where,
-        propensity=None if request.is_fitted else optional["propensity"],
-        clusters=optional["clusters"],
-        outcome=optional["outcome"],
         metric=request.metric,
-        periods=optional["periods"],
-        known_groups=optional["known_groups"],
         soft=tuple(soft),
         score_type=request.score_type,
         declared=declared,
         keeps_inputs=request.model is not None or hasattr(request.propensity, "fit"),
+        **optional,
     )
 
 
@@ -334,13 +329,14 @@ def declared_features(
 
 
 def _optional_columns(request: Request, names: Sequence[str]) -> dict[str, str | None]:
-    """Return the column of each argument that names one or is an array; an array gets a reserved name."""
+    """Return the column of each argument that names one or is an array, which gets a reserved name; else None."""
     columns: dict[str, str | None] = {}
     for argument, reserved in ONE_COLUMN.items():
         value = getattr(request, argument)
+        is_array = value is not None and not (argument == "propensity" and request.is_fitted)
         if isinstance(value, str):
             check_columns(argument, [value], names)
-        columns[argument] = value if value is None or isinstance(value, str) else reserved
+        columns[argument] = value if isinstance(value, str) else reserved if is_array else None
     return columns
 
 
