@@ -363,20 +363,18 @@ class _Source:
 
 def _open(data: object, request: Request) -> _Source:
     """Return the data as batches with the roles of their columns, whether they are in memory or not."""
-    estimator = request.propensity if hasattr(request.propensity, "fit") else None
     batches = batches_of(data)
     if batches is not None:
         roles = resolve_roles(batches.names(), request, may_have_arrays=False)
         columns = checked_columns(batches, roles.columns)
-        return _Source(batches, columns, roles, estimator, None, request.model)
+        return _Source(batches, columns, roles, request.estimator, None, request.model)
     roles = resolve_roles(column_names(data), request, may_have_arrays=True)
     named = [name for name in roles.columns if not name.startswith("\0")]
     frame = frame_of(data, named)
     columns = checked_columns(FrameBatches(frame), named)
     frame, roles = with_arrays(frame.select(columns), data, request, roles)
-    is_native = estimator is not None or request.model is not None
-    native = native_columns(data, frame, roles.sources) if is_native else None
-    return _Source(FrameBatches(frame), list(frame.columns), roles, estimator, native, request.model)
+    native = native_columns(data, frame, roles.sources) if roles.keeps_inputs else None
+    return _Source(FrameBatches(frame), list(frame.columns), roles, request.estimator, native, request.model)
 
 
 def _sums(source: _Source, survey: Survey, sample: EncodedSample) -> GroupSums:

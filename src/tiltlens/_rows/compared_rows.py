@@ -25,7 +25,7 @@ from tiltlens._rows.groups import (
     not_found,
     scaled_weights,
 )
-from tiltlens._rows.levels import Levels, ValueCounts, exact_counts, feature_levels, value_levels
+from tiltlens._rows.levels import Levels, exact_counts, feature_levels, value_levels
 from tiltlens._rows.roles import CONTENT, GROUP, HASH, INPUT, SCORE, WEIGHT, ColumnRoles
 from tiltlens._rows.sampled_rows import (
     ColumnValues,
@@ -149,14 +149,22 @@ def select_rows(roles: ColumnRoles, survey: Survey, groups: ComparedGroups) -> E
 def _encode_features(
     roles: ColumnRoles, survey: Survey, frame: pl.DataFrame, labels: Labels
 ) -> tuple[list[Feature], dict[str, Levels]]:
-    """Return the features, and the levels of all values of those that are countable."""
-    counts = _value_counts(roles, survey, frame)
+    """Return the features, and the levels of all values of those that are countable.
+
+    Values are counted among all rows where the survey counted them, else among the sample's.
+    """
+    codes, groups = _group_codes(frame, labels), pl.Series(GROUP, labels)
+    weights = frame[WEIGHT].to_numpy() if roles.is_weighted else None
 
     def encode(name: str) -> tuple[Feature, Levels | None]:
-        is_counted = survey.sample.is_complete or survey.values[name].frame is not None
-        levels = feature_levels(name, counts[name], labels, roles.is_weighted, not is_counted)
+        is_complete, counts = survey.sample.is_complete, survey.values[name]
+        is_counted = is_complete or counts.frame is not None
+        if is_complete or not is_counted:
+            of_sample = exact_counts(frame[name], codes, groups, weights)
+            counts = of_sample if is_complete else replace(of_sample, only_ranges=counts.ranges)
+        levels = feature_levels(name, counts, labels, roles.is_weighted, not is_counted)
         levels = replace(levels, made_of=roles.declared.made_of(name))
-        fine = value_levels(name, counts[name], labels, levels) if is_counted else None
+        fine = value_levels(name, counts, labels, levels) if is_counted else None
         return feature_of(levels, frame[name]), fine
 
     pairs = in_threads(encode, list(roles.features), frame.height)
@@ -168,12 +176,16 @@ def _scored_rows(frame: pl.DataFrame, survey: Survey, labels: Labels) -> Sampled
     names = [name for name in frame.columns if name.startswith(SCORE)]
     scores = frame[names[0]].to_numpy() if len(names) == 1 else frame.select(names).to_numpy()
     score = scores if scores.ndim == 1 else np.asarray(scores[:, survey.favourable])
-    group = frame[GROUP].cast(pl.Enum(labels)).to_physical().cast(pl.Int64).to_numpy()
+    group = _group_codes(frame, labels)
     rows = SampledRows(labels, group, frame[WEIGHT].to_numpy(), scores, score, favourable=survey.favourable)
     if not survey.amounts:
         return rows
     moments = [survey.amounts[label] for label in labels]
     return rows.in_unit(unit_of(moments, scores, _sampling_weights(frame, survey)))
+
+
+def _group_codes(frame: pl.DataFrame, labels: Labels) -> Integers:
+    return frame[GROUP].cast(pl.Enum(labels)).to_physical().cast(pl.Int64).to_numpy()
 
 
 def _columns(
@@ -235,21 +247,6 @@ def _count_copies(hashes: Hashes, features: Sequence[Feature]) -> int:
         feature.values is not None and len(np.unique(feature.values)) > CONTINUOUS * distinct for feature in features
     )
     return len(hashes) - distinct if is_continuous else 0
-
-
-def _value_counts(roles: ColumnRoles, survey: Survey, frame: pl.DataFrame) -> Mapping[str, ValueCounts]:
-    """Return the counts of each feature's values: of all rows where these are counted, else of the sample's."""
-    labels = frame[GROUP].unique().sort()
-    codes = frame[GROUP].cast(pl.Enum(labels)).to_physical().cast(pl.Int64).to_numpy()
-    weights = frame[WEIGHT].to_numpy() if roles.is_weighted else None
-
-    def count(name: str) -> ValueCounts:
-        if not survey.sample.is_complete and survey.values[name].frame is not None:
-            return survey.values[name]
-        counts = exact_counts(frame[name], codes, labels, weights)
-        return counts if survey.sample.is_complete else replace(counts, only_ranges=survey.values[name].ranges)
-
-    return dict(zip(roles.features, in_threads(count, list(roles.features), frame.height), strict=True))
 
 
 @dataclass(frozen=True, slots=True, eq=False)

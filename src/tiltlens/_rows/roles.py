@@ -184,9 +184,9 @@ class Request:
     where: Mapping[str, object] | None = None
 
     @property
-    def is_fitted(self) -> bool:
-        """Whether a propensity model is to be fitted."""
-        return self.propensity is None or hasattr(self.propensity, "fit")
+    def estimator(self) -> object:
+        """The classifier that is to be cross-fitted as propensity model; None if a column is given, or nothing."""
+        return self.propensity if hasattr(self.propensity, "fit") else None
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -287,8 +287,8 @@ def resolve_roles(names: Sequence[str], request: Request, may_have_arrays: bool)
     where = _checked_where(request.where, names)
     named = [column for column in optional.values() if column is not None and not column.startswith("\0")]
     features, declared = declared_features(request.features, request.model, names, [*group, *scores, *where, *named])
-    for argument, is_used in (("model", request.model is not None), ("propensity", hasattr(request.propensity, "fit"))):
-        if is_used:
+    for argument, user in (("model", request.model), ("propensity", request.estimator)):
+        if user is not None:
             check_some(features, names, argument)
     return ColumnRoles(
         group=tuple(group) or (GROUP,),
@@ -304,7 +304,7 @@ def resolve_roles(names: Sequence[str], request: Request, may_have_arrays: bool)
         soft=tuple(soft),
         score_type=request.score_type,
         declared=declared,
-        keeps_inputs=request.model is not None or hasattr(request.propensity, "fit"),
+        keeps_inputs=request.model is not None or request.estimator is not None,
         **optional,
     )
 
@@ -333,11 +333,10 @@ def _optional_columns(request: Request, names: Sequence[str]) -> dict[str, str |
     columns: dict[str, str | None] = {}
     for argument, reserved in ONE_COLUMN.items():
         value = getattr(request, argument)
-        is_array = value is not None and not (argument == "propensity" and request.is_fitted)
         if isinstance(value, str):
             check_columns(argument, [value], names)
-        columns[argument] = value if isinstance(value, str) else reserved if is_array else None
-    return columns
+        columns[argument] = value if value is None or isinstance(value, str) else reserved
+    return columns if request.estimator is None else columns | {"propensity": None}
 
 
 def _check_no_arrays(request: Request, is_column: Mapping[str, bool]) -> None:
@@ -345,7 +344,7 @@ def _check_no_arrays(request: Request, is_column: Mapping[str, bool]) -> None:
     for argument in (*is_column, *ONE_COLUMN):
         value = getattr(request, argument)
         is_name = is_column.get(argument, isinstance(value, str))
-        is_estimator = argument == "propensity" and hasattr(value, "fit")
+        is_estimator = value is not None and value is request.estimator
         if not (is_name or is_estimator) and (value is not None or argument == "group"):
             raise must_be_column(argument, value)
 

@@ -349,38 +349,28 @@ def _raw_columns(data: NativeTable, wanted: Sequence[str]) -> list[pl.Series]:
     native = selected.to_native()
     if selected.implementation.is_pandas_like():
         return [pandas_column(name, native[name]) for name in wanted]
-    _check_intervals(native, selected)
+    orders = declared_orders(native)
     frame = pl.DataFrame(native)  # by the Arrow stream, so that pyarrow is needed only if it is the engine
-    orders = _declared_orders(native, selected)
     return [column.cast(orders.get(column.name, column.dtype)) for column in frame.get_columns()]
 
 
-def _check_intervals(native: NativeTable, selected: AnyFrame) -> None:
-    """Raise for intervals of months and days, for which Polars panics instead of raising."""
-    for name, dtype in selected.collect_schema().items():
-        is_interval = selected.implementation.is_duckdb() and isinstance(dtype, nw.Duration)
-        if selected.implementation.is_pyarrow():
-            is_interval = str(native.schema.field(name).type) == "month_day_nano_interval"
-        if is_interval:
+def declared_orders(native: NativeTable) -> dict[str, pl.Enum]:
+    """Return the levels of columns with a declared order, which the Arrow stream drops.
+
+    Raise for intervals of months and days, for which Polars panics instead of raising.
+    """
+    frame: AnyFrame = nw.from_native(native)
+    is_pyarrow, orders = frame.implementation.is_pyarrow(), dict[str, pl.Enum]()
+    for name, dtype in frame.collect_schema().items():
+        kind = native.schema.field(name).type if is_pyarrow else None
+        is_duration = frame.implementation.is_duckdb() and isinstance(dtype, nw.Duration)
+        if is_duration or str(kind) == "month_day_nano_interval":
             raise unusable(name, "an interval of months and days")
-
-
-def declared_orders(relation: NativeTable) -> dict[str, pl.Enum]:
-    """Return the levels of the relation's columns that have a declared order."""
-    selected = nw.from_native(relation)
-    _check_intervals(relation, selected)
-    return _declared_orders(relation, selected)
-
-
-def _declared_orders(native: NativeTable, selected: AnyFrame) -> dict[str, pl.Enum]:
-    """Return the levels of columns with a declared order, which the Arrow stream drops."""
-    schema = selected.collect_schema()
-    orders = {name: pl.Enum(list(dtype.categories)) for name, dtype in schema.items() if isinstance(dtype, nw.Enum)}
-    if selected.implementation.is_pyarrow():
-        for name in schema:
-            if getattr(native.schema.field(name).type, "ordered", False):
-                chunks = native[name].unify_dictionaries().chunks
-                orders[name] = pl.Enum([text_of(level) for level in chunks[0].dictionary.to_pylist()] if chunks else [])
+        if isinstance(dtype, nw.Enum):
+            orders[name] = pl.Enum(list(dtype.categories))
+        elif getattr(kind, "ordered", False):
+            chunks = native[name].unify_dictionaries().chunks
+            orders[name] = pl.Enum([text_of(level) for level in chunks[0].dictionary.to_pylist()] if chunks else [])
     return orders
 
 
