@@ -18,6 +18,7 @@ from tiltlens.errors import DataError, SupportError
 from tiltlens.paper.checks import Floats
 
 NAME_AN_ID = "name a column that identifies rows with `clusters` in both audits, or use paired=False."
+ErrorKey = str | tuple[str, str]  # the name of an estimate; or of one of a feature, and the feature
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -56,16 +57,12 @@ class RowIdentities:
 
 @dataclass(frozen=True, slots=True, eq=False)
 class ComparisonErrors:
-    """Row-wise errors of a comparison: of estimates from the sample, and of those from its rows with influences.
-
-    `of_features` has the keys (name of the estimate, feature).
-    """
+    """Row-wise errors of a comparison: of estimates from the sample, and of those from its rows with influences."""
 
     sample: RowIdentities
     shown: RowIdentities
-    of_sample: dict[str, RowErrors]
-    of_shown: dict[str, RowErrors]
-    of_features: dict[tuple[str, str], RowErrors]
+    of_sample: dict[ErrorKey, RowErrors]
+    of_shown: dict[ErrorKey, RowErrors]
 
 
 def row_identities(evidence: Evidence, index: Integers) -> RowIdentities:

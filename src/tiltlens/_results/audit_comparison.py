@@ -16,7 +16,7 @@ import numpy as np
 import polars as pl
 
 from tiltlens._analysis.evidence import Settings, interval_columns
-from tiltlens._analysis.influence_matching import ComparisonErrors, Pairs, RowErrors, paired, standard_error
+from tiltlens._analysis.influence_matching import ComparisonErrors, ErrorKey, Pairs, RowErrors, paired, standard_error
 from tiltlens._estimators.estimate import Estimate, Normal, difference, quantile, without_noise
 from tiltlens._estimators.verdicts import EVIDENCE, Band, Verdict, bands, simultaneous_factor, verdict
 from tiltlens._notes import Note
@@ -36,8 +36,10 @@ from tiltlens._results.change import (
     Origin,
 )
 from tiltlens._results.comparison import Comparison
+from tiltlens._results.outputs import row_estimate
 from tiltlens._rows.wording import measure_for
 from tiltlens.errors import DataError, shown
+from tiltlens.paper.checks import Floats
 
 CHANGE_VERDICTS = {
     Verdict.NO_MATERIAL_CONTRIBUTION: ChangeVerdict.NO_CHANGE,
@@ -57,6 +59,7 @@ AT_ONCE = (
 )  # simultaneous over all groups, as in audits
 
 Row = dict[str, Any]  # the columns of one feature in a comparison
+Key = tuple[str, str]  # a contribution such as "alone", and a feature
 
 
 def compare(old: Audit, new: Audit, *, paired: bool | None = None) -> Change:
@@ -168,7 +171,7 @@ def check_comparable(old: Audit, new: Audit) -> None:
         )
 
 
-def _check_equal(name: str, old: Any, new: Any) -> None:
+def _check_equal(name: str, old: object, new: object) -> None:
     if old != new:
         raise DataError(
             f"`old` and `new` must be audits with the same `{name}`, got {shown(old)} and {shown(new)}.",
@@ -196,22 +199,15 @@ class _Paired:
         sample = paired(old.sample, new.sample, same_rows, scores)
         return cls(old, new, sample, paired(old.shown, new.shown, same_rows, None))
 
-    def errors(self, name: str) -> RowErrors | None:
-        """Return the row-wise errors of the change of a quantity; None if an audit has none."""
+    def errors(self, key: ErrorKey) -> RowErrors | None:
+        """Return the row-wise errors of the change of a quantity, or of a feature's; None if an audit has none."""
         for pairs, old, new in (
             (self.sample, self.old.of_sample, self.new.of_sample),
             (self.shown, self.old.of_shown, self.new.of_shown),
         ):
-            if name in old and name in new:
-                return pairs.change(old[name], new[name])
+            if key in old and key in new:
+                return pairs.change(old[key], new[key])
         return None
-
-    def of_feature(self, name: str, feature: str) -> RowErrors | None:
-        """Return the row-wise errors of the change of a feature's contribution; None if an audit has none."""
-        key = (name, feature)
-        if key not in self.old.of_features or key not in self.new.of_features:
-            return None
-        return self.shown.change(self.old.of_features[key], self.new.of_features[key])
 
 
 def _group_change(
@@ -244,15 +240,17 @@ def _estimates(c: Comparison) -> dict[str, Estimate | None]:
 
 
 def _change(
-    old: Estimate | None, new: Estimate | None, confidence: float, name: str, pairs: _Paired | None
+    old: Estimate | None, new: Estimate | None, confidence: float, key: ErrorKey, pairs: _Paired | None
 ) -> Estimate | None:
     """Return new − old with the interval of the difference."""
     if old is None or new is None:
         return None
     value = without_noise(new.value - old.value)
-    errors = None if pairs is None else pairs.errors(name)
+    errors = None if pairs is None else pairs.errors(key)
     if errors is not None:
         return Normal(value, _rounded(standard_error(errors))).estimate(confidence)
+    if pairs is not None and isinstance(key, tuple):  # a Shapley contribution that does not use all feature sets
+        return Estimate(value)
     # the correlation of estimates from the same rows is unknown here: assume the worst case, −1
     return replace(difference(new, old, 0.0 if pairs is None else -1.0), value=value)
 
@@ -276,7 +274,9 @@ def _features(old: Comparison, new: Comparison, settings: Settings, pairs: _Pair
     for name in (*both, *(name for name in (*after, *before) if name not in both)):
         record = _record(name, before.get(name), after.get(name))
         if name in both:
-            record |= _banded(changes, name) | _shapley(before[name], after[name], settings, pairs)
+            earlier, later = (row_estimate(rows[name], "shapley") for rows in (before, after))
+            change = _change(earlier, later, settings.confidence, ("shapley", name), pairs)
+            record |= _banded(changes, name) | interval_columns("shapley_change", change)
             record |= _verdict(before[name], after[name], changes, new)
         records.append(record)
     records.sort(key=lambda record: (-round(abs(record["alone_change"] or 0.0), 12), record["feature"]))
@@ -290,9 +290,6 @@ def _record(name: str, before: Row | None, after: Row | None) -> Row:
         record |= {f"{number}_change{end}": None for end in ("", "_low", "_high")}
     reason = Note("in one audit", which="new" if before is None else "old")
     return record | {"verdict": ChangeVerdict.NOT_ASSESSED, "reason": reason}
-
-
-Key = tuple[str, str]
 
 
 def _bands(
@@ -327,7 +324,7 @@ def _paired_bands(
     keys: Sequence[Key], values: Sequence[float], pairs: _Paired, confidence: float, seed: int
 ) -> dict[Key, Band]:
     """Return the bands of paired changes, for the numbers whose errors both audits have."""
-    errors = [(key, value, pairs.of_feature(*key)) for key, value in zip(keys, values, strict=True)]
+    errors = [(key, value, pairs.errors(key)) for key, value in zip(keys, values, strict=True)]
     kept = [(key, value, error) for key, value, error in errors if error is not None]
     covariance = _covariance([error for _, _, error in kept])
     factor = simultaneous_factor(covariance, confidence, seed)
@@ -336,7 +333,7 @@ def _paired_bands(
     return {key: band for (key, _, _), band in zip(kept, made, strict=True)}
 
 
-def _covariance(errors: Sequence[RowErrors]) -> Any:
+def _covariance(errors: Sequence[RowErrors]) -> Floats:
     if not errors:
         return np.zeros((0, 0))
     parts = np.column_stack([error.parts[:, 0] for error in errors])
@@ -360,23 +357,6 @@ def _banded(changes: dict[Key, Band], feature: str) -> Row:
             ends = (band.low, band.high) if math.isfinite(band.reach) else (None, None)
             record |= interval_columns(f"{name}_change", Estimate(band.value, *ends))
     return record
-
-
-def _shapley(before: Row, after: Row, settings: Settings, pairs: _Paired | None) -> Row:
-    """Return the change of the Shapley contribution; if paired, its interval needs estimates from all feature sets."""
-    old, new = (
-        None if row["shapley"] is None else Estimate(*(row[f"shapley{end}"] for end in ("", "_low", "_high")))
-        for row in (before, after)
-    )
-    if old is None or new is None:
-        return {}
-    if pairs is None:
-        return interval_columns("shapley_change", _change(old, new, settings.confidence, "shapley", None))
-    value, errors = without_noise(new.value - old.value), pairs.of_feature("shapley", after["feature"])
-    if errors is None:
-        return interval_columns("shapley_change", Estimate(value))
-    change = Normal(value, _rounded(standard_error(errors))).estimate(settings.confidence)
-    return interval_columns("shapley_change", change)
 
 
 def _verdict(before: Row, after: Row, changes: dict[Key, Band], new: Comparison) -> Row:

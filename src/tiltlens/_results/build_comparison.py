@@ -29,6 +29,7 @@ from tiltlens._analysis.evidence import (
 )
 from tiltlens._analysis.influence_matching import (
     ComparisonErrors,
+    ErrorKey,
     RowErrors,
     errors_of,
     output_errors,
@@ -434,10 +435,11 @@ def _errors(
     evidence: Evidence, left: AdjustedGap, parts: ExemptParts | None, of_features: dict[tuple[str, str], RowErrors]
 ) -> ComparisonErrors:
     """Return the row-wise errors of all estimates, for a paired comparison with another audit."""
-    of_sample, scale = output_errors(evidence), evidence.rows.unit.scale
-    through = (
-        {} if parts is None else {"gap_explained_by_exempt": parts.of_through, "gap_given_exempt": parts.of_at_equal}
-    )
+    scale = evidence.rows.unit.scale
+    of_sample: dict[ErrorKey, RowErrors] = dict(output_errors(evidence).items())
+    of_shown: dict[ErrorKey, RowErrors] = dict(of_features.items())
+    if parts is not None:
+        of_shown |= {"gap_explained_by_exempt": parts.of_through, "gap_given_exempt": parts.of_at_equal}
     for name, pair in {} if evidence.y_true is None else rate_pairs(evidence, evidence.y_true)[0].items():
         unseen = signed(pair.unseen, (pair.audited.value, pair.reference.value))
         of_sample[f"{name}_difference"] = replace(errors_of(pair.influence), unseen=unseen)
@@ -449,8 +451,7 @@ def _errors(
         row_identities(evidence, np.arange(evidence.sample.audited.size)),
         row_identities(evidence, evidence.nuisances.influence_rows),
         of_sample,
-        {name: errors.times(scale) for name, errors in through.items()},
-        {name: errors.times(scale) for name, errors in of_features.items()},
+        {key: errors.times(scale) for key, errors in of_shown.items()},
     )
 
 
