@@ -8,22 +8,19 @@ from functools import partial
 from typing import NamedTuple
 
 import numpy as np
-import polars as pl
 
 from tiltlens._analysis.adjusted_gap import AdjustedGap, ExemptParts, adjusted_gap, exempt_parts
 from tiltlens._analysis.contributions import ContributionTable, contribution_table
+from tiltlens._analysis.decile_shares import decile_shares
 from tiltlens._analysis.decision_table import decision_table
 from tiltlens._analysis.error_rates import error_rates, rate_pairs
 from tiltlens._analysis.evidence import (
     NO_MODEL,
-    Columns,
     Evidence,
     Settings,
     TiltedMeans,
     evidence_notes,
-    interval_columns,
     levels,
-    may_show,
     output_measure,
     output_scale,
 )
@@ -42,14 +39,12 @@ from tiltlens._analysis.sensitivity import sensitivities
 from tiltlens._analysis.unobserved_groups import unobserved_group, unobserved_group_of
 from tiltlens._estimators import crossfit, outputs
 from tiltlens._estimators.estimate import Estimate, HasInterval, Normal
-from tiltlens._estimators.influence import Integers
 from tiltlens._estimators.outputs import Scores, lower_over_higher
 from tiltlens._learners.balance import Balance, balance
 from tiltlens._learners.propensity import prior_log_odds
-from tiltlens._limits import SUPPRESSED_BELOW
 from tiltlens._notes import Note
 from tiltlens._results.comparison import Comparison, in_units, with_displays
-from tiltlens._results.outputs import BEYOND, DECILE_SCHEMA, Checks, GapParts, Means, Outputs, Rates, Scale
+from tiltlens._results.outputs import Checks, GapParts, Means, Outputs, Rates, Scale
 from tiltlens._results.profiles import Correction, Profiles
 from tiltlens._rows.wording import score_type_of
 from tiltlens.errors import SupportError, TiltlensError
@@ -153,61 +148,8 @@ def _outputs(evidence: Evidence, settings: Settings, of_scores: _ScoreGap) -> Ou
         rates=_rates(evidence, settings, evidence.favourable),
         metric_rates=_rates(evidence, settings, evidence.score) if has_metric else None,
         standardised_difference=of_scores.standardised_difference,
-        decile_shares=_decile_shares(evidence, settings),
+        decile_shares=decile_shares(evidence, settings),
     )
-
-
-def _decile_shares(evidence: Evidence, settings: Settings) -> pl.DataFrame:
-    """Return the share of each group above each pooled decile, and their difference, with intervals.
-
-    A decile is left out if it separates 1 to 9 people of a group, or could be one person's amount.
-    """
-    edges = evidence.rows.unit.edges or ()
-    is_disclosed = _disclosed_edges(evidence, len(edges))
-    records = []
-    for edge in np.flatnonzero(is_disclosed).tolist():
-        share = _beyond(evidence.scores, edge)
-        rates = outputs.group_rates(evidence.population, share)
-        both = outputs.gap_law(evidence.population, share)
-        record: Columns = {"amount": edges[edge]}
-        for name, law in zip(BEYOND, (*rates, both), strict=True):
-            record |= interval_columns(name, settings.estimate(law))
-        records.append(record)
-    return pl.DataFrame(records, schema=DECILE_SCHEMA)
-
-
-def _beyond(deciles: Scores, edge: int) -> Scores:
-    """Return the indicator of amounts above an edge: the sum of all bins above it."""
-    bins = deciles.values.shape[1]
-    if bins == 1:
-        return deciles
-    return deciles.mix((np.arange(bins) > edge).astype(np.float64)[:, None], np.zeros(1))
-
-
-def _disclosed_edges(evidence: Evidence, edges: int) -> list[bool]:
-    """Return which edges may be disclosed: each group has 0 or at least ten people between any two, and above each."""
-    counts, amounts = _people(evidence), evidence.score.column
-    at = evidence.rows.unit.seen(np.array(evidence.rows.unit.edges or ()))
-    is_common = [may_show((amounts < x).sum(), (amounts == x).sum(), (amounts > x).sum()) for x in at]
-    is_disclosed, start = [], 0
-    for edge in range(1, edges + 1):
-        parts = [x[part].sum() for x in counts for part in (slice(start, edge), slice(edge, None))]
-        is_told = bool(is_common[edge - 1]) and all(part == 0 or part >= SUPPRESSED_BELOW for part in parts)
-        is_disclosed.append(is_told)
-        start = edge if is_told else start
-    return is_disclosed
-
-
-def _people(evidence: Evidence) -> list[Integers]:
-    """Return the number of people of each group in each bin; a lower bound if rows are a sample."""
-    rows, values = evidence.sample, evidence.scores.values
-    bins = values if values.shape[1] > 1 else np.column_stack([1.0 - values, values])
-    people = []
-    for group, mean in ((rows.audited, evidence.scores.mean0), (~rows.audited, evidence.scores.mean1)):
-        shares = mean if mean.size > 1 else np.array([1.0 - mean[0], mean[0]])
-        counts = bins[group].sum(axis=0).astype(np.int64)
-        people.append(np.where((counts == 0) & (not evidence.rows.facts.is_complete) & (shares > 0.0), 1, counts))
-    return people
 
 
 def _gap_parts(

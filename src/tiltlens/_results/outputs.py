@@ -14,7 +14,7 @@ from typing import Annotated, Any, NamedTuple, TypedDict
 
 import polars as pl
 
-from tiltlens._analysis.evidence import interval_schema
+from tiltlens._analysis.decile_shares import SCHEMA as DECILE_SCHEMA
 from tiltlens._analysis.sensitivity import Sensitivity
 from tiltlens._estimators.estimate import Estimate
 from tiltlens._estimators.verdicts import Verdict
@@ -71,8 +71,6 @@ class Checks:
 
 CONTRIBUTIONS = ("alone", "beyond_others", "shapley", "use")
 FACTORS = ("reveals", "drives", "alignment", "share", "share_inputs", "share_outputs")
-BEYOND = ("audited", "reference", "difference")
-DECILE_SCHEMA: Mapping[str, type[pl.DataType]] = {"amount": pl.Float64} | interval_schema(*BEYOND)
 
 
 class Means(NamedTuple):
