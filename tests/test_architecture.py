@@ -13,6 +13,7 @@ ROOT = Path(__file__).parent.parent
 SOURCE = ROOT / "src" / "tiltlens"
 PAGE = (ROOT / "ARCHITECTURE.md").read_text()
 MODULES = sorted(path for path in SOURCE.rglob("*.py") if path.name != "__init__.py")
+PAGES = ("ARCHITECTURE.md", "CONTRIBUTING.md", "src/tiltlens/_render/README.md")
 MOST_AT_TOP = 11
 MOST_LINES = 500
 MOST_PAGE_LINES = 160
@@ -45,21 +46,52 @@ def test_the_first_line_of_a_module_says_what_it_is_for(path):
     assert 10 < len(docstring.splitlines()[0]) <= 120
 
 
-def test_the_page_names_functions_and_tests_that_exist():
-    """Dotted names in backticks are modules of tiltlens or objects in them, paths in backticks are files."""
-    for name in re.findall(
-        r"`((?:_pipeline|_sources|_rows|_learners|_analysis|_estimators|_results)\.\w[\w.]+)[(`]", PAGE
-    ):
-        *parts, last = name.split(".")
-        if (SOURCE / "/".join([*parts, f"{last}.py"])).is_file():
-            continue
-        source = SOURCE / f"{'/'.join(parts)}.py"
-        assert source.is_file(), name
-        assert re.search(rf"^\s*(?:def|class) {last}\b", source.read_text(), re.MULTILINE), name
-    for name in re.findall(
-        r"`((?:tests|docs|_sources|_rows|_learners|_analysis|paper|_documents|figures|_render)/[\w/]+\.\w+)`", PAGE
-    ):
-        assert (ROOT / name).is_file() or (SOURCE / name).is_file(), name
+def names_in(path: Path) -> set[str]:
+    """Return the names that a module defines, and those in its classes as CLASS.NAME."""
+    return {
+        f"{prefix}{name}"
+        for node in ast.parse(path.read_text()).body
+        for prefix, parts in (("", [node]), (f"{getattr(node, 'name', '')}.", getattr(node, "body", [])))
+        for part in parts
+        for name in defined_by(part)
+    }
+
+
+def defined_by(node: ast.stmt) -> list[str]:
+    """Return the names that a statement defines."""
+    targets = node.targets if isinstance(node, ast.Assign) else [getattr(node, "target", node)]
+    flat = [name for target in targets for name in getattr(target, "elts", [target])]
+    return [name for part in flat if (name := getattr(part, "name", getattr(part, "id", None)))]
+
+
+def is_defined(name: str) -> bool:
+    """Return whether a dotted name is a package, a module or a definition in one."""
+    *parts, last = name.split(".")
+    if (SOURCE / "/".join([*parts, last])).is_dir() or (SOURCE / "/".join([*parts, f"{last}.py"])).is_file():
+        return True
+    modules = [(SOURCE / "/".join(parts[:end]), ".".join([*parts[end:], last])) for end in range(1, len(parts) + 1)]
+    files = [(file, rest) for path, rest in modules for file in (path.with_suffix(".py"), path / "__init__.py")]
+    return any(file.is_file() and rest in names_in(file) for file, rest in files)
+
+
+@pytest.mark.parametrize("page", PAGES)
+def test_what_a_page_names_exists(page):
+    """Dotted names in backticks are modules of tiltlens or definitions in them; those with a slash or suffix, files."""
+    folders = (ROOT, SOURCE, (ROOT / page).parent)
+    text = (ROOT / page).read_text()
+    tops = "|".join(path.stem for path in SOURCE.iterdir() if not path.name.startswith("__"))
+    dotted_names = re.findall(rf"`((?:_\w+|{tops})(?:\.\w+)+)[(`]", re.sub(r"`[\w/]+\.(py|json|md|toml)`", "", text))
+    assert [name for name in dotted_names if not is_defined(name)] == []
+    files = re.findall(r"`([\w.]+/[\w./]*|[\w/]+\.(?:py|md|json|toml|txt|css|html))`", text)
+    assert [name for name in files if not any((folder / name).exists() for folder in folders)] == []
+    assert len(files) > 10
+
+
+def test_a_name_that_is_not_there_would_be_seen():
+    assert is_defined("_pipeline.audit")
+    assert is_defined("_rows.sampled_rows.SampledRows.take")
+    assert not is_defined("_rows.sampled_rows.SampledRows.give")
+    assert not is_defined("_rows.no_such_module")
 
 
 def test_modules_are_private_unless_the_reference_lists_them():
@@ -110,7 +142,7 @@ def test_only_listed_delegations_and_heavy_packages_are_imported_inside_function
     )
     stray = [
         edge
-        for path in MODULES
+        for path in sorted(SOURCE.rglob("*.py"))
         for imported in imports_inside_functions(path)
         if (edge := f"{dotted(path)} -> {imported}")
         and imported.partition(".")[0] not in HEAVY

@@ -45,6 +45,9 @@ def written(maker):
     return json.loads(json.dumps(MAKERS[maker]().to_dict(), allow_nan=False))
 
 
+WRITE_ANEW = "types and published schemas differ: `python -m tiltlens._results.saved_audits` writes the files anew"
+
+
 @pytest.mark.parametrize("maker", MAKERS)
 def test_a_summary_follows_the_schema_and_has_no_other_keys(maker):
     jsonschema.Draft202012Validator(strict(SCHEMA)).validate(written(maker))
@@ -77,9 +80,8 @@ def test_the_schema_has_the_verdicts_of_the_library():
 
 @pytest.mark.parametrize("name", ["audit", "change"])
 def test_the_published_file_is_that_of_the_types(name):
-    """Write the files again with `python -m tiltlens._results.saved_audits` where this fails."""
     text = files("tiltlens._results").joinpath(f"{name}.schema.json").read_text(encoding="utf-8")
-    assert text == as_text(published()[name]) + "\n"
+    assert text == as_text(published()[name]) + "\n", WRITE_ANEW
     jsonschema.Draft202012Validator.check_schema(json.loads(text))
 
 
