@@ -64,7 +64,7 @@ from tiltlens._formats import (
 from tiltlens._repair.adjustment import Adjustment
 from tiltlens._repair.alternatives import Alternatives, AlternativesByGroup
 from tiltlens._repair.constraints import DECISIONS
-from tiltlens._repair.evaluation import Evaluation, RepairEvaluation
+from tiltlens._repair.evaluation import BEFORE_AFTER, Evaluation, RepairEvaluation
 from tiltlens._repair.free_price import DiscriminationFreePrice, PriceEvaluation
 from tiltlens._repair.score_tilt import ScoreTilt
 from tiltlens._results.change import NUMBERS, QUANTITIES, Change, ChangeVerdict, GroupChange, Origin
@@ -291,7 +291,7 @@ def _evaluation(evaluation: RepairEvaluation) -> list[Block]:
     repair, level = evaluation.repair, interval_name(evaluation.confidence)
     who = pair_heading(str(repair.audited), repair.reference)
     blocks: list[Block] = [who, Paragraph(first, HEADLINE), *map(Paragraph, others)]
-    blocks += [_before_after("estimates", evaluation, evaluation.table, ("before", "after", "change"), level)]
+    blocks += [_before_after("estimates", evaluation, evaluation.table, BEFORE_AFTER, level)]
     blocks += [Heading(f"Changed decisions at the threshold {evaluation.threshold:g}"), _decisions(evaluation)]
     if (costs := evaluation.cost_of_blindness) is not None:
         columns = ("with_group", "without_group", "cost")
@@ -371,7 +371,7 @@ def _alternatives(search: Alternatives) -> list[Block]:
         _compared(search, level),
         _differences(search, level),
         Paragraph(counted, QUIET),
-        *(Heading("Accepted loss of accuracy"), FigureRef("tolerances", (search,)), _tolerances(search, level)),
+        *(Heading("Accepted loss of accuracy"), FigureRef("tolerances", (search,)), _tolerances(search)),
         Paragraph(sentences.OF_TOLERANCES, QUIET),
         *(Heading("Other rules"), FigureRef("attainable", (search,)), _attained(search, level)),
     ]
@@ -394,7 +394,7 @@ def _differences(search: Alternatives, level: str) -> Table:
     return change_table("estimates", rows, ["value"], POINTS, level)
 
 
-def _tolerances(search: Alternatives, level: str) -> Table:
+def _tolerances(search: Alternatives) -> Table:
     """Return the reduction of the gap for each tolerated loss of accuracy."""
     items = [quantity(key) for key in ("accuracy_change", "gap_reduction", "ratio_gain")]
     heads = (Column(item.name(POINTS)) for item in items)
@@ -403,7 +403,7 @@ def _tolerances(search: Alternatives, level: str) -> Table:
         (Cell(f"{100 * row['tolerance']:g}"), *row_cells(row, items, POINTS), Cell(row["verdict"]))
         for row in search.tolerances.iter_rows(named=True)
     )
-    return Table("tolerances", columns, tuple(rows), f"{level.removesuffix(' CI')} simultaneous band")
+    return Table("tolerances", columns, tuple(rows), interval_name(search.confidence, "simultaneous band"))
 
 
 def _attained(search: Alternatives, level: str) -> Table:

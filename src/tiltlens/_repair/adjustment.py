@@ -37,7 +37,6 @@ from tiltlens._repair.constraints import (
     CodedFeatures,
     Constraint,
     category_levels,
-    encoded_features,
     feature_table,
     modelled_cells,
 )
@@ -207,8 +206,12 @@ class EstimatorLogit(CodedFeatures):
     estimator: object
 
     def disclosed(self) -> EstimatorLogit:
-        """Return a copy whose classifier is text, as in files."""
-        return replace(self, estimator=dump_estimator(self.estimator))
+        """Return a copy whose classifier is the text of a skops file, as it is saved."""
+        try:
+            import skops.io as sio
+        except ImportError:
+            raise MissingExtraError("Saving a classifier requires skops.", extra="models") from None
+        return replace(self, estimator=b64encode(sio.dumps(self.estimator)).decode())
 
     def linear_predictor(self, table: Table, index: Integers | slice = slice(None)) -> Floats:
         """Return the log-odds of rows of numbers and codes."""
@@ -221,15 +224,6 @@ class EstimatorLogit(CodedFeatures):
 
 
 Fitted = EstimatorLogit | AdditiveModel  # log-odds(x)
-
-
-def dump_estimator(estimator: object) -> str:
-    """Return a classifier as the text of a skops file."""
-    try:
-        import skops.io as sio
-    except ImportError:
-        raise MissingExtraError("Saving a classifier requires skops.", extra="models") from None
-    return b64encode(sio.dumps(estimator)).decode()
 
 
 def _inputs(levels: Mapping[str, CategoryLevels], table: Table) -> pl.DataFrame:
@@ -273,7 +267,7 @@ def fit_membership(design: Design, rows: Integers, labels: Booleans, weights: Fl
         # Splines and rare levels are shrunk towards 0, so that they do not fit single people.
         penalty = np.where(encoded.kinds == "spline", RIDGE, WEAK_RIDGE)
         fit = ridge_logit(encoded.matrix(design.table, rows), labels[rows], weights[rows], penalty)
-        return AdditiveModel(*encoded_features(encoded, design.levels), encoded, fit.intercept, fit.slopes)
+        return AdditiveModel.of(encoded, design.levels, fit.intercept, fit.slopes)
     inputs = _inputs(design.levels, {name: column[rows] for name, column in design.table.items()})
     try:
         estimator = fit_clone(design.estimator, inputs, labels[rows], weights[rows])

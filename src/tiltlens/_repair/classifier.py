@@ -40,7 +40,7 @@ from tiltlens._repair.evaluation import RepairEvaluation, evaluate_parts
 from tiltlens._repair.least_change import repaired
 from tiltlens._repair.quantities import EvaluationRows, fit_notes
 from tiltlens._repair.rows import AuditedRows, duplicate_clusters
-from tiltlens._repair.solve import RepairProblem, check_separations, constraints_for
+from tiltlens._repair.solve import RepairProblem, constraints_for
 from tiltlens._rows.predictions import UserModel
 from tiltlens._sources.arrays import row_hashes
 from tiltlens._sources.columns import ValuesLike, check_index, clean_column, raw_column
@@ -228,14 +228,14 @@ class TiltedClassifier(ClassifierMixin, MetaEstimatorMixin, BaseEstimator):  # t
             for model, y in zip((self.estimator, self._membership_model()), targets, strict=True)
         )
         problem = RepairProblem.of(rows, constraints, {}, limit, self._threshold)
-        areas = problem.separations(self._gradients(problem.constraints, cells))
+        crossed = self._gradients(problem.constraints, cells)
         if self._threshold is not None:
             alike = have_many_equal_rows(hashes, rows.clusters)[:, None]
             scores = np.where(alike, self.estimator_.predict_proba(X), scores)
             cells = np.where(alike, self._predict_cells(X), cells)
         problem = replace(problem, rows=replace(rows, scores=self._scores(scores)))
-        solved, after = problem.solve(self._gradients(problem.constraints, cells))
-        check_separations(solved, areas, "add columns that separate the groups, or rows.")
+        hint = "add columns that separate the groups, or rows."
+        solved, after = problem.solve(self._gradients(problem.constraints, cells), crossed, hint)
         for note in fit_notes(problem, solved, after):
             warnings.warn(f"TiltedClassifier: {note}", UserWarning, stacklevel=3)
         return solved

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import NamedTuple
+from typing import NamedTuple, Self
 
 import numpy as np
 import polars as pl
@@ -318,6 +318,15 @@ class AdditiveModel(CodedFeatures):
     intercept: float
     slopes: Floats
 
+    @classmethod
+    def of(
+        cls, encoder: Encoding, levels: Mapping[str, CategoryLevels], intercept: float, slopes: Floats, *more: object
+    ) -> Self:
+        """Return a model of the columns of an encoding; `more` are the fields of a subclass."""
+        features = (*(column.name for column in encoder.numeric), *(column.name for column in encoder.levels))
+        missing = tuple(column.name for column in encoder.numeric if column.has_missing)
+        return cls(features, levels, missing, encoder, intercept, slopes, *more)
+
     def linear_predictor(self, table: Table, index: Integers | slice = slice(None)) -> Floats:
         """Return intercept + Σ_j f_j(x_j) of rows of numbers and codes, in chunks that fit the cache."""
         rows = {name: column[index] for name, column in table.items()}
@@ -329,14 +338,6 @@ class AdditiveModel(CodedFeatures):
     def columns(self, table: Table) -> Floats:
         """Return the columns of the design matrix."""
         return self.encoding.matrix(table, slice(None))
-
-
-def encoded_features(
-    encoder: Encoding, levels: Mapping[str, CategoryLevels]
-) -> tuple[tuple[str, ...], Mapping[str, CategoryLevels], tuple[str, ...]]:
-    """Return the names of the features, their levels, and the numbers with missing values that an encoding uses."""
-    features = (*(column.name for column in encoder.numeric), *(column.name for column in encoder.levels))
-    return features, levels, tuple(column.name for column in encoder.numeric if column.has_missing)
 
 
 def feature_table(features: Sequence[Feature]) -> dict[str, DesignColumn]:

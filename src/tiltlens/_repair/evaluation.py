@@ -172,21 +172,17 @@ class RepairEvaluation(Evaluation):
 def evaluate_repair(
     tilt: ScoreTilt,
     rows: HeldOutRows,
-    audited: str,
     column: int,
     threshold: float,
     confidence: float,
     compare_with: ScoreTilt | None = None,
 ) -> RepairEvaluation:
-    """Evaluate a score adjustment on held-out rows of an audited group and the reference.
-
-    `column` is the class whose score is evaluated; `threshold` defines decisions.
-    """
-    evaluation, after = _evaluate(tilt, rows, audited, column, threshold, confidence)
+    """Evaluate a score adjustment on held-out rows; `column` is the class whose score is evaluated."""
+    evaluation, after = _evaluate(tilt, rows, column, threshold, confidence)
     if compare_with is None:
         return evaluation
     rows.check_not_audited(compare_with)
-    other, other_after = _evaluate(compare_with, rows, audited, column, threshold, confidence)
+    other, other_after = _evaluate(compare_with, rows, column, threshold, confidence)
     data = EvaluationRows(rows.rows, rows.outcome, threshold, tilt.favours_low)
     with_group, without_group = (after, other_after) if tilt.use_group else (other_after, after)
     cost = _cost_of_blindness(measure(data, with_group), measure(data, without_group), confidence)
@@ -194,7 +190,7 @@ def evaluate_repair(
 
 
 def _evaluate(
-    tilt: ScoreTilt, rows: HeldOutRows, audited: str, column: int, threshold: float, confidence: float
+    tilt: ScoreTilt, rows: HeldOutRows, column: int, threshold: float, confidence: float
 ) -> tuple[RepairEvaluation, Floats]:
     """Return the evaluation of a score adjustment, and the adjusted scores."""
     shift = tilt.shift(rows.frame, rows.labels if tilt.use_group else None)
@@ -205,7 +201,7 @@ def _evaluate(
 
     factors = tilt.exempt_columns(rows.frame)
     data = EvaluationRows(rows.rows, rows.outcome, threshold, tilt.favours_low, tilt.has_multipliers, factors)
-    repair = replace(tilt.summary(rows.group_name), audited=audited)
+    repair = replace(tilt.summary(rows.group_name), audited=rows.audited)
     return evaluate_parts(data, scores_after, confidence, repair, rows.notes), scores_after(1.0)
 
 

@@ -25,9 +25,9 @@ from tiltlens._learners.propensity import group_folds
 from tiltlens._limits import FEWEST_KNOWN, FOLDS, LARGEST, MINIMUM_ROWS
 from tiltlens._notes import KEEP_PRICES, Note
 from tiltlens._repair.adjustment import Adjustment, Labels
-from tiltlens._repair.constraints import AdditiveModel, category_levels, encoded_features, feature_table
+from tiltlens._repair.constraints import AdditiveModel, category_levels, feature_table
 from tiltlens._repair.evaluation import TABLE_SCHEMA, Evaluation, change_record
-from tiltlens._repair.new_rows import HeldOutRows, apply_repair, audited_group, read_held_out
+from tiltlens._repair.new_rows import HeldOutRows, apply_repair, read_held_out
 from tiltlens._repair.quantities import condition_notes_of
 from tiltlens._repair.rows import COST, AuditedRowIndex, AuditedRows, NewRowSums, Range, audited_rows, ranges_of
 from tiltlens._results.audit import Audit
@@ -198,9 +198,8 @@ class DiscriminationFreePrice(Adjustment):
             The group that is compared with the reference, if several were audited.
         """
         check_probability("confidence", confidence)
-        name = audited_group(self, audited)
-        rows = read_held_out(self, held_out, name, scores, group, outcome, sample_weight, clusters)
-        return evaluate_price(self, rows, self.repair_batch(rows.frame, rows.scores), name, confidence)
+        rows = read_held_out(self, held_out, audited, scores, group, outcome, sample_weight, clusters)
+        return evaluate_price(self, rows, self.repair_batch(rows.frame, rows.scores), confidence)
 
     def mean(self, table: Table) -> Floats:
         """Return h*(x) for rows of numbers and codes."""
@@ -317,11 +316,11 @@ def _group_costs(rows: AuditedRows, features: Sequence[Feature], table: Table) -
     assert rows.cost is not None
     sample = CostSample(encoder, table, rows.codes, rows.cost, rows.weights, fold)
     settings = sample.choose(groups)
-    read, costs = encoded_features(encoder, category_levels(features)), []
+    levels, costs = category_levels(features), []
     for code, name in enumerate(rows.groups):
         own = np.flatnonzero(rows.codes == code)
         fit = sample.fit(own, settings)
-        model = AdditiveCost(*read, encoder, fit.intercept, fit.slopes, fit.link)
+        model = AdditiveCost.of(encoder, levels, fit.intercept, fit.slopes, fit.link)
         costs.append(GroupCost(name, float(rows.weights[own].sum() / rows.weights.sum()), model))
     return tuple(costs), sample.cross_fit(settings, groups)
 
@@ -383,7 +382,7 @@ class PriceEvaluation(Evaluation):
 
 
 def evaluate_price(
-    price: DiscriminationFreePrice, rows: HeldOutRows, after: Floats, audited: str, confidence: float
+    price: DiscriminationFreePrice, rows: HeldOutRows, after: Floats, confidence: float
 ) -> PriceEvaluation:
     """Return the effect of the price on held-out rows of an audited group and the reference."""
     cost = np.full(after.size, np.nan) if rows.outcome is None else rows.outcome
@@ -402,7 +401,7 @@ def evaluate_price(
             for record, _ in decile_cells(priced, 1.0, confidence)
         ]
     return PriceEvaluation(
-        audited=audited,
+        audited=rows.audited,
         reference=price.reference,
         group=rows.group_name,
         features=price.features,

@@ -140,6 +140,7 @@ class HeldOutRows:
     """Rows of an audited group and the reference that no model was fitted on."""
 
     frame: pl.DataFrame
+    audited: str
     group_name: str  # name of the group column, for output
     labels: NDArray[np.str_]
     scores: Floats
@@ -159,7 +160,7 @@ class HeldOutRows:
 def read_held_out(
     adjustment: Adjustment,
     data: object,
-    audited: str,
+    group_to_compare: str | None,
     scores: object,
     group: object,
     outcome: object,
@@ -170,7 +171,7 @@ def read_held_out(
 
     Columns are given by name, or as arrays of the table's length.
     """
-    table = RepairTable(data)
+    audited, table = _audited_group(adjustment, group_to_compare), RepairTable(data)
     group_name = group if isinstance(group, str) else JOINT.join(crossed_columns(group, table.frame.columns)) or "group"
     labels, scores = table.texts("group", group), adjustment.read_scores(table.scores(scores))
     outcome = None if (column := table.outcome(outcome)) is None else adjustment.read_outcome(column)
@@ -181,6 +182,7 @@ def read_held_out(
     _check_groups(labels[keep], clusters, (audited, adjustment.reference))
     held_out = HeldOutRows(
         frame=adjustment.declared.applied(table.frame.filter(keep)),
+        audited=audited,
         group_name=group_name,
         labels=labels[keep],
         scores=scores[keep],
@@ -212,7 +214,7 @@ def _check_groups(labels: NDArray[np.str_], clusters: Integers | None, groups: t
             )
 
 
-def audited_group(adjustment: Adjustment, audited: str | None) -> str:
+def _audited_group(adjustment: Adjustment, audited: str | None) -> str:
     """Return the audited group to compare with the reference."""
     group = adjustment.audited if audited is None else audited
     if group is None or group not in adjustment.groups:
@@ -314,8 +316,7 @@ def _open(data: object, batches: Any, adjustment: Adjustment, scores: object, gr
     if not frame.height:
         raise empty_table()
     columns = []
-    for name, values in arrays.items():
-        argument = name[1:].split()[0]
+    for name, (argument, values) in arrays.items():
         check_index(argument, values, data)
         columns.append(column_of_values(argument, values, frame.height).alias(name))
     return _Rows(FrameBatches(frame.with_columns(columns)), names, repair)
@@ -323,22 +324,23 @@ def _open(data: object, batches: Any, adjustment: Adjustment, scores: object, gr
 
 def _plan(
     adjustment: Adjustment, scores: object, group: object, names: list[str], has_arrays: bool
-) -> tuple[RowRepair, dict[str, ValuesLike]]:
-    """Return the adjustment for a table with these columns, and arrays passed separately, by their column name."""
+) -> tuple[RowRepair, dict[str, tuple[str, ValuesLike]]]:
+    """Return the adjustment for a table with these columns, and by new names the arrays, with their arguments."""
     texts = None if isinstance(group, str) else names_in(group)
     is_crossed = texts is not None and (not has_arrays or all(name in names for name in texts))
     groups = [] if group is None else texts if texts is not None and is_crossed else [group]
     columns: dict[str, list[str]] = {"scores": [], "group": []}
-    arrays: dict[str, ValuesLike] = {}
+    arrays: dict[str, tuple[str, ValuesLike]] = {}
     for argument, given in (("scores", score_columns_of(scores)), ("group", groups)):
         for values in given:
             if isinstance(values, str):
                 check_columns(argument, [values], names)
-            elif not has_arrays:
+                columns[argument].append(values)
+            elif has_arrays:
+                columns[argument].append(f"\0{argument}" + (f" {len(arrays)}" if arrays else ""))
+                arrays[columns[argument][-1]] = argument, values
+            else:
                 raise must_be_column(argument, values)
-            name = values if isinstance(values, str) else f"\0{argument} {len(arrays)}"
-            arrays |= {} if isinstance(values, str) else {name: values}
-            columns[argument].append(name)
     adjustment.check_score_columns(len(columns["scores"]))
     check_features(adjustment.features, names)
     conditions = tuple(name for name in adjustment.given if name in names)
@@ -354,7 +356,7 @@ def _texts(repair: RowRepair, columns: Sequence[str]) -> list[str]:
 
 def _added_columns(repair: RowRepair, names: Sequence[str]) -> list[str]:
     """Return the names of the columns of adjusted scores, which must be new; Spark ignores case."""
-    added = [(name if name in names else name.strip("\0").replace(" 0", "")) + ADDED for name in repair.scores]
+    added = [name.removeprefix("\0") + ADDED for name in repair.scores]
     taken = {name.casefold() for name in names}
     for name in added:
         if name.casefold() in taken:

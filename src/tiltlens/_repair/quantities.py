@@ -265,6 +265,7 @@ def are_decisions(scores: Floats) -> bool:
 
 
 FEW_DECIDED = 0.01  # share of people: a rule with a smaller minority of decisions is nearly constant
+OF_NOTES = 0.95  # confidence level of intervals in notes
 SURELY_OFF = 0.9999  # confidence level of each of ten intervals of outcome rates; 0.999 together
 
 
@@ -352,7 +353,7 @@ def _missed_limits(problem: RepairProblem, solved: Sequence[Constraint]) -> list
 def _chance_notes(solved: Sequence[Constraint], limit: float) -> list[Note]:
     """Return a note if scores are adjusted although no gap is significantly beyond the limit."""
     moved = [constraint for constraint in solved if constraint.multiplier]
-    if not moved or any(abs(c.gap_before) - limit > quantile(0.95) * (c.se_before or 0.0) for c in moved):
+    if not moved or any(abs(c.gap_before) - limit > quantile(OF_NOTES) * (c.se_before or 0.0) for c in moved):
         return []
     largest = max(moved, key=lambda constraint: abs(constraint.gap_before))
     return [Note("gap not significant", gap=100.0 * largest.gap_before, error=100.0 * (largest.se_before or 0.0))]
@@ -361,7 +362,7 @@ def _chance_notes(solved: Sequence[Constraint], limit: float) -> list[Note]:
 def _prediction_notes(rows: Rows, before: Floats, after: Floats, threshold: float | None) -> list[Note]:
     """Return a note if adjusted scores, unlike those before, predict no better than a constant, which has no gap."""
     outcome, share = np.where(rows.audited, WITH, WITHOUT), rows.weights / rows.weights.sum()
-    old, new = (area(rows, scores, outcome).normal().estimate(0.95) for scores in (before, after))
+    old, new = (area(rows, scores, outcome).normal().estimate(OF_NOTES) for scores in (before, after))
 
     predictions = (rows.constant(float(share @ rows.audited)), before, after)
     constant, loss_before, loss = (float(share @ log_losses(scores, rows.audited)) for scores in predictions)

@@ -142,7 +142,7 @@ def check_not_audited(hashes: Hashes, audited: Hashes) -> list[Note]:
     matches = int(np.isin(hashes, audited).sum())
     _, counts = np.unique(audited, return_counts=True)
     expected = hashes.size * (float(counts[counts > 1].sum()) + 2.0) / max(audited.size, 1)
-    if matches > MORE_ALIKE * expected + 3.0 * math.sqrt(expected):
+    if matches > MORE_ALIKE * expected + SURELY_BEYOND * math.sqrt(expected):
         raise DataError(
             f"{matches:,} rows of `held_out` were used in the audit.",
             "use rows that were not; otherwise the cost is understated.",

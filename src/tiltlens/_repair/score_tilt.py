@@ -26,7 +26,7 @@ from tiltlens._repair.constraints import (
 )
 from tiltlens._repair.evaluation import RepairEvaluation, check_counterpart, evaluate_repair, score_column
 from tiltlens._repair.least_change import repaired
-from tiltlens._repair.new_rows import apply_repair, audited_group, class_scores, probabilities_of, read_held_out
+from tiltlens._repair.new_rows import apply_repair, class_scores, probabilities_of, read_held_out
 from tiltlens._repair.rows import MEMBERSHIP, AuditedRowIndex, NewRowSums, Range, gap_notes, moments
 from tiltlens._rows.features import DesignColumn
 from tiltlens._rows.groups import PLAIN, check_outcome, outcome_codes
@@ -242,10 +242,10 @@ class ScoreTilt(Adjustment):
         check_counterpart(self, compare_with)
         check_threshold(threshold, below_one=True)
         check_probability("confidence", confidence)
-        name, column = audited_group(self, audited), score_column(self, score_class)
+        column = score_column(self, score_class)
         cut = threshold if self.threshold is None else self.threshold
-        rows = read_held_out(self, held_out, name, scores, group, outcome, sample_weight, clusters)
-        return evaluate_repair(self, rows, name, column, cut, confidence, compare_with)
+        rows = read_held_out(self, held_out, audited, scores, group, outcome, sample_weight, clusters)
+        return evaluate_repair(self, rows, column, cut, confidence, compare_with)
 
     def evaluate_groups(
         self, held_out: object, scores: object, group: object, **options: Any

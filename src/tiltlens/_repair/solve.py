@@ -82,9 +82,10 @@ def repair(
     if is_of_amounts(source):
         given = {"max_gap": max_gap != 0.0, "use_group": bool(use_group), "metric": metric != MEAN}
         given |= {"threshold": threshold is not None, "propensity_model": propensity_model is not None}
-        for name in (name for name, is_given in given.items() if is_given):
+        option = next((name for name, is_given in given.items() if is_given), None)
+        if option is not None:
             raise DataError(
-                f"`{name}` is for scores, but amounts have a discrimination-free price.",
+                f"`{option}` is for scores, but amounts have a discrimination-free price.",
                 "leave it out; the price has no options.",
             )
         return fit_free_price(source)
@@ -144,10 +145,11 @@ def _solve(
     rows = problem.rows
     members = {group: rows.codes == code for code, group in enumerate(rows.groups)} if use_group else None
     a = gradients(problem.constraints, fit.cross_fitted, members)
-    areas = [] if use_group else problem.separations(a)
+    crossed = None if use_group else a
     if problem.threshold is not None:
         a = gradients(problem.constraints, fit.for_decisions(rows.clusters), members)
-    solved, after = problem.solve(a)
+    hint = "adjust with the group (use_group=True, --use-group), or audit with other features or more rows."
+    solved, after = problem.solve(a, crossed, hint)
     if fit.design is not None:
         a = gradients(problem.constraints, fit.fitted(), members)
     exempt = exempt_model(fit.models)
@@ -157,8 +159,6 @@ def _solve(
     applied = repaired(rows.scores, shift_of(solved, a, rows.outcomes), problem.threshold)
     gaps = map(modelled_gap, moments(a, applied, solved, rows.weights))
     solved = tuple(replace(constraint, modelled=gap.value) for constraint, gap in zip(solved, gaps, strict=True))
-    hint = "adjust with the group (use_group=True, --use-group), or audit with other features or more rows."
-    check_separations(solved, areas, hint)
     return solved, after, applied
 
 
@@ -252,8 +252,12 @@ class RepairProblem:
             measures.append(weights * first / sums[0] - weights * second / sums[1])
         return cls(rows, tuple(counted), tuple(members), np.array(measures), limit, threshold)
 
-    def solve(self, a: Floats) -> tuple[tuple[Constraint, ...], Floats]:
-        """Return the constraints with their multipliers, and the adjusted scores; the gradients `a` are (C, n)."""
+    def solve(self, a: Floats, crossed: Floats | None, hint: str) -> tuple[tuple[Constraint, ...], Floats]:
+        """Return the constraints with their multipliers, and the adjusted scores; the gradients `a` are (C, n).
+
+        Raise, with the hint, if `crossed`, cross-fitted gradients without the group, may not separate the groups.
+        """
+        areas = [] if crossed is None else self.separations(crossed)
         scores, share, outcomes = self.rows.scores, self.rows.weights / self.rows.weights.sum(), self.rows.outcomes
         classes = np.array([constraint.score_class for constraint in self.constraints])
         wholes = np.arange(len(classes)).reshape(-1, outcomes) if outcomes > 2 and self.limit > 0.0 else ()
@@ -278,7 +282,13 @@ class RepairProblem:
         )
         gaps = [gaps_of(own, self.measures, classes).tolist() for own in (before, after)]
         errors = [problem.errors(own).tolist() for own in (before, after)]
-        return tuple(map(_with_multiplier, self.constraints, t.tolist(), *gaps, *errors)), after
+        columns = zip(self.constraints, t.tolist(), *gaps, *errors, strict=True)
+        solved = tuple(
+            replace(c, multiplier=value, gap_before=c.sign * old, gap_after=c.sign * new, se_before=old_se, se=se)
+            for c, value, old, new, old_se, se in columns
+        )
+        _check_separations(solved, areas, hint)
+        return solved, after
 
     def separations(self, a: Floats) -> list[Normal]:
         """Return the area under the curve with which each gradient in `a`, (C, n), separates a constraint's two groups.
@@ -294,14 +304,7 @@ class RepairProblem:
         return areas
 
 
-def _with_multiplier(
-    constraint: Constraint, t: float, before: float, after: float, se_before: float, se: float
-) -> Constraint:
-    first, last = constraint.sign * before, constraint.sign * after
-    return replace(constraint, multiplier=t, gap_before=first, gap_after=last, se_before=se_before, se=se)
-
-
-def check_separations(constraints: Sequence[Constraint], areas: Sequence[Normal], hint: str) -> None:
+def _check_separations(constraints: Sequence[Constraint], areas: Sequence[Normal], hint: str) -> None:
     """Raise if a multiplier uses features that may not separate the groups, so that scores would move by chance."""
     for constraint, auc in zip(constraints, areas, strict=False):
         if constraint.multiplier and auc.value - 0.5 < SURELY_BEYOND * auc.se:
