@@ -211,7 +211,7 @@ _VERDICTS = {  # reasons for verdicts; `way` is the direction of a contribution,
         "contribute"
     ),
     "hidden in cells": "{reason}, but the regressions may miss how it acts with {others}",
-    "one of several used": "the score uses at least one of {features}; the data do not show which",
+    "one of several used": "the {output}s use at least one of {features}; the data do not show which",
     "stand-in": "{unused}; it is correlated with {others}",
     "scores do not use": "the {output}s do not use it",
     "scores hardly use": "the {output}s do not use it (at most {most})",

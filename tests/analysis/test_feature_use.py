@@ -121,7 +121,7 @@ def test_a_wave_that_no_curve_follows_makes_a_feature_no_stand_in(is_stepped):
 
 def test_of_two_copies_scores_with_steps_tell_neither():
     rows, _ = audited("income", "dollars", scores=stepped(U))
-    reason = "the score uses at least one of dollars and income; the data do not show which"
+    reason = "the scores use at least one of dollars and income; the data do not show which"
     assert {row["reason"] for row in rows.values()} == {reason}
 
 
@@ -129,7 +129,7 @@ def test_of_two_copies_the_scores_tell_neither():
     rows, _ = audited("income", "dollars")
     for name in ("income", "dollars"):
         assert rows[name]["verdict"] == Verdict.PROXY_OR_STAND_IN
-        assert rows[name]["reason"] == Note("one of several used", features="dollars and income")
+        assert rows[name]["reason"] == Note("one of several used", output="score", features="dollars and income")
         assert abs(rows[name]["shapley"]) > 0.05
 
 

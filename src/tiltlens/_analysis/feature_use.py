@@ -259,7 +259,9 @@ def judged_use(evidence: Evidence, settings: Settings, uses: FeatureUses, name: 
     has_changed = name in uses.unchanged_rows and uses.unchanged_rows[name] is None
     if name in uses.copies and not has_changed:
         features = _listed(sorted([name, *uses.copies[name]]))
-        return Judgement(Verdict.PROXY_OR_STAND_IN, Note("one of several used", features=features))
+        return Judgement(
+            Verdict.PROXY_OR_STAND_IN, Note("one of several used", output=words.measure.each, features=features)
+        )
     rows = uses.unchanged_rows.get(name)
     can_stand_in = (rows is not None or not evidence.question.is_decisions) and name not in uses.copies
     if use is not None and use.high <= words.materiality and can_stand_in:
