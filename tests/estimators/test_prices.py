@@ -4,11 +4,15 @@ from __future__ import annotations
 
 import numpy as np
 import pytest
+from scipy.special import stdtrit
 
+from tiltlens._estimators.estimate import student_factor
 from tiltlens._estimators.feature_gap import cell_sums_of
 from tiltlens._estimators.influence import Rows
 from tiltlens._estimators.prices import (
+    CostRows,
     PricedRows,
+    actual_to_expected,
     free_price_gap,
     group_gap,
     local_target,
@@ -223,3 +227,14 @@ def test_contributions_to_the_local_score_against_enumeration_and_finite_differe
         sides = [enumerated((1 - t) * chance + t * (np.arange(cell.size) == atom), *law) for t in (1e-6, -1e-6)]
         slope = (sides[0] - sides[1]) / 2e-6
         assert every.influence[atom] / chance[atom] == pytest.approx(slope, rel=1e-4, abs=1e-6)
+
+
+def test_intervals_of_few_clusters_have_students_quantile_of_their_level():
+    cluster, random = np.repeat(np.arange(6), 20), np.random.default_rng(0)
+    price = np.exp(random.normal(0, 0.3, 120))
+    rows = CostRows(price, price * random.gamma(1, 1, 120), np.ones(120), random.random(120) < 0.4, clusters=cluster)
+    log_ratio = actual_to_expected(rows, np.ones(120, dtype=bool))
+    for law in (log_ratio.exponential(), unfairness(rows, price)):
+        assert law.degrees == 5
+    reach = stdtrit(5, 0.995) * log_ratio.se / student_factor(5.0)
+    assert log_ratio.exponential().estimate(0.99).high == pytest.approx(np.exp(log_ratio.value + reach), rel=1e-12)

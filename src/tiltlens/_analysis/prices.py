@@ -15,8 +15,8 @@ from tiltlens._analysis.decomposition import PARTS, at_equal_exempt, beyond_othe
 from tiltlens._analysis.evidence import Evidence, Settings, interval_columns, interval_schema, withheld
 from tiltlens._analysis.fitting import sets_of_target
 from tiltlens._estimators import prices as estimators
-from tiltlens._estimators.estimate import Estimate, LogNormal, Materiality, Normal, materiality
-from tiltlens._estimators.influence import Booleans, InfluenceEstimate, Integers, combine
+from tiltlens._estimators.estimate import Estimate, Materiality, Normal, materiality
+from tiltlens._estimators.influence import Booleans, InfluenceEstimate, Integers
 from tiltlens._estimators.prices import AUDITED, REFERENCE, CostRows, PricedRows, ProxyDiscrimination, local_target
 from tiltlens._estimators.sets import CellSets, RidgeSets, covariance, shapley_gaps
 from tiltlens._formats import FieldTable
@@ -218,14 +218,12 @@ def _shrunk(stages: Floats, cost: Floats, weights: Floats) -> Floats:
 
 def ratio_of_log(log_ratio: InfluenceEstimate | None, confidence: float) -> Estimate | None:
     """Return the ratio whose log was estimated; None where it is not defined."""
-    return None if log_ratio is None else LogNormal(log_ratio.value, log_ratio.se).estimate(confidence)
+    return None if log_ratio is None else log_ratio.exponential().estimate(confidence)
 
 
 def log_difference(first: InfluenceEstimate | None, other: InfluenceEstimate | None) -> InfluenceEstimate | None:
     """Return the difference of two estimates of the same rows; None where one is not defined."""
-    if first is None or other is None:
-        return None
-    return combine(first.value - other.value, [(1.0, first), (-1.0, other)])
+    return None if first is None or other is None else first.minus(other)
 
 
 def _deciles(rows: PricedRows, scale: float, confidence: float) -> Iterator[Record]:

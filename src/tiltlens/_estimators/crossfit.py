@@ -17,7 +17,6 @@ from tiltlens._estimators.influence import (
     Integers,
     Rows,
     average_estimates,
-    shifted_exp,
     sums_by,
 )
 from tiltlens._estimators.outputs import OutputTerm, Scores, output_term
@@ -330,6 +329,12 @@ def _known_divergence(rows: Rows, ell: Floats, given: float | None) -> Influence
     # E1[e^ℓ] is 1 for the true ℓ; dividing by it makes class weights and priors cancel.
     value = rows.mean0(ell) - top - math.log(mean) if given is None else given
     return InfluenceEstimate.of(rows, value, ell, -ratio / mean)
+
+
+def shifted_exp(x: Floats) -> tuple[Floats, float]:
+    """Return e^(x − top) and top, the largest x."""
+    top = float(x.max())
+    return np.exp(x - top), top
 
 
 def clipped_share(rows: Rows, log_ratio: Floats) -> float:

@@ -270,11 +270,6 @@ class Ratio:
         least = quantile(confidence, self.degrees) * math.sqrt(self.denominator_variance)
         return self.denominator > max(ROUNDED_SQUARE, least)
 
-    def scaled_se(self, factor: float) -> Ratio:
-        """Return the ratio with all standard errors multiplied by `factor`."""
-        names = ("numerator_variance", "covariance", "denominator_variance")
-        return replace(self, **{name: factor**2 * getattr(self, name) for name in names})
-
     def estimate(self, confidence: float = 0.95) -> Estimate:
         """Return {ρ : |θ̂ − ρψ̂| ≤ z·se(IF_θ − ρ·IF_ψ)} ∩ [0, 1]; all of [0, 1] where ρ is not determined."""
         is_any = self.denominator > ROUNDED_SQUARE

@@ -13,7 +13,16 @@ from dataclasses import dataclass, field, fields, replace
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
-from tiltlens._estimators.estimate import Difference, MeanLaw, Normal, Proportion, Ratio, SquareRoot, student_factor
+from tiltlens._estimators.estimate import (
+    Difference,
+    LogNormal,
+    MeanLaw,
+    Normal,
+    Proportion,
+    Ratio,
+    SquareRoot,
+    student_factor,
+)
 from tiltlens.errors import DataError, WeightsError
 from tiltlens.paper.checks import Floats
 
@@ -65,9 +74,9 @@ class Rows(Population):
         share0, share1 = parts[0] / total0, parts[1] / total1
         squares = float(share0 @ share0), float(share1 @ share1)
         codes, count0 = cluster_codes(clusters), int(mask.sum())
-        of_group = (0, 0) if codes is None else tuple(np.unique(codes[share > 0.0]).size for share in (share0, share1))
+        several = [0 if codes is None else np.unique(codes[share > 0.0]).size for share in (share0, share1)]
         totals = (count0, mask.size - count0, total0, total1, *squares)
-        return cls(*totals, mask, weight, share0, share1, codes, (of_group[0], of_group[1]))
+        return cls(*totals, mask, weight, share0, share1, codes, (several[0], several[1]))
 
     def take(self, index: Integers) -> Rows:
         """Return the rows with this index."""
@@ -114,14 +123,6 @@ class Rows(Population):
         """Return E1[x], the weighted mean over the reference rows."""
         return float(np.dot(self.reference_share, x))
 
-    def means0(self, scores: Floats, of: Floats | None = None) -> Floats:
-        """Return E0[W_y], or E0[`of`·W_y], of each column of scores."""
-        return np.asarray((self.audited_share if of is None else self.audited_share * of) @ scores)
-
-    def means1(self, scores: Floats) -> Floats:
-        """Return E1[W_y] of each column of scores."""
-        return np.asarray(self.reference_share @ scores)
-
     def sums0(self, codes: Integers, x: Floats | None = None) -> Floats:
         """Return Σ w·x over the audited rows of each code, w the row's share of its group; x is 1 by default."""
         return sums_by(codes, self.audited_share if x is None else self.audited_share * x)
@@ -144,12 +145,6 @@ class Rows(Population):
         """Return how many audited and how many reference rows have each code."""
         audited, reference = (np.bincount(codes[who], minlength=levels) for who in (self.audited, ~self.audited))
         return audited, reference
-
-    def counts_by_fold(self, fold: Integers, codes: Integers, levels: int) -> Integers:
-        """Return how many audited rows of each fold have each code, (folds, levels)."""
-        folds = int(fold.max(initial=0)) + 1
-        cell = fold[self.audited] * levels + codes[self.audited]
-        return np.bincount(cell, minlength=folds * levels).reshape(folds, levels)
 
     @property
     def degrees(self) -> float:
@@ -209,16 +204,11 @@ def cluster_codes(clusters: Integers | None) -> Integers | None:
     return None if distinct.size == codes.size else codes
 
 
-def cluster_degrees(clusters: Integers | None) -> float:
-    """Return the number of clusters minus one, infinite without clusters."""
-    return math.inf if clusters is None else float(clusters.max())
-
-
 def sum_by_cluster(clusters: Integers | None, influence: Floats) -> Floats:
     """Return the sums over each cluster's rows, times √(C/(C−1)) and Student's factor for few clusters."""
     if clusters is None:
         return influence
-    degrees = cluster_degrees(clusters)
+    degrees = float(clusters.max())
     return math.sqrt((degrees + 1.0) / degrees) * float(student_factor(degrees)) * _cluster_sums(clusters, influence)
 
 
@@ -226,12 +216,6 @@ def _cluster_sums(clusters: Integers, influence: Floats) -> Floats:
     if influence.ndim == 1:
         return sums_by(clusters, influence)
     return np.column_stack([sums_by(clusters, column) for column in influence.T])
-
-
-def shifted_exp(x: Floats) -> tuple[Floats, float]:
-    """Return e^(x − top) and top, the largest x."""
-    top = float(x.max())
-    return np.exp(x - top), top
 
 
 def sums_by(codes: Integers, values: Floats) -> Floats:
@@ -270,22 +254,14 @@ def check_weights(weights: ArrayLike, audited: Booleans) -> Floats:
 
 @dataclass(frozen=True, slots=True)
 class InfluenceEstimate:
-    """An estimator: its value and each row's, or cluster's, contribution w·IF/Σw to its error.
-
-    Attributes
-    ----------
-    parts
-        The contributions; several where the estimator is a mean of others, such as the pairings of a cross-fit.
-    between
-        The deviation of each of those from their mean; empty without fitted models.
-    degrees
-        Degrees of freedom of the clusters; the contributions include their `student_factor`.
-    """
+    """An estimator: its value and each row's, or cluster's, contribution w·IF/Σw to its error."""
 
     value: float
+    # The contributions; several where the estimator is a mean of others, such as the pairings of a cross-fit
     parts: tuple[Floats, ...]
+    # The deviation of each of those from their mean; empty without fitted models
     between: Floats = field(default_factory=lambda: np.zeros(0))
-    degrees: float = math.inf
+    degrees: float = math.inf  # of freedom of the clusters; the contributions include their `student_factor`
 
     @classmethod
     def of(cls, rows: Rows, value: float, at_audited: Floats, at_reference: Floats) -> InfluenceEstimate:
@@ -336,11 +312,17 @@ class InfluenceEstimate:
         """Return the law of sign·√value."""
         return SquareRoot(self.value, self.law_se, sign, self.degrees)
 
+    def exponential(self) -> LogNormal:
+        """Return the law of e^value."""
+        return LogNormal(self.value, self.law_se, self.degrees)
+
     def over(self, denominator: InfluenceEstimate) -> Ratio:
         """Return the law of value/`denominator`, with standard errors inflated for heavy tails."""
-        covariance = self.covariance(denominator)
-        ratio = Ratio(self.value, denominator.value, self.variance, covariance, denominator.variance, self.degrees)
-        return ratio.scaled_se(ratio_tail(self, denominator) / float(student_factor(self.degrees)))
+        square = (ratio_tail(self, denominator) / float(student_factor(self.degrees))) ** 2
+        variance, other = square * self.variance, square * denominator.variance
+        return Ratio(
+            self.value, denominator.value, variance, square * self.covariance(denominator), other, self.degrees
+        )
 
 
 def ratio_tail(numerator: InfluenceEstimate, denominator: InfluenceEstimate) -> float:
@@ -372,7 +354,7 @@ def overall_mean(weights: Floats, x: Floats, clusters: Integers | None = None) -
     shares = weights / weights.sum()
     value = float(shares @ x)
     influence = sum_by_cluster(clusters, shares * (x - value))
-    return InfluenceEstimate(value, (influence,), degrees=cluster_degrees(clusters))
+    return InfluenceEstimate(value, (influence,), degrees=math.inf if clusters is None else float(clusters.max()))
 
 
 def average_estimates(terms: Sequence[InfluenceEstimate]) -> InfluenceEstimate:
@@ -459,8 +441,7 @@ def rate_law(rows: Rows, rate: InfluenceEstimate, is_audited: bool, chosen: Bool
 
 
 def mean_difference(rows: Rows, means: Sequence[InfluenceEstimate], laws: Sequence[MeanLaw]) -> Difference:
-    """Return the law of a difference of two groups' means, which are correlated if clusters have rows of both."""
+    """Return the law of a difference of two groups' means, which are correlated only if clusters have rows of both."""
     spread = math.sqrt(means[0].variance * means[1].variance)
-    # Rows of different groups are independent; a cluster with rows of both is not.
     together = rows.clusters is not None and spread > 0.0
     return Difference(laws[0], laws[1], means[0].covariance(means[1]) / spread if together else 0.0)

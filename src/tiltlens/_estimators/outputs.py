@@ -49,7 +49,7 @@ class Scores:
     def of(cls, rows: Rows, scores: ArrayLike, is_probability: bool = True) -> Scores:
         """Return the scores, with means and covariances over the rows themselves."""
         values = check_scores(scores, rows) if is_probability else np.asarray(scores, dtype=np.float64)[:, None]
-        mean0, mean1 = rows.means0(values), rows.means1(values)
+        mean0, mean1 = rows.audited_share @ values, rows.reference_share @ values
         centred0, centred1 = values - mean0, values - mean1
         covariance0 = (centred0 * rows.audited_share[:, None]).T @ centred0
         covariance1 = (centred1 * rows.reference_share[:, None]).T @ centred1
@@ -230,7 +230,7 @@ class OutputTerm:
 
     def slope_influence(self, rows: Rows, of: Floats) -> tuple[Floats, Floats]:
         """Return Σ_y E0[`of`·W_y]·IF_y for audited and for reference rows, not yet centred."""
-        covariance = rows.means0(self.scores, of)
+        covariance = (rows.audited_share * of) @ self.scores
         return self.scores @ (covariance * self.inv_variance0), -(self.scores @ (covariance * self.inv_variance1))
 
 

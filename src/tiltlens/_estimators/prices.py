@@ -55,6 +55,12 @@ class CostRows:
         """Return the mean of a column over all rows."""
         return overall_mean(self.weights, x, self.clusters)
 
+    def mean_of(self, x: Floats, chosen: Floats | Booleans) -> InfluenceEstimate:
+        """Return E[x | chosen], the mean of a column over some rows, IF = [chosen]/P(chosen)·(x − E[x | chosen])."""
+        mass = float(self.weights @ chosen)
+        value = float(self.weights @ (chosen * x)) / mass
+        return replace(self.mean(chosen * (x - value) * (self.weights.sum() / mass)), value=value)
+
     def centred(self, x: Floats) -> Floats:
         """Return columns minus their weighted means."""
         return np.asarray(x - (x @ self.weights / self.weights.sum())[..., None])
@@ -81,6 +87,12 @@ class PricedRows(CostRows):
     def effects(self) -> Floats:
         """τ(x) = μ_audited(x) − μ_reference(x) by each fit, (2, n)."""
         return np.asarray(self.costs[:, AUDITED] - self.costs[:, REFERENCE])
+
+    @property
+    def lean(self) -> Floats:
+        """P(audited | x)/q − P(reference | x)/(1 − q), by the mean of both fits: the gap of h(x) is E[lean·h]."""
+        chance, q = self.propensity.mean(axis=0), self.share
+        return np.asarray(chance / q - (1.0 - chance) / (1.0 - q))
 
     @property
     def free_price(self) -> Floats:
@@ -250,38 +262,28 @@ def unfairness(rows: CostRows, price: Floats) -> Square:
     root = gap.value * scale
     # Delta method (4) of R in the gap, in q and in Var(π).
     slopes = (scale, root * (1.0 - 2.0 * q) / (2.0 * q * (1.0 - q)), -root / (2.0 * variance.value or 1.0))
-    return Square(root, combine(root, list(zip(slopes, (gap, prevalence, variance), strict=True))).se, is_signed=True)
+    law = combine(root, list(zip(slopes, (gap, prevalence, variance), strict=True)))
+    return Square(root, law.law_se, True, law.degrees)
 
 
 def group_gap(rows: CostRows, x: Floats) -> InfluenceEstimate:
     """Return the audited group's mean minus the reference's."""
-    means = [_group_mean(rows, x, group) for group in (AUDITED, REFERENCE)]
-    return combine(means[0].value - means[1].value, [(1.0, means[0]), (-1.0, means[1])])
-
-
-def _group_mean(rows: CostRows, x: Floats, group: int) -> InfluenceEstimate:
-    mine = rows.in_group[group]
-    size = float(rows.weights @ mine / rows.weights.sum())
-    value = float(rows.weights @ (mine * x) / (rows.weights @ mine))
-    return combine(value, [(1.0 / size, rows.mean(mine * (x - value)))])
+    audited, reference = rows.in_group
+    return rows.mean_of(x, audited).minus(rows.mean_of(x, reference))
 
 
 def unaware_price_gap(rows: PricedRows) -> InfluenceEstimate:
     """Return the gap of the unaware price E[Y | x], corrected: its errors enter only times those of the propensity."""
-    q, propensity = rows.share, rows.propensity.mean(axis=0)
-    expected = rows.costs.mean(axis=0)
+    propensity, expected = rows.propensity.mean(axis=0), rows.costs.mean(axis=0)
     unaware = propensity * expected[AUDITED] + (1.0 - propensity) * expected[REFERENCE]
-    lean = propensity / q - (1.0 - propensity) / (1.0 - q)
-    plain, fitted = group_gap(rows, unaware), rows.mean(lean * (rows.cost - unaware))
+    plain, fitted = group_gap(rows, unaware), rows.mean(rows.lean * (rows.cost - unaware))
     return combine(plain.value + fitted.value, [(1.0, plain), (1.0, fitted)])
 
 
 def free_price_gap(rows: PricedRows) -> InfluenceEstimate:
     """Return the gap of the discrimination-free price, with the error of the fits and of the groups' shares."""
-    q = rows.share
-    propensity = rows.propensity.mean(axis=0)
-    lean = propensity / q - (1.0 - propensity) / (1.0 - q)
-    correction = lean * np.einsum("d,fdn->n", [q, 1.0 - q], rows.corrections) / len(rows.costs)
+    shares = [rows.share, 1.0 - rows.share]
+    correction = rows.lean * np.einsum("d,fdn->n", shares, rows.corrections) / len(rows.costs)
     plain, fitted = group_gap(rows, rows.free_price), rows.mean(correction)
     # ∂h*/∂q = μ_audited − μ_reference: the groups' shares are estimated too.
     of_share = group_gap(rows, rows.effects.mean(axis=0)).value
@@ -298,18 +300,16 @@ def vulnerability(rows: PricedRows) -> Floats:
 def mean_vulnerability(rows: PricedRows) -> InfluenceEstimate:
     """Return E|PV|, corrected for the errors of τ and of the propensity."""
     sign = np.sign(vulnerability(rows))
-    return _of_terms(rows, rows.mean(sign * vulnerability_terms(rows)), sign)
+    return _with_share(rows, rows.mean(sign * vulnerability_terms(rows)), sign)
 
 
 def segment_vulnerability(rows: PricedRows, terms: Floats, chosen: Booleans) -> InfluenceEstimate:
     """Return E[PV] of some rows from the `vulnerability_terms`, corrected for the errors of τ and of the propensity."""
-    size = float(rows.weights @ chosen / rows.weights.sum())
-    value = float(rows.weights @ (chosen * terms) / (rows.weights @ chosen))
-    inside = chosen / size
-    return _of_terms(rows, combine(value, [(1.0, rows.mean(inside * (terms - value)))]), inside)
+    inside = chosen * (rows.weights.sum() / (rows.weights @ chosen))
+    return _with_share(rows, rows.mean_of(terms, chosen), inside)
 
 
-def _of_terms(rows: PricedRows, total: InfluenceEstimate, factor: Floats) -> InfluenceEstimate:
+def _with_share(rows: PricedRows, total: InfluenceEstimate, factor: Floats) -> InfluenceEstimate:
     """Return a mean of PV, with the error of the audited group's share."""
     of_share = -rows.mean(factor * rows.effects.mean(axis=0)).value
     return combine(total.value, [(1.0, total), (of_share, rows.mean(rows.in_group[AUDITED]))])

@@ -11,7 +11,8 @@ from typing import ClassVar, NamedTuple
 
 import numpy as np
 
-from tiltlens._estimators.influence import Booleans, InfluenceEstimate, Rows, shifted_exp
+from tiltlens._estimators.crossfit import shifted_exp
+from tiltlens._estimators.influence import Booleans, InfluenceEstimate, Rows
 from tiltlens._formats import FieldTable, value_of
 from tiltlens._learners.candidates import Trial, ridge_logit
 from tiltlens._learners.design import Table

@@ -16,7 +16,7 @@ import polars as pl
 
 from tiltlens._analysis.evidence import interval_schema
 from tiltlens._analysis.prices import GROUPS, decile_cells, log_difference
-from tiltlens._estimators.estimate import HasInterval, LogNormal
+from tiltlens._estimators.estimate import HasInterval
 from tiltlens._estimators.influence import Booleans, InfluenceEstimate, Integers, combine
 from tiltlens._estimators.prices import CostRows, actual_to_expected, balance_factor, deviance, group_gap, unfairness
 from tiltlens._learners.design import Table
@@ -465,7 +465,7 @@ def _cost_quantities(before: CostRows, after: CostRows) -> dict[str, _Pair]:
 
 def _ratios(old: InfluenceEstimate | None, new: InfluenceEstimate | None) -> _Pair:
     """Return two ratios from their logs, and their difference with its delta-method standard error."""
-    before, after = (None if log is None else LogNormal(log.value, log.se) for log in (old, new))
+    before, after = (None if log is None else log.exponential() for log in (old, new))
     if old is None or new is None:
         return _Pair(before, after, None)
     first, last = np.exp([old.value, new.value]).tolist()

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 import re
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, replace
@@ -100,7 +101,8 @@ def joined_feature(feature: Feature, rows: Rows, fold: Integers, minimum: int = 
     Ordered levels are merged with a neighbour (missing ones with the largest level), others into "(other)", with notes.
     """
     labels = feature.labels
-    counts = rows.counts_by_fold(fold, feature.codes, len(labels))  # audited rows by fold and level
+    shape = (int(fold.max(initial=0)) + 1, len(labels))
+    counts = rows.counts(fold * len(labels) + feature.codes, math.prod(shape))[0].reshape(shape)  # of audited rows
     if counts.min(axis=0).min(initial=minimum) >= minimum:
         return feature
     join = _joined_neighbours if feature.is_ordered else _pooled
