@@ -85,9 +85,9 @@ def refused(worded):
 @pytest.fixture
 def small_batches(monkeypatch):
     """Batches of 37 rows: no level, group or weight is in all of them."""
-    from tiltlens._sources import batches
+    from tiltlens._sources import tables
 
-    monkeypatch.setattr(batches, "BATCH_ROWS", 37)
+    monkeypatch.setattr(tables, "BATCH_ROWS", 37)
 
 
 @pytest.fixture(scope="session")

@@ -36,14 +36,13 @@ from tiltlens._rows.compared_rows import (
 )
 from tiltlens._rows.features import cluster_note, leakage_notes, one_hot_notes, repeated_ids
 from tiltlens._rows.groups import DECIDED, ComparedGroups, alike_notes
-from tiltlens._rows.predictions import AskedModel, model_notes
+from tiltlens._rows.predictions import AskedModel, model_notes, native_columns
 from tiltlens._rows.roles import ColumnRoles, FeatureChoice, Request, resolve_roles, with_arrays
 from tiltlens._rows.scores import check_score_type, either_spelling
 from tiltlens._rows.survey import HashThreshold, Survey, survey_batch
 from tiltlens._rows.wording import MEASURES, Wording, check_wording, score_type_of
-from tiltlens._sources.batches import Batches, FrameBatches, checked_columns
-from tiltlens._sources.columns import column_names, native_columns
 from tiltlens._sources.engines import batches_of, frame_of, reading_notes
+from tiltlens._sources.tables import Batches, FrameBatches, checked_columns, column_names
 from tiltlens._threads import Listener, one_thread, report_to, stage
 from tiltlens.errors import DataError, shown
 
@@ -366,12 +365,12 @@ def _open(data: object, request: Request) -> _Source:
     batches = batches_of(data)
     if batches is not None:
         roles = resolve_roles(batches.names(), request, may_have_arrays=False)
-        columns = checked_columns(batches, roles.columns)
+        columns = checked_columns(batches.names(), roles.columns)
         return _Source(batches, columns, roles, request.estimator, None, request.model)
     roles = resolve_roles(column_names(data), request, may_have_arrays=True)
     named = [name for name in roles.columns if not name.startswith("\0")]
     frame = frame_of(data, named)
-    columns = checked_columns(FrameBatches(frame), named)
+    columns = checked_columns(column_names(frame), named)
     frame, roles = with_arrays(frame.select(columns), data, request, roles)
     native = native_columns(data, frame, roles.sources) if roles.keeps_inputs else None
     return _Source(FrameBatches(frame), list(frame.columns), roles, request.estimator, native, request.model)

@@ -24,7 +24,7 @@ from tests.people import (
 
 import tiltlens as tl
 from tiltlens._learners.candidates import outcome_scores
-from tiltlens._sources import batches
+from tiltlens._sources import tables
 from tiltlens.datasets import COMPAS_FEATURES, load_compas
 
 WAYS = {
@@ -82,7 +82,7 @@ def test_compas_in_another_order_and_many_batches_is_compas(monkeypatch):
     arguments = {"group": "race", "reference": "Caucasian", "scores": "score", "features": COMPAS_FEATURES}
     arguments |= {"favourable": "low"}
     plain = tl.audit(compas(), **arguments)
-    monkeypatch.setattr(batches, "BATCH_ROWS", 500)
+    monkeypatch.setattr(tables, "BATCH_ROWS", 500)
     found = tl.audit(compas().sample(fraction=1, shuffle=True, seed=1).lazy(), **arguments)
     assert_same_numbers(found.to_dict(), plain.to_dict())
     one, two = (audit["African-American"] for audit in (plain, found))
@@ -237,7 +237,7 @@ def test_features_of_every_kind_have_the_levels_and_notes_of_one_batch(part, opt
     features = (names[:6], names[6:11], names[11:], ["town", "when", "copy"])[part]
     arguments = PEOPLE | {"features": features} | options
     plain = tl.audit(all_kinds(), **arguments).to_dict()
-    monkeypatch.setattr(batches, "BATCH_ROWS", 37)
+    monkeypatch.setattr(tables, "BATCH_ROWS", 37)
     shuffled = all_kinds().sample(fraction=1, shuffle=True, seed=4).lazy()
     assert_same_numbers(tl.audit(shuffled, **arguments).to_dict(), plain)
 

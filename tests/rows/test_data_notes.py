@@ -8,7 +8,7 @@ from sklearn.linear_model import LogisticRegression
 from tests.people import FEATURES, audited, people
 
 from tiltlens._rows.features import encode_features, leakage_notes
-from tiltlens._sources.columns import read_table
+from tiltlens._sources.tables import read_table
 
 N = 400
 SCORE = people(N)["score"].to_numpy()

@@ -220,7 +220,7 @@ from tiltlens import _cli as cli
 found = cli.Commands.get_command
 cli.Commands.get_command = lambda *args: print("started", file=sys.stderr, flush=True) or found(*args)
 """
-BY_TENS = "from tiltlens._sources import batches; batches.BATCH_ROWS = 10"
+BY_TENS = "from tiltlens._sources import tables; tables.BATCH_ROWS = 10"
 
 
 @pytest.mark.parametrize(

@@ -22,7 +22,7 @@ from tiltlens._rows.features import (
 )
 from tiltlens._rows.levels import MISSING, OTHER, exact_counts, feature_levels, value_levels
 from tiltlens._rows.roles import GROUP, check_some, feature_names
-from tiltlens._sources.columns import read_table
+from tiltlens._sources.tables import read_table
 from tiltlens.errors import DataError
 
 RNG = np.random.default_rng(0)

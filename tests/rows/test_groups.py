@@ -19,7 +19,7 @@ from tiltlens._rows.groups import (
     group_key,
     natural_order,
 )
-from tiltlens._sources.columns import column_of_values, read_table
+from tiltlens._sources.tables import column_of_values, read_table
 from tiltlens.errors import DataError
 
 

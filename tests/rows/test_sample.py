@@ -12,8 +12,8 @@ from tests.people import assert_same_numbers, lending, note_codes
 import tiltlens as tl
 from tiltlens._rows.roles import GROUP, HASH, FeatureChoice, Request, resolve_roles
 from tiltlens._rows.survey import HashThreshold, RowSample, group_quota, survey_batch
-from tiltlens._sources import batches
-from tiltlens._sources.batches import FrameBatches, clean_batch
+from tiltlens._sources import tables
+from tiltlens._sources.tables import FrameBatches, clean_batch
 
 NAMES = ["region", "job", "amount", "years"]
 QUESTION = {"group": "group", "reference": "b", "scores": "score", "features": NAMES, "audited": "a"}
@@ -116,7 +116,7 @@ def test_a_sampled_audit_says_so_and_a_complete_one_does_not():
 @pytest.mark.parametrize("way", ["fitted", "known, weights", "classes"])
 @pytest.mark.parametrize("rows", [333])
 def test_neither_order_nor_batches_change_any_number_of_a_sampled_audit(way, rows, monkeypatch):
-    monkeypatch.setattr(batches, "BATCH_ROWS", rows)
+    monkeypatch.setattr(tables, "BATCH_ROWS", rows)
     shuffled = lending().sample(fraction=1, shuffle=True, seed=rows)
     options = QUESTION | WAYS[way] | {"sample_rows": SIZE, "features": NAMES[::-1]}
     found = tl.audit(shuffled.select(reversed(shuffled.columns)), **options)["a"]
@@ -175,7 +175,7 @@ def test_the_sample_is_the_rows_of_the_smallest_hashes_of_each_group(monkeypatch
     ranked = whole.frame.with_columns(rank=pl.col(HASH).rank("ordinal").over(GROUP))
     lowest = np.sort(ranked.filter(pl.col("rank") <= quota)[HASH].to_numpy())
     for rows in (1 << 18, 999, 100):
-        monkeypatch.setattr(batches, "BATCH_ROWS", rows)
+        monkeypatch.setattr(tables, "BATCH_ROWS", rows)
         found = folded_sample(lending().sample(fraction=1, shuffle=True, seed=rows))
         assert found.counts == counts
         assert not found.is_complete
@@ -220,7 +220,7 @@ def test_of_copies_of_a_row_each_is_drawn_for_itself():
     """Of equal rows a hash would draw all or none: of a table of few distinct rows most would never be looked at."""
     distinct = lending(200).filter(pl.col("group") != "c")
     rows = clean_batch(distinct[np.tile(np.arange(distinct.height), 40)])
-    numbered = rows.with_columns(pl.int_range(pl.len(), dtype=pl.Int64).alias(batches.ROW))
+    numbered = rows.with_columns(pl.int_range(pl.len(), dtype=pl.Int64).alias(tables.ROW))
     for parts in ([numbered], list(numbered.iter_slices(1_000))):
         surveys = [survey_batch(ROLES, SIZE, HashThreshold(), part) for part in parts]
         frame = sum(surveys[1:], surveys[0]).sample.frame

@@ -13,8 +13,8 @@ from tiltlens._rows.groups import NO_GROUP, encode_periods, read_periods, sort_p
 from tiltlens._rows.roles import ColumnRoles, FeatureChoice, Request, resolve_roles
 from tiltlens._rows.sampled_rows import ROW_COLUMNS, RowColumn, SampledRows, SampleFacts
 from tiltlens._rows.survey import HashThreshold, survey_batch
-from tiltlens._sources import batches
-from tiltlens._sources.batches import FrameBatches
+from tiltlens._sources import tables
+from tiltlens._sources.tables import FrameBatches
 
 GROUPS = ("a", "b", "c")
 REQUEST = Request(
@@ -66,7 +66,7 @@ def rows_of(size=60):
 
 
 def survey_of(roles, frame, monkeypatch, sample_rows=10**6):
-    monkeypatch.setattr(batches, "BATCH_ROWS", 90)
+    monkeypatch.setattr(tables, "BATCH_ROWS", 90)
     names = [*roles.columns, "branch"]
     return FrameBatches(frame).fold(names, partial(survey_batch, roles, sample_rows, HashThreshold()))
 

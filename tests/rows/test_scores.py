@@ -13,7 +13,7 @@ from tests.people import ENGINES
 
 import tiltlens as tl
 from tiltlens._rows.scores import channel_of, score_columns
-from tiltlens._sources.columns import read_table
+from tiltlens._sources.tables import read_table
 from tiltlens.errors import DataError, DistributionError
 
 PEOPLE = pl.DataFrame(

@@ -10,9 +10,9 @@ from tests.people import FEATURES, people
 from tiltlens._rows.levels import Levels, value_counts
 from tiltlens._rows.roles import GROUP, PEOPLE, WEIGHT, FeatureChoice, Request, resolve_roles
 from tiltlens._rows.survey import HashThreshold, survey_batch
-from tiltlens._sources import batches
+from tiltlens._sources import tables
 from tiltlens._sources.arrays import factorize
-from tiltlens._sources.batches import FrameBatches, clean_batch
+from tiltlens._sources.tables import FrameBatches, clean_batch
 
 COLUMNS = {
     "whole": pl.Series([3, 1, 3, None, 2, 1], dtype=pl.Int64),
@@ -109,7 +109,7 @@ ROLES = resolve_roles(
 
 def test_a_survey_of_batches_is_that_of_all_rows(monkeypatch):
     whole = survey_batch(ROLES, 10**6, HashThreshold(), clean_batch(messy()))
-    monkeypatch.setattr(batches, "BATCH_ROWS", 50)
+    monkeypatch.setattr(tables, "BATCH_ROWS", 50)
     shuffled = messy().sample(fraction=1, shuffle=True, seed=2)
     for frame in (messy(), shuffled):
         found = FrameBatches(frame).fold(ROLES.columns, partial(survey_batch, ROLES, 10**6, HashThreshold()))

@@ -7,8 +7,8 @@ from dataclasses import dataclass
 import polars as pl
 import pytest
 
-from tiltlens._sources import batches, engines
-from tiltlens._sources.batches import ROW, FrameBatches, folded, read_in_batches, regrouped
+from tiltlens._sources import engines, tables
+from tiltlens._sources.tables import ROW, FrameBatches, folded, read_in_batches, regrouped
 from tiltlens.errors import DataError
 
 
@@ -28,7 +28,7 @@ def seen(frame):
 
 @pytest.fixture(autouse=True)
 def hundred_rows(monkeypatch):
-    monkeypatch.setattr(batches, "BATCH_ROWS", 100)
+    monkeypatch.setattr(tables, "BATCH_ROWS", 100)
     monkeypatch.setattr(engines, "BATCH_ROWS", 100)
 
 
@@ -49,7 +49,7 @@ def batches_of(data):
 
 @pytest.mark.parametrize("rows", [1, 7, 400, 401, 799, 12_345])
 def test_slices_are_even_so_that_two_threads_end_together(rows):
-    sizes = [part.height for part in batches._slices(pl.DataFrame({"x": range(rows)}))]
+    sizes = [part.height for part in tables._slices(pl.DataFrame({"x": range(rows)}))]
     assert sum(sizes) == rows
     assert max(sizes) <= 200
     assert len(sizes) % 2 == 0 or rows <= 100

@@ -15,8 +15,9 @@ import pytest
 from polars.testing import assert_frame_equal, assert_series_equal
 from tests.people import CLEAN, ENGINES
 
-from tiltlens._sources.columns import column_names, column_of_values, native_columns
+from tiltlens._rows.predictions import native_columns
 from tiltlens._sources.engines import collected
+from tiltlens._sources.tables import column_names, column_of_values
 from tiltlens.errors import DataError
 
 

@@ -18,7 +18,7 @@ from tiltlens._estimators.influence import Integers
 from tiltlens._formats import FieldTable
 from tiltlens._limits import MINIMUM_ROWS, SCORE_TENTHS
 from tiltlens._sources.arrays import quantile_edges
-from tiltlens._sources.columns import Record
+from tiltlens._sources.tables import Record
 from tiltlens.paper.checks import Floats
 
 PREDICTIVE = {

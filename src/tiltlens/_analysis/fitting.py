@@ -41,7 +41,7 @@ from tiltlens._rows.predictions import AskedModel
 from tiltlens._rows.sampled_rows import SampledRows
 from tiltlens._rows.survey import group_quota
 from tiltlens._sources.arrays import chunked_moments
-from tiltlens._sources.columns import NativeTable
+from tiltlens._sources.tables import NativeTable
 from tiltlens._threads import in_threads, stage
 from tiltlens.paper.checks import Floats
 from tiltlens.paper.correction import GroupMoments

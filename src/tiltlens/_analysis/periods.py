@@ -17,7 +17,7 @@ from tiltlens._estimators.influence import Booleans, InfluenceEstimate, Integers
 from tiltlens._estimators.outputs import EqualGapsTest, equal_gaps_test, unseen_mean_se
 from tiltlens._formats import FieldTable
 from tiltlens._limits import MINIMUM_ROWS, SMALLEST_SHARE
-from tiltlens._sources.columns import Record
+from tiltlens._sources.tables import Record
 from tiltlens.paper.checks import Floats
 
 FEW = f"fewer than {MINIMUM_ROWS} people of a group"

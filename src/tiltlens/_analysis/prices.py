@@ -24,7 +24,7 @@ from tiltlens._learners.propensity import Propensity, fold_pairings, row_folds
 from tiltlens._learners.regressions import Regressor, TreeSize
 from tiltlens._limits import FEWEST_KNOWN, FOLDS, SCORE_TENTHS
 from tiltlens._sources.arrays import quantile_edges
-from tiltlens._sources.columns import Record
+from tiltlens._sources.tables import Record
 from tiltlens._threads import one_thread, steps_in_threads
 from tiltlens.paper.checks import Floats
 

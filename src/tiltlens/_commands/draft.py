@@ -15,8 +15,8 @@ import polars as pl
 
 from tiltlens._results.codec import write_text
 from tiltlens._rows.features import IDENTIFIER
-from tiltlens._sources.batches import clean_batch
 from tiltlens._sources.files import FileBatches, files_of
+from tiltlens._sources.tables import clean_batch
 from tiltlens._sources.text_columns import ReadOptions
 from tiltlens.errors import DataError, check_columns, listed, shown
 

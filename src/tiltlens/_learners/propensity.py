@@ -32,7 +32,7 @@ from tiltlens._learners.design import Block, Encoding, Table, code_columns, colu
 from tiltlens._limits import CLIP, FEW_COLUMNS, MODEL_CHUNK, MULTIPLIED
 from tiltlens._rows.features import DesignColumn
 from tiltlens._rows.predictions import UserModel
-from tiltlens._sources.columns import NativeTable
+from tiltlens._sources.tables import NativeTable
 from tiltlens._threads import each, in_threads, stage, steps_in_threads
 from tiltlens.errors import DataError, SupportError, wrap_errors
 from tiltlens.paper.checks import Floats

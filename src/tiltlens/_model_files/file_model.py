@@ -12,7 +12,7 @@ from typing import Any, Literal, TypeAlias
 import numpy as np
 import polars as pl
 
-from tiltlens._sources.columns import NativeTable, column_of_values, read_table
+from tiltlens._sources.tables import NativeTable, column_of_values, read_table
 from tiltlens.errors import DataError, listed, shown
 from tiltlens.paper.checks import Floats
 

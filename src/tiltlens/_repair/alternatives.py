@@ -44,7 +44,7 @@ from tiltlens._repair.rows import AuditedRows, audited_rows
 from tiltlens._repair.what_ifs import SCHEMA, strongest_what_if, what_ifs
 from tiltlens._results.codec import to_plain, write_json
 from tiltlens._results.comparison import Comparison
-from tiltlens._sources.columns import Record
+from tiltlens._sources.tables import Record
 from tiltlens.errors import DataError
 from tiltlens.paper.checks import Floats, check_share, check_threshold
 

@@ -43,7 +43,7 @@ from tiltlens._repair.rows import AuditedRows, duplicate_clusters
 from tiltlens._repair.solve import RepairProblem, constraints_for
 from tiltlens._rows.predictions import UserModel
 from tiltlens._sources.arrays import row_hashes
-from tiltlens._sources.columns import ValuesLike, check_index, clean_column, raw_column
+from tiltlens._sources.tables import ValuesLike, check_index, clean_column, raw_column
 from tiltlens.errors import DataError, first_line, listed, shown
 from tiltlens.paper.checks import Floats, check_threshold
 

@@ -23,7 +23,7 @@ from tiltlens._repair.new_rows import HeldOutRows
 from tiltlens._repair.quantities import EvaluationRows, Measurements, are_decisions, measure, people_with_outcomes
 from tiltlens._results.codec import to_plain, write_json
 from tiltlens._results.outputs import row_estimate
-from tiltlens._sources.columns import Record
+from tiltlens._sources.tables import Record
 from tiltlens.errors import DataError
 from tiltlens.paper.checks import Floats
 

@@ -37,7 +37,7 @@ from tiltlens._rows.groups import observed_costs
 from tiltlens._rows.roles import Declared
 from tiltlens._rows.scores import RowName
 from tiltlens._rows.wording import WORDING, Wording
-from tiltlens._sources.columns import Record
+from tiltlens._sources.tables import Record
 from tiltlens._threads import one_thread
 from tiltlens.errors import DataError, shown
 from tiltlens.paper.checks import Floats, check_number, check_probability

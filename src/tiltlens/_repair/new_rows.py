@@ -30,10 +30,18 @@ from tiltlens._rows.groups import JOINT, check_sample_weight, factorize_groups
 from tiltlens._rows.roles import must_be_column
 from tiltlens._rows.sampled_rows import row_name
 from tiltlens._rows.scores import RowName
-from tiltlens._sources.batches import FrameBatches, OrderedBatches, clean_batch, in_batches
-from tiltlens._sources.columns import ValuesLike, check_index, column_of_values, empty_table
 from tiltlens._sources.engines import SparkBatches, batches_of, collected, frame_of, names_of, with_numbers
 from tiltlens._sources.files import inputs_of
+from tiltlens._sources.tables import (
+    FrameBatches,
+    OrderedBatches,
+    ValuesLike,
+    check_index,
+    clean_batch,
+    column_of_values,
+    empty_table,
+    in_batches,
+)
 from tiltlens.errors import TABLE, TABLES, DataError, check_columns, check_outputs, first_line, listed, names_in, shown
 from tiltlens.paper.checks import Floats
 

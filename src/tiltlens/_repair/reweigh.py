@@ -16,7 +16,7 @@ from tiltlens._limits import SUPPRESSED_BELOW
 from tiltlens._repair.quantities import effective_size
 from tiltlens._results.profiles import NoRows, Profiles, needs_rows
 from tiltlens._rows.features import Feature
-from tiltlens._sources.columns import Record
+from tiltlens._sources.tables import Record
 from tiltlens.errors import DataError
 from tiltlens.paper.checks import Floats
 

@@ -20,7 +20,7 @@ from tiltlens._notes import Note
 from tiltlens._repair.quantities import EvaluationRows, Measurement, Measurements, accuracy_at, error_costs, measure
 from tiltlens._rows.levels import numbers_of
 from tiltlens._rows.predictions import AskedModel
-from tiltlens._sources.columns import Record
+from tiltlens._sources.tables import Record
 from tiltlens.errors import TiltlensError, first_line
 from tiltlens.paper.checks import Floats
 

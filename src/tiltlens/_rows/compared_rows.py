@@ -40,7 +40,7 @@ from tiltlens._rows.sampled_rows import (
 from tiltlens._rows.survey import Survey
 from tiltlens._rows.wording import Unit, exclusion_words, unit_of
 from tiltlens._sources.arrays import Hashes, chunked_moments, nameless_hashes, nested_hashes
-from tiltlens._sources.batches import ROW
+from tiltlens._sources.tables import ROW
 from tiltlens._threads import in_threads
 from tiltlens.errors import DataError, DistributionError, listed, shown
 from tiltlens.paper.checks import Floats

@@ -23,7 +23,7 @@ from tiltlens._notes import Note
 from tiltlens._rows.groups import natural_order
 from tiltlens._rows.roles import GROUP, PEOPLE, WEIGHT
 from tiltlens._sources.arrays import Factorized, below, counted_edges, factorize, quantile_edges, text_codes
-from tiltlens._sources.columns import MICROSECONDS_PER_DAY
+from tiltlens._sources.tables import MICROSECONDS_PER_DAY
 from tiltlens.errors import DataError, shown
 from tiltlens.paper.checks import Floats
 

@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from numbers import Number
 from typing import TYPE_CHECKING, Any, TypeAlias
 
+import narwhals as nw
 import numpy as np
 import polars as pl
 from numpy.typing import NDArray
@@ -14,7 +15,7 @@ from numpy.typing import NDArray
 from tiltlens._estimators.influence import Integers
 from tiltlens._formats import text_of
 from tiltlens._notes import Note
-from tiltlens._sources.columns import NativeTable, ValuesLike, native_columns, taken_rows, with_columns_of
+from tiltlens._sources.tables import NativeTable, ValuesLike
 from tiltlens.errors import DataError, DistributionError, TiltlensError, first_line, listed, shown, wrap_errors
 from tiltlens.paper.checks import Floats
 
@@ -203,6 +204,35 @@ def _chosen(columns: Any, names: list[str]) -> list[str]:
     if not isinstance(columns, slice) and all(isinstance(column, str) for column in columns):
         return list(columns)
     return [str(name) for name in np.asarray(names, dtype=object)[columns]]
+
+
+def native_columns(data: NativeTable, table: pl.DataFrame, names: Sequence[str]) -> NativeTable:
+    """Return the named columns as a table of the user's kind.
+
+    For lazy data, they are taken from `table`, read before, because a second run of a query may change the row order.
+    """
+    if isinstance(data, Mapping):
+        return {name: data[name] for name in names}
+    frame = nw.from_native(data)
+    return table.select(names) if isinstance(frame, nw.LazyFrame) else frame.select(*names).to_native()
+
+
+def taken_rows(table: NativeTable, index: NDArray[np.integer]) -> NativeTable:
+    """Return some rows of a table in memory as a table of the same kind; a pandas index is reset."""
+    if isinstance(table, Mapping):
+        return {
+            name: values[index] if isinstance(values, pl.Series) else np.asarray(values)[index]
+            for name, values in table.items()
+        }
+    return nw.maybe_reset_index(nw.from_native(table, eager_only=True)[index]).to_native()
+
+
+def with_columns_of(table: NativeTable, other: NativeTable, names: Sequence[str]) -> NativeTable:
+    """Return a table in memory with the named columns replaced by those of a table of the same kind and length."""
+    if isinstance(table, Mapping):
+        return {**table, **{name: other[name] for name in names}}
+    frame, others = (nw.from_native(native, eager_only=True) for native in (table, other))
+    return frame.with_columns(*(others[name] for name in names)).to_native()
 
 
 ASKED_AGAIN = 500  # rows that are scored again: enough to detect a term of the group in one row of a hundred

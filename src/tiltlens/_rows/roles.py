@@ -26,7 +26,7 @@ from tiltlens._rows.scores import (
     given_matrix,
     score_columns,
 )
-from tiltlens._sources.columns import check_index, column_of_values
+from tiltlens._sources.tables import check_index, column_of_values
 from tiltlens.errors import DataError, check_columns, listed, shown, texts_of
 
 MOST_FEATURES = 500  # of an audit: 20,000 rows then take minutes and 3 GiB, and the regressions have a column for each

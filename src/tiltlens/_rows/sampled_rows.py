@@ -41,7 +41,7 @@ from tiltlens._rows.roles import CLUSTER, ColumnRoles
 from tiltlens._rows.scores import Channel, RowName
 from tiltlens._rows.wording import NOT_GIVEN, PROBABILITY, Unit
 from tiltlens._sources.arrays import Hashes, factorize_texts, row_hashes
-from tiltlens._sources.batches import ROW
+from tiltlens._sources.tables import ROW
 from tiltlens._threads import in_threads
 from tiltlens.errors import DataError
 from tiltlens.paper.checks import Floats

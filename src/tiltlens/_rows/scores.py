@@ -15,7 +15,7 @@ from numpy.typing import NDArray
 from tiltlens._formats import text_of
 from tiltlens._limits import LARGEST, LISTED_VALUES, SCORE_ROUNDING
 from tiltlens._rows.predictions import AS_AMOUNT, METHODS, model_matrix, number_matrix
-from tiltlens._sources.columns import ValuesLike, column_of_values
+from tiltlens._sources.tables import ValuesLike, column_of_values
 from tiltlens.errors import DataError, DistributionError, check_columns, listed, names_in, shown
 from tiltlens.paper.checks import check_threshold
 

@@ -44,7 +44,7 @@ from tiltlens._sources.arrays import (
     nested_hashes,
     row_hashes,
 )
-from tiltlens._sources.batches import ROW
+from tiltlens._sources.tables import ROW
 from tiltlens.paper.checks import Floats
 from tiltlens.paper.correction import GroupMoments
 

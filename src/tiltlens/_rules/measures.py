@@ -27,7 +27,7 @@ from tiltlens._limits import MINIMUM_ROWS, NOISE
 from tiltlens._notes import Note
 from tiltlens._rows.groups import alike_notes
 from tiltlens._rules.rule import Outcomes, Rule
-from tiltlens._sources.columns import Record
+from tiltlens._sources.tables import Record
 from tiltlens.errors import listed, shown
 
 Kinds = dict[str, type[pl.DataType]]  # the columns of a frame

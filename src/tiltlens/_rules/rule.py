@@ -19,9 +19,8 @@ from tiltlens._results.outputs import fingerprint_of
 from tiltlens._rows.roles import OUTCOME, PEOPLE, must_be_column
 from tiltlens._rows.sampled_rows import row_name
 from tiltlens._rows.scores import RowName, decisions_in_words, favourable_word, is_words
-from tiltlens._sources.batches import Batches, FrameBatches, checked_columns
-from tiltlens._sources.columns import check_index, column_of_values
 from tiltlens._sources.engines import frame_of
+from tiltlens._sources.tables import Batches, FrameBatches, check_index, checked_columns, column_names, column_of_values
 from tiltlens.errors import DataError, check_columns, listed, nearest_name, shown
 from tiltlens.paper.checks import Floats, check_share, check_threshold
 
@@ -259,10 +258,10 @@ def open_source(data: object, batches: Batches | None, columns: Sequence[str], s
     if batches is not None:
         if not spec.columns:
             raise must_be_column(spec.argument, spec.value)
-        named = tuple(checked_columns(batches, columns))
+        named = tuple(checked_columns(batches.names(), columns))
         return Source(batches, named, named)
     frame = frame_of(data, columns)
-    named = tuple(checked_columns(FrameBatches(frame), columns))
+    named = tuple(checked_columns(column_names(frame), columns))
     frame = frame.select(named)
     if not spec.columns:
         check_index(spec.argument, spec.value, data)

@@ -41,8 +41,8 @@ from tiltlens._rules.rule import (
     smallest_share_of,
     tally_source,
 )
-from tiltlens._sources.columns import Record
 from tiltlens._sources.engines import batches_of, names_of, reading_notes
+from tiltlens._sources.tables import Record
 from tiltlens.errors import DataError, check_columns, listed, names_in, shown
 from tiltlens.paper.checks import check_probability
 

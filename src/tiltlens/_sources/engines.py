@@ -22,7 +22,9 @@ import polars as pl
 
 from tiltlens._limits import BATCH_ROWS
 from tiltlens._notes import Note
-from tiltlens._sources.batches import (
+from tiltlens._sources.files import FileBatches, files_of, format_of, inputs_of
+from tiltlens._sources.tables import (
+    QUERY,
     ROW,
     Batches,
     FrameBatches,
@@ -30,11 +32,13 @@ from tiltlens._sources.batches import (
     Step,
     checked_columns,
     clean_batch,
+    column_names,
+    declared_orders,
+    empty_table,
     folded,
+    read_table,
     regrouped,
 )
-from tiltlens._sources.columns import QUERY, column_names, declared_orders, empty_table, read_table
-from tiltlens._sources.files import FileBatches, files_of, format_of, inputs_of
 from tiltlens._sources.text_columns import DATES, ReadOptions, Source, read_texts
 from tiltlens._threads import check_threads
 from tiltlens.errors import (
@@ -336,7 +340,8 @@ def collected(data: object, columns: Sequence[str] | None = None) -> pl.DataFram
 
 def collected_rows(batches: Batches, columns: Sequence[str] | None = None) -> pl.DataFrame:
     """Return some columns (default: all) of batches as one clean frame in memory."""
-    wanted = checked_columns(batches, batches.names() if columns is None else columns)
+    names = batches.names()
+    wanted = checked_columns(names, names if columns is None else columns)
     return pl.concat(batches.fold(wanted, lambda batch: [batch])).drop(ROW, strict=False)
 
 

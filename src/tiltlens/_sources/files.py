@@ -18,9 +18,8 @@ from typing import Any, TypeAlias
 import polars as pl
 
 from tiltlens._notes import Note
-from tiltlens._sources.batches import S, Step, clean_batch, folded, read_in_batches, too_large
-from tiltlens._sources.columns import clean_column
 from tiltlens._sources.csv_files import GZIP, MARKS, csv_table, is_zipped, start_of
+from tiltlens._sources.tables import S, Step, clean_batch, clean_column, folded, read_in_batches, too_large
 from tiltlens._sources.text_columns import (
     DATES,
     INTEGER,

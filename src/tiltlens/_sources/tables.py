@@ -1,15 +1,21 @@
-"""Conversion of any table or values to clean Polars columns, the same for every engine.
+"""Any values or table as clean Polars columns; and tables that are folded: batches reduced to sums, which are added.
 
 A clean column is Boolean, Int64, Float64, String, Enum (with declared order), Date or Datetime in UTC. NaN, NaT, NA and
 None are all missing; infinite values stay, because whether they are valid depends on the role of the column.
+
+A batch is a frame of clean columns with row numbers; no rows are kept. One function folds the batches of all engines.
 """
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence, Set
+from collections.abc import Callable, Collection, Generator, Iterable, Mapping, Sequence, Set
+from contextlib import closing
+from dataclasses import dataclass
 from datetime import date, datetime, timedelta
 from decimal import Decimal
-from typing import Any, TypeAlias
+from functools import reduce
+from operator import add
+from typing import Any, Protocol, Self, TypeAlias, TypeVar
 
 import narwhals as nw
 import numpy as np
@@ -17,24 +23,27 @@ import polars as pl
 from numpy.typing import NDArray
 
 from tiltlens._formats import text_of
+from tiltlens._limits import BATCH_ROWS
+from tiltlens._threads import map_in_order
 from tiltlens.errors import DataError, check_case, check_columns, checked_names, first_line, shown, wrap_errors
 
 SAFE_INTEGERS = (pl.Int8, pl.Int16, pl.Int32, pl.Int64, pl.UInt8, pl.UInt16, pl.UInt32)  # none is too large for 64 bits
+ROW = "\0row"  # the column of row numbers; table columns cannot contain NUL
 MICROSECONDS_PER_DAY = 86_400_000_000
 ValuesLike: TypeAlias = Any  # one value per row: an array, a list, or a series of any engine
 PandasSeries: TypeAlias = Any  # pandas need not be installed
 MISSING_KINDS = {"NoneType", "NAType", "NaTType"}
 
 # The first match applies: to Python, True is an int and a datetime is a date.
-OBJECT_KINDS: tuple[tuple[str, tuple[type, ...], type[pl.DataType] | pl.DataType], ...] = (
-    ("bool", (bool, np.bool_), pl.Boolean),
-    ("int", (int, np.integer), pl.Int64),
-    ("float", (float, np.floating, Decimal), pl.Float64),
-    ("str", (str,), pl.String),
-    ("datetime", (datetime, np.datetime64), pl.Datetime("us")),
-    ("date", (date,), pl.Date),
-    ("timedelta", (timedelta, np.timedelta64), pl.Duration("us")),
-)
+OBJECT_KINDS: dict[str, tuple[tuple[type, ...], type[pl.DataType] | pl.DataType]] = {
+    "bool": ((bool, np.bool_), pl.Boolean),
+    "int": ((int, np.integer), pl.Int64),
+    "float": ((float, np.floating, Decimal), pl.Float64),
+    "str": ((str,), pl.String),
+    "datetime": ((datetime, np.datetime64), pl.Datetime("us")),
+    "date": ((date,), pl.Date),
+    "timedelta": ((timedelta, np.timedelta64), pl.Duration("us")),
+}
 
 
 def column_of_values(argument: str, values: ValuesLike, rows: int) -> pl.Series:
@@ -142,7 +151,7 @@ def _column_of_objects(name: str, values: list[object]) -> pl.Series:
 
 
 def _object_kind(column: str, kind: type) -> str:
-    for name, parents, _ in OBJECT_KINDS:
+    for name, (parents, _) in OBJECT_KINDS.items():
         if issubclass(kind, parents):
             return name
     raise unusable(column, kind.__name__)
@@ -150,11 +159,10 @@ def _object_kind(column: str, kind: type) -> str:
 
 def _built(name: str, values: list[object], kind: str) -> pl.Series:
     """Return a column of one kind of Python object."""
-    dtype = next(dtype for object_kind, _, dtype in OBJECT_KINDS if object_kind == kind)
     if kind == "float":  # Decimal and numpy numbers included
         return pl.Series(name, np.array(values, dtype=np.float64))
     try:
-        return pl.Series(name, values, dtype=dtype)
+        return pl.Series(name, values, dtype=OBJECT_KINDS[kind][1])
     except (OverflowError, TypeError, pl.exceptions.PolarsError) as error:
         if kind == "int":  # too large for 64 bits: a hash or a key, of which every digit matters
             return pl.Series(name, [None if value is None else str(value) for value in values], dtype=pl.String)
@@ -263,14 +271,19 @@ KINDS_ACCEPTED = (
 def read_table(data: NativeTable, needed: Sequence[str] | None = None) -> pl.DataFrame:
     """Return the needed columns (default: all) of any supported table, cleaned, in the given order."""
     names = column_names(data)
-    wanted = list(dict.fromkeys(names if needed is None else needed))
-    check_columns("data", wanted, names)
-    check_case(wanted, names)
+    wanted = checked_columns(names, names if needed is None else needed)
     with wrap_errors("`data` cannot be read", QUERY):  # a lazy frame or a relation runs the user's query here
         columns = _raw_columns(data, wanted)
     if not columns or len(columns[0]) == 0:
         raise empty_table()
     return pl.DataFrame({column.name: clean_column(column) for column in columns})
+
+
+def checked_columns(names: Sequence[str], wanted: Sequence[str]) -> list[str]:
+    """Return the distinct wanted columns; raise if one is missing, or differs from another by letter case only."""
+    check_columns("data", wanted, names)
+    check_case(wanted, names)
+    return list(dict.fromkeys(wanted))
 
 
 def empty_table() -> DataError:
@@ -279,23 +292,18 @@ def empty_table() -> DataError:
 
 
 def column_names(data: object) -> list[str]:
-    """Return the names of the columns, which must be distinct strings."""
-    return checked_names(_native_names(data))
-
-
-def _native_names(data: object) -> Sequence[object]:
-    """Return the names as the engine has them, since narwhals raises its own error for duplicates."""
+    """Return the names of the columns as the engine has them, which must be distinct strings."""
     if isinstance(data, Mapping):
-        return list(data)
+        return checked_names(list(data))
     if isinstance(data, pl.LazyFrame):
         with wrap_errors("`data` is a lazy frame that cannot be collected", "collect it on its own first."):
-            return data.collect_schema().names()
+            return checked_names(data.collect_schema().names())
     names = getattr(data, "column_names", None)
     if names is None:
         names = getattr(data, "columns", None)
     if names is None or callable(names) or isinstance(data, type):
         raise _not_a_table(data)
-    return list(names)
+    return checked_names(list(names))
 
 
 def _not_a_table(data: object) -> DataError:
@@ -305,41 +313,10 @@ def _not_a_table(data: object) -> DataError:
     return DataError(f"`data` must be {KINDS_ACCEPTED}, got {type(data).__name__}.", hint)
 
 
-def native_columns(data: NativeTable, table: pl.DataFrame, names: Sequence[str]) -> NativeTable:
-    """Return the named columns as a table of the user's kind.
-
-    For lazy data, they are taken from `table`, read before, because a second run of a query may change the row order.
-    """
-    if isinstance(data, Mapping):
-        return {name: data[name] for name in names}
-    frame = nw.from_native(data)
-    return table.select(names) if isinstance(frame, nw.LazyFrame) else frame.select(*names).to_native()
-
-
-def taken_rows(table: NativeTable, index: NDArray[np.integer]) -> NativeTable:
-    """Return some rows of a table in memory as a table of the same kind; a pandas index is reset."""
-    if isinstance(table, Mapping):
-        return {
-            name: values[index] if isinstance(values, pl.Series) else np.asarray(values)[index]
-            for name, values in table.items()
-        }
-    return nw.maybe_reset_index(nw.from_native(table, eager_only=True)[index]).to_native()
-
-
-def with_columns_of(table: NativeTable, other: NativeTable, names: Sequence[str]) -> NativeTable:
-    """Return a table in memory with the named columns replaced by those of a table of the same kind and length."""
-    if isinstance(table, Mapping):
-        return {**table, **{name: other[name] for name in names}}
-    frame, others = (nw.from_native(native, eager_only=True) for native in (table, other))
-    return frame.with_columns(*(others[name] for name in names)).to_native()
-
-
 def _raw_columns(data: NativeTable, wanted: Sequence[str]) -> list[pl.Series]:
     """Return the wanted columns as Polars series, before cleaning."""
     if isinstance(data, Mapping):
-        columns = [raw_column(name, data[name]) for name in wanted]
-        _check_lengths(columns)
-        return columns
+        return _of_equal_length([raw_column(name, data[name]) for name in wanted])
     if isinstance(data, pl.LazyFrame):
         return data.select(wanted).collect().get_columns()
     try:
@@ -374,10 +351,149 @@ def declared_orders(native: NativeTable) -> dict[str, pl.Enum]:
     return orders
 
 
-def _check_lengths(columns: Sequence[pl.Series]) -> None:
+def _of_equal_length(columns: list[pl.Series]) -> list[pl.Series]:
     for column in columns[1:]:
         if len(column) != len(columns[0]):
             raise DataError(
                 f"{shown(columns[0].name)} has {len(columns[0])} values, but {shown(column.name)} has {len(column)}.",
                 "give every column of `data` one value per row.",
             )
+    return columns
+
+
+class Summable(Protocol):
+    """The results of batches: sums that can be added."""
+
+    def __add__(self, other: Self, /) -> Self:
+        """Return the sum over both."""
+        ...
+
+
+S = TypeVar("S", bound=Summable)
+Step = Callable[[pl.DataFrame], S]
+
+
+class Batches(Protocol):
+    """A table that can be folded."""
+
+    def names(self) -> list[str]:
+        """Return the names of its columns."""
+        ...
+
+    def fold(self, columns: Sequence[str], step: Step[S]) -> S:
+        """Return Σ step(batch) over the batches of some columns; they include `ROW` if rows have an order."""
+        ...
+
+
+class OrderedBatches(Batches, Protocol):
+    """A table whose rows have an order and can be read in it without cleaning."""
+
+    def frames(self, columns: Sequence[str], texts: Collection[str] = ()) -> Generator[pl.DataFrame]:
+        """Yield the uncleaned rows of some columns; in CSV files, those in `texts` are read as written."""
+        ...
+
+
+def in_batches(frames: Generator[pl.DataFrame], step: Step[S]) -> Generator[S]:
+    """Yield step(batch) over frames in order, joined to larger batches first; there is one thread per core.
+
+    Generators are closed explicitly, because an interruption during garbage collection would be printed and ignored.
+    """
+    with (
+        closing(frames),
+        closing(_numbered(regrouped(frames))) as batches,
+        closing(map_in_order(step, batches)) as parts,
+    ):
+        yield from parts
+
+
+def folded(frames: Generator[pl.DataFrame], step: Step[S]) -> S:
+    """Return Σ step(batch) over frames, added in the order of the batches."""
+    with closing(in_batches(frames, lambda batch: step(clean_batch(batch)))) as parts:
+        for first in parts:
+            return reduce(add, parts, first)
+    raise empty_table()
+
+
+def regrouped(frames: Iterable[pl.DataFrame]) -> Generator[pl.DataFrame]:
+    """Yield frames joined to batches of at least `BATCH_ROWS` rows, except for the last."""
+    waiting: list[pl.DataFrame] = []
+    rows = 0
+    for frame in frames:
+        if frame.height:
+            waiting.append(frame)
+            rows += frame.height
+        if rows >= BATCH_ROWS:
+            yield pl.concat(waiting)
+            waiting, rows = [], 0
+    if waiting:
+        yield pl.concat(waiting)
+
+
+def _numbered(frames: Generator[pl.DataFrame]) -> Generator[pl.DataFrame]:
+    """Yield the frames with a column of row numbers."""
+    start = 0
+    with closing(frames):
+        for frame in frames:
+            numbers = pl.int_range(start, start + frame.height, dtype=pl.Int64, eager=True)
+            yield frame.with_columns(numbers.alias(ROW))
+            start += frame.height
+
+
+def clean_batch(frame: pl.DataFrame) -> pl.DataFrame:
+    """Return a batch with clean columns."""
+    return frame.with_columns(clean_column(column) for column in frame.get_columns())
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class FrameBatches:
+    """A Polars frame, eager or lazy; a lazy one is run once per pass by the streaming engine."""
+
+    frame: pl.DataFrame | pl.LazyFrame
+
+    def names(self) -> list[str]:
+        """See `Batches`."""
+        return column_names(self.frame)
+
+    def fold(self, columns: Sequence[str], step: Step[S]) -> S:
+        """See `Batches`."""
+        selected = self.frame.select(columns)
+        if isinstance(selected, pl.DataFrame):
+            parts_differ = [column for column in selected if depends_on_values(column.dtype)]
+            selected = selected.with_columns(clean_column(column) for column in parts_differ)
+            return folded(_slices(selected), step)
+        kinds = pl.Schema(dict.fromkeys(too_large(selected, "`data`", QUERY), pl.String))
+        return folded(read_in_batches(selected.cast(kinds), "`data`", QUERY), step)
+
+    def frames(self, columns: Sequence[str], texts: Collection[str] = ()) -> Generator[pl.DataFrame]:
+        """See `OrderedBatches`."""
+        selected = self.frame.select(columns)
+        return _slices(selected) if isinstance(selected, pl.DataFrame) else read_in_batches(selected, "`data`", QUERY)
+
+
+def _slices(frame: pl.DataFrame) -> Generator[pl.DataFrame]:
+    """Yield an even number of equal slices, so that two threads finish together."""
+    pairs = max(-(-frame.height // (4 * BATCH_ROWS)), 1)
+    rows = frame.height if frame.height <= BATCH_ROWS else -(-frame.height // (2 * pairs))
+    yield from frame.iter_slices(max(rows, 1))
+
+
+def read_in_batches(frame: pl.LazyFrame, name: str, hint: str = "write it again.") -> Generator[pl.DataFrame]:
+    """Yield the rows of a lazy frame; an error message names the data that were read."""
+    batches = frame.collect_batches(chunk_size=BATCH_ROWS, maintain_order=True, lazy=True, engine="streaming")
+    try:
+        with wrap_errors(f"{name} cannot be read to its end", hint, kinds=(pl.exceptions.PolarsError, OSError)):
+            yield from batches
+    finally:
+        stop = getattr(batches, "stop", None)  # otherwise the engine would continue to the last row
+        if stop is not None:
+            stop()
+
+
+def too_large(frame: pl.LazyFrame, name: str, hint: str = "write it again.") -> list[str]:
+    """Return the columns of whole numbers of which one is too large for 64 bits: in every batch they are texts."""
+    unsure = [pl.col(column) for column, kind in frame.collect_schema().items() if depends_on_values(kind)]
+    if not unsure:
+        return []
+    lost = [column.cast(pl.Int64, strict=False).null_count() > column.null_count() for column in unsure]
+    overflow = pl.concat(read_in_batches(frame.select(lost), name, hint))
+    return [column.name for column in overflow if column.item()]
