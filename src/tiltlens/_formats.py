@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 import re
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, fields, is_dataclass
@@ -15,6 +16,7 @@ import numpy as np
 from tiltlens._limits import EXACT_WHOLE
 
 NOTHING = "–"
+POWERS = range(-12, 13)  # of ten, among which is the smallest number that a format does not round to 0
 LONGEST = 60
 MOST_ENTRIES = 12  # maximum number of entries of a list in one cell
 MINUS = "\u2212"
@@ -100,8 +102,29 @@ def interval(low: float | None, high: float | None, shown: Shown = number) -> st
     """Return "low to high", each formatted by `shown`; a dash if there is no interval."""
     if low is None and high is None:
         return NOTHING
-    ends = ("no limit" if end is None else shown(end) for end in (low, high))
-    return " to ".join(ends)
+    write = within(low, high, shown)
+    return " to ".join("no limit" if end is None else write(end) for end in (low, high))
+
+
+def within(low: float | None, high: float | None, shown: Shown) -> Shown:
+    """Return the format of numbers in an interval: if it excludes 0, none is rounded to 0, but written "< 0.01"."""
+    if not ((low is not None and low > 0.0) or (high is not None and high < 0.0)):
+        return shown
+
+    def write(value: float | None) -> str:
+        text = shown(value)
+        if not value or not is_zero(text):
+            return text
+        steps = (math.copysign(10.0**power, value) for power in POWERS)
+        least = next(step for step in map(shown, steps) if not is_zero(step))
+        return f"{'<' if value > 0.0 else '>'} {least}"
+
+    return write
+
+
+def is_zero(text: str) -> bool:
+    """Return whether a number is written as 0."""
+    return not any(digit in text for digit in "123456789")
 
 
 def with_interval(
@@ -111,7 +134,7 @@ def with_interval(
 
     `name` precedes the interval, and `unit` follows the value. Without an interval, only the value is returned.
     """
-    text = f"{shown(value)} {unit}".rstrip()
+    text = f"{within(low, high, shown)(value)} {unit}".rstrip()
     if low is None and high is None:
         return text
     return f"{text} ({f'{name} ' if name else ''}{interval(low, high, shown)})"
@@ -130,7 +153,7 @@ def brief_points(*values: float | None) -> Shown:
 
     def write(value: float | None) -> str:
         text = number(None if value is None else 100 * value, digits)
-        return text if text.strip("0.") else "0"
+        return "0" if value is not None and is_zero(text) else text
 
     return write
 

@@ -15,7 +15,7 @@ from tests.render.summaries import amounts_audit, cross_fitted_audit, decisions_
 
 import tiltlens as tl
 from tiltlens import _gates as gates
-from tiltlens._documents.document import level_of, measure_of
+from tiltlens._documents.document import Cell, level_of, measure_of
 from tiltlens._documents.headline import weighted
 from tiltlens._documents.quantities import (
     ALIASES,
@@ -35,14 +35,14 @@ from tiltlens._documents.quantities import (
 from tiltlens._documents.result_documents import CURVE, ORDER, RATES
 from tiltlens._documents.tables import FACTORS, rates_of_groups
 from tiltlens._estimators.estimate import Estimate
-from tiltlens._formats import signed, size
+from tiltlens._formats import interval, percent, points, signed, size
 from tiltlens._render.html import audit_html
 from tiltlens._render.page import page
 from tiltlens._render.table_files import AGAINST_REFERENCE, export_tables, markdown
 from tiltlens._render.terminal import print_audit
 from tiltlens._results.change import QUANTITIES as CHANGED
 from tiltlens._results.comparison import ESTIMATES
-from tiltlens._rows.wording import MEASURES, POINTS, ScoreType
+from tiltlens._rows.wording import MEASURES, POINTS, ScoreType, Wording, measure_for
 
 EVERY = [*QUANTITIES.values(), *FEATURES.values()]
 AUDITS = (cross_fitted_audit, decisions_audit, with_outcome_audit, amounts_audit)
@@ -280,6 +280,18 @@ def test_gates_name_quantities_by_their_labels(make):
         if audit.score_type in quantity(key).applies and key not in gates.ENDS_ONLY:
             sentence = gates.gate(f"{key}>0.5").judge(audit)[0].sentence
             assert sentence.startswith(f"{fill(quantity(key).label, POINTS)} of ")
+
+
+def test_no_number_of_an_interval_that_excludes_0_is_written_as_0():
+    assert interval(0.00001, 0.05, points) == "< 0.01 to 5.00"
+    assert interval(-0.05, -0.00001, points) == "−5.00 to > −0.01"
+    assert interval(-0.00001, 0.05, points) == interval(0.0, 0.05, points) == "0.00 to 5.00"
+    assert interval(0.0001, None, percent) == "< 0.1% to no limit"
+    tiny = Estimate(0.00002, 0.00001, 0.05)
+    assert estimate_words(tiny, POINTS, "95% CI") == "< 0.1 points (95% CI < 0.1 to 5.0)"
+    assert quantity_cell(quantity("gap"), tiny, POINTS) == Cell("< 0.01", "< 0.01 to 5.00", value=0.00002)
+    paid = measure_for("amount", wording=Wording(unit="€"))
+    assert estimate_words(Estimate(-300, -600, -0.2), paid) == "−€300 (−€600 to > −€1)"
 
 
 def test_a_gap_has_one_decimal_from_a_point_on():

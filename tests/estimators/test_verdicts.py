@@ -99,6 +99,7 @@ def test_the_reason_of_a_verdict_names_the_points():
     assert reason_of(NOTHING, NOTHING) == ("within the threshold", {"threshold": "0.50 points"})
     code, values = reason_of(mirrored(ACROSS))
     assert (code, values["span"], values["threshold"]) == ("across the threshold", "0.10 to 0.90 points", "0.50")
+    assert reason_of(band(0.00001, 0.009))[1]["span"] == "< 0.01 to 0.90 points"
 
 
 def reason_of(*bands_and_partner):

@@ -414,8 +414,8 @@ def _judged_part(row: Contribution, c: Comparison) -> tuple[float, str]:
 
 
 def _use_not_assessed(c: Comparison) -> str:
-    """Return that the use of the other features that contribute was not assessed; "" if there are none."""
-    others = [row.feature for row in c.by_feature if row.verdict == Verdict.SIZE_UNCLEAR and row.use is None]
+    """Return that the use of the other features that may contribute was not assessed; "" if there are none."""
+    others = [row.feature for row in of_kind(c.by_feature, OPEN) if row.use is None and not is_contribution(row)]
     return f" Their use of {named_list(others)} was not assessed." if others else ""
 
 

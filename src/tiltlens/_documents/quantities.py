@@ -14,6 +14,7 @@ from tiltlens._formats import (
     Shown,
     brief_points,
     interval,
+    is_zero,
     number,
     p_value,
     percent,
@@ -22,6 +23,7 @@ from tiltlens._formats import (
     short_number,
     whole,
     with_interval,
+    within,
 )
 from tiltlens._results.outputs import row_estimate
 from tiltlens._rows.wording import Measure, ScoreType, amount
@@ -359,7 +361,7 @@ def estimate_cell(estimate: Estimate | None, shown: Shown) -> Cell:
     low, high = estimate.low, estimate.high
     is_known = low == high  # no interval, or an estimate without error
     ends = "" if is_known else interval(low, high, shown)
-    return Cell(shown(estimate.value), ends, value=estimate.value)
+    return Cell(within(low, high, shown)(estimate.value), ends, value=estimate.value)
 
 
 def written(estimate: Estimate | None, shown: Shown, name: str = "", unit: str = "") -> str:
@@ -388,7 +390,7 @@ def brief_of(values: Iterable[float | None], measure: Measure) -> Shown:
 
 def _amount_beside(measure: Measure, values: Sequence[float | None], value: float | None) -> str:
     text = measure.difference(value, *values)
-    return text if value is None or any(digit in text for digit in "123456789") else measure.difference(0.0)
+    return measure.difference(0.0) if value is not None and is_zero(text) else text
 
 
 def quantity_cell(item: Quantity, estimate: Estimate | None, measure: Measure) -> Cell:

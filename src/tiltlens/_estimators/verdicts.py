@@ -20,6 +20,7 @@ from scipy.special import ndtr, stdtrit
 
 from tiltlens._estimators.estimate import Estimate, LogNormal, quantile, without_noise
 from tiltlens._estimators.outputs import NoneOf, unseen_mean_se
+from tiltlens._formats import interval
 from tiltlens._formats import size as size_in_points
 from tiltlens._limits import NOISE, SMALLEST_EXPECTED, SMALLEST_SE
 from tiltlens._notes import Note
@@ -134,12 +135,16 @@ def verdict(
         return _judge_hardly_visible(both, visible, most, size(m))
     for band in open_bands:
         if _is_detected(band):
-            ends = sorted((abs(band.low), abs(band.high)))
-            span = with_unit(" to ".join(size(end, *ends) for end in ends))
-            reason = Note("across the threshold", span=span, way=way(band.value), threshold=size(m))
+            span, band_way = with_unit(_span(band, size)), way(band.value)
+            reason = Note("across the threshold", span=span, way=band_way, threshold=size(m))
             return Judgement(Verdict.SIZE_UNCLEAR, reason)
     more = _more_rows(max(open_bands, key=lambda band: band.reach), visible * m, rows)
     return Judgement(Verdict.INCONCLUSIVE, Note("inconclusive", threshold=threshold, rows=more))
+
+
+def _span(band: Band, size: Callable[..., str]) -> str:
+    low, high = sorted((abs(band.low), abs(band.high)))
+    return interval(low, high, lambda end: size(end, low, high))
 
 
 def _judge_hardly_visible(both: Sequence[Band], visible: float, most: str, threshold: str) -> Judgement:
