@@ -49,7 +49,7 @@ from tiltlens._results.audit import Audit
 from tiltlens._results.change import Change
 from tiltlens._results.comparison import Comparison
 from tiltlens._results.outputs import Checks
-from tiltlens._rows.wording import METRICS, POINTS, WHOSE, exclusion_words
+from tiltlens._rows.wording import METRICS, POINTS, exclusion_words
 
 OF_SCORES = {"fpr": "mean score", "fnr": "1 minus the mean score"}
 OF_DECISIONS = {
@@ -112,9 +112,9 @@ def selective_words(labels: SelectiveLabels | None) -> Iterator[str]:
 
 def definition(key: str, each: str) -> str:
     """Return the definition of an error rate, for decisions or for scores."""
-    if key not in WHOSE:
+    if key not in METRICS:
         return quantity(key).definition.replace("{each}", each)
-    return f"{(OF_DECISIONS if each == 'decision' else OF_SCORES)[key]} among {WHOSE[key]}"
+    return f"{(OF_DECISIONS if each == 'decision' else OF_SCORES)[key]} among {METRICS[key].people}"
 
 
 def _in_words(text: str, c: Comparison) -> str:
@@ -146,7 +146,8 @@ def metric_words(audit: Audit) -> str:
     """Return a sentence on the audited error rate."""
     key, m = metric_of(audit) or "", measure_of(audit)
     outcome = label(audit.provenance.question["outcome"])
-    return f"The audit compares the {METRICS[key]}: {definition(key, m.each)} (outcome: {outcome}). {RATES_DO_NOT_SHOW}"
+    compared = f"{METRICS[key].name}: {definition(key, m.each)} (outcome: {outcome})"
+    return f"The audit compares the {compared}. {RATES_DO_NOT_SHOW}"
 
 
 FEW = 3  # if more features share a note, it is given once below the table

@@ -12,7 +12,7 @@ from dataclasses import dataclass, fields, replace
 from enum import StrEnum
 from functools import cache, partial, reduce
 from operator import add
-from typing import Any, TypeVar
+from typing import Any, NamedTuple, TypeVar
 from unicodedata import category
 
 import numpy as np
@@ -338,25 +338,28 @@ DECISIONS = replace(
     mean="decision rate",
     affected_words="favourable decisions that the audited group would gain at the reference's rate",
 )
+
+
+class ErrorMetric(NamedTuple):
+    """The name of an error rate, whose rate it is, and the share of right decisions, if that is their rate."""
+
+    name: str
+    people: str
+    right: str = ""
+
+
 METRICS = {
-    "fpr": "false positive rate",
-    "fnr": "false negative rate",
-    "fdr": "false discovery rate",
-    "for": "false omission rate",
+    "fpr": ErrorMetric("false positive rate", "people without the outcome"),
+    "fnr": ErrorMetric("false negative rate", "people with the outcome"),
+    "fdr": ErrorMetric("false discovery rate", "people given decision 1", "positive predictive value"),
+    "for": ErrorMetric("false omission rate", "people given decision 0", "negative predictive value"),
 }
-WHOSE = {
-    "fpr": "people without the outcome",
-    "fnr": "people with the outcome",
-    "fdr": "people given decision 1",
-    "for": "people given decision 0",
-}
-RIGHT = {"fdr": "positive predictive value", "for": "negative predictive value"}  # how often they are right
 
 
-def _of_errors(measure: Measure, metric: str) -> Measure:
-    name, among = METRICS[metric], f" among {WHOSE[metric]}"
-    rate, words = RIGHT.get(metric, measure.rate), f"{measure.affected_words}{among}"
-    return replace(measure, output=name, mean=name, rate=rate, among=among, affected_words=words)
+def _of_errors(measure: Measure, metric: ErrorMetric) -> Measure:
+    among, rate = f" among {metric.people}", metric.right or measure.rate
+    words = f"{measure.affected_words}{among}"
+    return replace(measure, output=metric.name, mean=metric.name, rate=rate, among=among, affected_words=words)
 
 
 MEASURES: dict[tuple[str, str | None], Measure] = {
@@ -365,9 +368,9 @@ MEASURES: dict[tuple[str, str | None], Measure] = {
     (ScoreType.AMOUNT, None): UNITS,
 }
 MEASURES |= {
-    (score_type, metric): _of_errors(MEASURES[score_type, None], metric)
+    (score_type, key): _of_errors(MEASURES[score_type, None], metric)
     for score_type in (ScoreType.PROBABILITY, ScoreType.DECISION)
-    for metric in METRICS
+    for key, metric in METRICS.items()
 }
 
 
