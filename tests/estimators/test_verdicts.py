@@ -108,14 +108,6 @@ def reason_of(*bands_and_partner):
     return reason.code, reason.values
 
 
-def test_reasons_have_codes():
-    reasons = [judged(BEYOND), judged(NOTHING, BEYOND), judged(NOTHING, NOTHING), judged(ACROSS), judged(OPEN)]
-    assert [judgement.reason.code for judgement in reasons] == [
-        *("alone", "beyond the others", "within the threshold", "across the threshold", "inconclusive")
-    ]
-    assert reasons[0].reason.values == {"least": "0.60 points", "way": ""}
-
-
 def rows_needed(reason):
     return reason.values["rows"].values["rows"]
 
