@@ -7,7 +7,7 @@ from scipy.special import expit
 from sklearn.metrics import roc_auc_score
 
 import tiltlens as tl
-from tiltlens._repair.quantities import nearly_constant
+from tiltlens._repair.problem import nearly_constant
 from tiltlens._repair.rows import audited_rows
 from tiltlens.errors import DataError
 

@@ -34,7 +34,7 @@ from tiltlens._repair.alternatives import AlternativesByGroup
 from tiltlens._repair.evaluation import Evaluation, evaluations_summary
 from tiltlens._repair.free_price import DiscriminationFreePrice
 from tiltlens._repair.new_rows import apply_repair
-from tiltlens._repair.quantities import meets
+from tiltlens._repair.rows import meets
 from tiltlens._repair.score_tilt import ScoreTilt
 from tiltlens._repair.solve import read_repair
 from tiltlens._results.audit_comparison import compare as compare_audits

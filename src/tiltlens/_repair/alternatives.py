@@ -30,6 +30,7 @@ from tiltlens._limits import FEWEST_KNOWN, FOLDS, SMALLEST_SE, SMALLEST_SHARE
 from tiltlens._notes import Note
 from tiltlens._repair.adjustment import Design, additive_design, cross_fit
 from tiltlens._repair.least_change import gradient, tilted_score
+from tiltlens._repair.problem import nearly_constant
 from tiltlens._repair.quantities import (
     EvaluationRows,
     accuracy_at,
@@ -37,7 +38,6 @@ from tiltlens._repair.quantities import (
     area,
     decision_gap,
     log_losses,
-    nearly_constant,
     quotient,
 )
 from tiltlens._repair.rows import AuditedRows, audited_rows

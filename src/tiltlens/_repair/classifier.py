@@ -38,9 +38,9 @@ from tiltlens._repair.constraints import (
 )
 from tiltlens._repair.evaluation import RepairEvaluation, evaluate_parts
 from tiltlens._repair.least_change import repaired
-from tiltlens._repair.quantities import EvaluationRows, fit_notes
+from tiltlens._repair.problem import RepairProblem, constraints_for, fit_notes
+from tiltlens._repair.quantities import EvaluationRows
 from tiltlens._repair.rows import AuditedRows, duplicate_clusters
-from tiltlens._repair.solve import RepairProblem, constraints_for
 from tiltlens._rows.predictions import UserModel
 from tiltlens._sources.arrays import row_hashes
 from tiltlens._sources.tables import ValuesLike, check_index, clean_column, raw_column

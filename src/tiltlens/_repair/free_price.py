@@ -28,8 +28,16 @@ from tiltlens._repair.adjustment import Adjustment, Labels
 from tiltlens._repair.constraints import AdditiveModel, category_levels, feature_table
 from tiltlens._repair.evaluation import TABLE_SCHEMA, Evaluation, change_record
 from tiltlens._repair.new_rows import HeldOutRows, apply_repair, read_held_out
-from tiltlens._repair.quantities import condition_notes_of
-from tiltlens._repair.rows import COST, AuditedRowIndex, AuditedRows, NewRowSums, Range, audited_rows, ranges_of
+from tiltlens._repair.rows import (
+    COST,
+    AuditedRowIndex,
+    AuditedRows,
+    NewRowSums,
+    Range,
+    audited_rows,
+    condition_notes_of,
+    ranges_of,
+)
 from tiltlens._results.audit import Audit
 from tiltlens._results.comparison import Comparison
 from tiltlens._rows.features import Feature

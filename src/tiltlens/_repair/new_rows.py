@@ -22,8 +22,7 @@ from tiltlens._limits import MINIMUM_ROWS, SCORE_ROUNDING
 from tiltlens._notes import LEFT_OUT, Note
 from tiltlens._repair.adjustment import Adjustment
 from tiltlens._repair.constraints import check_features
-from tiltlens._repair.quantities import condition_notes, meets
-from tiltlens._repair.rows import NewRowSums
+from tiltlens._repair.rows import NewRowSums, condition_notes, meets
 from tiltlens._results.codec import check_target, whole_file
 from tiltlens._rows.features import DesignColumn
 from tiltlens._rows.groups import JOINT, check_sample_weight, factorize_groups

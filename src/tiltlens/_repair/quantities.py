@@ -1,4 +1,4 @@
-"""Quantities that evaluate scores or decisions, and notes on a fitted adjustment.
+"""Quantities that evaluate scores or decisions.
 
 All quantities have influence functions, so that two scores of the same rows are compared with paired intervals.
 """
@@ -6,47 +6,27 @@ All quantities have influence functions, so that two scores of the same rows are
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping, Sequence, Set
-from typing import TYPE_CHECKING, NamedTuple
+from collections.abc import Set
+from typing import NamedTuple
 
 import numpy as np
-import polars as pl
 
 from tiltlens._estimators import error_rates, outputs
 from tiltlens._estimators.error_rates import UNKNOWN, WITH, WITHOUT
-from tiltlens._estimators.estimate import Difference, HasInterval, Proportion, quantile
+from tiltlens._estimators.estimate import Difference, HasInterval, Proportion
 from tiltlens._estimators.feature_gap import cell_sums_of
 from tiltlens._estimators.influence import (
     Booleans,
     InfluenceEstimate,
     Integers,
     Rows,
-    cluster_codes,
     combine,
     overall_mean,
     sum_by_cluster,
     sums_by,
 )
-from tiltlens._limits import FEW_REPAIRED, MATERIALITY, MINIMUM_ROWS, REPAIRED, SCORE_TENTHS, SMALLEST_SHARE
-from tiltlens._notes import (
-    ALMOST_EVERYBODY,
-    ALMOST_NOBODY,
-    EQUAL_DECISIONS,
-    EVERYBODY,
-    LARGEST_GAP,
-    NOBODY,
-    OUT_OF_REACH,
-    THE_GAP,
-    Note,
-)
-from tiltlens._repair.constraints import ALL, DECISIONS, MEAN, Constraint
-from tiltlens._repair.rows import AuditedRows
-from tiltlens._rows.groups import equals_mask
-from tiltlens.errors import shown
+from tiltlens._limits import MINIMUM_ROWS, SMALLEST_SHARE
 from tiltlens.paper.checks import Floats
-
-if TYPE_CHECKING:
-    from tiltlens._repair.solve import RepairProblem
 
 
 class EvaluationRows(NamedTuple):
@@ -262,159 +242,3 @@ def area(rows: Rows, scores: Floats, outcome: Integers, share: Floats | None = N
 def are_decisions(scores: Floats) -> bool:
     """Return whether all scores are 0 or 1."""
     return bool(np.isin(scores, (0.0, 1.0)).all())
-
-
-FEW_DECIDED = 0.01  # share of people: a rule with a smaller minority of decisions is nearly constant
-OF_NOTES = 0.95  # confidence level of intervals in notes
-SURELY_OFF = 0.9999  # confidence level of each of ten intervals of outcome rates; 0.999 together
-
-
-def audit_notes(problem: RepairProblem, solved: Sequence[Constraint], use_group: bool, metric: str) -> list[Note]:
-    """Return notes on the use of the group, limits already met, missing outcomes, small groups and conditions."""
-    notes, rows = [Note("group needed") if use_group else Note("group used to fit")], problem.rows
-    largest = max((constraint.gap_before for constraint in solved), key=abs)
-    if abs(largest) <= problem.limit + REPAIRED:
-        which = THE_GAP if len(solved) == 1 else LARGEST_GAP.format(gaps=len(solved))
-        notes.append(Note("nothing to adjust", gap=which, size=largest))
-    if any(constraint.event != ALL for constraint in solved) and rows.outcome is not None:
-        known = int((rows.outcome != UNKNOWN).sum())
-        if known < rows.codes.size:
-            notes.append(Note("some outcomes", known=known, rows=rows.codes.size))
-    people = min(
-        effective_size(measure * side, cluster_codes(rows.clusters))
-        for measure in problem.measures
-        for side in (measure > 0.0, measure < 0.0)
-    )
-    if people < FEW_REPAIRED:
-        error = max(constraint.se or 0.0 for constraint in solved)
-        notes.append(Note("few people in a group", people=people, error=2.0 * error))
-    return notes + condition_notes_of(rows) + _exempt_notes(rows, metric)
-
-
-def condition_notes_of(rows: AuditedRows) -> list[Note]:
-    """Return a note on the conditions that all audited rows meet."""
-    return [Note("fitted on a condition", conditions=condition_words(rows.given))] if rows.given else []
-
-
-def _exempt_notes(rows: AuditedRows, metric: str) -> list[Note]:
-    if not rows.exempt:
-        return []
-    factors = ", ".join(map(shown, rows.exempt))
-    if metric in (MEAN, DECISIONS):
-        return [Note("exempt factors held equal", factors=factors)]
-    return [Note("exempt factors not held equal", factors=factors)]
-
-
-def nearly_constant(before: Booleans, after: Booleans, weights: Floats) -> list[Note]:
-    """Return a note if the new rule selects almost nobody, or almost everybody, and the audited one did not."""
-    old, new = (float(weights @ decided) / float(weights.sum()) for decided in (before, after))
-    if min(new, 1.0 - new) >= min(FEW_DECIDED, old, 1.0 - old):
-        return []
-    if after.all() or not after.any():
-        people = EVERYBODY if after.all() else NOBODY
-    else:
-        people = ALMOST_NOBODY if new < 0.5 else ALMOST_EVERYBODY
-    people = people.format(few=FEW_DECIDED, most=1.0 - FEW_DECIDED)
-    return [Note("nearly constant rule", people=people, share=old)]
-
-
-def fit_notes(problem: RepairProblem, solved: Sequence[Constraint], after: Floats) -> list[Note]:
-    """Return notes on the fit: missed limits, gaps that may be due to chance, and scores that no longer predict."""
-    rows, threshold = problem.rows, problem.threshold
-    notes = _missed_limits(problem, solved) + _chance_notes(solved, problem.limit)
-    if rows.outcome is None or rows.scores.ndim == 2 or not any(constraint.multiplier for constraint in solved):
-        return notes
-    index = np.flatnonzero(rows.outcome != UNKNOWN)
-    y = rows.outcome[index] == WITH
-    if min(int(y.sum()), int((~y).sum())) < MINIMUM_ROWS:
-        return notes
-    by_outcome = rows.compared(rows.outcome == WITH, index)  # people with the outcome against those without
-    notes += _prediction_notes(by_outcome, rows.scores[index], after[index], threshold)
-    return notes if threshold is None else notes + _calibration_notes(by_outcome, rows.scores[index])
-
-
-def _missed_limits(problem: RepairProblem, solved: Sequence[Constraint]) -> list[Note]:
-    """Return notes on gaps beyond the limit or closed further; decisions may miss it by the weight of one person."""
-    limit, is_decided = problem.limit, problem.threshold is not None
-    step = len(solved) * float(np.abs(problem.measures).max()) if is_decided else 0.0
-    over = max(abs(constraint.gap_after) for constraint in solved) - limit
-    closer = [c for c in solved if c.multiplier and limit - abs(c.gap_after) > REPAIRED + step]
-    notes = []
-    if closer and is_decided:
-        size = 100.0 * closer[0].gap_after
-        notes.append(Note("closed further", gap=closer[0].describe(False), size=size, limit=100.0 * limit))
-    if over > REPAIRED + step:
-        reasons = [EQUAL_DECISIONS] * is_decided + [OUT_OF_REACH] * (not is_decided or len(solved) > 1)
-        error = max(constraint.se or 0.0 for constraint in solved)
-        notes.append(Note("limit missed", over=over, error=error, reason="; or ".join(reasons)))
-    return notes
-
-
-def _chance_notes(solved: Sequence[Constraint], limit: float) -> list[Note]:
-    """Return a note if scores are adjusted although no gap is significantly beyond the limit."""
-    moved = [constraint for constraint in solved if constraint.multiplier]
-    if not moved or any(abs(c.gap_before) - limit > quantile(OF_NOTES) * (c.se_before or 0.0) for c in moved):
-        return []
-    largest = max(moved, key=lambda constraint: abs(constraint.gap_before))
-    return [Note("gap not significant", gap=100.0 * largest.gap_before, error=100.0 * (largest.se_before or 0.0))]
-
-
-def _prediction_notes(rows: Rows, before: Floats, after: Floats, threshold: float | None) -> list[Note]:
-    """Return a note if adjusted scores, unlike those before, predict no better than a constant, which has no gap."""
-    outcome, share = np.where(rows.audited, WITH, WITHOUT), rows.weights / rows.weights.sum()
-    old, new = (area(rows, scores, outcome).normal().estimate(OF_NOTES) for scores in (before, after))
-
-    predictions = (rows.constant(float(share @ rows.audited)), before, after)
-    constant, loss_before, loss = (float(share @ log_losses(scores, rows.audited)) for scores in predictions)
-    is_flat = (old.low or 0.0) > 0.5 >= (new.low or 0.0)
-    if not is_flat and (threshold is not None or not loss_before < constant <= loss):
-        return []
-    if threshold is not None:
-        return [Note("useless decisions", auc=new.value, low=new.low, high=new.high)]
-    return [Note("useless scores", auc=new.value, low=new.low, high=new.high, loss=loss, constant=constant)]
-
-
-def _calibration_notes(rows: Rows, scores: Floats) -> list[Note]:
-    """Return a note if scores are not calibrated, since another decision rule may then be more accurate."""
-    cuts = np.quantile(scores, np.arange(1, SCORE_TENTHS) / SCORE_TENTHS)
-    tenths, misfits = np.searchsorted(cuts, scores, side="right"), []
-    for tenth in np.unique(tenths).tolist():
-        weights = np.where(tenths == tenth, rows.weights, 0.0)
-        score = float(weights @ scores / weights.sum())
-        rate = overall_mean(weights, rows.audited.astype(np.float64), rows.clusters)
-        people = int((weights > 0.0).sum())
-        ends = proportion(rate, people).estimate(SURELY_OFF)
-        is_within = (ends.low or 0.0) - MATERIALITY <= score <= (ends.high or 0.0) + MATERIALITY
-        if people >= MINIMUM_ROWS and not is_within:
-            misfits.append((abs(rate.value - score), score, rate.value))
-    if not misfits:
-        return []
-    _, score, observed = max(misfits)
-    return [Note("not calibrated", score=score, observed=observed)]
-
-
-def condition_words(given: Mapping[str, str]) -> str:
-    """Return the conditions as text."""
-    return " and ".join(f"{shown(name)} = {shown(value)}" for name, value in given.items())
-
-
-def meets(frame: pl.DataFrame, given: Mapping[str, str]) -> Booleans:
-    """Return which rows of a clean frame meet the conditions whose column the frame has."""
-    is_met = np.ones(frame.height, dtype=np.bool_)
-    for name in given.keys() & set(frame.columns):
-        is_met &= equals_mask(frame[name], given[name])
-    return is_met
-
-
-def condition_notes(
-    given: Mapping[str, str], names: Sequence[str], outside: int, rows: int, treatment: str
-) -> list[Note]:
-    """Return notes on rows that do not meet the conditions, and on conditions that cannot be checked."""
-    missing = {name: value for name, value in given.items() if name not in names}
-    notes = []
-    if outside:
-        conditions = condition_words(given)
-        notes.append(Note("condition not met", outside=outside, rows=rows, conditions=conditions, treatment=treatment))
-    if missing:
-        notes.append(Note("condition not checked", conditions=condition_words(missing)))
-    return notes

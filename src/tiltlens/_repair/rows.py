@@ -33,6 +33,7 @@ from tiltlens._results.audit import Audit
 from tiltlens._results.comparison import Comparison
 from tiltlens._results.profiles import NoRows, SoftScores, needs_rows
 from tiltlens._rows.features import Feature
+from tiltlens._rows.groups import equals_mask
 from tiltlens._rows.levels import numbers_of
 from tiltlens._rows.predictions import AskedModel
 from tiltlens._rows.roles import Declared, declared_in
@@ -402,3 +403,35 @@ def _check(comparison: Comparison, action: str, use_group: bool) -> None:
             "`use_group` needs observed groups, but these are known by probabilities only.",
             "leave it out.",
         )
+
+
+def condition_notes_of(rows: AuditedRows) -> list[Note]:
+    """Return a note on the conditions that all audited rows meet."""
+    return [Note("fitted on a condition", conditions=condition_words(rows.given))] if rows.given else []
+
+
+def condition_words(given: Mapping[str, str]) -> str:
+    """Return the conditions as text."""
+    return " and ".join(f"{shown(name)} = {shown(value)}" for name, value in given.items())
+
+
+def meets(frame: pl.DataFrame, given: Mapping[str, str]) -> Booleans:
+    """Return which rows of a clean frame meet the conditions whose column the frame has."""
+    is_met = np.ones(frame.height, dtype=np.bool_)
+    for name in given.keys() & set(frame.columns):
+        is_met &= equals_mask(frame[name], given[name])
+    return is_met
+
+
+def condition_notes(
+    given: Mapping[str, str], names: Sequence[str], outside: int, rows: int, treatment: str
+) -> list[Note]:
+    """Return notes on rows that do not meet the conditions, and on conditions that cannot be checked."""
+    missing = {name: value for name, value in given.items() if name not in names}
+    notes = []
+    if outside:
+        conditions = condition_words(given)
+        notes.append(Note("condition not met", outside=outside, rows=rows, conditions=conditions, treatment=treatment))
+    if missing:
+        notes.append(Note("condition not checked", conditions=condition_words(missing)))
+    return notes

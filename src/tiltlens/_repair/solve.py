@@ -4,53 +4,30 @@ from __future__ import annotations
 
 import json
 from base64 import b64decode
-from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, replace
+from collections.abc import Sequence
+from dataclasses import replace
 from pathlib import Path
 
 import numpy as np
 
-from tiltlens._estimators.error_rates import WITH, WITHOUT
-from tiltlens._estimators.estimate import Normal
-from tiltlens._estimators.influence import Booleans, Rows, cluster_codes
-from tiltlens._learners.propensity import check_overlap
-from tiltlens._limits import MINIMUM_ROWS, SURELY_BEYOND
+from tiltlens._estimators.influence import Rows
 from tiltlens._model_files.load import open_skops
 from tiltlens._repair.adjustment import MembershipFit, exempt_model, fit_cells
 from tiltlens._repair.constraints import (
-    ALL,
     DECISIONS,
     EQUAL,
     EVENTS,
     MEAN,
     ODDS,
-    Cell,
     Constraint,
     check_max_gap,
-    constrained_classes,
     gradients,
-    overlap_weights,
     shift_of,
 )
 from tiltlens._repair.free_price import DiscriminationFreePrice, fit_free_price
-from tiltlens._repair.least_change import (
-    GapProblem,
-    decision_multipliers,
-    gaps_of,
-    kl_change,
-    log_scores,
-    repaired,
-    score_multipliers,
-    shifts,
-)
-from tiltlens._repair.quantities import (
-    are_decisions,
-    area,
-    audit_notes,
-    fit_notes,
-    gap_at_equal_factors,
-    nearly_constant,
-)
+from tiltlens._repair.least_change import kl_change, repaired
+from tiltlens._repair.problem import RepairProblem, audit_notes, constraints_for, fit_notes, nearly_constant
+from tiltlens._repair.quantities import are_decisions, gap_at_equal_factors
 from tiltlens._repair.rows import (
     AuditedRowIndex,
     AuditedRows,
@@ -64,7 +41,7 @@ from tiltlens._repair.score_tilt import ScoreTilt
 from tiltlens._results.audit import Audit
 from tiltlens._results.codec import from_plain
 from tiltlens._results.comparison import Comparison
-from tiltlens.errors import DataError, Input, SupportError, remember, shown, texts_of
+from tiltlens.errors import DataError, Input, remember, shown, texts_of
 from tiltlens.paper.checks import Floats, check_threshold
 
 METRICS = tuple(metric for metric in EVENTS if metric != DECISIONS)
@@ -199,122 +176,6 @@ def _check_scores(scores: Floats, threshold: float | None) -> None:
         )
     if (scores.min(axis=0) == scores.max(axis=0)).all():
         raise DataError("The scores are constant: nothing can be adjusted.", "audit a model whose scores vary.")
-
-
-def constraints_for(rows: AuditedRows, metric: str, limit: float) -> list[Constraint]:
-    """Return the constraints, without multipliers, ordered by group, event and class; raise if a cell is too small."""
-    constraints = []
-    for group in rows.groups[1:]:
-        for event in EVENTS[metric]:
-            sizes = [int(rows.members((name, event)).sum()) for name in (group, rows.reference)]
-            if min(sizes) < MINIMUM_ROWS:
-                raise DataError(
-                    f"The metric {metric!r} needs at least {MINIMUM_ROWS} people of each group, got {sizes[0]} of "
-                    f"{shown(group)} and {sizes[1]} of {shown(rows.reference)}.",
-                    "merge groups, or add rows.",
-                )
-            which = EQUAL if event == ALL and rows.exempt else event
-            classes = constrained_classes(rows.outcomes, limit)
-            constraints += [Constraint(group, rows.reference, which, y) for y in classes]
-    return constraints
-
-
-@dataclass(frozen=True, slots=True, eq=False)
-class RepairProblem:
-    """Constraints on gaps of the audited rows, with the rows and weights of each gap."""
-
-    rows: AuditedRows  # the rows, with their scores
-    constraints: tuple[Constraint, ...]  # with the shares of the people counted
-    # The rows of the audited group and of the reference that each constraint compares
-    members: tuple[tuple[Booleans, Booleans], ...]
-    measures: Floats  # (C, n): the weight of each row in each gap, Σ_n measures_cn·W_n
-    # The largest gap allowed, and the threshold of decisions (None for scores)
-    limit: float
-    threshold: float | None
-
-    @classmethod
-    def of(
-        cls,
-        rows: AuditedRows,
-        constraints: Sequence[Constraint],
-        probabilities: Mapping[Cell, Floats],
-        limit: float,
-        threshold: float | None,
-    ) -> RepairProblem:
-        """Return the problem; at equal exempt factors, rows are weighted by the overlap from `probabilities`."""
-        counted, members, measures, total = [], [], [], float(rows.weights.sum())
-        for constraint in constraints:
-            first, second = (rows.members(cell) for cell in constraint.cells)
-            weights = rows.weights * np.where(first, *overlap_weights(constraint, probabilities))
-            sums = float(weights @ first), float(weights @ second)
-            counted.append(replace(constraint, shares=(sums[0] / total, sums[1] / total)))
-            members.append((first, second))
-            measures.append(weights * first / sums[0] - weights * second / sums[1])
-        return cls(rows, tuple(counted), tuple(members), np.array(measures), limit, threshold)
-
-    def solve(self, a: Floats, crossed: Floats | None, hint: str) -> tuple[tuple[Constraint, ...], Floats]:
-        """Return the constraints with their multipliers, and the adjusted scores; the gradients `a` are (C, n).
-
-        Raise, with the hint, if `crossed`, cross-fitted gradients without the group, may not separate the groups.
-        """
-        areas = [] if crossed is None else self.separations(crossed)
-        scores, share, outcomes = self.rows.scores, self.rows.weights / self.rows.weights.sum(), self.rows.outcomes
-        classes = np.array([constraint.score_class for constraint in self.constraints])
-        wholes = np.arange(len(classes)).reshape(-1, outcomes) if outcomes > 2 and self.limit > 0.0 else ()
-        problem = GapProblem(
-            logs=log_scores(scores),
-            gradients=a,
-            classes=classes,
-            measures=self.measures,
-            modelled=(a - (a @ share)[:, None]) * share,
-            shares=share,
-            limit=self.limit,
-            names=[constraint.describe(outcomes > 2) for constraint in self.constraints],
-            wholes=tuple(wholes),
-            clusters=cluster_codes(self.rows.clusters),
-        )
-        if self.threshold is None:
-            t = score_multipliers(problem)
-        else:
-            t = decision_multipliers(problem, scores, self.threshold)
-        before, after = (
-            repaired(scores, shifts(part * t, a, classes, outcomes), self.threshold) for part in (0.0, 1.0)
-        )
-        gaps = [gaps_of(own, self.measures, classes).tolist() for own in (before, after)]
-        errors = [problem.errors(own).tolist() for own in (before, after)]
-        columns = zip(self.constraints, t.tolist(), *gaps, *errors, strict=True)
-        solved = tuple(
-            replace(c, multiplier=value, gap_before=c.sign * old, gap_after=c.sign * new, se_before=old_se, se=se)
-            for c, value, old, new, old_se, se in columns
-        )
-        _check_separations(solved, areas, hint)
-        return solved, after
-
-    def separations(self, a: Floats) -> list[Normal]:
-        """Return the area under the curve with which each gradient in `a`, (C, n), separates a constraint's two groups.
-
-        Raise if the separation is perfect: an adjustment without the group would then be one with it.
-        """
-        areas = []
-        for (first, second), own in zip(self.members, a, strict=True):
-            index = np.flatnonzero(first | second)
-            pair = self.rows.compared(first, index)
-            areas.append(area(pair, own[index], np.where(pair.audited, WITH, WITHOUT)).normal())
-            check_overlap(areas[-1].value)
-        return areas
-
-
-def _check_separations(constraints: Sequence[Constraint], areas: Sequence[Normal], hint: str) -> None:
-    """Raise if a multiplier uses features that may not separate the groups, so that scores would move by chance."""
-    for constraint, auc in zip(constraints, areas, strict=False):
-        if constraint.multiplier and auc.value - 0.5 < SURELY_BEYOND * auc.se:
-            groups = f"{shown(constraint.audited)} and {shown(constraint.reference)}"
-            raise SupportError(
-                f"The features hardly distinguish {groups}, if at all: on rows not used in its fit, the AUC of the "
-                f"group-membership model is {auc.value:.3f} (standard error {auc.se:.3f}). Adjusting without the group "
-                "would move scores by chance.",
-                hint,
-            )
 
 
 KINDS: dict[str, type[ScoreTilt] | type[DiscriminationFreePrice]] = {
