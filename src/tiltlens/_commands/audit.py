@@ -36,7 +36,7 @@ from tiltlens._render.table_files import write_tables
 from tiltlens._render.terminal import print_audit, printable
 from tiltlens._results.audit import Audit
 from tiltlens._results.monitor import StateFile
-from tiltlens._rows.roles import FeatureChoice, check_some, declared_features
+from tiltlens._rows.roles import ONE_COLUMN, FeatureChoice, check_some, declared_features
 from tiltlens._rows.scores import check_score_type
 from tiltlens._sources.engines import batches_of, collected_rows, reading_notes
 from tiltlens._sources.files import inputs_of
@@ -160,8 +160,8 @@ def _audit_trained_model(source: Source, outcome: str, groups: list[str], argume
     """Return the audit of a logistic model of the outcome, trained on the same rows."""
     table = rows_of(source)
     check_columns("outcome", [outcome], table.columns)
-    columns = ("sample_weight", "propensity", "clusters", "known_groups", "periods")
-    used = [*groups, *(arguments["where"] or ()), outcome, *(arguments[name] for name in columns if arguments[name])]
+    columns = [arguments.get(name) for name in ONE_COLUMN]
+    used = [*groups, *(arguments["where"] or ()), outcome, *(column for column in columns if column is not None)]
     declared = {name: arguments.pop(name) for name in ("exclude", "categorical", "blocks")}
     choice = FeatureChoice(arguments["features"], **declared)
     arguments["features"], declarations = declared_features(choice, None, table.columns, used)
