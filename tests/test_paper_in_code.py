@@ -1,7 +1,8 @@
-"""The links of docs/paper_in_code.md are alive: every object imports, every test exists."""
+"""The links of docs/paper_in_code.md and of the equations of docs/methods.md lead to objects and tests that exist."""
 
 import importlib
 import re
+from functools import reduce
 from pathlib import Path
 
 import pytest
@@ -9,21 +10,30 @@ import pytest
 ROOT = Path(__file__).parent.parent
 TEXT = (ROOT / "docs" / "paper_in_code.md").read_text()
 OBJECTS = sorted(set(re.findall(r"`(tiltlens\.[\w.]+)`", TEXT)))
+METHODS = re.findall(
+    r"^\| [^|]+ \| ([^|]*`[^|]*) \| ([^|]*`[^|]*) \|$",
+    (ROOT / "docs" / "methods.md").read_text().partition("## 17. ")[2].partition("## 18. ")[0],
+    re.MULTILINE,
+)  # functions and tests of each equation
+DEFINED = re.compile(r"^def test_(\w+)\(", re.MULTILINE)
 TESTS = sorted(set(re.findall(r"`(tests/[\w/]+\.py(?:::\w+)?)`", TEXT)))
+
+
+def module_of(name):
+    """Return the longest part of a dotted name that is a module, and the rest."""
+    parts = name.split(".")
+    for cut in range(len(parts), 0, -1):
+        try:
+            return importlib.import_module(".".join(parts[:cut])), parts[cut:]
+        except ModuleNotFoundError:
+            continue
+    raise AttributeError(name)
 
 
 @pytest.mark.parametrize("name", OBJECTS)
 def test_every_object_named_in_the_page_exists(name):
-    parts = name.split(".")
-    for cut in range(len(parts), 0, -1):
-        try:
-            found = importlib.import_module(".".join(parts[:cut]))
-        except ModuleNotFoundError:
-            continue
-        for part in parts[cut:]:
-            found = getattr(found, part)
-        return
-    pytest.fail(f"{name} does not import")
+    module, parts = module_of(name)
+    reduce(getattr, parts, module)
 
 
 @pytest.mark.parametrize("name", TESTS)
@@ -40,3 +50,40 @@ def test_the_page_covers_every_numbered_item_of_the_paper():
         assert f"| {item}" in TEXT, item
     assert len(OBJECTS) > 15
     assert len(TESTS) > 25
+
+
+def functions_of_methods():
+    """Yield the names in the table of equations of docs/methods.md; `.name` is in the module of the name before."""
+    for functions, _ in METHODS:
+        module = ""
+        for name in re.findall(r"`([\w.]+)`", functions):
+            if name.startswith("."):
+                yield f"{module}{name}"
+            else:
+                is_estimator = name.split(".")[0] not in (
+                    "_rows",
+                    "_learners",
+                    "_analysis",
+                    "paper",
+                    "_repair",
+                    "_results",
+                )
+                full = f"tiltlens.{'_estimators.' if is_estimator else ''}{name}"
+                module = module_of(full)[0].__name__
+                yield full
+
+
+@pytest.mark.parametrize("name", sorted(set(functions_of_methods())))
+def test_every_function_of_an_equation_exists(name):
+    module, parts = module_of(name)
+    reduce(getattr, parts, module)
+    assert module.__name__.startswith("tiltlens.")
+
+
+def test_every_test_of_an_equation_exists():
+    written = {name for path in (ROOT / "tests").rglob("test_*.py") for name in DEFINED.findall(path.read_text())}
+    named = {name for _, tests in METHODS for name in re.findall(r"`(\w+)`", tests)}
+    assert named - written == set()
+    assert len(named) > 40
+    files = {name for _, tests in METHODS for name in re.findall(r"`(tests/[\w/]+\.py)`", tests)}
+    assert [name for name in files if not (ROOT / name).is_file()] == []
