@@ -14,6 +14,7 @@ SOURCE = ROOT / "src" / "tiltlens"
 PAGE = (ROOT / "ARCHITECTURE.md").read_text()
 MODULES = sorted(path for path in SOURCE.rglob("*.py") if path.name != "__init__.py")
 PAGES = ("ARCHITECTURE.md", "CONTRIBUTING.md", "src/tiltlens/_render/README.md")
+SUFFIXES = (".css", ".html", ".json", ".md", ".py", ".toml", ".txt")
 MOST_AT_TOP = 11
 MOST_LINES = 500
 MOST_PAGE_LINES = 160
@@ -74,14 +75,33 @@ def is_defined(name: str) -> bool:
     return any(file.is_file() and rest in names_in(file) for file, rest in files)
 
 
+def dotted_names(text: str) -> Iterator[str]:
+    """Yield the dotted names in backticks; `.name` is in the module of the name before it."""
+    tops = {path.stem for path in SOURCE.iterdir() if not path.name.startswith("__")} - {"__pycache__"}
+    module = ""
+    for name in re.findall(r"`([A-Za-z_.]\w*(?:\.\w+)*)[(`]", text):
+        if name.startswith(".") and module and name not in SUFFIXES:
+            yield f"{module}{name}"
+        elif (
+            "." in name
+            and (name.startswith("_") or name.split(".")[0] in tops)
+            and f".{name.split('.')[-1]}" not in SUFFIXES
+        ):
+            parts = name.split(".")
+            ends = [
+                end for end in range(1, len(parts) + 1) if (SOURCE / "/".join(parts[:end])).with_suffix(".py").is_file()
+            ]
+            module = ".".join(parts[: ends[0]]) if ends else ""
+            yield name
+
+
 @pytest.mark.parametrize("page", PAGES)
 def test_what_a_page_names_exists(page):
     """Dotted names in backticks are modules of tiltlens or definitions in them; those with a slash or suffix, files."""
     folders = (ROOT, SOURCE, (ROOT / page).parent)
     text = (ROOT / page).read_text()
-    tops = "|".join(path.stem for path in SOURCE.iterdir() if not path.name.startswith("__"))
-    dotted_names = re.findall(rf"`((?:_\w+|{tops})(?:\.\w+)+)[(`]", re.sub(r"`[\w/]+\.(py|json|md|toml)`", "", text))
-    assert [name for name in dotted_names if not is_defined(name)] == []
+    names = list(dotted_names(text))
+    assert [name for name in names if not is_defined(name)] == []
     files = re.findall(r"`([\w.]+/[\w./]*|[\w/]+\.(?:py|md|json|toml|txt|css|html))`", text)
     assert [name for name in files if not any((folder / name).exists() for folder in folders)] == []
     assert len(files) > 10
