@@ -401,7 +401,7 @@ def _notes(source: _Source, request: Request, survey: Survey, sample: EncodedSam
     rows = sample.rows
     return (
         *reading_notes(source.batches, source.columns),
-        *model_notes(request.model, source.roles.sources),
+        *([] if request.model is None else model_notes(request.model, source.roles.sources)),
         *alike_notes(survey.sample.counts),
         *_cluster_notes(source.roles, sample),
         *one_hot_notes(sample.table),

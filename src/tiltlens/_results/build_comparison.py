@@ -8,9 +8,11 @@ from functools import partial
 from typing import NamedTuple
 
 import numpy as np
+import polars as pl
 
 from tiltlens._analysis.adjusted_gap import AdjustedGap, ExemptParts, adjusted_gap, exempt_parts
 from tiltlens._analysis.contributions import ContributionTable, contribution_table
+from tiltlens._analysis.decile_shares import SCHEMA as DECILE_SCHEMA
 from tiltlens._analysis.decile_shares import decile_shares
 from tiltlens._analysis.decision_table import decision_table
 from tiltlens._analysis.error_rates import error_rates, rate_pairs
@@ -142,13 +144,13 @@ def _scale(evidence: Evidence, settings: Settings) -> Scale:
 
 
 def _outputs(evidence: Evidence, settings: Settings, of_scores: _ScoreGap) -> Outputs:
-    has_metric = evidence.question.metric is not None
+    has_metric, is_amount = evidence.question.metric is not None, evidence.rows.unit.is_amount
     return Outputs(
         means=_means(evidence),
         rates=_rates(evidence, settings, evidence.favourable),
         metric_rates=_rates(evidence, settings, evidence.score) if has_metric else None,
         standardised_difference=of_scores.standardised_difference,
-        decile_shares=decile_shares(evidence, settings),
+        decile_shares=decile_shares(evidence, settings) if is_amount else pl.DataFrame(schema=DECILE_SCHEMA),
     )
 
 

@@ -108,8 +108,8 @@ def fitted_names(model: UserModel) -> list[str]:
 
 
 def model_columns(model: UserModel, features: Sequence[str]) -> list[str]:
-    """Return the input columns of a model; empty without a model."""
-    return [] if model is None else fitted_names(model) or list(features)
+    """Return the input columns of a model."""
+    return fitted_names(model) or list(features)
 
 
 def model_notes(model: UserModel, features: Sequence[str]) -> list[Note]:

@@ -239,7 +239,7 @@ class ColumnRoles:
 
     def features_of(self, model: object) -> list[str]:
         """Return the features of which a model uses at least one column."""
-        seen = set(model_columns(model, self.sources))
+        seen = set() if model is None else set(model_columns(model, self.sources))
         return [name for name in self.features if seen.intersection(self.declared.sources([name]))]
 
     def channel(self, data: object, table: pl.DataFrame, model: object, row_name: RowName = "row {}".format) -> Channel:
@@ -316,7 +316,7 @@ def declared_features(
     left_out = texts_of("exclude", choice.exclude)
     declared = declared_of(choice.categorical, choice.blocks, names, [*used, *left_out])
     available = [*names, *(block for block in declared.blocks if block not in names)]
-    of_model = [name for name in fitted_names(model) if name not in left_out]
+    of_model = [] if model is None else [name for name in fitted_names(model) if name not in left_out]
     has_default = choice.features is None and of_model and set(of_model) <= set(names)
     chosen = feature_names(of_model if has_default else choice.features, available, used, left_out)
     features, declared = declared.of_features(chosen)
