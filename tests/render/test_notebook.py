@@ -11,7 +11,7 @@ from tests.repair.test_alternatives import applicants, found
 from tests.repair.test_evaluation import borrowers
 
 import tiltlens as tl
-from tiltlens._analysis.sensitivity import Yardstick
+from tiltlens._analysis.adjusted_gap import Yardstick
 from tiltlens._documents.first_screen import tiles
 from tiltlens._estimators.estimate import Estimate
 from tiltlens._estimators.use import ShareForm

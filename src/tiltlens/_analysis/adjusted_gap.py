@@ -1,11 +1,10 @@
-"""Estimate the adjusted gap c_all, the gap c_E at equal exempt factors, and the Shapley contributions."""
+"""The adjusted gap c_all, the gap c_E at equal exempt factors, and how far omitted factors may move them."""
 
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
-from dataclasses import replace
-from functools import partial
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass, replace
 from typing import NamedTuple
 
 import numpy as np
@@ -13,16 +12,29 @@ from scipy.special import expit
 
 from tiltlens._analysis.evidence import Evidence, OutputScale, Settings, output_scale
 from tiltlens._analysis.influence_matching import RowErrors
-from tiltlens._estimators.estimate import Estimate, Normal, quantile, student_factor, without_noise
-from tiltlens._estimators.feature_gap import Coefficient, bias_scale, hidden_share, mean_coefficient
+from tiltlens._estimators.estimate import Estimate, Normal, is_beyond_zero, quantile, student_factor, without_noise
+from tiltlens._estimators.feature_gap import (
+    Coefficient,
+    bias_factor,
+    bias_scale,
+    hidden_share,
+    mean_coefficient,
+    partial_strengths,
+    robustness_value,
+    strength_multiple,
+)
 from tiltlens._estimators.influence import InfluenceEstimate, average_estimates
-from tiltlens._estimators.outputs import Scores, gap, unseen_se
-from tiltlens._estimators.sets import CellSets, RidgeSets, SetCoefficients, covariance, shapley_gaps
+from tiltlens._estimators.outputs import gap, unseen_se
+from tiltlens._estimators.sets import CellSets, RidgeSets, covariance
+from tiltlens._formats import FieldTable, field_table
 from tiltlens._limits import HIDDEN, OF_PAIRINGS
 from tiltlens._notes import ACTING_TOGETHER, OMITTED, USE_OF_GROUP, Note
-from tiltlens._threads import steps_in_threads
+from tiltlens._rows.wording import Unit
 from tiltlens.errors import DataError, shown
-from tiltlens.paper.checks import Floats
+from tiltlens.paper.checks import Floats, check_share
+
+SHARE = "it is a share of what the features leave unexplained, for example 0.1."
+OF_ALL, OF_EXEMPT = "adjusted_gap", "gap_given_exempt"
 
 
 class ExemptParts(NamedTuple):
@@ -248,101 +260,147 @@ def _not_accounted_for(evidence: Evidence, estimate: Estimate, words: OutputScal
     return (Note("not accounted for", gap=words.signed_words(estimate.value), interval=ends, causes=named),)
 
 
-SHAPLEY_AGREED = 3.0  # standard errors within which Shapley values must add up to the gap minus the adjusted gap
+class Yardstick(NamedTuple):
+    """A listed feature as if it were omitted: the shares of the score and of the group that it explains.
+
+    Attributes
+    ----------
+    multiple, multiple_low
+        Multiple of both shares with which an omitted factor brings the gap, and the end of its interval nearer to 0,
+        to 0; None where no multiple does.
+    """
+
+    feature: str
+    r2_score: float
+    r2_group: float
+    multiple: float | None
+    multiple_low: float | None
+
+    def _repr_html_(self) -> str:
+        return field_table(self)
 
 
-class Named(NamedTuple):
-    """One number per named feature, with its row-wise influence and its deviations between pairings."""
+class GapBounds(NamedTuple):
+    """The smallest and the largest gap that an omitted factor of some strength allows, each with its interval."""
 
-    names: list[str]
-    numbers: SetCoefficients
+    low: Estimate
+    high: Estimate
+
+    def _repr_html_(self) -> str:
+        return field_table(self)
 
 
-def shapley_parts(
+@dataclass(frozen=True, slots=True)
+class Sensitivity(FieldTable):
+    """How far an omitted factor may move an adjusted gap.
+
+    Attributes
+    ----------
+    scale
+        𝒮: a factor with the shares R²_W and R²_S moves the gap by at most 𝒮·√(R²_W·R²_S/(1 − R²_S)).
+    robustness_value
+        Smallest value of both R²_W and R²_S with which a factor accounts for the whole gap; `low` is that for the
+        end of the gap's interval nearer to 0, and 0 if the interval includes 0.
+    se, scale_se, covariance, confidence
+        Standard errors of gap and 𝒮, and their covariance, for the intervals of bounds; and the confidence level.
+    yardsticks
+        The listed features, the strongest first (the smallest multiple of it accounts for the gap).
+    """
+
+    gap: Estimate
+    scale: float
+    robustness_value: Estimate
+    se: float
+    scale_se: float
+    covariance: float
+    confidence: float
+    yardsticks: tuple[Yardstick, ...]
+
+    def bounds(self, r2_score: float, r2_group: float) -> GapBounds:
+        """Return the bounds of the gap for an omitted factor of a stated strength, with their intervals.
+
+        Parameters
+        ----------
+        r2_score, r2_group : float
+            Share that the factor explains of the remaining variance of the score, given the group, and of the group,
+            after the features.
+        """
+        factor = bias_factor(check_share("r2_score", r2_score, SHARE), check_share("r2_group", r2_group, SHARE))
+        return GapBounds(self._moved(-factor), self._moved(factor))
+
+    def _moved(self, factor: float) -> Estimate:
+        """Return c + factor·𝒮; without an omitted factor its interval is that of the gap."""
+        # Var(c + factor·𝒮); only the difference to the se of c is added, as c's own interval may be wider than normal.
+        square = self.se**2 + 2.0 * factor * self.covariance + (factor * self.scale_se) ** 2
+        wider = quantile(self.confidence) * (math.sqrt(max(square, 0.0)) - self.se)
+        low, high = (0.0 if end is None else end + factor * self.scale for end in (self.gap.low, self.gap.high))
+        return Estimate(self.gap.value + factor * self.scale, low - wider, high + wider)
+
+    def in_units(self, unit: Unit) -> Sensitivity:
+        """Return the same in the unit of an amount."""
+        scale, se, scale_se = (unit.difference(size) for size in (self.scale, self.se, self.scale_se))
+        gap, covariance = self.gap.mapped(unit.difference), unit.scale**2 * self.covariance
+        return replace(self, gap=gap, scale=scale, se=se, scale_se=scale_se, covariance=covariance)
+
+
+def sensitivities(
     evidence: Evidence,
     settings: Settings,
     adjusted: AdjustedGap,
-    every: SetCoefficients | None,
-    unused: Sequence[str] = (),
-) -> tuple[dict[str, Estimate], float | None, list[Note], Named | None]:
-    """Return Shapley values, the remainder, notes, and the values with row-wise errors (if all sets are used).
+    parts: ExemptParts | None,
+    given_exempt: Estimate | None,
+) -> dict[str, Sensitivity]:
+    """Return the sensitivity of the adjusted gap and of the gap given exempt factors, as far as these are estimated.
 
-    There are no values unless they sum to the gap minus the adjusted gap within their error. `unused` features are left
-    out of the game and get the value 0.
+    Empty for plug-in values and unobserved groups. An adjusted gap that is 0 by construction has none.
     """
-    sets = evidence.nuisances.sets
-    if pooled := evidence.nuisances.pooled:
-        return {}, None, [Note("no Shapley: too many values", features=", ".join(pooled))], None
-    if sets is None or every is None or adjusted.value is None:
-        return {}, None, [], None
-    start = evidence.exempt
-    whole = whole_gap(evidence)
-    if len(start) == sets.features:
-        return {}, without_noise(whole), [], None
-    without, order = [number for number, name in enumerate(evidence.table) if name in unused], list(evidence.table)
-    apply = partial(steps_in_threads, rows=evidence.sample.audited.size)
-    gaps = shapley_gaps(sets, settings.random_state, apply, start, without)
-    difference = float(every.values[0]) - adjusted.value
-    se, words = difference_se(every, adjusted), output_scale(evidence, settings)
-    # Shapley values whose sum contradicts the best regressions would be precise but wrong.
-    if settings.folds is not None and abs(difference) > SHAPLEY_AGREED * se + 0.1 * words.materiality:
-        note = Note(
-            "no Shapley: other sum",
-            sum=words.signed_words(whole - float(every.values[0])),
-            whole="the gap given the exempt factors" if start else "the gap",
-            rest=words.signed(whole - adjusted.value),
-        )
-        return {}, None, [note], None
-    notes = [Note("sampled orders", orders=gaps.orders)] if gaps.orders else []
-    others = [name for name in order if name not in (*evidence.question.exempt, *unused)]
-    notes += _used_remainder(sets, without, words, quantile(settings.confidence))
-    values = dict.fromkeys(unused, settings.estimate(Normal(0.0, 0.0)))
-    for name, value, se in zip(others, gaps.values.tolist(), gaps.se.tolist(), strict=True):
-        values[name] = settings.estimate(Normal(value, se))
-    named = None if gaps.every is None else Named(others, gaps.every)
-    return values, without_noise(whole - float(gaps.values.sum())), notes, named
+    sets, results = evidence.nuisances.sets, {}
+    if settings.folds is None or sets is None or evidence.rows.probabilities is not None:
+        return {}
+    names, level = list(evidence.table), settings.confidence
+    if adjusted.estimate is not None and adjusted.measured is not None and adjusted.scale is not None:
+        strengths = [*_strengths(names, sets, range(sets.features))]
+        both = adjusted.measured, adjusted.scale
+        se = math.hypot(adjusted.measured.se, *unseen_se(evidence.population, evidence.score))
+        results[OF_ALL] = _sensitivity(adjusted.estimate, se, both, level, strengths)
+    if parts is not None and given_exempt is not None:
+        strengths = [*_strengths(names, sets, evidence.exempt)]
+        both = parts.measured, parts.scale
+        results[OF_EXEMPT] = _sensitivity(given_exempt, parts.at_equal.se, both, level, strengths)
+    return results
 
 
-def _used_remainder(sets: CellSets | RidgeSets, without: Sequence[int], words: OutputScale, z: float) -> list[Note]:
-    """Return a note if the gap at equal used features differs significantly from the gap at all features equal."""
-    if not without:
-        return []
-    every = list(range(sets.features))
-    both = sets.sets([[number for number in every if number not in without], every])
-    apart = both.combine(np.array([[1.0], [-1.0]]))
-    if abs(apart.values[0]) <= z * float(np.sqrt(covariance(apart.influence, apart.between)[0, 0])):
-        return []
-    used, equal = (words.signed_words(float(value)) for value in both.values)
-    return [Note("Shapley remainder", used=used, equal=equal)]
+def _strengths(
+    names: list[str], sets: CellSets | RidgeSets, features: Sequence[int]
+) -> Iterator[tuple[str, float, float]]:
+    """Yield name, R²_W and R²_S of each feature of a set as if it were omitted, from the regressions without it."""
+    without = [[other for other in features if other != feature] for feature in features]
+    shares = partial_strengths(*sets.means([list(features), *without]))
+    for feature, *both in zip(features, *(share.tolist() for share in shares), strict=True):
+        if names[feature] not in sets.pooled:
+            yield names[feature], both[0], both[1]
 
 
-def whole_gap(evidence: Evidence) -> float:
-    """Return the total that the features' contributions divide: the gap or, with exempt factors, c_E."""
-    start = evidence.exempt
-    if start and evidence.nuisances.sets is not None:
-        return float(evidence.nuisances.sets.sets([start]).values[0])
-    return gap(evidence.sample, sampled_scores(evidence, evidence.score)).value
+def _sensitivity(
+    gap: Estimate,
+    se: float,
+    measured: tuple[InfluenceEstimate, InfluenceEstimate],
+    confidence: float,
+    strengths: Sequence[tuple[str, float, float]],
+) -> Sensitivity:
+    value, scale = measured
+    ends = sorted(abs(end) for end in (gap.low, gap.high) if end is not None)
+    # The end nearest to 0 gives the robustness value at the confidence level.
+    near = ends[0] if is_beyond_zero(gap.low, gap.high) else 0.0
+    values = [robustness_value(end, scale.value) for end in (gap.value, near, ends[-1])]
+    yardsticks = [
+        Yardstick(name, *both, *(strength_multiple(end, scale.value, *both) for end in (gap.value, near)))
+        for name, *both in strengths
+    ]
+    yardsticks.sort(key=_rank)
+    spread, covariance = math.sqrt(scale.variance), value.covariance(scale)
+    return Sensitivity(gap, scale.value, Estimate(*values), se, spread, covariance, confidence, tuple(yardsticks))
 
 
-def difference_se(every: SetCoefficients, adjusted: AdjustedGap) -> float:
-    """Return the standard error of c_all from the sets minus c_all from the best regressions.
-
-    Influences are subtracted row by row if both use the same rows. A c_all of 0 by construction has no error.
-    """
-    influence, best = every.influence[:, 0], adjusted.measured
-    if best is None or adjusted.is_by_construction:
-        shared, rest = influence, 0.0
-    elif best.influence.size == influence.size:
-        # Row by row: both c_all come from the same rows, and their errors mostly cancel.
-        shared, rest = influence - best.influence, 2.0 * float(best.between @ best.between) / len(best.parts)
-    else:
-        shared, rest = influence, best.variance
-    return float(np.sqrt(covariance(shared[:, None], every.between[:, :1])[0, 0] + rest))
-
-
-def sampled_scores(evidence: Evidence, outcome: Scores) -> Scores:
-    """Return the scores with the means of the sample, on which the regressions were fitted, not those of all rows."""
-    if evidence.rows.facts.is_complete:
-        return outcome
-    whole = Scores.of(evidence.sample, evidence.score.column, outcome.is_probability)
-    return replace(whole, values=outcome.values)
+def _rank(yardstick: Yardstick) -> tuple[float, str]:
+    return math.inf if yardstick.multiple is None else yardstick.multiple, yardstick.feature

@@ -2,41 +2,42 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterable, Mapping
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import partial
+from typing import NamedTuple
 
 import numpy as np
 
-from tiltlens._analysis.adjusted_gap import (
-    AdjustedGap,
-    Named,
-    difference_se,
-    is_material,
-    sampled_scores,
-    shapley_parts,
-    whole_gap,
-)
+from tiltlens._analysis.adjusted_gap import AdjustedGap, is_material
 from tiltlens._analysis.evidence import Columns, Evidence, OutputScale, Settings, interval_columns, output_scale
 from tiltlens._analysis.feature_use import FeatureUses, Partners, feature_uses, judged_use
 from tiltlens._analysis.influence_matching import RowErrors, set_errors
 from tiltlens._analysis.unobserved_groups import UnobservedGroup
-from tiltlens._estimators.estimate import Estimate, quantile
+from tiltlens._estimators.estimate import Estimate, Normal, quantile, without_noise
 from tiltlens._estimators.feature_gap import FeatureGap, cell_coefficient, feature_gap, hidden_share, rare_part
 from tiltlens._estimators.influence import Rows
-from tiltlens._estimators.outputs import Scores
-from tiltlens._estimators.sets import CellSets, RidgeSets, SetCoefficients, covariance, degrees_of_freedom
+from tiltlens._estimators.outputs import Scores, gap
+from tiltlens._estimators.sets import CellSets, RidgeSets, SetCoefficients, covariance, degrees_of_freedom, shapley_gaps
 from tiltlens._estimators.verdicts import EVIDENCE, Band, Judgement, Verdict, bands, simultaneous_factor, verdict
 from tiltlens._limits import HIDDEN, SMALLEST_EXPECTED, SUPPRESSED_BELOW
 from tiltlens._notes import Note
 from tiltlens._rows.features import Feature
-from tiltlens._threads import stage
+from tiltlens._threads import stage, steps_in_threads
 from tiltlens.paper.checks import Floats
 
 BANDS, USES, SHAPLEY = 0.2, 0.5, 0.95  # approximate shares of the running time
+SHAPLEY_AGREED = 3.0  # standard errors within which Shapley values must add up to the gap minus the adjusted gap
 WIDE_BANDS = 10.0  # multiple of the materiality threshold: wider bands are uninformative
 PARTS = ("alone", "beyond_others", "shapley")
 FACTORS = ("reveals", "drives", "alignment")
+
+
+class Named(NamedTuple):
+    """One number per named feature, with its row-wise influence and its deviations between pairings."""
+
+    names: list[str]
+    numbers: SetCoefficients
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -337,3 +338,93 @@ def _rarity(evidence: Evidence, settings: Settings, name: str) -> Note | None:
     if cells is None or rare_part(cells.sums) <= output_scale(evidence, settings).materiality:
         return None
     return Note("rare value", minimum=SUPPRESSED_BELOW, group=group)
+
+
+def shapley_parts(
+    evidence: Evidence,
+    settings: Settings,
+    adjusted: AdjustedGap,
+    every: SetCoefficients | None,
+    unused: Sequence[str] = (),
+) -> tuple[dict[str, Estimate], float | None, list[Note], Named | None]:
+    """Return Shapley values, the remainder, notes, and the values with row-wise errors (if all sets are used).
+
+    There are no values unless they sum to the gap minus the adjusted gap within their error. `unused` features are left
+    out of the game and get the value 0.
+    """
+    sets = evidence.nuisances.sets
+    if pooled := evidence.nuisances.pooled:
+        return {}, None, [Note("no Shapley: too many values", features=", ".join(pooled))], None
+    if sets is None or every is None or adjusted.value is None:
+        return {}, None, [], None
+    start = evidence.exempt
+    whole = whole_gap(evidence)
+    if len(start) == sets.features:
+        return {}, without_noise(whole), [], None
+    without, order = [number for number, name in enumerate(evidence.table) if name in unused], list(evidence.table)
+    apply = partial(steps_in_threads, rows=evidence.sample.audited.size)
+    gaps = shapley_gaps(sets, settings.random_state, apply, start, without)
+    difference = float(every.values[0]) - adjusted.value
+    se, words = difference_se(every, adjusted), output_scale(evidence, settings)
+    # Shapley values whose sum contradicts the best regressions would be precise but wrong.
+    if settings.folds is not None and abs(difference) > SHAPLEY_AGREED * se + 0.1 * words.materiality:
+        note = Note(
+            "no Shapley: other sum",
+            sum=words.signed_words(whole - float(every.values[0])),
+            whole="the gap given the exempt factors" if start else "the gap",
+            rest=words.signed(whole - adjusted.value),
+        )
+        return {}, None, [note], None
+    notes = [Note("sampled orders", orders=gaps.orders)] if gaps.orders else []
+    others = [name for name in order if name not in (*evidence.question.exempt, *unused)]
+    notes += _used_remainder(sets, without, words, quantile(settings.confidence))
+    values = dict.fromkeys(unused, settings.estimate(Normal(0.0, 0.0)))
+    for name, value, se in zip(others, gaps.values.tolist(), gaps.se.tolist(), strict=True):
+        values[name] = settings.estimate(Normal(value, se))
+    named = None if gaps.every is None else Named(others, gaps.every)
+    return values, without_noise(whole - float(gaps.values.sum())), notes, named
+
+
+def _used_remainder(sets: CellSets | RidgeSets, without: Sequence[int], words: OutputScale, z: float) -> list[Note]:
+    """Return a note if the gap at equal used features differs significantly from the gap at all features equal."""
+    if not without:
+        return []
+    every = list(range(sets.features))
+    both = sets.sets([[number for number in every if number not in without], every])
+    apart = both.combine(np.array([[1.0], [-1.0]]))
+    if abs(apart.values[0]) <= z * float(np.sqrt(covariance(apart.influence, apart.between)[0, 0])):
+        return []
+    used, equal = (words.signed_words(float(value)) for value in both.values)
+    return [Note("Shapley remainder", used=used, equal=equal)]
+
+
+def whole_gap(evidence: Evidence) -> float:
+    """Return the total that the features' contributions divide: the gap or, with exempt factors, c_E."""
+    start = evidence.exempt
+    if start and evidence.nuisances.sets is not None:
+        return float(evidence.nuisances.sets.sets([start]).values[0])
+    return gap(evidence.sample, sampled_scores(evidence, evidence.score)).value
+
+
+def difference_se(every: SetCoefficients, adjusted: AdjustedGap) -> float:
+    """Return the standard error of c_all from the sets minus c_all from the best regressions.
+
+    Influences are subtracted row by row if both use the same rows. A c_all of 0 by construction has no error.
+    """
+    influence, best = every.influence[:, 0], adjusted.measured
+    if best is None or adjusted.is_by_construction:
+        shared, rest = influence, 0.0
+    elif best.influence.size == influence.size:
+        # Row by row: both c_all come from the same rows, and their errors mostly cancel.
+        shared, rest = influence - best.influence, 2.0 * float(best.between @ best.between) / len(best.parts)
+    else:
+        shared, rest = influence, best.variance
+    return float(np.sqrt(covariance(shared[:, None], every.between[:, :1])[0, 0] + rest))
+
+
+def sampled_scores(evidence: Evidence, outcome: Scores) -> Scores:
+    """Return the scores with the means of the sample, on which the regressions were fitted, not those of all rows."""
+    if evidence.rows.facts.is_complete:
+        return outcome
+    whole = Scores.of(evidence.sample, evidence.score.column, outcome.is_probability)
+    return replace(whole, values=outcome.values)

@@ -5,9 +5,9 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Iterator
 
+from tiltlens._analysis.adjusted_gap import Sensitivity
 from tiltlens._analysis.decision_table import DecisionTable
 from tiltlens._analysis.error_rates import ErrorRates, SelectiveLabels
-from tiltlens._analysis.sensitivity import Sensitivity
 from tiltlens._analysis.splitting import Splitting
 from tiltlens._documents.document import (
     BOTH,

@@ -10,7 +10,7 @@ from typing import NamedTuple
 import numpy as np
 import polars as pl
 
-from tiltlens._analysis.adjusted_gap import AdjustedGap, ExemptParts, adjusted_gap, exempt_parts
+from tiltlens._analysis.adjusted_gap import AdjustedGap, ExemptParts, adjusted_gap, exempt_parts, sensitivities
 from tiltlens._analysis.contributions import ContributionTable, contribution_table
 from tiltlens._analysis.decile_shares import SCHEMA as DECILE_SCHEMA
 from tiltlens._analysis.decile_shares import decile_shares
@@ -37,7 +37,6 @@ from tiltlens._analysis.influence_matching import (
 )
 from tiltlens._analysis.periods import period_table
 from tiltlens._analysis.prices import prices
-from tiltlens._analysis.sensitivity import sensitivities
 from tiltlens._analysis.unobserved_groups import unobserved_group, unobserved_group_of
 from tiltlens._estimators import crossfit, outputs
 from tiltlens._estimators.estimate import Estimate, HasInterval, Normal

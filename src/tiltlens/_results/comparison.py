@@ -18,6 +18,7 @@ if TYPE_CHECKING:
     from tiltlens._repair.score_tilt import ScoreTilt
     from tiltlens.figures import Figure
 
+from tiltlens._analysis.adjusted_gap import Sensitivity
 from tiltlens._analysis.bins import Bins
 from tiltlens._analysis.contributions import SCHEMA as CONTRIBUTION_SCHEMA
 from tiltlens._analysis.decision_table import DecisionTable
@@ -26,7 +27,6 @@ from tiltlens._analysis.evidence import interval_schema
 from tiltlens._analysis.influence_matching import ComparisonErrors
 from tiltlens._analysis.periods import PeriodTable
 from tiltlens._analysis.prices import Prices
-from tiltlens._analysis.sensitivity import Sensitivity
 from tiltlens._analysis.splitting import Splitting
 from tiltlens._analysis.unobserved_groups import UnobservedGroup
 from tiltlens._estimators.estimate import Estimate

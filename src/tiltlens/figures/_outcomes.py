@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from tiltlens._analysis.sensitivity import Sensitivity
+from tiltlens._analysis.adjusted_gap import Sensitivity
 from tiltlens._documents.document import BOTH, groups, labels, measure_of, versus
 from tiltlens._documents.prices import STATES
 from tiltlens._documents.quantities import written
