@@ -13,7 +13,7 @@ from typing import NamedTuple, TypeVar
 import numpy as np
 from numpy.typing import NDArray
 
-from tiltlens._analysis.evidence import may_show, withheld
+from tiltlens._analysis.evidence import disclosed_counts, may_show, withheld
 from tiltlens._estimators.influence import Booleans, Integers, Rows
 from tiltlens._limits import DIAL_POSITIONS, EDGE_ROUNDING, FINE, FINE_REACH, SUPPRESSED_BELOW
 from tiltlens._rows.features import Feature
@@ -71,21 +71,6 @@ class Tally:
         return [None if is_hidden else min(float(part), 1.0) for part, is_hidden in zip(share, hidden, strict=True)]
 
 
-@dataclass(frozen=True, slots=True, eq=False)
-class ValueTally:
-    """Counts, means and the distribution of f~ by value of a feature."""
-
-    people: Tally  # both groups' people
-    means: Floats  # E0[(ℓ, W_1, …)|value]
-    # Σ w·W of the audited people, and their weight after the least change (None where there is none)
-    score: Floats
-    moved: Floats | None
-    # Their weight, and how many they are, by value and fine bin of f~, for each dial position and then the correction;
-    # None where values are too many
-    fine: Floats | None
-    crowd: Floats | None
-
-
 def score_span(outcome: Floats, is_amount: bool) -> Span:
     """Return the bins of scores; for amounts, round bins that span the 1% to 99% quantiles, with open ends."""
     if not is_amount:
@@ -122,30 +107,6 @@ def _correction_tally(fine_bins: Integers, weights: Floats) -> Tally:
     counts = coarse(np.bincount(fine_bins, minlength=FINE), CORRECTION_BINS)
     weighed = coarse(np.bincount(fine_bins, weights, FINE).astype(np.float64), CORRECTION_BINS)
     return Tally((counts, np.zeros_like(counts)), (weighed, np.zeros_like(weighed)))
-
-
-def _value_tally(binned: Binned, feature: Feature, fine_bins: Sequence[Integers]) -> ValueTally:
-    """Return the tally of each value; `fine_bins` are the fine bins of f~, empty if its distribution is not drawn."""
-    mine, values = np.flatnonzero(binned.audited), len(feature.labels)
-    codes, w, scores = feature.codes[mine], binned.weights[mine], binned.scores[mine]
-
-    def total(column: Floats | None) -> Floats:
-        return np.bincount(codes, column, values).astype(np.float64)
-
-    weight = total(w)
-    columns = [binned.log_odds[mine], *(scores[:, 1:].T if scores.ndim == 2 else [scores])]
-    safe = np.where(weight > 0, weight, 1.0)
-    cells, size, shape = [codes * FINE + own_bins for own_bins in fine_bins], values * FINE, (values, FINE)
-    crowd = [np.bincount(cell, minlength=size).reshape(shape) for cell in cells]
-    fine = [np.bincount(cell, w, size).reshape(shape) for cell in cells]
-    return ValueTally(
-        people=_tally(binned, feature.codes, values),
-        means=np.column_stack([total(w * column) / safe for column in columns]),
-        score=total(w * binned.outcome[mine]),
-        moved=None if binned.moved is None else total(binned.moved[mine]),
-        fine=np.array(fine) if fine_bins else None,
-        crowd=np.array(crowd) if fine_bins else None,
-    )
 
 
 def coarse(fine: NDArray[Number], bins: int) -> NDArray[Number]:
@@ -301,7 +262,7 @@ def bin_rows(rows: Binned, correction: CorrectionFunction, path: Paths, least_ch
         ],
         correction=[_correction_tally(own_bins, rows.weights[mine]).shares(0) for own_bins in fine_bins[:-1]],
         profiles={
-            feature.name: _profile(_value_tally(rows, feature, own_bins), feature, positions)
+            feature.name: _profile(rows, feature, own_bins, positions)
             for feature, own_bins in zip(rows.features, drawn, strict=True)
         },
         path=path,
@@ -367,46 +328,67 @@ def dial_corrections(correction: CorrectionFunction) -> list[tuple[float, Correc
     return found
 
 
-def _profile(tally: ValueTally, feature: Feature, dialled: Sequence[CorrectionFunction]) -> FeatureProfile:
-    """Return the profile of each value of a feature: people, shares, mean scores, and f~ at each dial position."""
-    (audited, reference), (weight, weight1) = tally.people.counts, tally.people.weights
-    hidden, hidden_reference = withheld(audited), withheld(reference)
-    means = tally.means
-    p0, p1 = weight / weight.sum(), weight1 / weight1.sum()
-    moved = None if tally.moved is None else tally.moved / tally.moved.sum()
-    at = None if tally.crowd is None else coarse(tally.crowd[-1], VALUE_BINS)
-    quantiles: list[list[list[float | None]]] = []
-    if tally.fine is not None and tally.crowd is not None:
-        quantiles = _quantiles(tally.fine[: len(dialled)], tally.crowd[: len(dialled)])
+def _profile(
+    rows: Binned, feature: Feature, fine_bins: Sequence[Integers], dialled: Sequence[CorrectionFunction]
+) -> FeatureProfile:
+    """Return the profile of each value of a feature: people, shares, mean scores, and f~ at each dial position.
+
+    `fine_bins` are the fine bins of f~ at each dial position, then of the correction; empty if they are not drawn.
+    """
+    tally = _tally(rows, feature.codes, len(feature.labels))
+    (audited, reference), shares, shares_reference = tally.counts, tally.shares(0), tally.shares(1)
+    hidden, people, people_reference = withheld(audited), disclosed_counts(audited), disclosed_counts(reference)
+    means, moved = _value_means(rows, feature, tally.weights[0])
+    counts, quantiles = _value_distributions(rows, feature, fine_bins)
     profiles = []
     for value, label in enumerate(feature.labels):
         is_shown = audited[value] > 0 and not hidden[value]
         profile = ValueProfile(
             value=label,
-            n=None if hidden[value] else int(audited[value]),
-            n_reference=None if hidden_reference[value] else int(reference[value]),
-            share_audited=None if hidden[value] else min(float(p0[value]), 1.0),
-            share_reference=None if hidden_reference[value] else min(float(p1[value]), 1.0),
-            score=float(tally.score[value] / weight[value]) if is_shown else None,
-            log_odds=float(means[value, 0]) if is_shown else None,
-            scores=means[value, 1:].tolist() if is_shown else None,
+            n=people[value],
+            n_reference=people_reference[value],
+            share_audited=shares[value],
+            share_reference=shares_reference[value],
+            score=float(means[value, 0]) if is_shown else None,
+            log_odds=float(means[value, 1]) if is_shown else None,
+            scores=means[value, 2:].tolist() if is_shown else None,
             share_moved=None if moved is None or hidden[value] else min(float(moved[value]), 1.0),
-            correction=None if at is None or hidden[value] else _distribution(at[value]),
+            correction=None if counts is None or hidden[value] else disclosed_counts(counts[value]),
             quantiles=quantiles[value] if is_shown and quantiles else None,
-            mean_correction=[_mean(f, means[value]) for f in dialled] if is_shown else None,
+            mean_correction=[_mean(f, means[value, 1:]) for f in dialled] if is_shown else None,
         )
         profiles.append(profile)
     return FeatureProfile(feature.kind, feature.is_ordered, profiles)
 
 
+def _value_means(rows: Binned, feature: Feature, weight: Floats) -> tuple[Floats, Floats | None]:
+    """Return E0[(W, ℓ, W_1, …)|value], and each value's share after the least change (None where there is none)."""
+    mine, values = rows.audited, len(feature.labels)
+    codes, w, scores = feature.codes[mine], rows.weights[mine], rows.scores[mine]
+    columns = [rows.outcome[mine], rows.log_odds[mine], *(scores[:, 1:].T if scores.ndim == 2 else [scores])]
+    safe = np.where(weight > 0, weight, 1.0)
+    means = np.column_stack([np.bincount(codes, w * column, values) / safe for column in columns])
+    moved = None if rows.moved is None else np.bincount(codes, rows.moved[mine], values).astype(np.float64)
+    return means, None if moved is None else moved / moved.sum()
+
+
+def _value_distributions(
+    rows: Binned, feature: Feature, fine_bins: Sequence[Integers]
+) -> tuple[Integers | None, list[list[list[float | None]]]]:
+    """Return the audited people by value and bin of the correction, and the quantiles of f~ at each dial position."""
+    if not fine_bins:
+        return None, []
+    shape = (len(feature.labels), FINE)
+    cells = [feature.codes[rows.audited] * FINE + own_bins for own_bins in fine_bins]
+    crowd = np.array([np.bincount(cell, minlength=math.prod(shape)).reshape(shape) for cell in cells])
+    weights = rows.weights[rows.audited]
+    fine = np.array([np.bincount(cell, weights, math.prod(shape)).reshape(shape) for cell in cells])
+    return coarse(crowd[-1], VALUE_BINS), _quantiles(fine[:-1], crowd[:-1])
+
+
 def _mean(f: CorrectionFunction, means: Floats) -> float:
     """Return E0[f~|value], which is f~ of the means because f~ is affine."""
     return float(f.intercept + f.on_log_odds * means[0] + np.asarray(f.on_scores) @ means[1:])
-
-
-def _distribution(counts: Integers) -> list[int | None]:
-    """Return the number of people in each bin, None where it is suppressed."""
-    return [None if hidden else count for count, hidden in zip(counts.tolist(), withheld(counts), strict=True)]
 
 
 def _quantiles(fine: Floats, crowd: Floats) -> list[list[list[float | None]]]:
