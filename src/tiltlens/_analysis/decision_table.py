@@ -7,7 +7,7 @@ from dataclasses import dataclass, field
 
 import numpy as np
 
-from tiltlens._analysis.evidence import Evidence, Settings, withheld
+from tiltlens._analysis.evidence import Evidence, Settings, disclosed_counts
 from tiltlens._estimators.estimate import Estimate, quantile
 from tiltlens._estimators.verdicts import (
     Count,
@@ -95,8 +95,7 @@ def _tested(audited: Count, reference: Count, confidence: float) -> DecisionTabl
 def _disclosed(group: Count) -> dict[str, int | None]:
     """Return the numbers of people with and without the outcome, None where suppressed."""
     counts = np.array([group.counted, group.size - group.counted])
-    cells = zip(OUTCOMES, counts.tolist(), withheld(counts).tolist(), strict=True)
-    return {outcome: None if is_hidden else count for outcome, count, is_hidden in cells}
+    return dict(zip(OUTCOMES, disclosed_counts(counts), strict=True))
 
 
 def table_notes(group: Count, other: Count) -> Iterator[Note]:

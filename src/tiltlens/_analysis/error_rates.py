@@ -10,7 +10,14 @@ from typing import Annotated
 import numpy as np
 import polars as pl
 
-from tiltlens._analysis.evidence import Evidence, Settings, interval_columns, interval_schema, withheld
+from tiltlens._analysis.evidence import (
+    Evidence,
+    Settings,
+    disclosed_counts,
+    interval_columns,
+    interval_schema,
+    withheld,
+)
 from tiltlens._estimators import error_rates as rates
 from tiltlens._estimators.estimate import Estimate
 from tiltlens._estimators.feature_gap import CellSums
@@ -240,9 +247,8 @@ def _people(sums: CellSums) -> dict[str, dict[str, int | None]]:
     """Return people by group and outcome; the numbers with and without it are suppressed if either is small."""
     people: dict[str, dict[str, int | None]] = {}
     for group, counts in zip(GROUPS, sums.people.astype(np.int64), strict=True):
-        hidden = [*withheld(counts[: rates.UNKNOWN]).tolist(), False]
-        cells = zip(NAMES, counts.tolist(), hidden, strict=True)
-        people[group] = {name: None if is_hidden else count for name, count, is_hidden in cells}
+        cells = [*disclosed_counts(counts[: rates.UNKNOWN]), int(counts[rates.UNKNOWN])]
+        people[group] = dict(zip(NAMES, cells, strict=True))
     return people
 
 

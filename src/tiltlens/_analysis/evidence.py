@@ -9,7 +9,7 @@ import math
 import numbers
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field, replace
-from typing import Any, TypeGuard
+from typing import Any
 
 import numpy as np
 import polars as pl
@@ -40,6 +40,16 @@ from tiltlens.paper.correction import GroupMoments
 AMOUNT_MATERIALITY = 0.02  # standard deviations of amounts: a tenth of a small effect (Cohen's d of 0.2)
 LARGEST_SEED = 2**32 - 1  # the largest that scikit-learn accepts
 FEWEST_SAMPLED = 1_000  # rows: models are fitted on two fifths of them
+# What whole numbers must be, and what to do
+FOLDS_RULE = (
+    f"{FOLDS} or None (on the command line 0)",
+    "the variance between pairings is derived for five folds; None gives the paper's plug-in values without intervals.",
+)
+SEED_RULE = (
+    f"a whole number from 0 to {LARGEST_SEED}",
+    "0 is the default; the same number gives the same numbers.",
+)
+SAMPLE_RULE = (f"a whole number of at least {FEWEST_SAMPLED}", "500,000 is the default.")
 
 
 @dataclass(frozen=True, slots=True)
@@ -76,9 +86,9 @@ class Settings:
             "output_weight": check_weight("output_weight", self.output_weight),
             "confidence": check_probability("confidence", self.confidence),
             "materiality": _check_materiality(self.materiality),
-            "folds": None if self.folds is None else _check_folds(self.folds),
-            "random_state": _check_random_state(self.random_state),
-            "sample_rows": _check_sample_rows(self.sample_rows),
+            "folds": None if self.folds is None else _check_whole("folds", self.folds, (FOLDS, FOLDS), *FOLDS_RULE),
+            "random_state": _check_whole("random_state", self.random_state, (0, LARGEST_SEED), *SEED_RULE),
+            "sample_rows": _check_whole("sample_rows", self.sample_rows, (FEWEST_SAMPLED, math.inf), *SAMPLE_RULE),
         }
         for name, value in checked.items():
             object.__setattr__(self, name, value)
@@ -115,36 +125,10 @@ def _check_materiality(value: object) -> float:
     return number
 
 
-def _check_folds(value: object) -> int:
-    if not _is_whole(value) or value != FOLDS:
-        raise TiltlensError(
-            f"`folds` must be {FOLDS} or None (on the command line 0), got {value!r}.",
-            "the variance between pairings is derived for five folds; None gives the paper's plug-in "
-            "values without intervals.",
-        )
-    return int(value)
-
-
-def _check_sample_rows(value: object) -> int:
-    if not _is_whole(value) or value < FEWEST_SAMPLED:
-        raise TiltlensError(
-            f"`sample_rows` must be a whole number of at least {FEWEST_SAMPLED}, got {value!r}.",
-            "500,000 is the default.",
-        )
-    return int(value)
-
-
-def _check_random_state(value: object) -> int:
-    if not _is_whole(value) or not 0 <= value <= LARGEST_SEED:
-        raise TiltlensError(
-            f"`random_state` must be a whole number from 0 to {LARGEST_SEED}, got {value!r}.",
-            "0 is the default; the same number gives the same numbers.",
-        )
-    return int(value)
-
-
-def _is_whole(value: object) -> TypeGuard[int]:
-    return isinstance(value, numbers.Integral) and not isinstance(value, bool)
+def _check_whole(name: str, value: object, ends: tuple[float, float], rule: str, advice: str) -> int:
+    if not isinstance(value, bool) and isinstance(value, numbers.Integral) and ends[0] <= int(value) <= ends[1]:
+        return int(value)
+    raise TiltlensError(f"`{name}` must be {rule}, got {value!r}.", advice)
 
 
 Counts = int | NDArray[np.integer]
@@ -172,6 +156,11 @@ def withheld(counts: Integers) -> Booleans:
         if int(counts[hidden].sum()) >= small + 2 * SUPPRESSED_BELOW - 2:
             break
     return hidden
+
+
+def disclosed_counts(counts: Integers) -> list[int | None]:
+    """Return the counts, None where they are suppressed."""
+    return [None if hide else count for count, hide in zip(counts.tolist(), withheld(counts).tolist(), strict=True)]
 
 
 def leaves_free(small: Integers) -> bool:

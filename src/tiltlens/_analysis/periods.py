@@ -9,7 +9,13 @@ from typing import Annotated, NamedTuple
 import numpy as np
 import polars as pl
 
-from tiltlens._analysis.evidence import Evidence, Settings, interval_columns, interval_schema, withheld
+from tiltlens._analysis.evidence import (
+    Evidence,
+    Settings,
+    disclosed_counts,
+    interval_columns,
+    interval_schema,
+)
 from tiltlens._estimators.error_rates import WITH, WITHOUT, GroupPair, mean_pair
 from tiltlens._estimators.estimate import HasInterval, LogNormal, student_factor
 from tiltlens._estimators.group_means import PEOPLE, GroupMeans
@@ -44,12 +50,11 @@ def period_table(evidence: Evidence, codes: Integers, settings: Settings) -> Per
     """Return the table of periods, given the period of each row of the sample."""
     labels = evidence.rows.labels["period"]
     people = evidence.sums_by["period"].people[:, : len(labels)].astype(np.int64)
-    hidden = np.array([withheld(counts) for counts in people])
+    shown = [disclosed_counts(counts) for counts in people]
     records: list[Record] = []
     influences: list[InfluenceEstimate] = []
     for code, label in enumerate(labels):
-        counts = [None if hide else int(n) for n, hide in zip(people[:, code], hidden[:, code], strict=True)]
-        record: Record = {"period": label, "n_audited": counts[0], "n_reference": counts[1], "reason": ""}
+        record: Record = {"period": label, "n_audited": shown[0][code], "n_reference": shown[1][code], "reason": ""}
         is_seen = _people(evidence, codes == code) >= 2  # of either group, in the sample
         if people[:, code].min() < MINIMUM_ROWS or not is_seen:
             records.append({**record, "reason": FEW})
