@@ -11,7 +11,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from functools import partial
 from itertools import combinations
 from typing import NamedTuple
@@ -70,6 +70,7 @@ from tiltlens._threads import each, in_threads
 from tiltlens.paper.checks import Floats
 
 LEAF_TREE_ROWS = 40_000  # most rows that a tree is fitted on: it has 64 leaves
+STEPS = 8  # per standard deviation, to which the tree on all features cuts numbers: sorting takes its time
 Days = Mapping[str, Floats]  # of features that are dates: days since 1970, with the time of day as a fraction
 
 
@@ -182,19 +183,21 @@ class Screen:
             if all(self.table[name].dtype.kind == "f" for name in names):
                 yield self._leaf_candidate(names, residuals)
 
-    def anything(self, encoder: Encoding, residuals: Residuals) -> Iterator[Candidate]:
-        """Yield every kind of cells: the leaves of trees on all features and on blocks, and cells of few features."""
-        expected = [
-            target - left for target, left in zip(self.targets, (residuals.group, residuals.score), strict=True)
-        ]
-        yield self._leaf_candidate(tuple(self.table), residuals, expected)
-        for search in (self.singles, self.pairs, self.triples, self.leaves, self.finest):
-            yield from search(encoder, residuals)
+    def whole(self, encoder: Encoding, residuals: Residuals) -> Iterator[Candidate]:
+        """Yield the leaves of a tree on all features, in steps, and on what the regressions expect of both targets."""
+        expected = (self.targets[0] - residuals.group, self.targets[1] - residuals.score)
 
-    def _leaf_candidate(self, names: tuple[str, ...], residuals: Residuals, others: Sequence[Floats] = ()) -> Candidate:
-        columns = _numbers([self.table[name] for name in names])
-        raw = np.column_stack([columns, *(others or self._indices(columns, residuals.omega))])
-        return self._learnt(names, partial(_leaves, raw, residuals, seed=self.seed))
+        def inputs() -> Floats:
+            return np.column_stack([np.round(STEPS * _numbers(list(self.table.values()))), *expected])
+
+        yield self._learnt(tuple(self.table), partial(_leaves, inputs, residuals, seed=self.seed))
+
+    def _leaf_candidate(self, names: tuple[str, ...], residuals: Residuals) -> Candidate:
+        def inputs() -> Floats:
+            columns = _numbers([self.table[name] for name in names])
+            return np.column_stack([columns, *self._indices(columns, residuals.omega)])
+
+        return self._learnt(names, partial(_leaves, inputs, residuals, seed=self.seed))
 
     def _indices(self, columns: Floats, omega: Floats) -> Sequence[Floats]:
         """Return coordinates of a few numbers in which borders may lie: distances from 0, sums and differences."""
@@ -303,8 +306,8 @@ def _grid(
     return joint_codes(np.column_stack(cells))[0]
 
 
-def _leaves(raw: Floats, residuals: Residuals, learns: Booleans, seed: int) -> Integers:
-    return _tree_cells(raw, _standardised_targets(residuals), residuals.omega, learns, LEAVES, seed)
+def _leaves(inputs: Callable[[], Floats], residuals: Residuals, learns: Booleans, seed: int) -> Integers:
+    return _tree_cells(inputs(), _standardised_targets(residuals), residuals.omega, learns, LEAVES, seed)
 
 
 def _standardised_targets(residuals: Residuals) -> Floats:
@@ -338,19 +341,35 @@ class Missed(NamedTuple):
     is_learnt: bool
 
 
-def _hidden_parts(candidates: Iterator[Candidate], residuals: Residuals) -> list[tuple[Hidden, Candidate]]:
-    every = list(candidates)
-    return list(zip(in_threads(lambda one: one.hidden(residuals), every, len(residuals.omega)), every, strict=True))
+Search = Callable[[Encoding, Residuals], Iterator[Candidate]]
 
 
-def missed_blocks(candidates: Iterator[Candidate], residuals: Residuals, blocks: Sequence[Block]) -> list[Missed]:
+@dataclass(frozen=True, slots=True, eq=False)
+class Searches:
+    """What the cells of searches hide in the residuals of regressions; each search is made once."""
+
+    encoder: Encoding
+    residuals: Residuals
+    _made: dict[Search, list[tuple[Hidden, Candidate]]] = field(default_factory=dict, init=False)
+
+    def make(self, *searches: Search) -> list[tuple[Hidden, Candidate]]:
+        """Return the cells of some searches, and what they hide."""
+        new = {search: list(search(self.encoder, self.residuals)) for search in searches if search not in self._made}
+        every = [candidate for candidates in new.values() for candidate in candidates]
+        rows = len(self.residuals.omega)
+        hidden = iter(in_threads(lambda candidate: candidate.hidden(self.residuals), every, rows))
+        for search, candidates in new.items():
+            self._made[search] = [(next(hidden), candidate) for candidate in candidates]
+        return [part for search in searches for part in self._made[search]]
+
+
+def missed_blocks(parts: list[tuple[Hidden, Candidate]], residuals: Residuals, blocks: Sequence[Block]) -> list[Missed]:
     """Return the blocks of cells that hide a significant part, largest first, up to the limits on blocks and columns.
 
     No two of them share a feature: with copies of a feature, the second block would be redundant.
     """
     least = HIDDEN_SPREAD * float(np.sqrt(residuals.omega @ residuals.score**2)) / residuals.spread
-    every = _hidden_parts(candidates, residuals)
-    sure = [part for part in every if part[0].is_sure and abs(part[0].value) > least]
+    sure = [part for part in parts if part[0].is_sure and abs(part[0].value) > least]
     missed: list[Missed] = []
     for hidden, candidate in sorted(sure, key=lambda part: (-abs(part[0].value), part[0].names)):
         room = BLOCK_COLUMNS - sum(block.width for block in (*blocks, *(part.block for part in missed)))
@@ -393,10 +412,14 @@ class BasisFit:
         group, score = np.einsum("tpn,np->tn", self.part_residuals, UNSEEN[self.screen.fold])
         return Residuals(group, score, omega, float(omega @ group**2))
 
-    def hidden(self, residuals: Residuals) -> tuple[Hidden, ...]:
+    def hidden(self, residuals: Residuals, searches: Searches | None = None) -> tuple[Hidden, ...]:
         """Return the parts of the gap that may be hidden in some regressions' residuals, by each kind of cells."""
-        leaves, *others = _hidden_parts(self.screen.anything(self.basis.encoder, residuals), residuals)
-        return (*self.learnt, *(hidden for hidden, _ in (*others, leaves)))
+        screen, searches = self.screen, searches or Searches(self.basis.encoder, residuals)
+        # The tree on all features takes longest, so it starts first.
+        whole, *others = searches.make(
+            screen.whole, screen.singles, screen.pairs, screen.triples, screen.leaves, screen.finest
+        )
+        return (*self.learnt, *(hidden for hidden, _ in (*others, whole)))
 
 
 def widened(omega: Floats, fitted: Callable[[Sequence[Block]], BasisFit]) -> BasisFit:
@@ -408,20 +431,18 @@ def widened(omega: Floats, fitted: Callable[[Sequence[Block]], BasisFit]) -> Bas
     blocks: list[Block] = []
     learnt: list[Hidden] = []
     fit = fitted(blocks)
-    screen, residuals = fit.screen, fit.residuals(omega)
+    screen, searches = fit.screen, Searches(fit.basis.encoder, fit.residuals(omega))
     pairs, cells, leaves = screen.pairs, screen.cells, screen.leaves
-    searches = (screen.singles, pairs, pairs, pairs, cells, leaves, cells, leaves, screen.triples, cells, leaves)
-    missed: list[Missed] = []
-    for last, search in zip((None, *searches), each(searches), strict=False):
-        if search == last and not missed:
-            continue  # nothing has changed
-        if missed := missed_blocks(search(fit.basis.encoder, residuals), residuals, blocks):
+    for search in each(
+        (screen.singles, pairs, pairs, pairs, cells, leaves, cells, leaves, screen.triples, cells, leaves)
+    ):
+        if missed := missed_blocks(searches.make(search), searches.residuals, blocks):
             blocks += [part.block for part in missed]
             learnt += [part.hidden for part in missed if part.is_learnt]
             fit = fitted(blocks)
-            residuals = fit.residuals(omega)
+            searches = Searches(fit.basis.encoder, fit.residuals(omega))
     fit = replace(fit, learnt=tuple(learnt))
-    return replace(fit, left=fit.hidden(residuals))
+    return replace(fit, left=fit.hidden(searches.residuals, searches))
 
 
 def screen_of(
