@@ -259,7 +259,7 @@ def test_residual_vectors_are_those_of_regressions_on_the_rows_of_a_part(is_weig
     vectors = ridges.single_sets(SETS)
     for part in range(len(PARTS)):
         for place, chosen in enumerate(SETS):
-            for target, penalty in enumerate(ridges.penalties[part]):
+            for target, penalty in enumerate(of.penalties[part] for of in ridges.targets):
                 expected = residuals(rows, z, fold, part, columns_of(chosen), penalty, target)
                 np.testing.assert_allclose(z @ vectors[part][target, :, place], expected, atol=1e-10)
 
@@ -296,7 +296,7 @@ def test_c_is_that_of_a_cross_fit_written_out_row_by_row():
     omega, chosen = half_weights(rows), [0, 2]
     left = [
         [
-            residuals(rows, z, fold, part, columns_of(chosen), ridges.penalties[part][target], target)
+            residuals(rows, z, fold, part, columns_of(chosen), ridges.targets[target].penalties[part], target)
             for target in (0, 1)
         ]
         for part in range(len(PARTS))

@@ -10,13 +10,13 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
-from functools import cached_property
+from functools import cached_property, partial
 from itertools import combinations
 from typing import Any, NamedTuple
 
 import numpy as np
-from scipy.linalg import cho_factor, cho_solve
-from scipy.linalg.lapack import dtrtri
+from scipy.linalg import cho_solve, cholesky, solve_triangular
+from scipy.linalg.lapack import dpotri, dtrtri
 
 from tiltlens._estimators.influence import Booleans, Integers
 from tiltlens._limits import FOLDS, START_PENALTY
@@ -76,10 +76,10 @@ def _updated(
     covariance: Floats, cross: Floats, variance: float, blocks: Sequence[Integers], rows: float, penalties: Floats
 ) -> Floats:
     """Return the penalties after one step of MacKay's fixed point, all blocks being regressed on together."""
-    inverse = cho_solve(cho_factor(covariance + np.diag(penalties), lower=True), np.eye(len(cross)))
-    slopes = inverse @ cross
+    factor = cholesky(covariance + np.diag(penalties), lower=True)
+    slopes = cho_solve((factor, True), cross)
     # γ of a column: the trace of (C + Λ)⁻¹C, column by column.
-    freedom = 1.0 - penalties * np.diag(inverse)
+    freedom = 1.0 - penalties * (dtrtri(factor, lower=True)[0] ** 2).sum(axis=0)
     left = variance - slopes @ (2.0 * cross - covariance @ slopes)
     block_of = np.empty(len(cross), dtype=np.int64)
     for number, columns in enumerate(blocks):
@@ -165,7 +165,7 @@ class FoldRidges:
         return np.asarray(inside[self.owners].all(axis=1))
 
     @cached_property
-    def _moments(self) -> list[_Moments]:
+    def moments(self) -> list[_Moments]:
         moments = []
         p = self.columns
         for part in PARTS:
@@ -179,43 +179,14 @@ class FoldRidges:
         return moments
 
     @cached_property
-    def _blocks(self) -> list[Integers]:
-        """The columns of each feature, of each product of two, and of each block that joined the basis."""
-        return [np.flatnonzero(self.blocks == block) for block in range(int(self.blocks.max(initial=-1)) + 1)]
+    def targets(self) -> tuple[_Target, _Target]:
+        """The regressions of S̄ and of W."""
+        return _Target(self, 0), _Target(self, 1)
 
-    @property
-    def _rows(self) -> float:
-        """Effective number of rows of a part."""
-        return len(PARTS[0]) / FOLDS * self.effective
-
-    @cached_property
-    def penalties(self) -> list[tuple[Floats, Floats]]:
-        """The ridge penalties of every column in each part, for e and for m."""
-        blocks, rows = self._blocks, self._rows
-
-        def choose(moments: _Moments) -> tuple[Floats, Floats]:
-            covariance, cross, _, _, variance = moments
-            e, m = (block_penalties(covariance, cross[:, k], float(variance[k]), blocks, rows) for k in (0, 1))
-            return e, m
-
-        return list(self.apply(choose, self._moments))
-
-    @cached_property
-    def _inverses(self) -> list[tuple[Floats, Floats]]:
-        """(C + penalty)⁻¹ of each part, for e and for m."""
-        eye = np.eye(self.columns)
-
-        def invert(part: tuple[_Moments, tuple[Floats, Floats]]) -> tuple[Floats, Floats]:
-            moments, both = part
-            e, m = (cho_solve(cho_factor(moments.covariance + np.diag(penalty), lower=True), eye) for penalty in both)
-            return e, m
-
-        return list(self.apply(invert, list(zip(self._moments, self.penalties, strict=True))))
-
-    def _vectors(self, slopes: Callable[[int, int], Floats]) -> list[Floats]:
+    def _vectors(self, slopes: Callable[[int, int], Floats], targets: Sequence[int] = (0, 1)) -> list[Floats]:
         """Return the residual vectors of each part, (2, p + 3, sets), from its slopes for e and for m, (sets, p)."""
         return [
-            np.array([_residual_vectors(slopes(part, target), self._moments[part], target) for target in (0, 1)])
+            np.array([_residual_vectors(slopes(part, target), self.moments[part], target) for target in targets])
             for part in range(len(PARTS))
         ]
 
@@ -224,7 +195,7 @@ class FoldRidges:
         masks = [np.flatnonzero(self.members(features)) for features in sets]
 
         def solved(part: int, target: int) -> Floats:
-            moments, penalties = self._moments[part], self.penalties[part][target]
+            moments, penalties = self.moments[part], self.targets[target].penalties[part]
             slopes = np.zeros((len(masks), self.columns))
             for size in {columns.size for columns in masks} - {0}:  # sets of one size are solved together
                 indices = [index for index, columns in enumerate(masks) if columns.size == size]
@@ -237,16 +208,16 @@ class FoldRidges:
 
         return self._vectors(solved)
 
-    def left_out(self, sets: Sequence[Sequence[int]]) -> list[Floats]:
-        """Return the residual vectors of all features but those of each set.
+    def left_out(self, sets: Sequence[Sequence[int]], targets: Sequence[int] = (0, 1)) -> list[Floats]:
+        """Return the residual vectors of all features but those of each set, of S̄, of W or of both.
 
         With K = (C + penalty)⁻¹ and slopes β, leaving out the columns B leaves β − K_{·B} K_BB⁻¹ β_B.
         """
         gone = [np.flatnonzero(np.isin(self.owners, list(features)).any(axis=1)) for features in sets]
 
         def downdated(part: int, target: int) -> Floats:
-            inverse = self._inverses[part][target]
-            whole = inverse @ self._moments[part].cross[:, target]
+            inverse = self.targets[target].inverses[part]
+            whole = inverse @ self.moments[part].cross[:, target]
             kept = np.tile(whole, (len(gone), 1))
             # Downdated by blocks of the inverse: nothing is fitted again for a feature that is left out.
             for index, out in enumerate(gone):
@@ -254,7 +225,7 @@ class FoldRidges:
                 kept[index, out] = 0.0
             return kept
 
-        return self._vectors(downdated)
+        return self._vectors(downdated, targets)
 
     def leading_sets(self, order: Sequence[int]) -> list[Floats]:
         """Return the residual vectors of ∅, {1st}, {1st, 2nd}, … along an order of the features.
@@ -268,14 +239,14 @@ class FoldRidges:
         sizes = np.searchsorted(enters[by_entry], np.arange(-1, len(order)), side="right")
 
         def leading(part: int, target: int) -> Floats:
-            moments, penalties = self._moments[part], self.penalties[part][target]
+            moments, penalties = self.moments[part], self.targets[target].penalties[part]
             # One factorisation for a whole order: a Shapley value of many features needs hundreds of sets.
             covariance = moments.covariance[np.ix_(by_entry, by_entry)] + np.diag(penalties[by_entry])
-            inverse = dtrtri(np.linalg.cholesky(covariance), lower=True)[0]
-            # With A = LLᵀ and h = L⁻¹b, a leading block's solution is Σ_k L⁻¹[k,:]·h[k] over its rows k.
-            steps = np.cumsum(inverse * (inverse @ moments.cross[by_entry, target])[:, None], axis=0)
-            slopes = np.zeros((len(sizes), self.columns))
-            slopes[np.ix_(sizes > 0, by_entry)] = steps[sizes[sizes > 0] - 1]
+            solve = partial(solve_triangular, np.linalg.cholesky(covariance), lower=True)
+            # With A = LLᵀ and h = L⁻¹b, a leading block's solution is L⁻ᵀ times the first entries of h.
+            h = solve(moments.cross[by_entry, target])
+            slopes = np.empty((len(sizes), self.columns))
+            slopes[:, by_entry] = solve(np.where(np.arange(h.size)[:, None] < sizes, h[:, None], 0.0), trans="T").T
             return slopes
 
         return self._vectors(leading)
@@ -327,6 +298,43 @@ class FoldRidges:
             residual[here] = np.mean([e[a] * e[b] for a, b in pairings], axis=0)
             left[here] = np.mean([m[a] * m[b] for a, b in pairings], axis=0)
         return product, residual, left
+
+
+@dataclass(frozen=True, eq=False)
+class _Target:
+    """The ridge regressions of S̄ (0) or W (1) in each part."""
+
+    ridges: FoldRidges
+    number: int
+
+    @cached_property
+    def penalties(self) -> list[Floats]:
+        """The ridge penalties of every column."""
+        ridges, target = self.ridges, self.number
+        rows = len(PARTS[0]) / FOLDS * ridges.effective  # effective ones of a part
+        blocks = [np.flatnonzero(ridges.blocks == block) for block in range(int(ridges.blocks.max(initial=-1)) + 1)]
+
+        def choose(moments: _Moments) -> Floats:
+            variance = float(moments.variance[target])
+            return block_penalties(moments.covariance, moments.cross[:, target], variance, blocks, rows)
+
+        return list(ridges.apply(choose, ridges.moments))
+
+    @cached_property
+    def inverses(self) -> list[Floats]:
+        """(C + penalty)⁻¹."""
+
+        def invert(part: tuple[_Moments, Floats]) -> Floats:
+            moments, penalty = part
+            return inverse(moments.covariance + np.diag(penalty))
+
+        return list(self.ridges.apply(invert, list(zip(self.ridges.moments, self.penalties, strict=True))))
+
+
+def inverse(matrix: Floats) -> Floats:
+    """Return the inverse of a positive definite matrix."""
+    lower = dpotri(cholesky(matrix, lower=True), lower=True)[0]
+    return np.asarray(lower + np.tril(lower, -1).T)
 
 
 def _residual_vectors(slopes: Floats, moments: _Moments, target: int) -> Floats:

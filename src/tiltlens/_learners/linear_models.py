@@ -22,7 +22,7 @@ from scipy.linalg import cho_factor, cho_solve
 from scipy.special import xlogy
 
 from tiltlens._estimators.influence import Booleans, Integers
-from tiltlens._estimators.ridges import FoldRidges
+from tiltlens._estimators.ridges import FoldRidges, inverse
 from tiltlens._learners.candidates import weighted_gram
 from tiltlens._learners.design import (
     Block,
@@ -193,8 +193,8 @@ class Partialling:
     def columns(self, removed: Integers) -> Floats:
         """Return some columns of Φ minus their regression on all others, (n, removed)."""
         residuals = np.empty((len(self.basis), removed.size))
-        for _, rows, _, mean, inverse in self._inverse_covariances:
-            weights = inverse[:, removed] @ np.linalg.inv(inverse[np.ix_(removed, removed)])
+        for _, rows, _, mean, inverted in self._inverse_covariances:
+            weights = inverted[:, removed] @ np.linalg.inv(inverted[np.ix_(removed, removed)])
             residuals[rows] = (self.basis[rows] - mean) @ weights
         return residuals
 
@@ -204,13 +204,13 @@ class Partialling:
         `values` are those of the function that was learnt without each fold, (folds, n).
         """
         residuals = np.empty(len(self.basis))
-        for number, rows, train, mean, inverse in self._inverse_covariances:
+        for number, rows, train, mean, inverted in self._inverse_covariances:
             value, own = values[number], weights[train] / weights[train].sum()
             centred = value - own @ value[train]
             cross = (own * centred[train]) @ (self.basis[train] - mean)
             cross[removed] = 0.0
-            slopes = inverse @ cross
-            slopes -= inverse[:, removed] @ np.linalg.solve(inverse[np.ix_(removed, removed)], slopes[removed])
+            slopes = inverted @ cross
+            slopes -= inverted[:, removed] @ np.linalg.solve(inverted[np.ix_(removed, removed)], slopes[removed])
             residuals[rows] = centred[rows] - (self.basis[rows] - mean) @ slopes
         return residuals
 
@@ -225,9 +225,8 @@ class Partialling:
                 mean = gram[0, 1:-2]
                 covariance = gram[1:-2, 1:-2] - np.outer(mean, mean)
                 penalised = covariance + START_PENALTY / ridges.effective * np.eye(len(mean))
-                inverse = np.asarray(cho_solve(cho_factor(penalised, lower=True), np.eye(len(mean))))
                 rows = self.fold == number
-                moments.append((number, group & rows, group & ~rows, mean, inverse))
+                moments.append((number, group & rows, group & ~rows, mean, inverse(penalised)))
         return moments
 
 

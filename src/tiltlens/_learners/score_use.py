@@ -368,12 +368,12 @@ class ScoreUse:
         residuals = np.empty((len(PARTS), len(rows), len(sets)))
         for group, ridges in regressions:
             z = rows[group]
-            for part, vectors in enumerate(ridges.left_out(sets)):
-                if learner == SCORE:
-                    residuals[part, group] = z @ vectors[1]
-                else:
+            for part, (vectors,) in enumerate(ridges.left_out(sets, [1 if learner == SCORE else 0])):
+                left = z @ vectors
+                if learner != SCORE:
                     # W − σ(fitted log-odds): z @ v is logit W minus its regression.
-                    residuals[part, group] = z[:, -1:] - expit(z[:, -2:-1] - z @ vectors[0])
+                    left = z[:, -1:] - expit(z[:, -2:-1] - left)
+                residuals[part, group] = left
         return residuals
 
     def _ridge_products(self, learner: str, sets: Sequence[Features]) -> Floats:
