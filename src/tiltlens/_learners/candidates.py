@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import warnings
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from types import MappingProxyType
 from typing import Any, TypeAlias
@@ -260,9 +260,13 @@ def candidates(is_wide: bool, has_blocks: bool) -> tuple[Candidate, ...]:
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Sample:
-    """Rows to fit on: the encoded columns, the raw columns for trees, the labels and the weights."""
+    """Rows to fit on: the encoded columns, the raw columns for trees, the labels and the weights.
+
+    `matrix` has the encoded columns of many rows, `index` says which of these are the sample's.
+    """
 
     matrix: Floats
+    index: Integers
     kinds: NDArray[np.str_]
     owners: Integers
     raw: Floats
@@ -275,12 +279,16 @@ class Sample:
         """Return the rows with this index."""
         return replace(
             self,
-            matrix=self.matrix[index],
+            index=self.index[index],
             raw=self.raw[index],
             audited=self.audited[index],
             weights=self.weights[index],
             clusters=None if self.clusters is None else self.clusters[index],
         )
+
+    def columns(self, numbers: Integers) -> Floats:
+        """Return some encoded columns; copies of all of them take longer than most fits."""
+        return self.matrix.T[numbers].take(self.index, axis=1).T
 
 
 Trees: TypeAlias = Any  # HistGradientBoostingClassifier, which has no types, and is imported when it is fitted
@@ -304,9 +312,9 @@ def fit_candidate(candidate: Candidate, sample: Sample, seed: int) -> FittedMode
         return fit_trees(sample, seed)
     used, penalty = candidate.penalty(sample.kinds)
     if candidate.is_screened:
-        survives = surviving_columns(sample.matrix, sample.owners, sample.audited, sample.weights)
+        survives = surviving_columns(sample.columns, sample.owners, sample.audited, sample.weights)
         used, penalty = used & survives, penalty[survives[used]]
-    fitted = ridge_logit(sample.matrix[:, used], sample.audited, sample.weights, penalty)
+    fitted = ridge_logit(sample.columns(np.flatnonzero(used)), sample.audited, sample.weights, penalty)
     slopes = np.zeros(used.size)
     slopes[used] = fitted.slopes
     return replace(fitted, slopes=slopes)
@@ -331,7 +339,9 @@ def fit_trees(sample: Sample, seed: int) -> Trees:
     return model.fit(sample.raw, sample.audited, sample_weight=weights)
 
 
-def surviving_columns(matrix: Floats, owners: Integers, labels: Booleans, weights: Floats) -> Booleans:
+def surviving_columns(
+    matrix: Callable[[Integers], Floats], owners: Integers, labels: Booleans, weights: Floats
+) -> Booleans:
     """Return the columns of features that are associated with the labels: n·R² well above its degrees of freedom.
 
     A feature of k columns has n·R² of about k by chance, with a standard deviation of √(2k).
@@ -343,7 +353,7 @@ def surviving_columns(matrix: Floats, owners: Integers, labels: Booleans, weight
     for feature in range(survives.size):
         columns = np.flatnonzero((owners == feature).all(axis=1))
         if columns.size:
-            x = matrix[:, columns]
+            x = matrix(columns)
             x -= w @ x
             weighted = x.T * w
             gram, cross = weighted @ x, weighted @ target
@@ -385,8 +395,9 @@ def trial(sample: Sample, offered: Sequence[Candidate], seed: int) -> Trial:
     held_out = range(1) if is_quick else range(CHOICE_SPLITS)
     losses: dict[str, float] = {}
     variance: dict[str, float] = {}
+    parts = [(sample.rows(index[split != s]), sample.rows(index[split == s])) for s in held_out]
     for candidate in _affordable(offered, sample):
-        tests = [_held_out(candidate, sample, index[split != s], index[split == s], seed) for s in held_out]
+        tests = [_held_out(candidate, *part, seed) for part in parts]
         losses[candidate.name], variance[candidate.name] = (float(mean) for mean in np.mean(tests, axis=0))
     return Trial(losses, variance)
 
@@ -398,22 +409,22 @@ def choose_candidate(trials: Sequence[Trial], offered: Sequence[Candidate]) -> C
     return min(common, key=lambda candidate: sum(trial.biases[candidate.name] for trial in trials))
 
 
-def _held_out(candidate: Candidate, sample: Sample, fit: Integers, test: Integers, seed: int) -> tuple[float, float]:
-    """Return the mean log-loss on the rows `test` of a model fitted on the rows `fit`, and its variance part."""
-    fitted, rest = sample.rows(fit), sample.rows(test)
+def _held_out(candidate: Candidate, fitted: Sample, rest: Sample, seed: int) -> tuple[float, float]:
+    """Return the mean log-loss on the sample `rest` of a model of the other sample, and its variance part."""
     model = fit_candidate(candidate, fitted, seed)
     loss = _mean_loss(model, rest)
     if isinstance(model, Logit):
         # tr(S)/(2n) ≥ tr(S²)/(2n), the loss that estimating the coefficients costs (37).
-        return loss, model.degrees / (2 * len(fit))
-    if sample.raw.shape[1] > MULTIPLIED:  # with many features, the gain of trees on training rows is overfitting
+        return loss, model.degrees / (2 * fitted.index.size)
+    if fitted.raw.shape[1] > MULTIPLIED:  # with many features, the gain of trees on training rows is overfitting
         return loss, 0.0
     return loss, max(loss - _mean_loss(model, fitted), 0.0) / TREE_OPTIMISM
 
 
 def _mean_loss(model: FittedModel, sample: Sample) -> float:
     if isinstance(model, Logit):
-        log_odds = sample.matrix @ model.slopes + model.intercept
+        used = np.flatnonzero(model.slopes)
+        log_odds = sample.columns(used) @ model.slopes[used] + model.intercept
     else:
         log_odds = model.decision_function(sample.raw)  # unlike predict_proba it keeps the tails
     return float(np.average(log_loss(log_odds, sample.audited), weights=sample.weights))

@@ -18,7 +18,8 @@ from scipy.special import ndtri
 from tiltlens._estimators.influence import Booleans, Integers
 from tiltlens._limits import FEWEST_ROWS, KNOT_VALUES, MOST_PRODUCTS, MOST_TREE_LEVELS, REACH
 from tiltlens._rows.features import DesignColumn
-from tiltlens._sources.arrays import below
+from tiltlens._sources.arrays import below, chunks
+from tiltlens._threads import in_threads
 from tiltlens.errors import DataError
 from tiltlens.paper.checks import Floats
 
@@ -27,6 +28,7 @@ KNOT_ROWS = 100  # outside spikes, for each knot of a spline of a feature with s
 GRID = 128  # steps between two knots at which the splines are tabulated
 MODEL_LEVELS = 300  # columns of one categorical feature; rarer levels share the baseline
 ENCODED_ROWS = 50_000  # that determine means, knots and levels to three digits
+ENCODED_CHUNK = 5_000  # rows encoded at a time where all columns are kept
 SPIKE_SHARE = 0.05  # of the rows with the same number, above which it gets its own indicator
 Table = Mapping[str, DesignColumn]  # floats are numeric (NaN = missing), integers are codes 0, 1, … of levels
 
@@ -203,6 +205,13 @@ class Encoding:
         blocks = [block.columns(table, index) for block in self.blocks]
         columns = [*(c[:, None] for c in linear), *indicators, *(c[:, None] for c in bent), *splines, *blocks]
         return np.concatenate(columns, axis=1, out=out)
+
+    def large_matrix(self, table: Table, index: Integers) -> Floats:
+        """Return the same, made in threads and kept column by column."""
+        matrix = np.empty((len(self.kinds), index.size)).T
+        parts = list(chunks(index.size, ENCODED_CHUNK))
+        in_threads(lambda part: self.matrix(table, index[part], matrix[part]), parts, index.size)
+        return matrix
 
     def applied(self, table: Table, index: Integers | slice, slopes: Floats) -> Floats:
         """Return `matrix(table, index) @ slopes`, (n, models), without the matrix: levels and splines are looked up."""

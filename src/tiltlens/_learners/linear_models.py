@@ -112,7 +112,7 @@ def widen_basis(basis: Basis, table: Table, blocks: Sequence[Block], seed: int) 
 
 
 def _make_basis(table: Table, encoder: Encoding, index: Integers) -> Basis:
-    matrix = encoder.matrix(table, index)
+    matrix = encoder.large_matrix(table, index)
     owners = column_owners(table, encoder)
     blocks = column_blocks(encoder, owners)
     return Basis(encoder, owners, blocks, matrix.mean(axis=0), _scales(matrix.std(axis=0), blocks, encoder.kinds))

@@ -207,7 +207,8 @@ def _fitted_rows(fold: Integers, folds: int, seed: int) -> Integers:
 def encode_sample(rows: Rows, table: Table, encoder: Encoding, index: Integers) -> Sample:
     """Return some rows, ready for candidates to be fitted on."""
     return Sample(
-        encoder.matrix(table, index),
+        encoder.large_matrix(table, index),
+        np.arange(index.size),
         encoder.kinds,
         column_owners(table, encoder),
         encoder.raw(table, index),

@@ -203,11 +203,9 @@ def fit_boosted_trees(
 
 def joint_values(table: Table) -> Integers | None:
     """Return the joint cell of each row's feature values; None where there are too many for cell means."""
-    columns = []
-    for column in table.values():
-        if len(np.unique(column[:PEEKED_ROWS])) > FEW_JOINT_VALUES:
-            return None
-        columns.append(np.unique(column, return_inverse=True)[1])
+    if any(len(np.unique(column[:PEEKED_ROWS])) > FEW_JOINT_VALUES for column in table.values()):
+        return None
+    columns = [np.unique(column, return_inverse=True)[1] for column in table.values()]
     cells = joint_codes(np.column_stack(columns))[0]
     return cells if CELL_MEAN_ROWS * (int(cells.max()) + 1) <= len(cells) else None
 

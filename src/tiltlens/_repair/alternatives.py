@@ -420,6 +420,7 @@ def _cross_fit_trees(design: Design, data: PairedRows, labels: Booleans) -> Floa
     raw = design.encoding.raw(design.table, slice(None))
     sample = Sample(
         matrix=np.empty((labels.size, 0)),  # trees read the raw columns
+        index=np.arange(labels.size),
         kinds=np.empty(0, dtype=np.str_),
         owners=np.empty(0, dtype=np.intp),
         raw=raw,
