@@ -221,7 +221,7 @@ def _evaluation(evaluation: PriceEvaluation) -> Iterator[Block]:
 def _gap_words(evaluation: PriceEvaluation, gap: Changed, m: Measure, level: str) -> str:
     before = m.difference(gap["before"])
     after, change = (written(gap[end], m.difference, name, m.unit) for end, name in (("after", level), ("change", "")))
-    sizes = " and ".join(f"{count(size)} {label(getattr(evaluation, who))}" for who, size in evaluation.rows.items())
+    sizes = sentences.people_words(evaluation)
     return f"Gap in mean prices: {before} before, {after} after; change {change}, on held-out rows of {sizes}."
 
 

@@ -40,7 +40,7 @@ from tiltlens._repair.constraints import (
     SoftChange,
     TiltSummary,
 )
-from tiltlens._repair.evaluation import RepairEvaluation
+from tiltlens._repair.evaluation import Evaluation, RepairEvaluation
 from tiltlens._repair.reweigh import Reweighing
 from tiltlens._results.outputs import row_estimate
 from tiltlens._rows.wording import POINTS
@@ -196,13 +196,13 @@ def headline(evaluation: RepairEvaluation) -> list[str]:
             change = written(row_estimate(row, "change"), points, unit="points")
             before, after = points(row["before"]), written(row_estimate(row, "after"), points, level, "points")
             lines.append(f"Gap in {what}: {before} points before, {after} after. {_goal_met(repair, row)}")
-            lines.append(f"Change: {change}, on held-out data of {_people(evaluation)}.{_fit_error(repair, what)}")
+            lines.append(f"Change: {change}, on held-out data of {people_words(evaluation)}.{_fit_error(repair, what)}")
     return [*lines, _cost(table)]
 
 
-def _people(evaluation: RepairEvaluation) -> str:
-    sizes = evaluation.rows
-    return " and ".join(f"{count(sizes[who])} {label(getattr(evaluation.repair, who))}" for who in sizes)
+def people_words(evaluation: Evaluation) -> str:
+    """Return the number of rows of each group."""
+    return " and ".join(f"{count(size)} {label(getattr(evaluation, who))}" for who, size in evaluation.rows.items())
 
 
 def _goal_met(repair: TiltSummary, row: Row) -> str:

@@ -40,22 +40,14 @@ from tiltlens._repair.constraints import (
     feature_table,
     modelled_cells,
 )
-from tiltlens._repair.rows import (
-    AuditedRowIndex,
-    AuditedRows,
-    NewRowSums,
-    Range,
-    beyond_notes,
-    unseen_notes,
-    values_beyond,
-)
+from tiltlens._repair.rows import AuditedRowIndex, AuditedRows, NewRowSums, Range, beyond_notes, values_beyond
 from tiltlens._results.codec import to_plain, write_json
 from tiltlens._rows.features import DesignColumn, Feature
 from tiltlens._rows.roles import Declared
 from tiltlens._rows.sampled_rows import ONE_AT_A_TIME
 from tiltlens._rows.scores import RowName
 from tiltlens._sources.arrays import Hashes, row_hashes
-from tiltlens.errors import DataError, MissingExtraError, first_line
+from tiltlens.errors import DataError, MissingExtraError, first_line, shown
 from tiltlens.paper.checks import Floats
 
 Labels = NDArray[np.str_]
@@ -164,7 +156,11 @@ class Adjustment(ABC):
     def row_notes(self, sums: NewRowSums) -> list[Note]:
         """Return notes on rows that differ from the audited ones, from their sums."""
         rows = sums.rows - sums.outside
-        return unseen_notes(sums.unseen, rows, self.LEARNT_BY) + beyond_notes(sums.beyond, rows, self.ranges)
+        unseen = [
+            Note("unseen values", count=count, rows=rows, feature=shown(name), model=self.LEARNT_BY)
+            for name, count in sums.unseen.items()
+        ]
+        return unseen + beyond_notes(sums.beyond, rows, self.ranges)
 
     def without_row_index(self) -> Self:
         """Return the same adjustment without the hashes of audited rows, for worker processes."""

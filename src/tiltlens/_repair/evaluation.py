@@ -47,6 +47,7 @@ class Evaluation(ABC):
     SCHEMA: ClassVar[str]
 
     table: pl.DataFrame
+    rows: dict[str, int]
 
     @property
     @abstractmethod
@@ -213,7 +214,7 @@ def evaluate_parts(
     notes: tuple[str, ...] = (),
 ) -> RepairEvaluation:
     """Return the evaluation of an adjustment; `scores_after` returns the scores after a fraction of it, from 0 to 1."""
-    rows, outcome = data.rows, data.outcome
+    rows = data.rows
     parts = np.linspace(0.0, 1.0, EVALUATION_STEPS).tolist()
     steps = [measure(data, scores_after(part)) for part in parts]
     curve = [
@@ -221,29 +222,28 @@ def evaluate_parts(
         for part, step in zip(parts, steps, strict=True)
     ]
     before, after = steps[0], steps[-1]
+    missing, outcome_notes = (None, []) if data.outcome is None else _missing_outcomes(rows, data.outcome)
     return RepairEvaluation(
         table=pl.DataFrame(_records(before, after, confidence), schema=TABLE_SCHEMA),
         decisions=_changed_decisions(rows, before.scores >= data.threshold, after.scores >= data.threshold),
         curve=pl.DataFrame(curve),
         rows={"audited": rows.count0, "reference": rows.count1},
-        notes=(*notes, *_outcome_notes(rows, outcome)),
+        notes=(*notes, *outcome_notes),
         repair=repair,
         threshold=data.threshold,
         confidence=confidence,
-        missing_outcome=None if outcome is None else int((outcome == UNKNOWN).sum()),
+        missing_outcome=missing,
     )
 
 
-def _outcome_notes(rows: Rows, outcome: Integers | None) -> list[Note]:
-    """Return notes on missing outcomes, and on outcomes that too few people have."""
-    if outcome is None:
-        return []
+def _missing_outcomes(rows: Rows, outcome: Integers) -> tuple[int, list[Note]]:
+    """Return the number of rows without an outcome, with notes on them and on outcomes that too few people have."""
     notes, missing = [], int((outcome == UNKNOWN).sum())
     if missing:
         notes.append(Note("rows without outcome", missing=missing, rows=outcome.size))
     if people_with_outcomes(rows, outcome).min() < MINIMUM_ROWS:
         notes.append(Note("few people with an outcome", minimum=MINIMUM_ROWS))
-    return notes
+    return missing, notes
 
 
 def _cost_of_blindness(with_group: Measurements, without_group: Measurements, confidence: float) -> pl.DataFrame:
@@ -266,14 +266,11 @@ def _records(old: Measurements, new: Measurements, confidence: float) -> list[Re
 def _changed_decisions(rows: Rows, before: Booleans, after: Booleans) -> dict[str, dict[str, int | None]]:
     moved = {"up": ~before & after, "down": before & ~after}
     groups = {"audited": rows.audited, "reference": ~rows.audited}
+    counts = {name: {way: int((group & own).sum()) for way, own in moved.items()} for name, group in groups.items()}
     return {
-        name: {way: _suppressed(int((group & changed).sum())) for way, changed in moved.items()}
-        for name, group in groups.items()
+        name: {way: None if 0 < count < SUPPRESSED_BELOW else count for way, count in own.items()}
+        for name, own in counts.items()
     }
-
-
-def _suppressed(count: int) -> int | None:
-    return None if 0 < count < SUPPRESSED_BELOW else count
 
 
 def check_counterpart(tilt: ScoreTilt, other: object) -> None:

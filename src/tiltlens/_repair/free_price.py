@@ -449,10 +449,13 @@ def _gap_quantities(rows: CostRows, after: Floats) -> dict[str, _Pair]:
 def _moved(rows: CostRows, after: Floats) -> dict[str, _Pair]:
     """Return the mean absolute change of the price, and the shares of people whose price rises and falls."""
     change = after - rows.price
-    columns = {"mean_absolute_change": np.abs(change), "share_rising": change > 0.0, "share_falling": change < 0.0}
-    means = {name: rows.mean(column.astype(np.float64)) for name, column in columns.items()}
-    most = {"mean_absolute_change": np.inf, "share_rising": 1.0, "share_falling": 1.0}
-    return {name: _Pair(None, None, replace(mean.normal(0.0), most=most[name])) for name, mean in means.items()}
+    columns = {
+        "mean_absolute_change": (np.abs(change), np.inf),
+        "share_rising": (change > 0.0, 1.0),
+        "share_falling": (change < 0.0, 1.0),
+    }
+    means = {name: rows.mean(column.astype(np.float64)).normal(0.0, most) for name, (column, most) in columns.items()}
+    return {name: _Pair(None, None, mean) for name, mean in means.items()}
 
 
 def _cost_quantities(before: CostRows, after: CostRows) -> dict[str, _Pair]:

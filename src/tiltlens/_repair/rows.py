@@ -226,14 +226,6 @@ def beyond_notes(counts: Mapping[str, int], rows: int, ranges: Mapping[str, Rang
     return notes
 
 
-def unseen_notes(counts: Mapping[str, int], rows: int, model: str) -> list[Note]:
-    """Return notes, by feature, on values that were unseen when the model was fitted."""
-    return [
-        Note("unseen values", count=count, rows=rows, feature=shown(name), model=model)
-        for name, count in counts.items()
-    ]
-
-
 @dataclass(frozen=True, slots=True, eq=False)
 class AuditedRows:
     """The audited rows of two or more groups."""

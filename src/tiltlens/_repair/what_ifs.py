@@ -113,7 +113,8 @@ def _changes(name: str, column: pl.Series, rows: Rows) -> Iterator[WhatIf]:
         return
     shares = _values(codes, ~rows.audited, rows)
     yield WhatIf(name, NEUTRALISED, [ValueSource(np.full(codes.size, row), share) for row, share in shares])
-    coarse = _coarse_numbers(column, rows) if _is_number(column) else _coarse_levels(codes, rows)
+    is_number = column.dtype.is_numeric() or column.dtype.is_temporal()
+    coarse = _coarse_numbers(column, rows) if is_number else _coarse_levels(codes, rows)
     if coarse:
         yield WhatIf(name, COARSENED, coarse)
 
@@ -122,10 +123,6 @@ def _codes(column: pl.Series) -> Integers:
     """Return the rank of each value, from 0; missing values have the lowest rank."""
     keys = column.to_physical() if column.dtype == pl.Enum else column
     return np.unique(keys.rank("dense").fill_null(0).to_numpy(), return_inverse=True)[1]
-
-
-def _is_number(column: pl.Series) -> bool:
-    return column.dtype.is_numeric() or column.dtype.is_temporal()
 
 
 def _values(codes: Integers, among: Booleans, rows: Rows) -> list[tuple[int, float]]:

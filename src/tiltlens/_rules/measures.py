@@ -125,7 +125,7 @@ def run_tests(group: Count, highest: Count, strata: Sequence[tuple[Count, Count]
     """Return the entries of `TESTS` except `against`; those of strata are None if `strata` is None."""
     z = z_score(group, highest)
     within = None if strata is None else stratified(strata, limits.confidence)
-    return {
+    entry: Record = {
         **dict.fromkeys(TESTS),
         "shortfall": (group.size * highest.counted - group.counted * highest.size) / highest.size,
         **interval_columns("odds_ratio", odds_ratio(group, highest, limits.confidence)),
@@ -134,13 +134,11 @@ def run_tests(group: Count, highest: Count, strata: Sequence[tuple[Count, Count]
         "fisher_p_value": fisher_p_value(group, highest),
         "ratio_flips": None if limits.threshold is None else ratio_flips(group, highest, limits.threshold),
         "z_flips": z_flips(group, highest, limits.confidence),
-        **({} if within is None else _within_strata(within)),
         "note": "; ".join(_notes(group, highest, within)),
     }
-
-
-def _within_strata(within: Stratified) -> Record:
-    return {
+    if within is None:
+        return entry
+    return entry | {
         "cmh_z": within.z,
         "cmh_p_value": two_sided(within.z),
         **interval_columns("common_odds_ratio", within.odds_ratio),
