@@ -109,17 +109,13 @@ def _source(side: Origin) -> str:
     return f"{label(name, 40)}, {made}" if name else made
 
 
-def _written(created: str | None) -> str:
-    """Return a date and time as the report of an audit has it."""
-    return f"{created[:16].replace('T', ' ')} UTC" if created else "no date"
-
-
 def provenance_blocks(change: Change) -> list[Block]:
     """Return the provenance of both audits as a table."""
     rows: dict[str, list[str]] = {}
     for index, side in enumerate((change.old.provenance, change.new.provenance)):
         question = {name: str(text) for name, text in side.question.items() if text and name != "where"}
-        entries = side.stated | question | {"SHA-256 of the rows": side.data_sha256, "created": _written(side.created)}
+        created = f"{side.created[:16].replace('T', ' ')} UTC" if side.created else "no date"
+        entries = side.stated | question | {"SHA-256 of the rows": side.data_sha256, "created": created}
         for name, text in entries.items():
             rows.setdefault(name, ["", ""])[index] = text
     columns = (Column("provenance", NAME), *(Column(which, TEXT) for which in SIDES))
@@ -272,7 +268,7 @@ def evaluation_document(evaluations: Sequence[Evaluation]) -> Document:
         return price_evaluation_document(prices)
     tilts = (each for each in evaluations if isinstance(each, RepairEvaluation))
     named = [replace(each, repair=sentences.named_repair(each.repair)) for each in tilts]
-    named.sort(key=_width)
+    named.sort(key=lambda each: -max(each.table.filter(quantity="gap")["before"].abs(), default=0.0))
     repair = named[0].repair
     blocks = [block for evaluation in named for block in _evaluation(evaluation)]
     blocks += bullets(list(map(minus, sentences.group_use(named[0]))), "Use of the group")
@@ -280,10 +276,6 @@ def evaluation_document(evaluations: Sequence[Evaluation]) -> Document:
     return Document(
         "Effect of a score adjustment on held-out data", (*blocks, Paragraph(sentences.IS_NO_FINDING, QUIET))
     )
-
-
-def _width(evaluation: RepairEvaluation) -> float:
-    return -max(evaluation.table.filter(quantity="gap")["before"].abs(), default=0.0)
 
 
 def _evaluation(evaluation: RepairEvaluation) -> list[Block]:

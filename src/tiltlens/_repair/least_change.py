@@ -206,12 +206,10 @@ def decision_multipliers(problem: GapProblem, scores: Floats, threshold: float) 
     decisions.
     """
 
-    def gaps(t: Floats) -> Floats:
-        after = repaired(scores, shifts(t, problem.gradients, problem.classes, 2), threshold)
-        return gaps_of(after, problem.measures, problem.classes)
-
     def size(t: Floats) -> float:
-        return float(np.abs(left_over(t, gaps(t), problem.limit)).max())
+        after = repaired(scores, shifts(t, problem.gradients, problem.classes, 2), threshold)
+        gaps = gaps_of(after, problem.measures, problem.classes)
+        return float(np.abs(left_over(t, gaps, problem.limit)).max())
 
     if len(problem.names) == 1:
         a, measure = problem.gradients[0], problem.measures[0]
@@ -330,10 +328,10 @@ def _jumps(margin: Floats, a: Floats, measure: Floats) -> tuple[Floats, Floats]:
 
 def _newton(problem: GapProblem, start: Floats) -> Floats:
     """Improve multipliers by damped Newton steps on the binding conditions; a sign never flips, but may become 0."""
-    t, limit = start, problem.limit
-    gaps, slopes = problem.gaps_and_slopes(t)
-    left = left_over(t, gaps, limit)
+    t = start
     for _ in range(DAMPED_STEPS if t.size > 1 else 0):
+        gaps, slopes = problem.gaps_and_slopes(t)
+        left = left_over(t, gaps, problem.limit)
         binds = np.flatnonzero((t != 0.0) | (left != 0.0))
         if not binds.size or np.abs(left).max() <= 1e-15:
             break
@@ -343,8 +341,6 @@ def _newton(problem: GapProblem, start: Floats) -> Floats:
         if moved is None:
             break
         t = moved
-        gaps, slopes = problem.gaps_and_slopes(t)
-        left = left_over(t, gaps, limit)
     return t
 
 
