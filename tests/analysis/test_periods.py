@@ -28,7 +28,8 @@ def dated(rows=400):
     months = np.random.default_rng(0).choice(MONTHS, rows).astype(object)
     months[:5] = "2025-1"
     repaid = (np.random.default_rng(1).random(rows) < people(rows)["score"].to_numpy()).astype(int)
-    return people(rows).with_columns(month=pl.Series(months.astype(str)), repaid=repaid)
+    branch = np.random.default_rng(2).integers(0, 5, rows)
+    return people(rows).with_columns(month=pl.Series(months.astype(str)), repaid=repaid, branch=branch)
 
 
 def audited(data, **options):
@@ -37,7 +38,16 @@ def audited(data, **options):
 
 
 @pytest.mark.parametrize(
-    "options", [{}, {"favourable": "low"}, {"sample_weight": "weight"}, {"threshold": 0.5}, {"score_type": "amount"}]
+    "options",
+    [
+        {},
+        {"favourable": "low"},
+        {"sample_weight": "weight"},
+        {"threshold": 0.5},
+        {"score_type": "amount"},
+        {"clusters": "branch"},
+        {"clusters": "branch", "confidence": 0.99},
+    ],
 )
 def test_each_period_has_the_numbers_of_an_audit_of_its_rows(options):
     table = audited(dated(), **options).periods

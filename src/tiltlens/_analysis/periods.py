@@ -17,10 +17,10 @@ from tiltlens._analysis.evidence import (
     interval_schema,
 )
 from tiltlens._estimators.error_rates import WITH, WITHOUT, GroupPair, mean_pair
-from tiltlens._estimators.estimate import HasInterval, LogNormal, student_factor
+from tiltlens._estimators.estimate import HasInterval, student_factor
 from tiltlens._estimators.group_means import PEOPLE, GroupMeans
 from tiltlens._estimators.influence import Booleans, InfluenceEstimate, Integers
-from tiltlens._estimators.outputs import EqualGapsTest, equal_gaps_test, unseen_mean_se
+from tiltlens._estimators.outputs import EqualGapsTest, equal_gaps_test, ratio_of_means, unseen_mean_se
 from tiltlens._formats import FieldTable
 from tiltlens._limits import MINIMUM_ROWS, SMALLEST_SHARE
 from tiltlens._sources.tables import Record
@@ -91,9 +91,7 @@ def _measure_period(evidence: Evidence, chosen: Booleans, code: int) -> tuple[di
     }
     p, p1 = rates.audited, rates.reference
     if min(p.value, p1.value) > SMALLEST_SHARE and evidence.rows.probabilities is None:
-        # (5) with the errors of both rates, unseen ones included.
-        error = math.hypot(rates.se[0] / p.value, rates.se[1] / p1.value)
-        measured["impact_ratio"] = LogNormal(math.log(p.value / p1.value), error)
+        measured["impact_ratio"] = ratio_of_means(rates.means, rates.unseen)
     return measured | _error_rates(evidence, chosen), pair
 
 

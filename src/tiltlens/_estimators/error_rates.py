@@ -47,15 +47,19 @@ WITHOUT, WITH, UNKNOWN = 0, 1, 2  # codes of a row's outcome: Y = 0, Y = 1, not 
 class GroupPair:
     """A rate of the audited and of the reference group, and the first minus the second.
 
-    `influence` is that of the difference; `unseen` and `se` are each group's unseen and total standard errors.
+    `means` are both groups' rates with their influences, and `unseen` their unseen standard errors.
     """
 
     audited: MeanLaw
     reference: MeanLaw
     difference: Difference
-    influence: InfluenceEstimate
+    means: tuple[InfluenceEstimate, InfluenceEstimate]
     unseen: tuple[float, float]
-    se: tuple[float, float]
+
+    @property
+    def influence(self) -> InfluenceEstimate:
+        """The difference with its influences."""
+        return self.means[0].minus(self.means[1])
 
 
 def false_positive_rate(rows: Rows, score: Floats, outcome: Integers, sums: CellSums) -> GroupPair:
@@ -136,10 +140,8 @@ def _pair(
     """Return both groups' estimators and their difference; unseen errors are added except to Wilson's intervals."""
     both = zip(laws, errors, strict=True)
     audited, reference = (law if isinstance(law, Proportion) else law.with_extra_se(error) for law, error in both)
-    influence = means[0].minus(means[1])
-    se = (math.hypot(means[0].se, errors[0]), math.hypot(means[1].se, errors[1]))
     difference = mean_difference(rows, means, (audited, reference))
-    return GroupPair(audited, reference, difference, influence, (errors[0], errors[1]), se)
+    return GroupPair(audited, reference, difference, (means[0], means[1]), (errors[0], errors[1]))
 
 
 def area_pair(rows: Rows, score: Floats, outcome: Integers) -> GroupPair:

@@ -237,6 +237,22 @@ class SquareRoot:
 
 
 @dataclass(frozen=True, slots=True)
+class Descent:
+    """−weight·|R| for a signed normal estimator R, whose interval may include 0."""
+
+    root: Normal
+    weight: float
+
+    def estimate(self, confidence: float = 0.95) -> Estimate:
+        """Return the image of R ± z·se."""
+        root = self.root.estimate(confidence)
+        low, high = root.low or 0.0, root.high or 0.0
+        # |R| is smallest inside an interval that includes 0: the rate may then be 0.
+        near = 0.0 if low <= 0.0 <= high else min(abs(low), abs(high))
+        return Estimate(-self.weight * abs(root.value), -self.weight * max(abs(low), abs(high)), -self.weight * near)
+
+
+@dataclass(frozen=True, slots=True)
 class Square:
     """R² for a normal estimator of R. A norm, R without a sign, is not normal near 0: its lower end is wider."""
 

@@ -4,13 +4,14 @@ from __future__ import annotations
 
 import math
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import numpy as np
 from numpy.typing import ArrayLike
 from scipy.special import chdtrc, fdtrc
 
 from tiltlens._estimators.estimate import (
+    Descent,
     Difference,
     Estimate,
     HasInterval,
@@ -21,7 +22,15 @@ from tiltlens._estimators.estimate import (
     quantile,
     student_factor,
 )
-from tiltlens._estimators.influence import Booleans, InfluenceEstimate, Rows, covariances, mean_difference, mean_law
+from tiltlens._estimators.influence import (
+    Booleans,
+    InfluenceEstimate,
+    Rows,
+    combine,
+    covariances,
+    mean_difference,
+    mean_law,
+)
 from tiltlens._limits import SMALLEST_SHARE, SUM_ROUNDING
 from tiltlens.errors import DataError, DistributionError, SupportError
 from tiltlens.paper.checks import Floats
@@ -177,10 +186,16 @@ def impact_ratio(rows: Rows, favourable: Scores) -> HasInterval:
         )
     if p <= SMALLEST_SHARE and favourable.is_probability:
         return NoneOf(rows.independent(True), p1)
+    means = (group_rate(rows, favourable, True), group_rate(rows, favourable, False))
+    return ratio_of_means(means, unseen_se(rows, favourable))
+
+
+def ratio_of_means(means: tuple[InfluenceEstimate, InfluenceEstimate], unseen: tuple[float, float]) -> LogNormal:
+    """Return the ratio of two positive means of the same rows, with their unseen errors."""
+    p, p1 = means[0].value, means[1].value
     # (5); the unseen error of equal decisions is divided by the rate too.
-    log_ratio = InfluenceEstimate.of(rows, math.log(p / p1), favourable.column / p, -favourable.column / p1)
-    unseen, unseen1 = unseen_se(rows, favourable)
-    return LogNormal(log_ratio.value, math.hypot(log_ratio.law_se, unseen / p, unseen1 / p1), rows.degrees)
+    law = combine(math.log(p / p1), [(1.0 / p, means[0]), (-1.0 / p1, means[1])]).exponential()
+    return replace(law, se=math.hypot(law.se, unseen[0] / p, unseen[1] / p1))
 
 
 def lower_over_higher(ratio: Estimate) -> Estimate:
@@ -305,22 +320,6 @@ def check_descent(scores: Scores) -> None:
             "The descent rate is 0 and has no interval: the outputs' divergence is the same for all audited people.",
             "set `input_weight` above 0.",
         )
-
-
-@dataclass(frozen=True, slots=True)
-class Descent:
-    """−weight·|R| for a signed normal estimator R, whose interval may include 0."""
-
-    root: Normal
-    weight: float
-
-    def estimate(self, confidence: float = 0.95) -> Estimate:
-        """Return the image of R ± z·se."""
-        root = self.root.estimate(confidence)
-        low, high = root.low or 0.0, root.high or 0.0
-        # |R| is smallest inside an interval that includes 0: the rate may then be 0.
-        near = 0.0 if low <= 0.0 <= high else min(abs(low), abs(high))
-        return Estimate(-self.weight * abs(root.value), -self.weight * max(abs(low), abs(high)), -self.weight * near)
 
 
 def output_descent_rate(rows: Rows, scores: Scores, weight: float) -> HasInterval:
