@@ -62,13 +62,13 @@ def reweigh(profiles: Profiles, outcome: bool) -> Reweighing:
     projected, audited, old = profiles.project(), profiles.atoms(), profiles.rows.weights
     new = old.astype(np.float64)
     new[audited] = old[audited].sum() * projected.q
-    return reweighing(old, new, profiles.features, profiles.sampled.row_number, audited, projected.cost)
+    return reweighing(old, new, profiles.sampled.features, profiles.sampled.row_number, audited, projected.cost)
 
 
 def _independent(profiles: Profiles) -> Reweighing:
-    if profiles.y_true is None:
+    if profiles.sampled.y_true is None:
         raise DataError("`outcome` must be False for an audit without outcomes, got True.", "audit with outcome=.")
-    rows = profiles.sampled.take(np.flatnonzero(profiles.y_true != OUTCOME_MISSING))
+    rows = profiles.sampled.take(np.flatnonzero(profiles.sampled.y_true != OUTCOME_MISSING))
     old, is_audited = rows.sampling_weight, rows.group == 0
     new, nats = independent_weights(old, is_audited, np.asarray(rows.y_true))
     return reweighing(old, new, rows.features, rows.row_number, np.flatnonzero(is_audited), nats)

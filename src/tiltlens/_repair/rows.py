@@ -357,15 +357,15 @@ def _comparison_rows(comparison: Comparison, action: str) -> AuditedRows:
     profiles = comparison._profiles
     if isinstance(profiles, NoRows):
         raise needs_rows(action)
-    audited, reference = profiles.groups
+    audited, reference = profiles.sampled.groups
     return AuditedRows(
         groups=(reference, audited),
         codes=profiles.rows.audited.astype(np.intp),
         weights=profiles.sampled.sampling_weight,
         clusters=profiles.rows.clusters,
-        features=profiles.features,
+        features=profiles.sampled.features,
         scores=_outputs(profiles.sampled),
-        outcome=profiles.y_true,
+        outcome=profiles.sampled.y_true,
         cost=profiles.sampled.cost,
         model=profiles.model,
         given=profiles.given,

@@ -54,28 +54,14 @@ class Monitor(FieldTable):
 
 @dataclass(frozen=True, slots=True, eq=False)
 class MonitorState:
-    """The state between looks: the question, the batches counted so far, and their sums.
-
-    Attributes
-    ----------
-    question
-        The arguments that all batches must share.
-    batches
-        The fingerprints of the batches.
-    sums
-        For each group and observed outcome: people, Σw, Σw², ΣwW, Σw²W and Σw²W².
-    starts
-        n₀ of each confidence sequence, by audited group and quantity.
-    looks
-        The table of `Monitor`.
-    """
+    """The state between looks: the question, the batches counted so far, and their sums."""
 
     schema: str
-    question: dict[str, str]
-    batches: tuple[str, ...]
-    sums: dict[str, list[list[float]]]
-    starts: dict[str, dict[str, float]]
-    looks: Annotated[pl.DataFrame, LOOKS]
+    question: dict[str, str]  # the arguments that all batches must share
+    batches: tuple[str, ...]  # their fingerprints
+    sums: dict[str, list[list[float]]]  # for each group and observed outcome: people, Σw, Σw², ΣwW, Σw²W and Σw²W²
+    starts: dict[str, dict[str, float]]  # n₀ of each confidence sequence, by audited group and quantity
+    looks: Annotated[pl.DataFrame, LOOKS]  # the table of `Monitor`
 
 
 @dataclass(frozen=True, slots=True)

@@ -61,67 +61,23 @@ class Prototype(TypedDict):
 
 @dataclass(frozen=True, eq=False)  # without slots, so that expensive results can be cached
 class Profiles:
-    """The rows of the sample, with their scores, log-odds and correction function.
+    """The rows of the sample, with their scores, log-odds and correction function."""
 
-    Attributes
-    ----------
-    sampled, rows
-        The rows of both groups as sampled, and in the form for estimators.
-    score, favourable
-        The score whose gap is measured, and the score of the favourable outcome, in the user's unit.
-    correction
-        The correction function; None without features or propensity.
-    log_odds, log_ratio
-        The log-odds from one fit on all rows, and the cross-fitted log-ratio.
-    confidence
-        The confidence level of intervals.
-    model
-        The audited model; None if scores were given.
-    given
-        The conditions that all rows meet, as texts by column.
-    soft
-        For unobserved groups, a function of scores that returns the estimates of their gap.
-    priced
-        A function that compares the amounts with observed costs; None without costs.
-    """
-
+    # The rows of both groups as sampled, and in the form for estimators
     sampled: SampledRows
     rows: Rows
+    # The score whose gap is measured, and the score of the favourable outcome, in the user's unit
     score: Floats
     favourable: Floats
-    correction: CorrectionFunction | None
+    correction: CorrectionFunction | None  # None without features or propensity
+    # The log-odds from one fit on all rows, and the cross-fitted log-ratio
     log_odds: Floats
     log_ratio: Floats
     confidence: float
-    model: AskedModel | None = None
-    given: Mapping[str, str] = field(default_factory=dict)
-    soft: SoftScores | None = None
-    priced: Callable[[], Prices | None] | None = None
-
-    @property
-    def groups(self) -> tuple[str, ...]:
-        """The audited group and the reference."""
-        return self.sampled.groups
-
-    @property
-    def features(self) -> tuple[Feature, ...]:
-        """The features of the rows."""
-        return self.sampled.features
-
-    @property
-    def scores(self) -> Floats:
-        """All scores, (n,) or (n, K)."""
-        return self.sampled.scores
-
-    @property
-    def y_true(self) -> Integers | None:
-        """The codes of observed outcomes; None without outcomes."""
-        return self.sampled.y_true
-
-    @property
-    def is_amount(self) -> bool:
-        """Whether scores are amounts."""
-        return self.sampled.unit.is_amount
+    model: AskedModel | None = None  # the audited model; None if scores were given
+    given: Mapping[str, str] = field(default_factory=dict)  # the conditions that all rows meet, as texts by column
+    soft: SoftScores | None = None  # for unobserved groups, takes scores and returns the estimates of their gap
+    priced: Callable[[], Prices | None] | None = None  # compares amounts with observed costs; None without costs
 
     def profile(self, feature: str) -> pl.DataFrame:
         """See the method of `Comparison` or `Correction`."""
@@ -162,7 +118,7 @@ class Profiles:
     def bins(self) -> Bins:
         """See `Comparison.bins`; the features are in their own order."""
         if self.correction is None:
-            return bin_scores(self.rows, self.score, self.is_amount)
+            return bin_scores(self.rows, self.score, self.sampled.unit.is_amount)
         atoms, paths, moved = self.atoms(), figure1_paths(self._inputs()), None
         if paths.end is not None:
             moved = np.zeros(len(self.score))
@@ -171,11 +127,11 @@ class Profiles:
             self.rows.audited,
             self.rows.weights,
             self.score,
-            score_span(self.score, self.is_amount),
-            self.scores,
+            score_span(self.score, self.sampled.unit.is_amount),
+            self.sampled.scores,
             self.log_odds,
             log_ratio=self.log_ratio,
-            features=self.features,
+            features=self.sampled.features,
             moved=moved,
         )
         return bin_rows(rows, self.correction, *path_stops(paths, self.favourable[atoms]))
@@ -199,16 +155,16 @@ class Profiles:
 
     def prototypes(self, suppress: bool = True) -> dict[str, Prototype]:
         """See the method of `Comparison` or `Correction`."""
-        if not self.features:
+        if not self.sampled.features:
             return {}
         mine = np.flatnonzero(self.rows.audited)
         f = self._values(self.rows.audited)
-        codes = np.column_stack([feature.codes[mine] for feature in self.features])
+        codes = np.column_stack([feature.codes[mine] for feature in self.sampled.features])
         indices = {"max": _first(-f, codes), "min": _first(f, codes), "near_zero": _first(np.abs(f), codes)}
         result: dict[str, Prototype] = {}
         for name, index in indices.items():
             count = int((codes == codes[index]).all(axis=1).sum())
-            result[name] = prototype(self.features, codes[index].tolist(), count, float(f[index]), suppress)
+            result[name] = prototype(self.sampled.features, codes[index].tolist(), count, float(f[index]), suppress)
         return result
 
     def path(self, weights: Sequence[Any], divergence: str = "kl") -> list[PathPoint]:
@@ -232,19 +188,19 @@ class Profiles:
         try:
             q, t = projection(inputs.p0, inputs.channel, inputs.y1)
         except SupportError:
-            hint = f"no change of the features of {self.groups[0]!r} alone removes the gap of this model."
+            hint = f"no change of the features of {self.sampled.groups[0]!r} alone removes the gap of this model."
             raise self._out_of_reach(inputs, hint) from None
         return Projection(q, check_divergence("kl").between(q, inputs.p0), t)
 
     def _feature(self, name: str) -> Feature:
-        for feature in self.features:
+        for feature in self.sampled.features:
             if feature.name == name:
                 return feature
-        names = [feature.name for feature in self.features]
+        names = [feature.name for feature in self.sampled.features]
         raise DataError(f"`feature` must be one of the audit's features, got {name!r}.", f"they are {names}.")
 
     def _values(self, mine: NDArray[np.bool_]) -> Floats:
-        return np.asarray(self._known_correction()(self.log_odds[mine], self.scores[mine]))
+        return np.asarray(self._known_correction()(self.log_odds[mine], self.sampled.scores[mine]))
 
     def _known_correction(self) -> CorrectionFunction:
         if self.correction is None:
@@ -269,7 +225,7 @@ class Profiles:
         is_binary = len(low) == 2
         y = 1 if is_binary else int(np.argmax(np.maximum(inputs.y1 - high, low - inputs.y1)))
         outcome = "" if is_binary else f" of outcome {y}"
-        audited, reference = self.groups
+        audited, reference = self.sampled.groups
         return SupportError(
             f"the mean score{outcome} of {reference!r} must be within reach of the scores of {audited!r}, "
             f"got {inputs.y1[y]:.4g} and scores from {low[y]:.4g} to {high[y]:.4g}.",
@@ -281,7 +237,7 @@ class Profiles:
 
         The atoms are the audited rows in the order of the table.
         """
-        rows, scores, mine = self.rows, self.scores, self.atoms()
+        rows, scores, mine = self.rows, self.sampled.scores, self.atoms()
         channel = scores if scores.ndim == 2 else np.column_stack([1.0 - scores, scores])
         p0 = rows.audited_share[mine]
         log_odds = self.log_odds[mine]

@@ -203,48 +203,31 @@ class ScoreType(StrEnum):
 
 @dataclass(frozen=True, slots=True)
 class Measure:
-    """Names, units and number formats of outputs.
+    """Names, units and number formats of outputs."""
 
-    Attributes
-    ----------
-    factor
-        The unit of a difference, as axes have it.
-    unit, long_unit
-        The unit after a difference, "" if a sign such as € precedes it; the unit in full.
-    each, output, mean, rate, predicted
-        The output for one person; the quantity of the gap, and its mean; the mean that is shown for a group, and its
-        name if outputs are not decisions.
-    among
-        The people to whom it is limited, such as those with the outcome; "" for all.
-    axis, difference_axis
-        How an axis of levels, and one of differences times `factor`, writes its numbers.
-    difference, size, level, total
-        Functions that format a signed difference, one without its sign, a mean, and the shortfall of a whole group.
-    affected_words
-        The meaning of that total.
-    is_amount
-        Whether outputs are amounts.
-    people, favoured
-        The word for people; what happens to those with the favourable outcome, "" if not given.
-    """
-
-    factor: float
+    factor: float  # the unit of a difference, as axes have it
+    # The unit after a difference, "" if a sign such as € precedes it; the unit in full
     unit: str
     long_unit: str
+    # The output for one person; the quantity of the gap, and its mean; the mean that is shown for a group, and its name
+    # if outputs are not decisions
     each: str
     output: str
     mean: str
     rate: str
     predicted: str
+    # How an axis of levels, and one of differences times `factor`, writes its numbers
     axis: str
     difference_axis: str
+    # Formats of a signed difference, of one without its sign, of a mean, and of the shortfall of a whole group
     difference: Callable[..., str]
     size: Callable[..., str]
     level: Shown
     total: Shown
-    affected_words: str
-    among: str = ""
+    affected_words: str  # the meaning of that total
+    among: str = ""  # the people to whom it is limited, such as those with the outcome; "" for all
     is_amount: bool = False
+    # The word for people; what happens to those with the favourable outcome, "" if not given
     people: str = "people"
     favoured: str = ""
 

@@ -64,18 +64,9 @@ def _chunk(
 def chunked_moments(
     columns: Sequence[Column], group: Column, groups: int, weights: Column | None
 ) -> list[GroupMoments]:
-    """Return the moments of some columns in each group, chunk by chunk.
+    """Return the moments of some columns in each group, chunk by chunk; without weights all are 1.
 
-    Parameters
-    ----------
-    columns
-        Numbers of each row, such as its log-odds and its scores.
-    group
-        Code of each row's group, 0 … groups − 1, or whether it is in group 1. Rows with other codes are ignored.
-    groups
-        Number of groups.
-    weights
-        Weight of each row; None if all are 1.
+    `group` has the code of each row's group, 0 … `groups` − 1 (other rows are ignored), or whether it is in group 1.
     """
     rows = len(group)
     if group.dtype == np.bool_:

@@ -34,21 +34,7 @@ WHERE = {  # each option, and the data to which it applies
 
 @dataclass(frozen=True, slots=True)
 class ReadOptions:
-    """Options for reading data that cannot describe themselves.
-
-    Attributes
-    ----------
-    na_values
-        Texts that mark missing values in CSV files, in addition to the usual ones.
-    encoding
-        Encoding of CSV files, such as "cp1252"; None for UTF-8, or for that of a byte order mark.
-    decimal
-        Decimal mark of numbers in CSV files and in text cells of Excel, "." or ",".
-    sheet
-        Sheet of an Excel file.
-    query
-        SQL query on a database.
-    """
+    """Options for reading data that cannot describe themselves: those of `tiltlens.read`, checked."""
 
     na_values: tuple[str, ...] = ()
     encoding: str | None = None
@@ -247,17 +233,8 @@ def decide_type(counts: TextCounts, forms: Sequence[str] = FORMS) -> str:
 def count_texts(scan: pl.LazyFrame, decimal: str = ".", indices: Collection[str] = ()) -> dict[str, TextCounts]:
     """Count the values of each column, those of text columns by form, in one pass over all rows.
 
-    The first rows are counted beforehand, to skip forms that none of their values has: they cannot be the form of all
-    values.
-
-    Parameters
-    ----------
-    scan
-        The table; missing values are null.
-    decimal
-        Decimal mark of numbers, "." or ",".
-    indices
-        Columns to test for being an index of the rows.
+    Missing values are null, and `indices` are columns to test for being an index of the rows. The first rows are counted
+    beforehand, to skip forms that none of their values has: they cannot be the form of all values.
     """
     stripped = scan.with_columns(cs.string().str.strip_chars())
     schema = stripped.collect_schema()
