@@ -133,8 +133,8 @@ def first_line(error: BaseException) -> str:
 def wrap_errors(problem: str, hint: str, *, kinds: Errors = Exception, hide_cause: bool = False) -> Iterator[None]:
     """Convert errors of other code, such as a user's query or a library, to a DataError with their first line.
 
-    `problem` says what cannot be done. Errors of tiltlens pass as they are. `hide_cause` hides the original error in the
-    traceback, because it may contain a password or is not useful.
+    `problem` says what cannot be done. Errors of tiltlens pass as they are. `hide_cause` hides the original error in
+    the traceback, because it may contain a password or is not useful.
     """
     try:
         yield

@@ -233,8 +233,8 @@ def decide_type(counts: TextCounts, forms: Sequence[str] = FORMS) -> str:
 def count_texts(scan: pl.LazyFrame, decimal: str = ".", indices: Collection[str] = ()) -> dict[str, TextCounts]:
     """Count the values of each column, those of text columns by form, in one pass over all rows.
 
-    Missing values are null, and `indices` are columns to test for being an index of the rows. The first rows are counted
-    beforehand, to skip forms that none of their values has: they cannot be the form of all values.
+    Missing values are null, and `indices` are columns to test for being an index of the rows. The first rows are
+    counted beforehand, to skip forms that none of their values has: they cannot be the form of all values.
     """
     stripped = scan.with_columns(cs.string().str.strip_chars())
     schema = stripped.collect_schema()
