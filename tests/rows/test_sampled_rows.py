@@ -7,11 +7,12 @@ import numpy as np
 import polars as pl
 import pytest
 
-from tiltlens._rows import sampled_rows as module
+from tiltlens._rows import row_columns as module
 from tiltlens._rows.compared_rows import SumPlan, select_groups, select_rows, sum_batch, sum_rows
 from tiltlens._rows.groups import NO_GROUP, encode_periods, read_periods, sort_periods
 from tiltlens._rows.roles import ColumnRoles, FeatureChoice, Request, resolve_roles
-from tiltlens._rows.sampled_rows import ROW_COLUMNS, RowColumn, SampledRows, SampleFacts
+from tiltlens._rows.row_columns import ROW_COLUMNS, RowColumn
+from tiltlens._rows.sampled_rows import SampledRows, SampleFacts
 from tiltlens._rows.survey import HashThreshold, survey_batch
 from tiltlens._sources import tables
 from tiltlens._sources.tables import FrameBatches
@@ -71,10 +72,8 @@ def survey_of(roles, frame, monkeypatch, sample_rows=10**6):
     return FrameBatches(frame).fold(names, partial(survey_batch, roles, sample_rows, HashThreshold()))
 
 
-def test_every_declared_column_has_a_role_and_an_accessor():
+def test_every_declared_column_has_a_role():
     assert all(column.role is None or hasattr(ColumnRoles, column.role) for column in ROW_COLUMNS)
-    for column in ROW_COLUMNS:
-        assert isinstance(getattr(SampledRows, column.name), property)
 
 
 def test_take_keeps_all_columns_in_step():

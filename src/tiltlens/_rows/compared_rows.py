@@ -27,16 +27,8 @@ from tiltlens._rows.groups import (
 )
 from tiltlens._rows.levels import Levels, exact_counts, feature_levels, value_levels
 from tiltlens._rows.roles import CONTENT, GROUP, HASH, INPUT, SCORE, WEIGHT, ColumnRoles
-from tiltlens._rows.sampled_rows import (
-    ColumnValues,
-    Labels,
-    SampledRows,
-    SampleFacts,
-    count_codes,
-    encode_columns,
-    gather_columns,
-    read_batch,
-)
+from tiltlens._rows.row_columns import ColumnValues, Labels, count_codes, encode_columns, gather_columns
+from tiltlens._rows.sampled_rows import SampledRows, SampleFacts, read_batch
 from tiltlens._rows.survey import Survey
 from tiltlens._rows.wording import Unit, exclusion_words, unit_of
 from tiltlens._sources.arrays import Hashes, chunked_moments, nameless_hashes, nested_hashes
@@ -332,7 +324,10 @@ def sum_rows(rows: SampledRows, sizes: Mapping[str, int], shift: float) -> Group
         exponential=exponential,
         shift=shift,
         cells={name: cell_sums(rows, codes, sizes[name]) for name, codes in rows.value_codes.items()},
-        by_column={name: cell_sums(rows, rows.columns[name], count) for name, count in count_codes(rows).items()},
+        by_column={
+            name: cell_sums(rows, rows.columns[name], count)
+            for name, count in count_codes(rows.columns, rows.labels).items()
+        },
     )
 
 

@@ -21,17 +21,8 @@ from tiltlens._limits import LISTED_VALUES
 from tiltlens._rows.groups import Meant
 from tiltlens._rows.levels import ValueCounts, value_counts
 from tiltlens._rows.roles import CONTENT, GROUP, HASH, INPUT, LOG_ODDS, OUTCOME, SCORE, WEIGHT, ColumnRoles
-from tiltlens._rows.sampled_rows import (
-    BatchRows,
-    ColumnValues,
-    Labels,
-    SampledRows,
-    collect_labels,
-    join_labels,
-    read_batch,
-    store_columns,
-    take_values,
-)
+from tiltlens._rows.row_columns import ColumnValues, Labels, collect_labels, join_labels, store_columns, take_values
+from tiltlens._rows.sampled_rows import BatchRows, SampledRows, read_batch
 from tiltlens._rows.scores import favourable_word
 from tiltlens._rows.wording import NOT_GIVEN
 from tiltlens._sources.arrays import (
@@ -338,7 +329,7 @@ def _sample_rows(roles: ColumnRoles, batch: BatchRows, keys: _Keys, size: int, t
         *(pl.Series(f"{SCORE}{y}", part(column)) for y, column in enumerate(batch.score_columns)),
         pl.Series(HASH, part(keys.drawn_by)),
         *([] if keys.content is None else [pl.Series(CONTENT, part(keys.content))]),
-        *store_columns(rows, index),
+        *store_columns(rows.columns, rows.groups, index),
     ]
     kept = [*roles.features, *(name for name in table.columns if name == ROW or name.startswith(INPUT))]
     columns += [part(table[name]) for name in kept]
