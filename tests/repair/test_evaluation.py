@@ -285,6 +285,15 @@ def test_a_repair_to_compare_with_must_differ_by_the_group_alone(refused, tilt):
         tilt.evaluate(new, "score", "group", compare_with=plain(new, use_group=True))
 
 
+def test_repairs_of_other_people_or_at_equal_factors_show_no_cost_of_blindness(refused, tilt):
+    table = borrowers().with_columns(kind=pl.Series(["old", "new"]).gather(pl.int_range(borrowers().height) % 2))
+    new, question = borrowers(500, 1), {"group": "group", "reference": "b", "scores": "score", "folds": None}
+    for options in ({"where": {"kind": "new"}, "exclude": "repaid"}, {"features": ["income", "kind"], "exempt": "kind"}):
+        other = tl.audit(table, **question, **options)["a"].repair(use_group=True)
+        with refused(DataError, "exempt factors and conditions"):
+            tilt.evaluate(new, "score", "group", compare_with=other)
+
+
 def test_weights_count_as_repeated_rows(refused, tilt):
     new = borrowers(1500, 11).with_columns(weight=pl.int_range(1500) % 3)
     weighted = tilt.evaluate(new, "score", "group", outcome="repaid", sample_weight="weight")

@@ -275,7 +275,7 @@ def _changed_decisions(rows: Rows, before: Booleans, after: Booleans) -> dict[st
 
 def check_counterpart(tilt: ScoreTilt, other: object) -> None:
     """Raise if `other` is not the same adjustment with, or without, the group."""
-    same = ("groups", "reference", "metric", "threshold", "max_gap", "classes")
+    same = ("groups", "reference", "metric", "threshold", "max_gap", "classes", "exempt", "given")
     if other is not None and (
         not isinstance(other, type(tilt))
         or other.use_group is tilt.use_group
@@ -283,7 +283,7 @@ def check_counterpart(tilt: ScoreTilt, other: object) -> None:
     ):
         raise DataError(
             f"`compare_with` must be the same adjustment with use_group={not tilt.use_group}, got another.",
-            "it has the same groups, metric, threshold and max_gap.",
+            "it has the same groups, metric, threshold, max_gap, exempt factors and conditions.",
         )
 
 
