@@ -7,6 +7,7 @@ from scipy.special import logit
 from sklearn.linear_model import LogisticRegression
 from tests.people import FEATURES, audited, people
 
+from tiltlens._notes import Note
 from tiltlens._rows.features import encode_features, leakage_notes
 from tiltlens._sources.tables import read_table
 
@@ -44,7 +45,11 @@ def notes(values, score=SCORE, name="x", seen=(), where=(), rows=None):
 
 @pytest.mark.parametrize("kind", REPEATS)
 def test_a_feature_that_repeats_the_score_is_noted(kind):
-    assert notes(REPEATS[kind]) == [f"'x' alone gives the score: if it is a label, an old score or a decision, {HINT}"]
+    assert notes(REPEATS[kind]) == [repeats("x")]
+
+
+def repeats(name):
+    return Note("repeats the score", columns=repr(name), output="score", old="score or a decision", remedy=HINT)
 
 
 @pytest.mark.parametrize("kind", HONEST)
@@ -69,7 +74,7 @@ def test_no_feature_repeats_a_constant_score():
 def test_whole_numbers_that_rise_or_fall_with_the_rows_are_noted(sign):
     rows = RANDOM.permutation(N)
     keys = sign * np.cumsum(RANDOM.integers(1, 50, N))[rows]
-    assert notes(keys, rows=rows) == [f"'x' rises or falls from row to row: if it is a row number, {HINT}"]
+    assert notes(keys, rows=rows) == [Note("row number", columns="'x'", remedy=HINT)]
     assert notes(keys + 0.5, rows=rows) == []
     assert notes(np.sort(RANDOM.integers(0, 300, N))[rows], rows=rows) == []  # with ties: a table sorted by it
     assert notes(keys) == []
@@ -79,7 +84,7 @@ def test_whole_numbers_that_rise_or_fall_with_the_rows_are_noted(sign):
 def test_a_feature_named_like_a_column_of_where_is_noted(name, is_noted):
     assert (
         notes(HONEST["noise"], name=name, where=["repaid"])
-        == [f"{name!r} is named like a column of `where` or the `outcome`: if it is an outcome, {HINT}"] * is_noted
+        == [Note("named like an outcome", columns=repr(name), remedy=HINT)] * is_noted
     )
 
 
@@ -87,7 +92,7 @@ def test_an_audit_notes_an_old_score_and_changes_nothing_else():
     table = people(N).with_columns(old=pl.col("score") ** 2)
     audit, without = audited(table, features=[*FEATURES, "old"], folds=None), audited(table, folds=None)
     (note,) = set(audit["A"].checks.notes) - set(without["A"].checks.notes)
-    assert note.startswith("'old' alone gives the score")
+    assert note == repeats("old")
     assert "old" in audit["A"].contributions_full["feature"].to_list()
 
 
@@ -96,4 +101,4 @@ def test_an_audit_of_a_model_notes_what_the_model_has_not_seen():
     model = LogisticRegression().fit(table[["income"]], table["owner"])
     table["old"] = model.predict_proba(table[["income"]])[:, 1]
     found = audited(table, scores=None, model=model, features=["income", "owner", "old"], folds=None)["A"].checks.notes
-    assert f"'old' alone gives the score: if it is a label, an old score or a decision, {HINT}" in found
+    assert repeats("old") in found

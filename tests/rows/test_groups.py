@@ -9,6 +9,7 @@ import pandas as pd
 import polars as pl
 import pytest
 
+from tiltlens._notes import Note
 from tiltlens._rows.groups import (
     JOINT,
     NO_GROUP,
@@ -217,7 +218,7 @@ def test_natural_order_takes_any_text():
 
 def test_groups_that_differ_by_spaces_or_case_are_noted():
     assert alike_notes(["A", "B", "a ", "C", "c c", "CC"]) == [
-        "the groups 'A', 'a ' differ by spaces or letter case only: if they are one, use one name",
-        "the groups 'CC', 'c c' differ by spaces or letter case only: if they are one, use one name",
+        Note("similar group names", groups="'A', 'a '"),
+        Note("similar group names", groups="'CC', 'c c'"),
     ]
     assert alike_notes(["A", "B"]) == []

@@ -17,6 +17,7 @@ from tests.schemas import strict
 
 import tiltlens as tl
 from tiltlens._estimators.verdicts import Count, rate_ratio
+from tiltlens._notes import Note
 from tiltlens._rules import rule
 from tiltlens._rules.measures import Limits, measure_groups
 from tiltlens.errors import DataError, TiltlensError
@@ -50,7 +51,10 @@ def test_a_two_way_table_worked_out_by_hand():
     expected = by_hand(60, 200, 100, 200)
     assert [women[f"impact_ratio{end}"] for end in ("", "_low", "_high")] == pytest.approx(expected, rel=1e-12)
     assert women["impact_ratio"] == pytest.approx(0.6)
-    assert (women["is_below_threshold"], women["note"]) == (True, "below the threshold of 0.80")
+    assert (women["is_below_threshold"], women["note"]) == (
+        True,
+        Note("side of the threshold", side="below", threshold="0.80"),
+    )
     men = found["sex"].row(1, named=True)
     assert (men["impact_ratio"], men["impact_ratio_low"], men["is_below_threshold"]) == (1.0, None, False)
     assert men["note"].startswith("highest rate")
@@ -94,12 +98,12 @@ def test_less_than_two_percent_is_shown_but_has_no_ratio_and_is_no_denominator()
     race = tl.rule_tables(data, "nyc-local-law-144", ["sex", "race"], selected="selected")["race"]
     left_out = race.row(2, named=True)
     assert (left_out["n"], left_out["rate"], left_out["is_excluded"], left_out["impact_ratio"]) == (19, 1.0, True, None)
-    assert left_out["note"] == "less than 2% of the data, so no impact ratio is shown"
+    assert left_out["note"] == Note("no impact ratio", share=2)
     assert race["impact_ratio"][0] == 1.0
     kept = tl.rule_tables(data, "nyc-local-law-144", ["sex", "race"], selected="selected", smallest_share=0)
     assert kept["race"]["is_excluded"].to_list() == [False] * 3
     assert kept["race"]["impact_ratio"].to_list() == pytest.approx([0.5, 200 / 491, 1.0])
-    assert "The smallest share of 0% was chosen here; the rule states 2%." in kept.notes
+    assert Note("other smallest share", share=0, stated="2%") in kept.notes
 
 
 def test_exactly_two_percent_is_kept():
@@ -111,7 +115,7 @@ def test_fewer_than_ten_people_have_no_rate():
     data = applicants(("F", "A", 50, 25), ("M", "B", 50, 20), ("M", "C", 9, 9))
     small = tl.rule_tables(data, "four-fifths", "race", selected="selected")["race"].row(2, named=True)
     assert (small["n"], small["rate"], small["impact_ratio"], small["is_below_threshold"]) == (9, None, None, None)
-    assert small["note"] == "fewer than 10 people, so no rate is shown"
+    assert small["note"] == Note("no rate", minimum=10)
 
 
 def test_a_reader_is_told_that_tables_together_may_tell_what_one_withholds():
@@ -132,7 +136,7 @@ def test_only_small_groups_are_a_table_without_ratios():
 def test_one_group_that_is_large_enough_has_nobody_to_be_compared_with():
     data = applicants(("F", "A", 50, 25), ("M", "B", 6, 2))
     race = tl.rule_tables(data, "four-fifths", "race", selected="selected")["race"]
-    assert race["note"][0] == "highest rate, no other group can be compared with it"
+    assert race["note"][0] == Note("only rate")
 
 
 def test_unknown_groups_are_counted_for_each_table_and_missing_outcomes_once():
@@ -204,14 +208,14 @@ def test_nobody_selected_is_a_ratio_that_is_not_defined():
     found = tl.rule_tables(applicants(("F", "A", 20, 0), ("M", "B", 20, 0)), "four-fifths", "sex", selected="selected")
     assert found["sex"]["rate"].to_list() == [0.0, 0.0]
     assert found["sex"]["impact_ratio"].null_count() == 2
-    assert found["sex"]["note"].to_list() == ["not defined, because the highest rate is 0"] * 2
+    assert found["sex"]["note"].to_list() == [Note("highest rate is 0")] * 2
 
 
 def test_favourable_low_counts_the_zeros():
     low = tl.rule_tables(HAND, "four-fifths", "sex", selected="selected", favourable="low")
     flipped = HAND.with_columns(selected=1 - pl.col("selected"))
     assert_frame_equal(low["sex"], tl.rule_tables(flipped, "four-fifths", "sex", selected="selected")["sex"])
-    assert "Low is favourable here: a 0 counts as selected." in low.notes
+    assert Note("low decisions are favourable") in low.notes
 
 
 def scored(scores, sexes="FM"):
@@ -239,7 +243,7 @@ def test_ties_with_the_median_are_not_above_it():
     data = scored([0, 1, 1, 1, 1, 2] * 10, "FM")  # the median is 1; F holds 0, 1, 1 and M holds 1, 1, 2
     found = tl.rule_tables(data, "nyc-local-law-144", "sex", scores="score")
     assert found["sex"]["rate"].to_list() == [0.0, pytest.approx(1 / 3)]
-    assert "40 people have exactly the median score; they do not count as above it." in found.notes
+    assert Note("people at the median", people=40, side="above") in found.notes
     low = tl.rule_tables(data, "nyc-local-law-144", "sex", scores="score", favourable="low")
     assert low["sex"]["rate"].to_list() == [pytest.approx(1 / 3), 0.0]
 
@@ -247,8 +251,8 @@ def test_ties_with_the_median_are_not_above_it():
 def test_constant_scores_leave_nobody_above_the_median():
     found = tl.rule_tables(scored([0.5] * 60), "nyc-local-law-144", "sex", scores="score")
     assert found["sex"]["rate"].to_list() == [0.0, 0.0]
-    assert found["sex"]["note"].to_list() == ["not defined, because the highest rate is 0"] * 2
-    assert "60 people have exactly the median score; they do not count as above it." in found.notes
+    assert found["sex"]["note"].to_list() == [Note("highest rate is 0")] * 2
+    assert Note("people at the median", people=60, side="above") in found.notes
 
 
 @pytest.mark.parametrize("pair", [(1.0, math.nextafter(1.0, 2.0)), (-1.7e308, 1.7e308), (5e-324, 1e-323)])
@@ -270,11 +274,11 @@ def test_the_scale_of_the_scores_is_no_matter():
 def test_a_threshold_that_was_asked_for_is_said_to_be_so():
     found = tl.rule_tables(HAND, "nyc-local-law-144", ["sex", "race"], selected="selected", ratio_threshold=0.8)
     assert found["sex"]["is_below_threshold"].to_list() == [True, False]
-    assert "The threshold of 0.80 was chosen here; the rule states none." in found.notes
+    assert Note("other threshold", threshold="0.80", stated="none") in found.notes
     assert found.rule.threshold is None
     plain = tl.rule_tables(HAND, "nyc-local-law-144", ["sex", "race"], selected="selected")
     assert plain["sex"]["is_below_threshold"].null_count() == 2
-    assert "The rule states no threshold." in plain.notes
+    assert Note("no threshold") in plain.notes
 
 
 def test_notes_have_codes():
@@ -288,7 +292,7 @@ def test_notes_have_codes():
 
 def test_one_attribute_is_less_than_new_york_asks_for():
     found = tl.rule_tables(HAND, "nyc-local-law-144", "sex", selected="selected")
-    assert found.notes[0] == "The rule asks for tables by sex and by race/ethnicity; these are by 'sex' only."
+    assert (found.notes[0].code, found.notes[0].values["column"]) == ("tables missing", "'sex'")
     assert list(found) == ["sex"]
 
 
@@ -505,7 +509,7 @@ def test_two_words_are_selections_of_which_the_favourable_one_counts():
         HAND.with_columns(selected=word), "four-fifths", "sex", selected="selected", favourable="hired"
     )
     assert words["sex"].equals(numbers["sex"])
-    assert "'hired' counts as selected." in words.notes
+    assert Note("favourable word", word="'hired'") in words.notes
 
 
 def test_groups_that_are_probably_one_are_noted():

@@ -7,6 +7,7 @@ import pytest
 from tests.people import audited, in_files, people
 
 import tiltlens as tl
+from tiltlens._notes import Note
 from tiltlens._sources import engines as sources
 from tiltlens._sources import text_columns
 from tiltlens._sources.csv_files import MISSING_TEXTS
@@ -72,12 +73,16 @@ def test_na_values_must_be_texts(refused, tmp_path):
         collected(written(tmp_path / "a.csv", "x", "1"), na_values=[-9])
 
 
-def test_a_column_that_one_value_makes_text_is_noted_with_the_value(tmp_path):
+def test_a_column_that_one_value_makes_text_is_noted_with_the_value(worded, tmp_path):
     path = written(tmp_path / "a.csv", "x,y,z", *(f"{row},{row},word" for row in range(30)), "12a,1,word", "?,2,word")
-    assert notes(path, "x", "y", "z") == (
-        "column x is read as text because fewer than 10 of its 31 values are not numbers, first '12a'; "
-        "missing values are named by `na_values` of tl.read (--na-values)",
+    (note,) = notes(path, "x", "y", "z")
+    assert (note.code, note.values["column"], note.values["known"], note.values["first"]) == (
+        "odd values",
+        "x",
+        31,
+        "'12a'",
     )
+    worded(note)
     assert notes(path, "y", "z") == ()
     assert notes(path, "x", na_values=["12a"]) == ()
 
@@ -86,8 +91,11 @@ def test_a_column_that_another_file_makes_text_is_noted(tmp_path):
     written(tmp_path / "a.csv", "x,y", *("1,2" for _ in range(40)))
     written(tmp_path / "b.csv", "x,y", "none,2", "3,4", "nil,5")
     (note,) = notes(tmp_path, "x", "y")
-    assert note.startswith(
-        "column x is read as text because fewer than 10 of its 43 values are not numbers, first 'none'"
+    assert (note.code, note.values["column"], note.values["known"], note.values["first"]) == (
+        "odd values",
+        "x",
+        43,
+        "'none'",
     )
 
 
@@ -122,7 +130,7 @@ def test_digits_that_begin_with_a_zero_are_codes(tmp_path):
         "x": [0, 10, 20],
         "y": [0.5, 0.25, 1.0],
     }
-    assert notes(path, "code", "x", "y") == ("column code is read as text because some of its numbers start with 0",)
+    assert notes(path, "code", "x", "y") == (Note("leading zeros", column="code"),)
 
 
 def test_numbers_after_spaces_are_numbers(tmp_path):
@@ -136,7 +144,8 @@ def test_the_audit_says_what_became_text(tmp_path):
     )
     table.write_csv(tmp_path / "a.csv")
     audit = audited(tmp_path / "a.csv")
-    assert "column income is read as text because fewer than 10 of its" in audit["A"].checks.notes[0]
+    note = audit["A"].checks.notes[0]
+    assert (note.code, note.values["column"], note.values["first"]) == ("odd values", "income", "'50k'")
     assert audited(read(tmp_path / "a.csv", na_values="50k"))["A"].contributions_full["verdict"][0] == "potential proxy"
 
 
@@ -145,7 +154,7 @@ def test_an_index_that_pandas_saved_is_left_out_and_said_to_be(tmp_path):
     pl.concat([pl.DataFrame({"": range(400)}), frame], how="horizontal").write_csv(tmp_path / "a.csv")
     audit = tl.audit(str(tmp_path / "a.csv"), "group", scores="score", reference="B")
     assert sorted(audit["A"].contributions_full["feature"]) == ["city", "income", "owner", "since"]
-    assert "the column without a name (column_1) is a saved index and was left out" in audit["A"].checks.notes
+    assert Note("saved index", column="column_1") in audit["A"].checks.notes
 
 
 def test_indices_saved_in_several_files_are_left_out(tmp_path):
@@ -190,18 +199,21 @@ def test_other_columns_without_a_name_get_one(tmp_path):
 def test_dates_of_two_forms_are_text_with_a_warning(tmp_path):
     path = written(tmp_path / "a.csv", "x,d", "1,2020-01-31", "2,31/01/2020", "3,2020-02-01")
     assert collected(path)["d"].to_list() == ["2020-01-31", "31/01/2020", "2020-02-01"]
-    assert notes(path, "d") == (
-        "column d is read as text because its dates are written in several forms; write all dates like 2020-01-31",
-    )
+    (note,) = notes(path, "d")
+    assert (note.code, note.values["column"], note.values["kind"]) == ("several forms", "d", "dates")
 
 
-def test_dates_with_a_late_word_are_text_with_a_warning_that_names_it(tmp_path):
+def test_dates_with_a_late_word_are_text_with_a_warning_that_names_it(worded, tmp_path):
     path = written(tmp_path / "a.csv", "x,d", *(f"1,2020-01-{day:02d}" for day in range(1, 31)), "1,soon")
     assert collected(path)["d"].dtype == pl.String
-    assert notes(path, "d") == (
-        "column d is read as text because fewer than 10 of its 31 values are not dates, first 'soon'; "
-        "write all dates like 2020-01-31",
+    (note,) = notes(path, "d")
+    assert (note.code, note.values["column"], note.values["known"], note.values["first"]) == (
+        "odd values",
+        "d",
+        31,
+        "'soon'",
     )
+    worded(note)
 
 
 @pytest.mark.parametrize(
@@ -229,7 +241,7 @@ def test_dates_are_recognised_by_their_form(tmp_path, text, value):
 def test_dates_with_the_day_first_are_read_with_a_warning(tmp_path, text):
     path = written(tmp_path / "a.csv", "x,d", f"1,{text}")
     assert collected(path)["d"].to_list() == [date(2020, 1, 31)]
-    assert notes(path, "d") == ("column d was read as dates with the day first, then the month",)
+    assert notes(path, "d") == (Note("day first", column="d"),)
 
 
 @pytest.mark.parametrize("text", ["9" * 19, "9" * 45])

@@ -17,6 +17,7 @@ from tests.command import invoked
 from tests.people import assert_same_numbers, audited, people
 
 import tiltlens as tl
+from tiltlens._notes import Note
 from tiltlens._sources import engines as sources
 from tiltlens._sources import files
 from tiltlens._sources.csv_files import read_csv_text
@@ -132,10 +133,11 @@ def test_letters_of_a_group_survive_their_encoding(tmp_path):
 
 def test_an_encoding_other_than_utf_8_is_named_in_the_notes(tmp_path):
     path = written(tmp_path / "a.csv", "g,x\nA,1\nSüd,2\n", "latin-1")
-    assert notes(path, encoding="cp1250") == ("file a.csv was read as cp1250",)
+    assert notes(path, encoding="cp1250") == (Note("encoding", file="a.csv", encoding="cp1250", reason=""),)
     assert collected(path, encoding="cp437")["g"].to_list() == ["A", "Sⁿd"]
     path = written(tmp_path / "a.csv", "g,x\nA,1\nSüd,2\n", "utf-16")
-    assert notes(path) == ("file a.csv was read as utf-16, as its byte order mark says",)
+    (note,) = notes(path)
+    assert (note.code, note.values["encoding"], note.values["reason"] > "") == ("encoding", "utf-16", True)
     assert notes(written(tmp_path / "a.csv", "g,x\nSüd,2\n")) == ()
 
 
@@ -218,13 +220,17 @@ def test_decimal_commas_are_numbers_where_the_option_says_so(tmp_path):
     assert collected(quoted, decimal=",")["x"].to_list() == [1.5, 2.25]
 
 
-def test_numbers_with_decimal_commas_are_text_with_a_warning_that_names_the_option(refused, tmp_path):
+def test_numbers_with_decimal_commas_are_text_with_a_warning_that_names_the_option(refused, worded, tmp_path):
     path = written(tmp_path / "a.csv", "x;y\n1,5;7\n-2;8\n,25;9\n1,5e2;\n")
     assert collected(path)["x"].to_list() == ["1,5", "-2", ",25", "1,5e2"]
-    assert notes(path) == (
-        "column x is read as text because fewer than 10 of its 4 values are not numbers, first '1,5'; "
-        "if the comma is the decimal mark, pass decimal=',' to tl.read (--decimal ',')",
+    (note,) = notes(path)
+    assert (note.code, note.values["column"], note.values["known"], note.values["first"]) == (
+        "odd values",
+        "x",
+        4,
+        "'1,5'",
     )
+    worded(note)
     with refused(DataError, "`decimal`", "--decimal"):
         collected(path, decimal=";")
 
@@ -246,28 +252,29 @@ def test_numbers_that_could_be_others_are_text_with_a_warning(tmp_path, values, 
     path = written(tmp_path / "a.csv", "x;y\n" + "".join(f"{value};1\n" for value in values))
     assert collected(path, decimal=decimal)["x"].to_list() == values
     (note,) = notes(path, decimal=decimal)
-    assert note.startswith("column x is read as text because ")
+    assert (note.code, note.values["column"]) == ("odd values", "x")
     assert hint in note
 
 
 def test_decimal_commas_with_a_word_among_them_are_text_with_a_warning(tmp_path):
     path = written(tmp_path / "a.csv", "x;y\n" + "".join(f"{row},5;1\n" for row in range(30)) + "none;1\n")
     (note,) = notes(path, decimal=",")
-    assert note.startswith(
-        "column x is read as text because fewer than 10 of its 31 values are not numbers, first 'none'"
+    assert (note.code, note.values["column"], note.values["known"], note.values["first"]) == (
+        "odd values",
+        "x",
+        31,
+        "'none'",
     )
     assert collected(path, na_values="none", decimal=",")["x"].sum() == sum(row + 0.5 for row in range(30))
 
 
 @pytest.mark.parametrize("value", ["{},5%", "€ {}", "{} $", "{}.5 %"])
-def test_numbers_with_a_unit_are_text_with_a_warning(tmp_path, value):
+def test_numbers_with_a_unit_are_text_with_a_warning(worded, tmp_path, value):
     path = written(tmp_path / "a.csv", "x;y\n" + "".join(f"{value.format(row)};1\n" for row in range(30)))
     assert collected(path).schema == {"x": pl.String, "y": pl.Int64}
     (note,) = notes(path)
-    assert note == (
-        f"column x is read as text because 30 of its 30 values are not numbers, first '{value.format(0)}'; "
-        "write numbers without units and thousands separators"
-    )
+    assert (note.code, note.values["known"], note.values["first"]) == ("odd values", 30, repr(value.format(0)))
+    worded(note)
 
 
 def test_the_decimal_mark_is_that_of_all_files(tmp_path):
@@ -291,10 +298,8 @@ def test_numbers_in_quotation_marks_of_json_are_text_and_told(tmp_path):
     )
     assert collected(path).schema == {"x": pl.String, "y": pl.String}
     first, second = notes(path)
-    assert first == "column x is read as text because its numbers are quoted"
-    assert second.startswith(
-        "column y is read as text because fewer than 10 of its 32 values are not numbers, first '-'"
-    )
+    assert first == Note("quoted numbers", column="x")
+    assert (second.code, second.values["known"], second.values["first"]) == ("odd values", 32, "'-'")
 
 
 def workbook(path, sheets):
@@ -337,10 +342,9 @@ def test_cells_without_a_value_are_told(tmp_path):
         (None, "b", None),
         (2.5, None, None),
     ]
-    errors = "has error cells, such as #N/A or #DIV/0!: they are missing values"
     first, second, third = notes(tmp_path / "a.xlsx")
-    assert (first, second) == (f"column x {errors}", f"column word {errors}")
-    assert third.startswith("column sum has no value in any row")
+    assert (first, second) == (Note("error cells", column="x"), Note("error cells", column="word"))
+    assert third == Note("empty column", column="sum")
 
 
 def test_cells_of_text_among_numbers_are_numbers_with_a_warning(tmp_path):
@@ -351,12 +355,9 @@ def test_cells_of_text_among_numbers_are_numbers_with_a_warning(tmp_path):
     assert table["x"].to_list() == [1.5, 2.5, 3.0]
     assert table["y"].to_list() == ["1", "1,5", "2"]
     assert table["zip"].to_list() == ["0801", "8001", "3"]
-    assert notes(path) == (
-        "numbers in text cells were read as numbers: x",
-        "column y is read as text because fewer than 10 of its 3 values are not numbers, first '1,5'; "
-        "if the comma is the decimal mark, pass decimal=',' to tl.read (--decimal ',')",
-        "column zip is read as text because some of its numbers start with 0",
-    )
+    first, second, third = notes(path)
+    assert (first, third) == (Note("numbers in text cells", columns="x"), Note("leading zeros", column="zip"))
+    assert (second.code, second.values["known"], second.values["first"]) == ("odd values", 3, "'1,5'")
     assert collected(path, decimal=",")["y"].to_list() == [1.0, 1.5, 2.0]
 
 
@@ -418,7 +419,7 @@ def test_the_command_line_reads_them_too(tmp_path):
     path = written(tmp_path / "a.csv", people().write_csv(**GERMAN), "cp1252")
     options = ["--group", "group", "--scores", "score", "--features", "city", "--folds", "0"]
     german = ["--encoding", "cp1252", "--decimal", ","]
-    assert "File a.csv was read as cp1252" in invoked("audit", path, *german, *options, cwd=tmp_path).stdout
+    assert "read as cp1252" in invoked("audit", path, *german, *options, cwd=tmp_path).stdout
     assert "--decimal ','" in invoked("audit", path, *german[:2], *options, cwd=tmp_path).stderr
     url = in_sqlite(people(), tmp_path / "a.db")
     found = invoked("audit", url, "--query", "SELECT * FROM people", *options, cwd=tmp_path)

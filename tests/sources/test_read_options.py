@@ -47,7 +47,8 @@ def test_a_source_holds_no_more_than_the_path_and_its_options(tmp_path):
     assert missing.options.na_values == ("-9",)
     with pytest.raises(DataError, match="File not found"):
         tl.audit(missing, **QUESTION)
-    assert "secret" not in repr(tl.read("postgresql://me:secret@host/people", query="SELECT 1"))
+    url = "postgresql://me:secret@host/people"
+    assert "secret" not in repr(tl.read(url, query="SELECT 1"))
 
 
 @pytest.mark.parametrize("path", [{"x": [1]}, lending(20), [], [1], None])
