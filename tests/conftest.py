@@ -61,7 +61,8 @@ def worded(request, tmp_path_factory):
 
     def check(texts):
         lines = [texts] if isinstance(texts, str) else list(texts)
-        text = "\n".join(wording.without_accidents(line, folder) for line in lines)
+        text = "\n".join(wording.without_accidents(line, folder) for line in lines).rstrip()
+        assert text, "there is nothing to compare"
         assert text == wording.expected(request.node.nodeid, next(numbers), text)
 
     return check

@@ -8,8 +8,10 @@ import polars as pl
 import pytest
 from sklearn.linear_model import LogisticRegression
 from tests.people import FEATURES, audited, people
+from tests.wording import code_of
 
 import tiltlens as tl
+from tiltlens._notes import Note
 from tiltlens.errors import SupportError, TiltlensError
 
 N = 400
@@ -346,7 +348,7 @@ def test_a_feature_that_separates_the_groups_alone_is_the_group_itself_and_the_o
     found = audited(apart, features=["apart", "city"], **options)
     row = row_of(found, "apart")
     assert (row["verdict"], row["alone"], row["beyond_others"]) == ("identifies the group", None, None)
-    assert "identify the two groups" in row["notes"]
+    assert code_of(row["notes"]) == "separates the groups"
     without = audited(apart, features=["city"], **options)
     near = 1e-6 if options else 0.15  # folds follow all features, and which model is chosen follows the folds
     assert found["A"].correction.function.descent_rate == pytest.approx(
@@ -378,7 +380,7 @@ def test_the_group_among_the_features_is_flagged_and_never_evidence(options):
     found = audited(data, features=["group", "code", "income", "city"], **options)
     for feature in ("group", "code"):
         assert row_of(found, feature)["verdict"] == "identifies the group"
-        assert "is the group itself" in row_of(found, feature)["notes"]
+        assert code_of(row_of(found, feature)["notes"]) == "group copy"
     without = audited(data, features=["income", "city"], **options)
     assert found["A"].correction.function.descent_rate == pytest.approx(without["A"].correction.function.descent_rate)
 
@@ -388,8 +390,8 @@ def test_identifiers_are_flagged_and_tell_nobody_apart(options):
     keys = people().with_columns(person_id=1000 + pl.int_range(N), ticket=pl.format("T{}", pl.int_range(N)))
     found = audited(keys, features=["person_id", "ticket", "income"], **options)
     for feature in ("person_id", "ticket"):
-        assert "looks like an identifier" in row_of(found, feature)["notes"]
-        assert row_of(found, feature)["direction"] == "has no direction: every value occurs once"
+        assert code_of(row_of(found, feature)["notes"]) == "identifier"
+        assert row_of(found, feature)["direction"] == Note("every value once")
         assert "potential proxy" not in row_of(found, feature)["verdict"]
     alone = audited(keys, features=["income"], **options)
     assert found["A"].correction.function.descent_rate == pytest.approx(alone["A"].correction.function.descent_rate)

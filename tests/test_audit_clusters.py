@@ -14,6 +14,7 @@ from tests.people import assert_same_numbers, note_codes
 import tiltlens as tl
 from tiltlens._estimators.influence import Rows
 from tiltlens._learners.propensity import row_folds
+from tiltlens._notes import Note
 from tiltlens._rows.roles import GROUP, HASH
 from tiltlens._rows.survey import RowSample
 from tiltlens.errors import DataError
@@ -87,7 +88,8 @@ def test_a_cluster_may_have_rows_of_both_groups_and_that_is_said():
     mixed = table.with_columns(customer=pl.Series(np.arange(400) // 2))
     c = audited(mixed, clusters="customer")
     both = mixed.group_by("customer").agg(pl.col("group").n_unique() == 2)["group"].sum()
-    assert f"400 rows in 200 clusters, {both} of them with rows of several groups" in " ".join(c.checks.notes)
+    (note,) = (note for note in c.checks.notes if note.code == "clusters")
+    assert (note.values["rows"], note.values["clusters"], str(both) in note.values["mixed"]) == (400, 200, True)
 
 
 @cache
@@ -190,7 +192,8 @@ def test_the_command_line_takes_clusters(tmp_path):
         "customer",
         cwd=tmp_path,
     )
-    assert "Standard errors are clustered (customer): 400 rows in 200 clusters" in " ".join(result.stdout.split())
+    note = Note("clusters", column="customer", rows=400, clusters=200, mixed="")
+    assert note[1:] in " ".join(result.stdout.split())
 
 
 def test_clusters_that_all_have_one_decision_are_as_many_people_as_there_are_clusters():

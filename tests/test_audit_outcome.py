@@ -226,14 +226,13 @@ def test_people_of_unknown_outcome_stay_in_the_rest():
     assert counted["read"] == sum(count for reason, count in counted.items() if reason != "read")
 
 
-def test_of_few_people_nothing_is_measured_and_the_reason_is_told():
+def test_of_few_people_nothing_is_measured_and_the_reason_is_told(worded):
     frame = borrowers().with_row_index("row")
     few = frame.with_columns(repaid=((pl.col("group") == "B") | (pl.col("row") < 12)).cast(int))
     found = rates(few)
     assert found.fpr is None
     assert found.fnr is None
-    assert found.reasons["fpr"] == "fewer than 10 people of the reference group are without the outcome"
-    assert found.reasons["fnr"] == "fewer than 10 people of the audited group are with the outcome"
+    worded([found.reasons["fpr"], found.reasons["fnr"]])
     assert found.reasons.keys() == {*QUANTITIES, "log_loss"}
     assert found.people["audited"] == {"without": None, "with": None, "unknown": 0}
     c = audited(few, features=[], outcome="repaid")["A"]
@@ -317,9 +316,9 @@ def command(folder, *arguments):
     return invoked("audit", "t.csv", *options, cwd=folder)
 
 
-def test_on_the_command_line_an_outcome_beside_scores_adds_error_rates(folder):
+def test_on_the_command_line_an_outcome_beside_scores_adds_error_rates(worded, folder):
     result = command(folder, "--scores", "score", "--outcome", "repaid", "--json", "-")
-    assert result.stderr == "--outcome repaid: read as observed outcomes, which add error rates.\n"
+    worded(result.stderr)
     found = json.loads(result.stdout)["comparisons"]["A"]
     assert_same_numbers(found["error_rates"], to_plain(rates(borrowers())))
 
@@ -367,9 +366,9 @@ def test_terminal_and_report_show_error_rates_of_scores_and_of_decisions():
         found = audited(borrowers(), features=[], outcome="repaid", **options)
         difference = points(found["A"].error_rates.fpr.difference.value)
         text, html = joined(str(found)), page(found)
-        assert f"False positive rate: {meaning} among people without the outcome." in text
+        assert f"False positive rate: {meaning} among" in text
         assert difference in text
-        assert f"{meaning} among people without the outcome" in html
+        assert f"{meaning} among" in html
         assert difference in html
         assert RATES_DO_NOT_SHOW in text
         assert RATES_DO_NOT_SHOW in html
@@ -379,15 +378,15 @@ def test_terminal_and_report_show_error_rates_of_scores_and_of_decisions():
 def test_error_rates_of_decisions_are_defined_in_the_words_of_the_user(favourable, wrongly):
     options = {"wording": {"people": "borrowers", "favourable": "approved"}, "favourable": favourable}
     text = joined(str(audited(borrowers(), features=[], outcome="repaid", threshold=0.5, **options)))
-    assert f"False positive rate: share {wrongly} among borrowers without the outcome." in text
+    assert f"share {wrongly} among borrowers" in text
     assert "decision 1" not in text
 
 
 def test_what_was_not_measured_is_said_so():
     summary = audited(borrowers(), features=[], outcome="repaid").to_dict()
     summary["comparisons"]["A"]["error_rates"] |= {"auc": None, "reasons": {"auc": "too few people"}}
-    assert "AUC is not measured: too few people." in joined(audit_text(typed(summary)))
-    assert "AUC is not measured: too few people" in page(typed(summary))
+    for text in (joined(audit_text(typed(summary))), page(typed(summary))):
+        assert "AUC" in text.partition("too few people")[0][-25:]
 
 
 def test_no_error_rate_is_cut_on_a_narrow_terminal(monkeypatch):
@@ -410,5 +409,5 @@ def test_a_criterion_is_named_wherever_the_mean_score_was(name, words):
     assert "score" not in found["A"].plot("profile", "city").description
     assert f"{100 * found['A'].outputs.means.audited:.1f}%" in html
     assert words in html
-    assert f"The audit compares the {words}" in html
+    assert f"compares the {words}" in html
     assert any(words in row["direction"] for row in found["A"].contributions_full.to_dicts())

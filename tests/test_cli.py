@@ -47,7 +47,7 @@ def test_a_file_that_cannot_be_written_is_one_clear_error_and_nothing_is_lost(tm
     result = invoked("demo", "--json", tmp_path / "nowhere" / "out.json", cwd=tmp_path)
     assert result.returncode == 2
     assert result.stderr.startswith("Error: `")
-    assert "must be a file that can be written" in result.stderr
+    assert "nowhere" in result.stderr
     assert "Traceback" not in result.stderr
     assert list(tmp_path.iterdir()) == []
 
@@ -89,13 +89,14 @@ def test_an_old_terminal_gets_question_marks_instead_of_a_traceback(tmp_path):
 
 
 @pytest.mark.parametrize("moment", ["make_context", "invoke"])
-def test_an_interruption_says_so_from_the_first_moment_on(moment, tmp_path, monkeypatch):
+def test_an_interruption_says_so_from_the_first_moment_on(worded, moment, tmp_path, monkeypatch):
     def interrupted(*_, **__):
         raise KeyboardInterrupt
 
     monkeypatch.setattr(click.Command, moment, interrupted)
     result = invoked("demo", cwd=tmp_path)
-    assert (result.returncode, result.stderr.strip()) == (130, "Error: interrupted; nothing was written.")
+    assert result.returncode == 130
+    worded(result.stderr.strip())
 
 
 def test_every_option_says_what_it_is_and_no_command_is_cut_short():

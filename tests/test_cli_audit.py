@@ -1,11 +1,13 @@
 """`tiltlens audit`, run as a user runs it: files in, text, JSON and exit codes out."""
 
 import json
+import re
 import sys
 
 import polars as pl
 import pytest
 from tests.command import invoked, tiltlens
+from tests.wording import code_of
 
 from tiltlens._learners.candidates import outcome_scores
 from tiltlens.datasets import COMPAS_FEATURES, load_compas
@@ -67,7 +69,7 @@ def test_amounts_are_audited_in_units(folder):
     gated = audit(
         folder, *asked, "--score-type", "amount", "--fail-if", "adverse_impact_ratio<0.8", data="days.parquet"
     )
-    assert (gated.returncode, "impact_ratio, the ratio of mean amounts" in gated.stderr) == (2, True)
+    assert (gated.returncode, "impact_ratio, the" in gated.stderr) == (2, True)
     mistaken = audit(folder, *asked, data="days.parquet")
     assert (mistaken.returncode, "look like percentages" in mistaken.stderr) == (2, True)
 
@@ -105,7 +107,7 @@ def test_a_report_without_its_packages_is_found_out_before_the_audit(folder, pac
     monkeypatch.setitem(sys.modules, package, None)
     result = audit(folder, "--scores", "score", "--report", "a.html")
     assert result.returncode == 2
-    assert "pip install altair vl-convert-python jinja2" in result.stderr
+    assert "pip install altair" in result.stderr
     assert not (folder / "a.html").exists()
 
 
@@ -162,7 +164,7 @@ def test_excluded_columns_and_rows_of_the_sample_are_taken(folder):
     c = summary["comparisons"]["African-American"]
     assert {row["feature"] for row in c["contributions"]} == set(COMPAS_FEATURES) - {"Sex"}
     assert summary["settings"]["sample_rows"] == 1000
-    assert any("from a sample of 1,000" in note for note in c["checks"]["notes"])
+    assert "sampled" in [code_of(note) for note in c["checks"]["notes"]]
     assert c["gap"]["value"] == pytest.approx(0.54342 - 0.43825, abs=1e-5)
 
 
@@ -170,7 +172,7 @@ def test_a_gate_on_something_undefined_fires(folder):
     plug_in = ("--scores", "score", "--reference", "Caucasian", "--folds", "0")
     result = audit(folder, *plug_in, "--fail-if", "gap.low<0")
     assert result.returncode == 1
-    assert "is not defined, so it cannot pass" in result.stderr
+    assert "cannot pass" in result.stderr
 
 
 @pytest.fixture(scope="module")
@@ -282,7 +284,7 @@ def test_a_failed_audit_leaves_no_json(folder, tmp_path):
 def test_gates_that_cannot_be_judged_do_not_pass(folder):
     plug_in = ("--scores", "score", "--reference", "Caucasian", "--folds", "0")
     assert audit(folder, *plug_in, "--fail-if", "potential_proxies>0").returncode == 1
-    assert "a number, got 'nan'" in audit(folder, *plug_in, "--fail-if", "gap<nan").stderr
+    assert "got 'nan'" in audit(folder, *plug_in, "--fail-if", "gap<nan").stderr
 
 
 def test_control_characters_in_names_do_not_reach_the_terminal(tmp_path):
@@ -295,22 +297,20 @@ def test_control_characters_in_names_do_not_reach_the_terminal(tmp_path):
     assert "[31mred" in result.stdout
 
 
-def test_na_names_texts_that_stand_for_missing_values_in_a_csv(folder, tmp_path):
+def test_na_names_texts_that_stand_for_missing_values_in_a_csv(worded, folder, tmp_path):
     table = pl.read_csv(folder / "compas.csv").with_columns(
         waited=pl.when(pl.int_range(pl.len()) % 50 == 0).then(pl.lit("unknown")).otherwise(pl.int_range(pl.len()) % 97)
     )
     table.write_csv(tmp_path / "data.csv")
     options = ("--group", "race", "--scores", "score", "--features", "Age,waited", "--folds", "0")
     said = invoked("audit", "data.csv", *options, cwd=tmp_path)
-    assert "Column waited is read as text because 106 of its 5,278 values are not numbers, first 'unknown'" in " ".join(
-        said.stdout.split()
-    )
+    worded(re.findall(r"Column waited [^;]*;", " ".join(said.stdout.split())))
     named = invoked("audit", "data.csv", *options, "--na-values", "unknown", cwd=tmp_path)
     assert named.returncode == 0
     assert "read as text" not in named.stdout
     refused = invoked("audit", "compas.parquet", *options[:4], "--na-values", "unknown", cwd=folder)
     assert refused.returncode == 2
-    assert "--na-values does not apply to Parquet files" in refused.stderr
+    worded(refused.stderr)
 
 
 @pytest.mark.parametrize("words", [("approved", "denied"), ("1", "2")])
@@ -335,7 +335,7 @@ def test_decisions_in_words_are_audited_by_the_favourable_one(folder):
     options = ("audit", "decided.csv", "--group", "race", "--features", FEATURES, "--scores", "decision")
     refused = invoked(*options, cwd=folder)
     assert refused.returncode == 2
-    assert "For example --favourable 'approved'" in refused.stderr
+    assert "--favourable 'approved'" in refused.stderr
     found = json.loads(invoked(*options, "--favourable", "approved", "--folds", "0", "--json", "-", cwd=folder).stdout)
     assert (found["favourable"], found["score_type"]) == ("approved", "decision")
 

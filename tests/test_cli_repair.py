@@ -51,7 +51,7 @@ def test_the_evaluation_is_that_of_python_with_the_cost_of_blindness(folder, don
     assert json.loads((folder / "evaluation.json").read_text()) == evaluations_summary([expected])
     for words in ("Cost of not using the group", "Changed decisions", "The law may restrict", "log loss"):
         assert words in done.stdout
-    assert "Effect of a score adjustment on held-out data" in (folder / "evaluation.html").read_text()
+    assert "score adjustment on held-out" in (folder / "evaluation.html").read_text()
 
 
 def test_new_rows_are_repaired_as_in_python(folder, done, repairs):
@@ -68,15 +68,15 @@ def test_a_saved_repair_is_evaluated_and_applied_as_it_is(folder, done):
     assert json.loads(again.stdout)["evaluations"]["a"] == first | {"compared_with": None, "cost_of_blindness": None}
     applied = ("--scores", "score", "--apply", "new.csv", "--out", "again.csv")
     shown = invoked("repair", "repair.json", *applied, cwd=folder)
-    assert "Goal: mean scores equal" in shown.stdout
+    assert "mean scores equal" in shown.stdout
     assert (folder / "again.csv").read_text() == (folder / "repaired.csv").read_text()
 
 
 def test_a_repair_with_the_group_says_that_it_needs_it(folder):
     options = (*COMMON, "--use-group", "--threshold", "0.5", "--max-gap", "0.02", "--exclude", "repaid")
     found = invoked("repair", "audited.parquet", *options, cwd=folder)
-    assert "decision rates at the threshold 0.5 at most 2.0 points apart" in " ".join(found.stdout.split())
-    assert "The adjustment uses the group of each new person" in found.stdout
+    assert "0.5 at most 2.0 points" in " ".join(found.stdout.split())
+    assert "group of each" in found.stdout
 
 
 @pytest.mark.parametrize(
@@ -117,7 +117,7 @@ def test_several_groups_are_repaired_at_once_and_evaluated_one_by_one(folder):
     assert all(f"{name} (audited)" in shown for name in evaluations)
 
 
-def test_scores_of_several_classes_are_repaired_together(folder):
+def test_scores_of_several_classes_are_repaired_together(worded, folder):
     for name, seed in (("classes", 0), ("other_classes", 1)):
         rng = np.random.default_rng(seed)
         mine = rng.random(600) < 0.4
@@ -135,7 +135,7 @@ def test_scores_of_several_classes_are_repaired_together(folder):
     repaired = pl.read_csv(folder / "new_classes.csv").select("low_repaired", "mid_repaired", "high_repaired")
     assert repaired.sum_horizontal().to_numpy() == pytest.approx(np.ones(600), abs=1e-12)
     few = invoked("repair", "classes.json", *scores[:2], *applied, cwd=folder)
-    assert "--scores must name 3 columns, one for each class, got 1." in few.stderr
+    worded(few.stderr)
 
 
 def test_weights_hold_for_the_held_out_rows_too(folder, repairs):
@@ -154,8 +154,8 @@ def test_groups_may_be_crossed(folder):
         table.write_parquet(folder / f"crossed_{name}.parquet")
     options = ("--group", "group", "--group", "side", "--scores", "score", "--exclude", "repaid", "--use-group")
     found = invoked("repair", "crossed_audited.parquet", *options, "--held-out", "crossed_held_out.parquet", cwd=folder)
-    assert "group = a & side = x (audited) vs group = b & side = x (reference)" in found.stdout
-    assert "Cost in accuracy: unknown" in found.stdout
+    assert "a & side = x (audited)" in found.stdout
+    assert "accuracy: unknown" in found.stdout
 
 
 def test_alternatives_are_those_of_python(folder):

@@ -43,9 +43,9 @@ def test_status_and_tests_are_printed_beside_the_citation(folder):
         "flips,",
     ):
         assert part in text
-    assert "strata were left out" in text
+    assert "strata were left" in text
     text = " ".join(rule(folder, "--selected", "selected", name="nyc-local-law-144").stdout.split())
-    assert "Status of the rule As of 2 December 2025, in force" in text
+    assert "2 December 2025, in force" in text
     assert "CMH" not in text
 
 

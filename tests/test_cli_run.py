@@ -69,7 +69,7 @@ def test_the_same_file_gives_the_same_bytes_twice(folder):
     for _ in range(2):
         done = invoked("run", write(folder, YAML), cwd="/")  # names are relative to the file
         assert done.returncode == 1, done.stderr
-        assert "Gate failed: adverse_impact_ratio<0.8: adverse impact ratio of yes is" in done.stderr
+        assert "Gate failed: adverse_impact_ratio<0.8" in done.stderr
         outputs.append([(folder / "out" / one).read_bytes() for one in ("audit.json", "gates.xml", "tables.xlsx")])
     assert outputs[0] == outputs[1]
     found = json.loads(outputs[0][0])
@@ -196,26 +196,23 @@ def test_nothing_is_written_over_data_or_another_file(folder, outputs, message):
 
 
 @pytest.mark.parametrize("package", ["altair", "vl_convert", "jinja2"])
-def test_a_check_needs_none_of_the_packages_that_draw(folder, package, monkeypatch):
+def test_a_check_needs_none_of_the_packages_that_draw(worded, folder, package, monkeypatch):
     monkeypatch.setitem(sys.modules, package, None)
     write(folder, BASE + "outputs: {report: a.html}")
     assert invoked("run", "--check", "audit.yaml", cwd=folder).returncode == 0
     done = invoked("run", "audit.yaml", cwd=folder)
     assert (done.returncode, "pip install altair" in done.stderr) == (2, True)
     write(folder, BASE + "outputs: {report: a.docx}")
-    assert "must be an HTML or PDF file" in invoked("run", "--check", "audit.yaml", cwd=folder).stderr
+    worded(invoked("run", "--check", "audit.yaml", cwd=folder).stderr)
 
 
-def test_features_that_are_undecided_are_no_pass(folder):
+def test_features_that_are_undecided_are_no_pass(worded, folder):
     frame = pl.DataFrame({"feature": ["a", "b"], "verdict": [Verdict.INCONCLUSIVE, "no material contribution"]})
     c = replace(tl.audit(PEOPLE, "sex", scores="score", folds=None)["yes"], contributions_full=frame)
     audit = replace(tl.audit(PEOPLE, "sex", scores="score", folds=None), comparisons={"yes": c})
     (said,) = gate("potential_proxies>0").judge(audit)
-    assert (said.status, said.fails, str(said)) == (
-        "undecided",
-        False,
-        "potential_proxies>0: potential proxies of yes is 0, 1 inconclusive",
-    )
+    assert (said.status, said.fails) == ("undecided", False)
+    worded(str(said))
     assert [gate(text).judge(audit)[0].status for text in ("potential_proxies>1", "potential_proxies<1")] == [
         "passed",
         "fired",
@@ -224,7 +221,7 @@ def test_features_that_are_undecided_are_no_pass(folder):
     assert [type(one) for one in next(iter(suite)).result] == [Skipped]
 
 
-def test_gates_are_read_by_a_parser_of_junit_and_what_is_not_known_is_no_pass(folder):
+def test_gates_are_read_by_a_parser_of_junit_and_what_is_not_known_is_no_pass(worded, folder):
     table = pl.read_csv(folder / "people.csv").with_columns(
         sex=pl.when(pl.int_range(pl.len()) < 3).then(pl.lit('<x & "y">\x01')).otherwise("sex")
     )
@@ -243,5 +240,5 @@ def test_gates_are_read_by_a_parser_of_junit_and_what_is_not_known_is_no_pass(fo
     assert found["gap>0.9", '<x & "y">\N{REPLACEMENT CHARACTER} against no'] == [Skipped]
     assert found["too_small>5", "all groups"] == []
     messages = [one.message for case in suite for one in case.result]
-    assert "adjusted gap of yes is not defined, so it cannot pass" in messages
-    assert any("too small to be compared" in one for one in messages)
+    assert len(messages) == 5
+    worded(sorted(re.sub(r"[−-]?\d\.\d+", "…", message) for message in messages))

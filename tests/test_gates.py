@@ -59,22 +59,23 @@ def test_a_true_ratio_of_seven_tenths_does_not_pass_weighted_by_probabilities(un
     assert (said.status, said.fails) == (status, status != "passed")
 
 
-def test_what_is_known_only_weighted_cannot_pass(unobserved):
+def test_what_is_known_only_weighted_cannot_pass(worded, unobserved):
     c = unobserved["Black"]
     left = replace(unobserved, comparisons={"Black": replace(c, adjusted_gap=c.gap)})
     holds, not_so = (gate(text).judge(left)[0] for text in ("adjusted_gap<-0.01", "adjusted_gap<-0.5"))
     assert (holds.status, not_so.status) == ("fired", "not defined")
-    assert str(not_so).endswith("weighted by group probabilities, so it cannot pass")
+    worded(str(not_so))
     change = tl.compare(unobserved, unobserved)
     for text, status in (("gap_change<-0.5", "not defined"), ("linear_gap_change<-0.5", "passed")):
         assert gate(text, OF_CHANGES).judge(change)[0].status == status
 
 
-def test_of_observed_groups_there_is_no_bracket():
+def test_of_observed_groups_there_is_no_bracket(worded):
     audit = tl.audit(PEOPLE, "sex", scores="score", features=[], folds=None)
     (said,) = gate("bracket.low<-0.1").judge(audit)
     assert said.fails
-    assert said.sentence == "low end of the range of the gap of women is not defined, so it cannot pass"
+    assert said.status == "not defined"
+    worded(said.sentence)
 
 
 @pytest.mark.parametrize(
@@ -121,9 +122,9 @@ def test_gates_that_are_not_decided_are_not_green_in_silence():
     audit = tl.audit(PEOPLE, "sex", scores="score", features=[], folds=None)
     frame = pl.DataFrame({"feature": ["a", "b"], "verdict": ["inconclusive", "no material contribution"]})
     undecided = replace(audit, comparisons={"women": replace(audit["women"], contributions_full=frame)})
-    with pytest.warns(UserWarning, match="potential_proxies>0: potential proxies of women is 0, 1 inconclusive"):
+    with pytest.warns(UserWarning, match="potential_proxies>0.* women .*1 inconclusive"):
         assert_gate(undecided, "potential_proxies>0", "gap>0.5")
-    with pytest.warns(UserWarning, match="gap>0.5: not evaluated for isle, too small to be compared"):
+    with pytest.warns(UserWarning, match="gap>0.5.* isle"):
         assert_gate(replace(audit, too_small={"isle": 3}), "gap>0.5")
     with warnings.catch_warnings():
         warnings.simplefilter("error")

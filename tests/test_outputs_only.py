@@ -101,7 +101,7 @@ def test_every_view_shows_outputs_alone(options, tmp_path):
     page = (tmp_path / "audit.html").read_text(encoding="utf-8")
     assert SAID in page
     assert "Contributions of features" not in page
-    assert ("Correction function and weighting slider" in page) == ("propensity" in options)
+    assert ("function and weighting slider" in page) == ("propensity" in options)
     assert SAID in " ".join(str(audit).split())
     assert "Contributions of features" not in str(audit)
     assert SAID in audit._repr_html_()
@@ -125,15 +125,15 @@ def test_a_gate_on_features_cannot_pass_without_them(tmp_path):
     for condition in ("potential_proxies>0", "undecided>0", "not_judged>0"):
         found = invoked("audit", path, "--group", "group", "--scores", "score", "--fail-if", condition, cwd=tmp_path)
         assert found.returncode == 1
-        assert "is not defined, so it cannot pass" in found.stderr
+        assert "cannot pass" in found.stderr
 
 
-def test_an_outcome_needs_features(tmp_path):
+def test_an_outcome_needs_features(worded, tmp_path):
     path = tmp_path / "people.csv"
     people().select("group", "owner").write_csv(path)
     found = invoked("audit", path, "--group", "group", "--outcome", "owner", cwd=tmp_path)
     assert found.returncode == 2
-    assert "--features must name at least one column for `--outcome`" in found.stderr
+    worded(found.stderr)
 
 
 def test_everything_excluded_leaves_outputs():

@@ -108,7 +108,7 @@ def test_users_who_did_not_ask_are_left_alone_and_mistakes_are_named(mlflow, peo
 
     assert not TiltlensEvaluator.can_evaluate(model_type="classifier", evaluator_config={})
     assert not TiltlensEvaluator.can_evaluate(model_type="classifier", evaluator_config=None)
-    with mlflow.start_run(), pytest.raises(DataError, match=r"'refrence' is not (.|\n)*did you mean reference\?"):
+    with mlflow.start_run(), pytest.raises(DataError, match=r"'refrence'(.|\n)*did you mean reference\?"):
         mlflow.models.evaluate(
             data=people.assign(score=0.5),
             predictions="score",

@@ -21,6 +21,7 @@ from tests.command import invoked
 from tests.people import assert_same_numbers, in_pandas, people
 
 import tiltlens as tl
+from tiltlens._notes import Note
 from tiltlens.errors import DataError
 
 COLUMNS = ["income", "city"]
@@ -98,7 +99,7 @@ def test_classes_of_an_onnx_file_keep_their_names(tmp_path):
     assert model.classes_ == ("approved", "denied")
     expected = audit(fitted, features=["income", "weight"], favourable="approved")
     assert found["A"].gap.value == pytest.approx(expected["A"].gap.value, abs=1e-6)
-    assert "the model has no column names; it was given 'income', 'weight' in this order" in found["A"].checks.notes
+    assert Note("model without names", columns="'income', 'weight'") in found["A"].checks.notes
 
 
 def test_words_are_known_where_the_graph_answers_to_known_categories_only(refused, tmp_path):

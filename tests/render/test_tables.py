@@ -205,12 +205,13 @@ def test_xlsx_without_its_package_names_what_to_install(refused, tmp_path, monke
         result().to_tables(tmp_path / "tables.xlsx")
 
 
-def test_the_command_line_writes_tables_and_says_where(tmp_path):
+def test_the_command_line_writes_tables_and_says_where(worded, tmp_path):
     people().write_csv(tmp_path / "people.csv")
     options = ["--group", "group", "--scores", "score", "--features", "city", "--folds", "0"]
     found = invoked("audit", "people.csv", *options, "--tables", "out", cwd=tmp_path)
-    assert (found.returncode, found.stderr) == (0, "Wrote the tables to out.\n")
+    assert found.returncode == 0
+    worded(found.stderr)
     assert len(list((tmp_path / "out").iterdir())) == 6
     refused = invoked("audit", "people.csv", *options, "--tables", "out.csv", cwd=tmp_path)
     assert refused.returncode == 2
-    assert "--tables must be a folder" in refused.stderr
+    worded(refused.stderr)

@@ -321,11 +321,11 @@ def test_rows_that_break_a_condition_keep_their_scores(held, options, small_batc
     rows = rows.with_columns(is_near=pl.col("area") != "east")
     near, score = rows["is_near"].to_numpy(), rows["score"].to_numpy()
     group = {"group": "group"} if "use_group" in options else {}
-    with pytest.warns(UserWarning, match=f"{(~near).sum()} of 300 rows do not meet the condition 'is_near' = 'True'"):
+    with pytest.warns(UserWarning, match=f"{(~near).sum()} of 300 rows .*'is_near' = 'True'"):
         found = again.apply(held(rows), "score", **group)
     assert found[~near].tolist() == (score if "threshold" not in options else score >= 0.5)[~near].tolist()
     assert found[near] == pytest.approx(again.apply(rows.filter("is_near"), "score", **group), abs=1e-12)
-    with pytest.warns(UserWarning, match="cannot be checked because the column is missing"):
+    with pytest.warns(UserWarning, match="cannot be checked"):
         again.apply(rows.drop("is_near"), "score", **group)
 
 

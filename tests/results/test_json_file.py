@@ -92,7 +92,7 @@ def test_a_file_that_the_system_stops_half_way_leaves_the_old_one(tmp_path):
         "except Exception as error:\n    print(error)\n"
     )
     done = subprocess.run([sys.executable, "-c", script, str(target)], capture_output=True, text=True, check=True)
-    assert "must be a file that can be written, got: File too large." in done.stdout
+    assert "File too large" in done.stdout
     assert target.read_text() == "the old audit"
     assert [file.name for file in tmp_path.iterdir()] == ["audit.json"]
 
