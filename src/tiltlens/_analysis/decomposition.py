@@ -18,7 +18,15 @@ from tiltlens._estimators.estimate import Estimate, Normal, quantile, without_no
 from tiltlens._estimators.feature_gap import FeatureGap, cell_coefficient, feature_gap, hidden_share, rare_part
 from tiltlens._estimators.influence import Rows
 from tiltlens._estimators.outputs import Scores, gap
-from tiltlens._estimators.sets import CellSets, RidgeSets, SetCoefficients, covariance, degrees_of_freedom, shapley_gaps
+from tiltlens._estimators.sets import (
+    CellSets,
+    RidgeSets,
+    SetCoefficients,
+    ShapleyGaps,
+    covariance,
+    degrees_of_freedom,
+    shapley_gaps,
+)
 from tiltlens._estimators.verdicts import EVIDENCE, Band, Judgement, Verdict, bands, simultaneous_factor, verdict
 from tiltlens._limits import HIDDEN, SMALLEST_EXPECTED, SUPPRESSED_BELOW
 from tiltlens._notes import Note
@@ -357,13 +365,9 @@ def shapley_parts(
         return {}, None, [Note("no Shapley: too many values", features=", ".join(pooled))], None
     if sets is None or every is None or adjusted.value is None:
         return {}, None, [], None
-    start = evidence.exempt
-    whole = whole_gap(evidence)
+    start, whole = evidence.exempt, whole_gap(evidence)
     if len(start) == sets.features:
         return {}, without_noise(whole), [], None
-    without, order = [number for number, name in enumerate(evidence.table) if name in unused], list(evidence.table)
-    apply = partial(steps_in_threads, rows=evidence.sample.audited.size)
-    gaps = shapley_gaps(sets, settings.random_state, apply, start, without)
     difference = float(every.values[0]) - adjusted.value
     se, words = difference_se(every, adjusted), output_scale(evidence, settings)
     # Shapley values whose sum contradicts the best regressions would be precise but wrong.
@@ -375,14 +379,23 @@ def shapley_parts(
             rest=words.signed(whole - adjusted.value),
         )
         return {}, None, [note], None
+    without = [number for number, name in enumerate(evidence.table) if name in unused]
+    values, gaps = shapley_values(evidence, settings, sets, without)
     notes = [Note("sampled orders", orders=gaps.orders)] if gaps.orders else []
-    others = [name for name in order if name not in (*evidence.question.exempt, *unused)]
     notes += _used_remainder(sets, without, words, quantile(settings.confidence))
-    values = dict.fromkeys(unused, settings.estimate(Normal(0.0, 0.0)))
-    for name, value, se in zip(others, gaps.values.tolist(), gaps.se.tolist(), strict=True):
-        values[name] = settings.estimate(Normal(value, se))
-    named = None if gaps.every is None else Named(others, gaps.every)
-    return values, without_noise(whole - float(gaps.values.sum())), notes, named
+    named = None if gaps.every is None else Named(list(values), gaps.every)
+    nothing = dict.fromkeys(unused, settings.estimate(Normal(0.0, 0.0)))
+    return nothing | values, without_noise(whole - float(gaps.values.sum())), notes, named
+
+
+def shapley_values(
+    evidence: Evidence, settings: Settings, sets: CellSets | RidgeSets, without: Sequence[int] = ()
+) -> tuple[dict[str, Estimate], ShapleyGaps]:
+    """Return the Shapley values of the features that are neither exempt nor at the positions `without`."""
+    start, apply = evidence.exempt, partial(steps_in_threads, rows=evidence.sample.audited.size)
+    gaps = shapley_gaps(sets, settings.random_state, apply, start, without)
+    names = [name for number, name in enumerate(evidence.table) if number not in (*start, *without)]
+    return dict(zip(names, map(settings.estimate, gaps.laws), strict=True)), gaps
 
 
 def _used_remainder(sets: CellSets | RidgeSets, without: Sequence[int], words: OutputScale, z: float) -> list[Note]:
@@ -402,7 +415,7 @@ def whole_gap(evidence: Evidence) -> float:
     """Return the total that the features' contributions divide: the gap or, with exempt factors, c_E."""
     start = evidence.exempt
     if start and evidence.nuisances.sets is not None:
-        return float(evidence.nuisances.sets.sets([start]).values[0])
+        return float(evidence.nuisances.sets.values([start])[0])
     return gap(evidence.sample, sampled_scores(evidence, evidence.score)).value
 
 

@@ -4,21 +4,26 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from dataclasses import dataclass, replace
-from functools import partial
 from typing import Annotated
 
 import numpy as np
 import polars as pl
 from scipy.special import expit, logit
 
-from tiltlens._analysis.decomposition import PARTS, at_equal_exempt, beyond_others, simultaneous_bands
+from tiltlens._analysis.decomposition import (
+    PARTS,
+    at_equal_exempt,
+    beyond_others,
+    shapley_values,
+    simultaneous_bands,
+)
 from tiltlens._analysis.evidence import Evidence, Settings, interval_columns, interval_schema, withheld
 from tiltlens._analysis.fitting import sets_of_target
 from tiltlens._estimators import prices as estimators
-from tiltlens._estimators.estimate import Estimate, Materiality, Normal, materiality
+from tiltlens._estimators.estimate import Estimate, Materiality, Normal, materiality, student_factor
 from tiltlens._estimators.influence import Booleans, InfluenceEstimate, Integers
 from tiltlens._estimators.prices import AUDITED, REFERENCE, CostRows, PricedRows, ProxyDiscrimination, local_target
-from tiltlens._estimators.sets import CellSets, RidgeSets, covariance, shapley_gaps
+from tiltlens._estimators.sets import covariance
 from tiltlens._formats import FieldTable
 from tiltlens._learners.propensity import Propensity, fold_pairings, row_folds
 from tiltlens._learners.regressions import Regressor, TreeSize
@@ -295,9 +300,11 @@ def price_contributions(
     alone, beyond, _ = simultaneous_bands(
         evidence, settings, at_equal_exempt(evidence, sets), beyond_others(evidence, sets.left_out())
     )
-    shapley, scale = _shapley(evidence, sets, settings), evidence.rows.unit.scale
-    whole = sets.sets([[]])
-    gap = Normal(float(whole.values[0]), float(np.sqrt(covariance(whole.influence, whole.between)[0, 0])))
+    # Values of a feature with too many of them are not regressed on, so contributions would not add up.
+    shapley = {} if sets.pooled else shapley_values(evidence, settings, sets)[0]
+    whole, scale = sets.sets([[]]), evidence.rows.unit.scale
+    se = float(np.sqrt(covariance(whole.influence, whole.between)[0, 0]) / student_factor(sets.at.degrees))
+    gap = Normal(float(whole.values[0]), se, degrees=sets.at.degrees)
     records = []
     for name in sorted(alone, key=lambda name: (-abs(alone[name].value), name)):
         # Values that share a column would also hide part of the contribution alone.
@@ -308,14 +315,3 @@ def price_contributions(
         records.append(record)
     money_gap = gap.estimate(settings.confidence).mapped(lambda part: scale * part)
     return money_gap, pl.DataFrame(records, schema=CONTRIBUTION_SCHEMA)
-
-
-def _shapley(evidence: Evidence, sets: CellSets | RidgeSets, settings: Settings) -> dict[str, Estimate]:
-    """Return Shapley values of the features; none where one has too many values to be regressed on."""
-    if sets.pooled:
-        return {}
-    start, apply = evidence.exempt, partial(steps_in_threads, rows=evidence.sample.audited.size)
-    gaps = shapley_gaps(sets, settings.random_state, apply, start)
-    others = [name for number, name in enumerate(evidence.table) if number not in start]
-    laws = (Normal(value, se) for value, se in zip(gaps.values.tolist(), gaps.se.tolist(), strict=True))
-    return dict(zip(others, map(settings.estimate, laws), strict=True))

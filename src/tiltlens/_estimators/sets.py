@@ -20,7 +20,7 @@ from functools import partial
 
 import numpy as np
 
-from tiltlens._estimators.estimate import student_factor
+from tiltlens._estimators.estimate import Normal, student_factor
 from tiltlens._estimators.feature_gap import (
     CellSums,
     Coefficient,
@@ -303,6 +303,13 @@ class ShapleyGaps:
     se: Floats
     orders: int
     every: SetCoefficients | None
+    degrees: float  # of freedom of clusters
+
+    @property
+    def laws(self) -> list[Normal]:
+        """The law of each value."""
+        errors = (self.se / student_factor(self.degrees)).tolist()
+        return [Normal(value, se, degrees=self.degrees) for value, se in zip(self.values.tolist(), errors, strict=True)]
 
 
 def shapley_gaps(
@@ -323,7 +330,7 @@ def shapley_gaps(
     if count <= EXACT_SHAPLEY_FEATURES:
         every = sets.sets([[*start, *(j for k, j in enumerate(others) if mask >> k & 1)] for mask in range(2**count)])
         contributions = every.combine(subset_weights(count))
-        return ShapleyGaps(contributions.values, _se(contributions), 0, contributions)
+        return ShapleyGaps(contributions.values, _se(contributions), 0, contributions, sets.at.degrees)
     return _sampled(sets.thin(SHAPLEY_ROWS) if isinstance(sets, RidgeSets) else sets, seed, apply, start, without)
 
 
@@ -359,7 +366,8 @@ def _sampled(
     halves = np.array([half.values for half in (*with_influence, *rest)])
     # (18): the variance between 12 pairs of orders is itself known with 11 degrees of freedom only.
     spread = float(student_factor(len(halves) - 1)) ** 2 * halves.var(axis=0, ddof=1) / len(halves)
-    return ShapleyGaps(halves.mean(axis=0), np.sqrt(_se(_mean(with_influence)) ** 2 + spread), 2 * len(orders), None)
+    se = np.sqrt(_se(_mean(with_influence)) ** 2 + spread)
+    return ShapleyGaps(halves.mean(axis=0), se, 2 * len(orders), None, sets.at.degrees)
 
 
 def _contributions(
