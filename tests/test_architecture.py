@@ -8,13 +8,13 @@ from fnmatch import fnmatchcase
 from pathlib import Path
 
 import pytest
+from tests.names import full_names, is_there
 
 ROOT = Path(__file__).parent.parent
 SOURCE = ROOT / "src" / "tiltlens"
 PAGE = (ROOT / "ARCHITECTURE.md").read_text()
 MODULES = sorted(path for path in SOURCE.rglob("*.py") if path.name != "__init__.py")
 PAGES = ("ARCHITECTURE.md", "CONTRIBUTING.md", "src/tiltlens/_render/README.md")
-SUFFIXES = (".css", ".html", ".json", ".md", ".py", ".toml", ".txt")
 MOST_AT_TOP = 11
 MOST_LINES = 500
 MOST_PAGE_LINES = 160
@@ -47,71 +47,37 @@ def test_the_first_line_of_a_module_says_what_it_is_for(path):
     assert 10 < len(docstring.splitlines()[0]) <= 120
 
 
-def names_in(path: Path) -> set[str]:
-    """Return the names that a module defines, and those in its classes as CLASS.NAME."""
-    return {
-        f"{prefix}{name}"
-        for node in ast.parse(path.read_text()).body
-        for prefix, parts in (("", [node]), (f"{getattr(node, 'name', '')}.", getattr(node, "body", [])))
-        for part in parts
-        for name in defined_by(part)
-    }
-
-
-def defined_by(node: ast.stmt) -> list[str]:
-    """Return the names that a statement defines."""
-    targets = node.targets if isinstance(node, ast.Assign) else [getattr(node, "target", node)]
-    flat = [name for target in targets for name in getattr(target, "elts", [target])]
-    return [name for part in flat if (name := getattr(part, "name", getattr(part, "id", None)))]
-
-
-def is_defined(name: str) -> bool:
-    """Return whether a dotted name is a package, a module or a definition in one."""
-    *parts, last = name.split(".")
-    if (SOURCE / "/".join([*parts, last])).is_dir() or (SOURCE / "/".join([*parts, f"{last}.py"])).is_file():
-        return True
-    modules = [(SOURCE / "/".join(parts[:end]), ".".join([*parts[end:], last])) for end in range(1, len(parts) + 1)]
-    files = [(file, rest) for path, rest in modules for file in (path.with_suffix(".py"), path / "__init__.py")]
-    return any(file.is_file() and rest in names_in(file) for file, rest in files)
-
-
-def dotted_names(text: str) -> Iterator[str]:
-    """Yield the dotted names in backticks; `.name` is in the module of the name before it."""
-    tops = {path.stem for path in SOURCE.iterdir() if not path.name.startswith("__")} - {"__pycache__"}
-    module = ""
-    for name in re.findall(r"`([A-Za-z_.]\w*(?:\.\w+)*)[(`]", text):
-        if name.startswith(".") and module and name not in SUFFIXES:
-            yield f"{module}{name}"
-        elif (
-            "." in name
-            and (name.startswith("_") or name.split(".")[0] in tops)
-            and f".{name.split('.')[-1]}" not in SUFFIXES
-        ):
-            parts = name.split(".")
-            ends = [
-                end for end in range(1, len(parts) + 1) if (SOURCE / "/".join(parts[:end])).with_suffix(".py").is_file()
-            ]
-            module = ".".join(parts[: ends[0]]) if ends else ""
-            yield name
+def package_of(first: str) -> str | None:
+    """Return the package of a part of tiltlens, and of a private name that might be one."""
+    is_part = (SOURCE / first).is_dir() or (SOURCE / f"{first}.py").is_file()
+    return "tiltlens" if is_part or first.startswith("_") else None
 
 
 @pytest.mark.parametrize("page", PAGES)
 def test_what_a_page_names_exists(page):
-    """Dotted names in backticks are modules of tiltlens or definitions in them; those with a slash or suffix, files."""
+    """Dotted names in backticks are modules of tiltlens or definitions in them; those with a slash or suffix, files.
+
+    Single names with a capital or an underscore occur in the code.
+    """
     folders = (ROOT, SOURCE, (ROOT / page).parent)
     text = (ROOT / page).read_text()
-    names = list(dotted_names(text))
-    assert [name for name in names if not is_defined(name)] == []
+    names = list(full_names(text, package_of))
+    assert [name for name in names if not is_there(name)] == []
     files = re.findall(r"`([\w.]+/[\w./]*|[\w/]+\.(?:py|md|json|toml|txt|css|html))`", text)
     assert [name for name in files if not any((folder / name).exists() for folder in folders)] == []
     assert len(files) > 10
+    code = "\n".join(path.read_text() for folder in (SOURCE, ROOT / "tests") for path in folder.rglob("*.py"))
+    single_names = re.findall(r"`(\w*[A-Z_]\w*)[`(]", re.sub(r"```.*?```", "", text, flags=re.DOTALL))
+    assert [name for name in single_names if not re.search(rf"\b{name}\b", code)] == []
 
 
 def test_a_name_that_is_not_there_would_be_seen():
-    assert is_defined("_pipeline.audit")
-    assert is_defined("_rows.sampled_rows.SampledRows.take")
-    assert not is_defined("_rows.sampled_rows.SampledRows.give")
-    assert not is_defined("_rows.no_such_module")
+    text = (
+        "`_rows.sampled_rows.SampledRows.take`, `.read_batch(…)`, `.give`; `_rows.no_such_module`, `np.dot`, `roles.py`"
+    )
+    names = list(full_names(text, package_of))
+    assert [is_there(name) for name in names] == [True, True, False, False]
+    assert [name.rpartition(".")[2] for name in names] == ["take", "read_batch", "give", "no_such_module"]
 
 
 def test_modules_are_private_unless_the_reference_lists_them():
