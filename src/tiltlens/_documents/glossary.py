@@ -3,34 +3,18 @@
 from __future__ import annotations
 
 from tiltlens._documents.document import measure_of
-from tiltlens._documents.quantities import FEATURES, quantity
+from tiltlens._documents.quantities import FEATURES, QUANTITIES, quantity
 from tiltlens._formats import capitalised
 from tiltlens._notes import MAY_ACCOUNT_FOR
 from tiltlens._results.audit import Audit
 
 
 def _labelled(entries: dict[str, str]) -> dict[str, str]:
-    """Return definitions keyed by the labels of their quantities; other keys stay the same."""
-    return {quantity(key).label if key in LABELLED else key: text for key, text in entries.items()}
+    """Return definitions keyed by the labels of their quantities; other terms stay the same."""
+    labels = {key: item.label for key, item in (QUANTITIES | FEATURES).items()}
+    return {labels.get(term, term): text for term, text in entries.items()}
 
 
-LABELLED = (
-    *(
-        "gap",
-        "fpr",
-        "fnr",
-        "auc",
-        "ppv",
-        "fdr",
-        "robustness_value",
-        "impact_ratio",
-        "adverse_impact_ratio",
-        "shortfall",
-        "adjusted_gap",
-        "materiality",
-    ),
-    *("gap_given_exempt", "descent_rate", "standardised_difference"),
-)
 GLOSSARY = _labelled(
     {
         "audited, reference": "The group of interest, and the group it is compared with.",
@@ -58,14 +42,11 @@ GLOSSARY = _labelled(
         "confidence interval (CI)": "A range that contains the true value in the stated share of samples.",
         "simultaneous confidence band": "Intervals of all features' contributions that contain all true values at once "
         "in the stated share of samples. Verdicts are read from them.",
-        FEATURES[
-            "alone"
-        ].label: "The gap minus the gap among people with the same value of the feature. Features overlap, "
+        "alone": "The gap minus the gap among people with the same value of the feature. Features overlap, "
         "so these contributions do not sum to the gap.",
-        FEATURES[
-            "beyond_others"
-        ].label: "Change in the adjusted gap when the feature is left out of the list; 0 for a duplicated feature.",
-        FEATURES["shapley"].label: "The feature's part if all features share the explained gap (Shapley value). "
+        "beyond_others": "Change in the adjusted gap when the feature is left out of the list; 0 for a duplicated "
+        "feature.",
+        "shapley": "The feature's part if all features share the explained gap (Shapley value). "
         "Shapley contributions and the adjusted gap, or the remainder that the report states, sum to the gap.",
         "adjusted_gap": "The gap among people with the same values of all listed features (Oaxaca–Blinder: "
         f"unexplained part). {capitalised(MAY_ACCOUNT_FOR)} may account for it.",

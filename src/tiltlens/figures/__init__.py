@@ -49,43 +49,21 @@ __all__ = [
     "waterfall",
 ]
 
-COMPARISON_FIGURES: dict[str, Callable[[Comparison], Figure]] = {
-    "score_distribution": score_distribution,
-    "score_calibration": score_calibration,
-    "features": features,
-    "sensitivity": sensitivity,
-    "splitting": splitting,
-    "prices": prices,
-    "periods": periods,
-    "waterfall": waterfall,
-    "proxy_map": proxy_map,
-    "correction_shares": correction_shares,
-    "shares_along_tradeoff": shares_along_tradeoff,
-    "paths": paths,
-    "correction_distribution": correction_distribution,
-    "overlap": overlap,
-    "calibration": calibration,
-    "balance": balance,
-}
-
-FEATURE_FIGURES: dict[str, Callable[[Comparison, str], Figure]] = {
-    "correction_by_value": correction_by_value,
-    "profile": profile,
-}
+Draw = Callable[..., Figure]
 
 
-# Figures that documents refer to by name.
-DOCUMENT_FIGURES: dict[str, Callable[..., Figure]] = {
-    "features": features,
-    "waterfall": waterfall,
-    "change": change,
-    "repair_curve": repair_curve,
-    "price_effect": price_effect,
-    "attainable": attainable,
-    "tolerances": tolerances,
-    "looks": looks,
-    "intersections": intersections,
-}
+def _by_name(*draws: Draw) -> dict[str, Draw]:
+    return {draw.__name__: draw for draw in draws}
+
+
+COMPARISON_FIGURES = _by_name(
+    *(score_distribution, score_calibration, features, sensitivity, splitting, prices, periods, waterfall, proxy_map),
+    *(correction_shares, shares_along_tradeoff, paths, correction_distribution, overlap, calibration, balance),
+)
+FEATURE_FIGURES = _by_name(correction_by_value, profile)
+DOCUMENT_FIGURES = _by_name(  # documents refer to these by name
+    *(features, waterfall, change, repair_curve, price_effect, attainable, tolerances, looks, intersections)
+)
 
 
 def draw(reference: FigureRef) -> Figure | None:

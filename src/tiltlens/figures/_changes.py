@@ -35,7 +35,7 @@ from tiltlens.figures._figure import (
     ChartPart,
     Figure,
     Record,
-    altair,
+    alt,
     figure,
     halo,
     in_unit,
@@ -110,7 +110,6 @@ def _period(row: Record, text: str, m: Measure) -> Record:
 
 
 def _over_time(c: Comparison, records: list[Record], m: Measure, tips: list[ChartPart]) -> ChartPart:
-    alt = altair()
     pooled = m.factor * c.gap.value
     domain = reach(records, ("gap",), 0.0, pooled)
     y, title = directed_axis("y", "gap", f"gap, in {m.long_unit}", domain, c)
@@ -153,7 +152,6 @@ def _look(row: Record, m: Measure) -> Record:
 
 
 def _over_looks(audit: Audit, name: str, records: list[Record], what: str, tips: list[ChartPart]) -> ChartPart:
-    alt = altair()
     x = alt.X("look:O", title="look", axis=alt.Axis(labelAngle=0, labelOverlap=True, grid=False))
     c = audit.comparisons.get(name) or replace(audit[0], audited=name)
     y, title = directed_axis("y", "gap", what, reach(records, ("sequence",), 0.0), c)
@@ -198,9 +196,8 @@ def change(moved: GroupChange, shown: int = SHOWN) -> Figure:
         "verdict": "verdict",
     }
     chart = _panels(moved, records, m, m.factor * materiality, tooltip(reading))
-    return figure(
-        chart, records, title, description, reading, joined(in_unit(moved, m.long_unit), "○ old, ● new"), note
-    )
+    subtitle = joined(in_unit(moved, m.long_unit), "○ old, ● new")
+    return figure(chart, records, title, description, reading, subtitle, note)
 
 
 def _record(row: Record, text: str, m: Measure) -> Record:
@@ -218,7 +215,6 @@ def _panels(
     moved: GroupChange, records: list[Record], m: Measure, threshold: float, tips: list[ChartPart]
 ) -> ChartPart:
     """Return the panel of old and new contributions, and the panel of changes with their bands."""
-    alt = altair()
     y, unnamed = name_axis(), name_axis(has_labels=False)
     domain = reach(records, ("alone_old", "alone_new"), 0.0, room=0.08)
     old, title = directed_axis("x", "alone_old", f"contribution, in {m.long_unit}", domain, moved)
@@ -335,7 +331,6 @@ def _tolerance(row: Record) -> Record:
 
 
 def _tolerated(records: list[Record], tips: list[ChartPart]) -> ChartPart:
-    alt = altair()
     what = "reduction of the gap, in points →"
     x = alt.X("tolerance:Q", title="accepted loss of accuracy, in points")
     y = axis("y", "gap_reduction", what, reach(records, ("gap_reduction",), 0.0))
@@ -366,7 +361,6 @@ def _steps(evaluation: RepairEvaluation, name: str, key: str) -> list[Record]:
 
 
 def _traded(records: list[Record], what: str, title: list[str], tips: list[ChartPart]) -> ChartPart:
-    alt = altair()
     is_leftwards = records[0]["gap"] > 0.0
     low, high = span([*(record["gap"] for record in records), 0.0], 0.1)
     room = NAMES * (high - low)  # space for names beyond the end of the lines
@@ -400,7 +394,6 @@ def _alternative(search: Alternatives) -> Record:
 
 
 def _attained(records: list[Record], accuracy: str, tips: list[ChartPart]) -> ChartPart:
-    alt = altair()
     titles = ["gap of decision rates, in points", "audited minus reference"], f"{accuracy}, in %"
     x = axis("x", "gap", titles[0], reach(records, ("gap",), 0.0, room=0.05))
     y = axis("y", "accuracy", titles[1], reach(records, ("accuracy",), room=0.08))

@@ -28,7 +28,7 @@ from tiltlens.figures._figure import (
     ChartPart,
     Figure,
     Record,
-    altair,
+    alt,
     data,
     figure,
     halo,
@@ -50,6 +50,7 @@ from tiltlens.figures._marks import (
     interval,
     lines_at,
     name_axis,
+    names_at,
     placed,
     reach,
     scaled,
@@ -116,7 +117,6 @@ def _contribution(text: str, row: Contribution, m: Measure, sign: int) -> Record
 
 
 def _bars(c: Comparison, records: list[Record], threshold: float, tips: list[ChartPart], m: Measure) -> ChartPart:
-    alt = altair()
     domain = reach(records, NAMES, 0.0, -threshold, threshold, room=0.04)
     x, title = directed_axis("x", "alone", f"contribution, in {m.long_unit}", domain, c)
     room = LETTER * len(title[1])
@@ -208,7 +208,7 @@ def proxy_map(c: Comparison, materiality: float | None = None) -> Figure:
         "alignment_text": "alignment",
         "verdict": "verdict",
     }
-    chart = _map(records, (right, top), levels, threshold, m, up, corners, tooltip(reading))
+    chart = _map((right, top), levels, threshold, m, up, corners, tooltip(reading))
     note = _note(c, len(rows), len(drawn), m.with_unit(m.size(threshold)), up)
     subtitle = joined(in_unit(c), "▲ adds to the disadvantage, ▽ does not")
     return figure(chart, records, title, description, reading, subtitle, note)
@@ -283,7 +283,6 @@ def _curve_names(levels: list[float], right: float, top: float, m: Measure) -> l
 
 
 def _map(
-    records: list[Record],
     ends: tuple[float, float],
     levels: list[float],
     materiality: float,
@@ -295,7 +294,7 @@ def _map(
     right, top = ends
     x = axis("x", "reveals", "reveals the group (0: not at all, 1: completely) →", [0, right])
     y = axis("y", "height", up.title.format(output=m.output, unit=m.unit or m.long_unit), [0, top])
-    y.axis = altair().Axis(labelExpr=f"format(datum.value * {m.factor}, '{m.difference_axis}')")
+    y.axis = alt.Axis(labelExpr=f"format(datum.value * {m.factor}, '{m.difference_axis}')")
     lines = _curves(levels, right, top, materiality, m) if levels else []
     lines += [lines_at("y", [materiality], y["title"], "threshold")] if up is USE else []
     whiskers = [
@@ -304,11 +303,10 @@ def _map(
     ]
     named = [whisker.transform_filter("datum.name != null") for whisker in whiskers]
     layers = [*lines, *_corners(corners), *named, _marks(x, y, tips), *_names(x, y)]
-    return altair().layer(*layers).properties(width=WIDTH, height=MAP_HEIGHT)
+    return alt.layer(*layers).properties(width=WIDTH, height=MAP_HEIGHT)
 
 
 def _corners(corners: list[str]) -> list[ChartPart]:
-    alt = altair()
     opacity, layers = alt.expr(f"width < {NARROW} ? 0 : 1"), []
     for text, end, down in zip(corners, ("top", "bottom"), (6, MAP_HEIGHT - 10), strict=True):
         base = alt.Chart(data([{"text": text}], f"corner_{end}"))
@@ -319,20 +317,17 @@ def _corners(corners: list[str]) -> list[ChartPart]:
 
 
 def _curves(levels: list[float], right: float, top: float, materiality: float, m: Measure) -> list[ChartPart]:
-    alt = altair()
     curves = [point for level in levels for point in _curve(level, right, top, materiality)]
     base = alt.Chart(data(curves, "curves")).encode(x=alt.X("reveals:Q"), y=alt.Y("height:Q"))
     lines = base.mark_line(color=FAINT, strokeWidth=1, clip=True).encode(
         detail=alt.Detail("level:N"),
         strokeDash=alt.condition("datum.is_material", alt.value([6, 3]), alt.value([1, 0])),
     )
-    ends = alt.Chart(data(_curve_names(levels, right, top, m), "curve_names"))
-    ends = ends.mark_text(align="left", dx=4, fontSize=11, color=QUIET)
-    return [lines, ends.encode(x=alt.X("reveals:Q"), y=alt.Y("height:Q"), text=alt.Text("name:N"))]
+    ends = names_at(_curve_names(levels, right, top, m), "curve_names", dx=4, fontSize=11, color=QUIET)
+    return [lines, ends.encode(x=alt.X("reveals:Q"), y=alt.Y("height:Q"))]
 
 
 def _marks(x: ChartPart, y: ChartPart, tips: list[ChartPart]) -> ChartPart:
-    alt = altair()
     shape = alt.condition("datum.is_disadvantage", alt.value("triangle-up"), alt.value("triangle-down"))
     fill = alt.condition("datum.is_disadvantage", alt.value(DISADVANTAGE), alt.value(PAPER))
     stroke = alt.condition("datum.is_disadvantage", alt.value(DISADVANTAGE), alt.value(QUIET))
@@ -342,7 +337,6 @@ def _marks(x: ChartPart, y: ChartPart, tips: list[ChartPart]) -> ChartPart:
 
 
 def _names(x: ChartPart, y: ChartPart) -> list[ChartPart]:
-    alt = altair()
     base = alt.Chart().transform_filter("datum.name != null").encode(x=x, y=y, text=alt.Text("name:N"))
     position = {"dx": alt.expr("datum.dx"), "dy": alt.expr("datum.dy"), "align": alt.expr("datum.align")}
     return halo(base, fontWeight=600, limit=LIMIT, **position)
@@ -377,7 +371,7 @@ def correction_shares(c: Comparison) -> Figure:
     reading = {"full": "feature", "text": "share of the correction"}
     what, y = "share of the correction", name_axis()
     x = axis("x", "share", what, [0, 1], format=".0%")
-    chart = altair().layer(interval("x", "share", what, y), dots("share").encode(x=x, y=y, tooltip=tooltip(reading)))
+    chart = alt.layer(interval("x", "share", what, y), dots("share").encode(x=x, y=y, tooltip=tooltip(reading)))
     chart = chart.properties(width=WIDTH, height=ROW * len(records))
     return figure(chart, records, title, description, reading, in_unit(c, "% of the correction"), note)
 
@@ -415,7 +409,6 @@ def shares_along_tradeoff(c: Comparison, table: pl.DataFrame | None = None) -> F
 
 
 def _lines(records: list[Record], count: int, tips: list[ChartPart]) -> ChartPart:
-    alt = altair()
     names = [f"line {number + 1}" for number in range(count)]
     top = min(1.0, 1.05 * max(max(record["share"] or 0.0, record["high"] or 0.0) for record in records)) or 1.0
     x = axis("x", "position", "← weight on inputs | weight on outputs →", [0, 1])
@@ -435,7 +428,6 @@ def _lines(records: list[Record], count: int, tips: list[ChartPart]) -> ChartPar
 
 def _ends(records: list[Record], top: float, colour: ChartPart, x: ChartPart) -> ChartPart:
     """Return the names of the lines at their right ends, moved apart so that they do not overlap."""
-    alt = altair()
     last = max(record["position"] for record in records)
     ends = [record for record in records if record["position"] == last and record["share"] is not None]
     heights = spread([record["share"] for record in ends], 15 * top / HEIGHT)

@@ -21,7 +21,7 @@ from tiltlens.figures._figure import (
     ChartPart,
     Figure,
     Record,
-    altair,
+    alt,
     data,
     figure,
     halo,
@@ -30,7 +30,17 @@ from tiltlens.figures._figure import (
     noted,
     nothing,
 )
-from tiltlens.figures._marks import FULL, axis, dial_place, dial_words, profile_of, steps, tooltip, values_shown
+from tiltlens.figures._marks import (
+    FULL,
+    axis,
+    dial_place,
+    dial_words,
+    group_channels,
+    profile_of,
+    steps,
+    tooltip,
+    values_shown,
+)
 
 MEANING = ["correction f̃", "← over-represented | under-represented →"]
 LOW, HIGH = -4.0, 4.0  # limits of the axis; the outer bins are open-ended
@@ -72,7 +82,6 @@ def _bin(low: float, high: float) -> str:
 
 
 def _histogram(domain: list[float], tips: list[ChartPart]) -> ChartPart:
-    alt = altair()
     bars = alt.Chart().mark_bar(color=AUDITED, stroke=PAPER, strokeWidth=0.6, clip=True)
     bars = bars.encode(
         x=axis("x", "from", MEANING, domain),
@@ -87,7 +96,6 @@ def _histogram(domain: list[float], tips: list[ChartPart]) -> ChartPart:
 
 
 def _zero_line() -> ChartPart:
-    alt = altair()
     return alt.Chart(data([{"zero": 0}], "zero")).mark_rule(color=FAINT, strokeDash=[4, 3]).encode(x=alt.X("zero:Q"))
 
 
@@ -119,15 +127,8 @@ def correction_by_value(c: Comparison, feature: str) -> Figure:
     note = noted(c, values_shown(c, feature), f"not drawn: bins {HIDDEN}" if is_hidden else "", intervals="")
     reading = {"full": "value", "bin": "correction f̃", "shown": "people"}
     subtitle = joined(f"% of {label(c.audited, GROUP)} (audited) with each value")
-    return figure(
-        _ridges(records, [value for _, value in values], tooltip(reading)),
-        records,
-        title,
-        description,
-        reading,
-        subtitle,
-        note,
-    )
+    chart = _ridges(records, [value for _, value in values], tooltip(reading))
+    return figure(chart, records, title, description, reading, subtitle, note)
 
 
 def _bins_of(text: str, value: ValueProfile, bottom: int) -> list[Record]:
@@ -147,7 +148,6 @@ def _bins_of(text: str, value: ValueProfile, bottom: int) -> list[Record]:
 
 
 def _ridges(records: list[Record], values: list[ValueProfile], tips: list[ChartPart]) -> ChartPart:
-    alt = altair()
     high = alt.Y("bottom:Q", axis=None, scale=alt.Scale(domain=[0, len(values)], nice=False, zero=True))
     x = axis("x", "from", MEANING, _domain([(record["from"], record["to"]) for record in records]))
     bars = alt.Chart().mark_rect(color=AUDITED, stroke=PAPER, strokeWidth=0.4).transform_filter("datum.count > 0")
@@ -159,7 +159,6 @@ def _ridges(records: list[Record], values: list[ValueProfile], tips: list[ChartP
 
 def _value_axis(values: list[ValueProfile]) -> ChartPart:
     """Return an axis with the names of the rows, from invisible marks in their middles."""
-    alt = altair()
     names = labels((value.value for value in values), SHORT)
     people = ["suppressed" if value.n is None else f"{value.n:,} people" for value in values]
     rows = [{"label": f"{name} ({text})"} for name, text in zip(names, people, strict=True)]
@@ -193,7 +192,6 @@ def simplex(summary: Record) -> Figure:
 
 
 def _triangle(summary: Record, records: list[Record], tips: list[ChartPart]) -> ChartPart:
-    alt = altair()
     corners = [*summary["corners"], summary["corners"][0]]
     outline = [{"x": c["x"], "y": c["y"], "step": step} for step, c in enumerate(corners)]
     x = alt.X("x:Q", axis=None, scale=alt.Scale(domain=[-0.06, 1.06], nice=False))
@@ -211,7 +209,6 @@ def _triangle(summary: Record, records: list[Record], tips: list[ChartPart]) -> 
 
 
 def _corner_names(summary: Record, x: ChartPart, y: ChartPart) -> ChartPart:
-    alt = altair()
     offsets = [(-0.012, -0.035), (0.012, -0.035), (0.0, 0.035)]
     named = [
         {"x": corner["x"] + dx, "y": corner["y"] + dy, "text": f"all on x{'₁₂₃'[number]}"}
@@ -222,7 +219,6 @@ def _corner_names(summary: Record, x: ChartPart, y: ChartPart) -> ChartPart:
 
 def _level_name(ends: list[Record], x: ChartPart, y: ChartPart) -> ChartPart:
     """Return the name of the line without disparate impact, at its lower end."""
-    alt = altair()
     low = min(ends, key=lambda end: end["y"])
     named = [{"x": low["x"], "y": low["y"], "text": "no disparate impact"}]
     text = alt.Chart(data(named, "level_name")).mark_text(align="left", dx=6, dy=-10, fontStyle="italic", color=INK)
@@ -237,10 +233,7 @@ def _groups(summary: Record) -> list[Record]:
 
 
 def _points(marks: list[Record], x: ChartPart, y: ChartPart) -> list[ChartPart]:
-    alt = altair()
-    roles = ["audited", "reference"]
-    colour = _colour("role:N")
-    shape = alt.Shape("role:N", scale=alt.Scale(domain=roles, range=["circle", "square"]), legend=None)
+    colour, (_, shape) = _colour("role:N"), group_channels()
     base = alt.Chart(data(marks, "groups")).encode(x=x, y=y)
     dots = base.mark_point(filled=True, size=150, opacity=1, stroke=PAPER).encode(color=colour, shape=shape)
     texts = base.encode(text=alt.Text("text:N"), color=colour)
@@ -251,12 +244,10 @@ def _points(marks: list[Record], x: ChartPart, y: ChartPart) -> list[ChartPart]:
 
 def _colour(field: str) -> ChartPart:
     """Return the colour scale that the layers of paths and groups share."""
-    alt = altair()
     return alt.Color(field, scale=alt.Scale(domain=list(COLOURS), range=list(COLOURS.values())), legend=None)
 
 
 def _ways(x: ChartPart, y: ChartPart, tips: list[ChartPart]) -> ChartPart:
-    alt = altair()
     dash = alt.StrokeDash("way:N", scale=alt.Scale(domain=[GREEN_WAY, RED_WAY], range=DASHES), legend=None)
     lines = alt.Chart().mark_line(strokeWidth=2.8)
     return lines.encode(x=x, y=y, order=alt.Order("step:Q"), color=_colour("way:N"), strokeDash=dash, tooltip=tips)
@@ -264,7 +255,6 @@ def _ways(x: ChartPart, y: ChartPart, tips: list[ChartPart]) -> ChartPart:
 
 def _way_names(records: list[Record], x: ChartPart, y: ChartPart) -> list[ChartPart]:
     """Return the names of the paths at their middles, each on the side away from the other path."""
-    alt = altair()
     middles = [_middle([record for record in records if record["way"] == way]) for way in (GREEN_WAY, RED_WAY)]
     is_left = middles[0]["x"] <= middles[1]["x"]
     layers = []
@@ -332,7 +322,6 @@ def _record(step: int, stop: tuple[str, float, float, float | None], start: floa
 
 
 def _plane(records: list[Record], least: LeastChange | None, tips: list[ChartPart]) -> ChartPart:
-    alt = altair()
     right = max(record["input_change"] for record in records) or 1e-3
     title = "change of the audited group's inputs, KL divergence in nats →"
     x = axis("x", "input_change", title, [0, 1.22 * right])
@@ -347,7 +336,6 @@ def _plane(records: list[Record], least: LeastChange | None, tips: list[ChartPar
 
 
 def _plane_marks(records: list[Record], least: LeastChange | None, x: ChartPart, y: ChartPart) -> list[ChartPart]:
-    alt = altair()
     marks = [{"input_change": 0.0, "left": 1.0, "text": "audited group as it is"} | BESIDE]
     if least is not None:
         words = f"least change {short_number(least.cost)}"

@@ -31,7 +31,7 @@ from tiltlens.figures._figure import (
     ChartPart,
     Figure,
     Record,
-    altair,
+    alt,
     data,
     figure,
     in_unit,
@@ -41,9 +41,11 @@ from tiltlens.figures._figure import (
 from tiltlens.figures._marks import (
     FULL,
     axis,
+    diagonal,
     dial_place,
     dial_words,
     dots,
+    group_channels,
     interval,
     lines_at,
     name_axis,
@@ -102,12 +104,10 @@ def _decisions(c: Comparison, m: Measure) -> Figure:
         | {"level": percent(rate.value), "people": f"{c.rows[role]:,}"}
         for role, rate in (("reference", estimates.reference), ("audited", estimates.audited))
     ]
-    alt = altair()
     reading = {"label": "group", "text": m.mean, "people": m.people}
     y, what = name_axis(grid=False, limit=270), f"{m.mean}{m.among}"
     x = axis("x", "rate", what, [0, 1], format=".0%", tickCount=5)
-    colour = alt.Color("role:N", scale=alt.Scale(domain=["audited", "reference"], range=[AUDITED, REFERENCE]))
-    colour.legend = None
+    colour, _ = group_channels()
     bar = alt.Chart().mark_bar(height=22)
     layers = [
         bar.encode(x=alt.X("zero:Q", title=what), x2=alt.X2(field="whole"), y=y, color=alt.value(BAND)),
@@ -162,13 +162,11 @@ def _hidden_note(records: list[Record]) -> str:
 def _mirrored(
     c: Comparison, records: list[Record], x: ChartPart, marked: list[Record], tips: list[ChartPart]
 ) -> ChartPart:
-    alt = altair()
     tallest = max(record["share"] or 0.0 for record in records)
     percents: Record = {"labelExpr": "format(abs(datum.value), '.0%')", "tickCount": 5}
     y = axis("y", "height", "share of each group", [-HEAD * tallest, HEAD * tallest], **percents)
     x.scale.clamp = True
-    colour = alt.Color("group:N", scale=alt.Scale(domain=["audited", "reference"], range=[AUDITED, REFERENCE]))
-    colour.legend = None
+    colour, _ = group_channels("group")
     bars = alt.Chart().mark_bar(stroke=PAPER, strokeWidth=0.6, opacity=0.9, clip=True)
     bars = bars.encode(x=x, x2=alt.X2(field="to"), y=y, y2=alt.Y2(datum=0), color=colour, tooltip=tips)
     crosses = [
@@ -185,7 +183,6 @@ def _mirrored(
 
 def _names(c: Comparison) -> list[ChartPart]:
     """Return the names of the groups in the two corners."""
-    alt = altair()
     places = (("▲", AUDITED, 2, "top"), ("▼", REFERENCE, HEIGHT - 2, "bottom"))
     return [
         alt.Chart(data([{"name": f"{glyph} {text}"}], f"name_{baseline}"))
@@ -198,7 +195,6 @@ def _names(c: Comparison) -> list[ChartPart]:
 def _means(marked: list[Record], tallest: float, domain: list[float]) -> list[ChartPart]:
     if not marked:
         return []
-    alt = altair()
     far = domain[0] + FAR * (domain[1] - domain[0])
     ends = [
         mark
@@ -266,7 +262,6 @@ def _record(text: str, value: ValueProfile, position: int, m: Measure) -> Record
 
 
 def _panels(records: list[Record], values: list[ValueProfile], m: Measure, tips: list[ChartPart]) -> ChartPart:
-    alt = altair()
     panels = [(_people(records, tips), 240), (_scores(records, m, tips), 130), (_corrections(values, tips), 300)]
     # Invisible marks reserve a row for each value, with or without numbers.
     drawn = [
@@ -279,7 +274,6 @@ def _panels(records: list[Record], values: list[ValueProfile], m: Measure, tips:
 
 
 def _people(records: list[Record], tips: list[ChartPart]) -> list[ChartPart]:
-    alt = altair()
     shares = [record[f"share_{who}"] or 0.0 for record in records for who in ("audited", "reference")]
     title = ["share of each group", "● audited   ◻ reference"]
     domain = [0.0, min(1.0, 1.08 * max(shares)) or 1.0]
@@ -303,7 +297,6 @@ def _scores(records: list[Record], m: Measure, tips: list[ChartPart]) -> list[Ch
 
 def _corrections(values: list[ValueProfile], tips: list[ChartPart]) -> list[ChartPart]:
     """Return the boxes of f~; their axis covers every position of the slider, so that it does not move with it."""
-    alt = altair()
     every = [end for value in values for position in value.quantiles or [] for end in position]
     finite = [end for end in every if end is not None]
     legend = "box 25 to 75%, line 5 to 95%, tick median" if finite else "too few people for its spread"
@@ -353,11 +346,9 @@ def calibration(c: Comparison) -> Figure:
 
 
 def _diagonal(records: list[Record], tips: list[ChartPart]) -> ChartPart:
-    alt = altair()
     ends = span([record[name] for record in records for name in ("expected", "observed")], 0.12, 0.2)
     x, y = axis("x", "expected", "expected log-ratio", ends), axis("y", "observed", "observed log-ratio", ends)
-    line = alt.Chart(data([{"expected": end, "observed": end} for end in ends], "diagonal"))
-    line = line.mark_line(color=QUIET, strokeDash=[5, 3]).encode(x=x, y=y)
+    line = diagonal(x, y, ("expected", "observed"), ends)
     marks = dots("observed", size=100, stroke=PAPER, strokeWidth=1).encode(x=x, y=y, tooltip=tips)
     return alt.layer(line, marks).properties(width=380, height=260)
 
@@ -394,7 +385,6 @@ def _mismatch(name: str, label: str, value: float, se: float) -> Record:
 
 
 def _mismatches(records: list[Record], tips: list[ChartPart]) -> ChartPart:
-    alt = altair()
     y, title = name_axis(), "difference, in SD"
     ends = [record[f"difference{end}"] or 0.0 for record in records for end in ("_low", "_high")]
     most = 1.05 * max([abs(end) for end in ends] + [1.5 * WITHIN])

@@ -47,6 +47,17 @@ def altair() -> ModuleType:
     return alt
 
 
+class Altair:
+    """The names of Altair, which is imported when the first of them is used."""
+
+    def __getattr__(self, name: str) -> ChartPart:
+        """Return what Altair has under a name."""
+        return getattr(altair(), name)
+
+
+alt = Altair()
+
+
 def vl_convert() -> ModuleType:
     """Return vl-convert, which is installed with the extra `report` and draws without a browser or network."""
     try:

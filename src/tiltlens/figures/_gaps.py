@@ -26,18 +26,16 @@ from tiltlens._results.comparison import Comparison
 from tiltlens._results.outputs import Contribution, row_estimate
 from tiltlens._rows.wording import Measure
 from tiltlens.figures._figure import (
-    AUDITED,
     DISADVANTAGE,
     FAINT,
     INK,
     PAPER,
     QUIET,
-    REFERENCE,
     WIDTH,
     ChartPart,
     Figure,
     Record,
-    altair,
+    alt,
     figure,
     in_unit,
     joined,
@@ -50,6 +48,7 @@ from tiltlens.figures._marks import (
     FULL,
     axis,
     dots,
+    group_channels,
     interval,
     lines_at,
     name_axis,
@@ -109,7 +108,6 @@ def _row(name: str, role: str, rate: Estimate, quotient: Estimate | None, m: Mea
 
 
 def _panels(records: list[Record], ratio_title: str, has_line: bool, m: Measure, tips: list[ChartPart]) -> ChartPart:
-    alt = altair()
     lines = [1.0, *(_four_fifths(records) if has_line else [])]
     x_rate = axis("x", "rate", m.rate, _domain(records, "rate", [], m.is_amount), format=m.axis, tickCount=5)
     x_ratio = axis("x", "ratio", ratio_title, _domain(records, "ratio", lines, False))
@@ -136,10 +134,7 @@ def _four_fifths(records: list[Record]) -> list[float]:
 
 
 def _panel(name: str, x: ChartPart, tips: list[ChartPart]) -> ChartPart:
-    alt = altair()
-    y, roles = name_axis(name == "rate", 270), ["audited", "reference"]
-    colour = alt.Color("role:N", scale=alt.Scale(domain=roles, range=[AUDITED, REFERENCE]), legend=None)
-    shape = alt.Shape("role:N", scale=alt.Scale(domain=roles, range=["circle", "square"]), legend=None)
+    y, (colour, shape) = name_axis(name == "rate", 270), group_channels()
     return alt.layer(
         alt.Chart().mark_point(opacity=0).encode(y=y),
         interval("x", name, x["title"], y).encode(color=colour),
@@ -273,7 +268,6 @@ def _labelled(records: list[Record]) -> list[Record]:
 
 
 def _steps(records: list[Record], m: Measure, tips: list[ChartPart]) -> ChartPart:
-    alt = altair()
     names = ("start", "end", "reach_low", "reach_high")
     ends = [record[name] for record in records for name in names if record[name] is not None]
     reach = max(ends) - min(ends) or 0.01 * (abs(ends[0]) or 1.0)
@@ -332,10 +326,10 @@ def intersections(audit: Audit) -> Figure:
     what = f"deviation of the {m.mean}, in {m.long_unit}"
     reading = {"label": "group", "text": m.headed("deviation")}
     x, y = axis("x", "deviation", what, reach(records, ("deviation",), 0.0)), name_axis(limit=270)
-    chart = altair().layer(
+    chart = alt.layer(
         lines_at("x", [0.0], what, "zero"),
         interval("x", "deviation", what, y),
         dots("deviation").encode(x=x, y=y, tooltip=tooltip(reading)),
     )
-    chart = chart.properties(width=WIDTH, height=altair().Step(22))
+    chart = chart.properties(width=WIDTH, height=alt.Step(22))
     return figure(chart, records, title, description, reading, f"All groups by {label(audit.group)}", note)

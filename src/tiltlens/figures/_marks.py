@@ -3,18 +3,18 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from itertools import pairwise
 
 from tiltlens._analysis.bins import ValueProfile
-from tiltlens._documents.document import DRAWN, Compared, disadvantage_words, labels
+from tiltlens._documents.document import BOTH, DRAWN, Compared, disadvantage_words, labels
 from tiltlens._estimators.estimate import Estimate
 from tiltlens._formats import label, number
 from tiltlens._results.comparison import Comparison
 from tiltlens._results.outputs import Contribution
 from tiltlens._rows.wording import Measure
 from tiltlens.errors import DataError
-from tiltlens.figures._figure import FAINT, INK, ChartPart, Record, altair, data
+from tiltlens.figures._figure import AUDITED, FAINT, INK, QUIET, REFERENCE, ChartPart, Record, alt, data
 
 SHOWN = 20  # maximum number of features in a chart with one row per feature
 VALUES = 24  # values of a feature
@@ -91,7 +91,6 @@ TICKS = 10  # approximate maximum number on an axis
 
 def tooltip(reading: Mapping[str, str]) -> list[ChartPart]:
     """Return the tooltip of a mark: the columns of `reading` with their headings."""
-    alt = altair()
     return [alt.Tooltip(f"{field}:N", title=title) for field, title in reading.items()]
 
 
@@ -99,7 +98,6 @@ def axis(
     channel: str, field: str, title: ChartPart, domain: list[float] | None = None, **options: ChartPart
 ) -> ChartPart:
     """Return a numeric axis for the channel "x" or "y"; `options` are those of `altair.Axis`."""
-    alt = altair()
     drawn = getattr(alt, channel.upper())(f"{field}:Q", title=title)
     if domain is not None:
         drawn.scale = alt.Scale(domain=domain, nice=False, zero=False)
@@ -125,14 +123,12 @@ def directed_axis(
 
 def name_axis(has_labels: bool = True, limit: int = 215, **options: ChartPart) -> ChartPart:
     """Return a y axis of rows, named by the column `label`."""
-    alt = altair()
     drawn = alt.Axis(ticks=False, domain=False, labels=has_labels, labelLimit=limit, **({"grid": True} | options))
     return alt.Y("label:N", sort=None, title=None, axis=drawn)
 
 
 def interval(channel: str, name: str, title: ChartPart, other: ChartPart, **style: ChartPart) -> ChartPart:
     """Return lines from `name`_low to `name`_high for rows that have both; `other` is the other channel."""
-    alt = altair()
     base = alt.Chart().transform_filter(f"datum.{name}_low != null && datum.{name}_high != null")
     rule = base.mark_rule(**({"strokeWidth": 1.8, "color": INK} | style))
     second = {"x": alt.X2, "y": alt.Y2}[channel](field=f"{name}_high")
@@ -142,7 +138,7 @@ def interval(channel: str, name: str, title: ChartPart, other: ChartPart, **styl
 
 def dots(name: str, **style: ChartPart) -> ChartPart:
     """Return filled points for the rows in which the column `name` is not null."""
-    base = altair().Chart().transform_filter(f"datum.{name} != null")
+    base = alt.Chart().transform_filter(f"datum.{name} != null")
     return base.mark_point(**({"filled": True, "size": 80, "opacity": 1, "color": INK} | style))
 
 
@@ -150,7 +146,6 @@ def lines_at(
     channel: str, values: Iterable[float], title: ChartPart, name: str = "lines", solid: float = 0.0
 ) -> ChartPart:
     """Return lines across the figure, dashed except at the value `solid`."""
-    alt = altair()
     dash = alt.condition(f"datum.at == {solid}", alt.value([1, 0]), alt.value([5, 3]))
     base = alt.Chart(data([{"at": value} for value in values], name)).mark_rule(color=FAINT)
     return base.encode(**{channel: axis(channel, "at", title)}, strokeDash=dash)
@@ -170,6 +165,32 @@ def reach(records: Iterable[Record], names: Iterable[str], *more: float, room: f
     keys = [f"{name}{end}" for name in names for end in ENDS]
     ends = [record[key] for record in records for key in keys if record.get(key) is not None]
     return span([*ends, *more], room)
+
+
+def group_channels(
+    field: str = "role", names: Sequence[str] = BOTH, orient: str | None = None
+) -> tuple[ChartPart, ChartPart]:
+    """Return the colour and the shape that distinguish the audited group and the reference.
+
+    Their legend is placed at `orient`; without one, there is none.
+    """
+    legend = None if orient is None else alt.Legend(title=None, orient=orient, offset=4)
+    colours = alt.Scale(domain=list(names), range=[AUDITED, REFERENCE])
+    shapes = alt.Scale(domain=list(names), range=["circle", "square"])
+    channel = f"{field}:N"
+    return alt.Color(channel, scale=colours, legend=legend), alt.Shape(channel, scale=shapes, legend=legend)
+
+
+def diagonal(x: ChartPart, y: ChartPart, names: tuple[str, str], ends: Iterable[float]) -> ChartPart:
+    """Return the dashed line on which the columns on the two axes are equal."""
+    points = data([dict.fromkeys(names, end) for end in ends], "diagonal")
+    return alt.Chart(points).mark_line(color=QUIET, strokeDash=[5, 3]).encode(x=x, y=y)
+
+
+def names_at(records: Sequence[Record], dataset: str, **style: ChartPart) -> ChartPart:
+    """Return texts to the right of points; the column `name` has them."""
+    texts = alt.Chart(data(records, dataset)).mark_text(**({"align": "left"} | style))
+    return texts.encode(text=alt.Text("name:N"))
 
 
 Box = tuple[float, float, float, float]

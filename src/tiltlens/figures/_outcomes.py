@@ -13,17 +13,15 @@ from tiltlens._results.comparison import Comparison
 from tiltlens._results.outputs import row_estimate
 from tiltlens._rows.wording import Measure
 from tiltlens.figures._figure import (
-    AUDITED,
     FAINT,
     INK,
     PAPER,
     QUIET,
-    REFERENCE,
     WIDTH,
     ChartPart,
     Figure,
     Record,
-    altair,
+    alt,
     data,
     figure,
     halo,
@@ -33,7 +31,20 @@ from tiltlens.figures._figure import (
     nothing,
     people_of,
 )
-from tiltlens.figures._marks import axis, dots, interval, lines_at, name_axis, reach, scaled, spread, tooltip
+from tiltlens.figures._marks import (
+    axis,
+    diagonal,
+    dots,
+    group_channels,
+    interval,
+    lines_at,
+    name_axis,
+    names_at,
+    reach,
+    scaled,
+    spread,
+    tooltip,
+)
 
 
 def score_calibration(c: Comparison) -> Figure:
@@ -58,15 +69,8 @@ def score_calibration(c: Comparison) -> Figure:
     reading = {"group": "group", "decile": "decile", "mean_text": m.mean, "text": "observed rate", "people": m.people}
     note = noted(c, "dashed: observed rate equals score", few)
     subtitle = in_unit(c, "% of each decile of scores")
-    return figure(
-        _calibration_chart(records, names, m.mean, tooltip(reading)),
-        records,
-        title,
-        description,
-        reading,
-        subtitle,
-        note,
-    )
+    chart = _calibration_chart(names, m.mean, tooltip(reading))
+    return figure(chart, records, title, description, reading, subtitle, note)
 
 
 def _rate_record(row: Record, name: str) -> Record:
@@ -75,18 +79,12 @@ def _rate_record(row: Record, name: str) -> Record:
     return {key: row[key] for key in row if key != "group"} | texts
 
 
-def _calibration_chart(records: list[Record], names: dict[str, str], mean: str, tips: list[ChartPart]) -> ChartPart:
-    alt = altair()
+def _calibration_chart(names: dict[str, str], mean: str, tips: list[ChartPart]) -> ChartPart:
     percents: Record = {"format": ".0%", "tickCount": 5}
     x = axis("x", "mean_score", mean, [0, 1], **percents)
     y = axis("y", "observed", "observed rate of the outcome", [0, 1], **percents)
-    domain = list(names.values())
-    colour = alt.Color("group:N", scale=alt.Scale(domain=domain, range=[AUDITED, REFERENCE]))
-    shape = alt.Shape("group:N", scale=alt.Scale(domain=domain, range=["circle", "square"]))
-    for channel in (colour, shape):
-        channel.legend = alt.Legend(title=None, orient="top-left", offset=4)
-    ends = [{"mean_score": end, "observed": end} for end in (0, 1)]
-    line = alt.Chart(data(ends, "diagonal")).mark_line(color=QUIET, strokeDash=[5, 3]).encode(x=x, y=y)
+    colour, shape = group_channels("group", [*names.values()], "top-left")
+    line = diagonal(x, y, ("mean_score", "observed"), (0, 1))
     whiskers = interval("y", "observed", y["title"], x, strokeWidth=1.6, opacity=0.7).encode(color=colour)
     marks = dots("observed").encode(x=x, y=y, color=colour, shape=shape, tooltip=tips)
     return alt.layer(line, whiskers, marks).properties(width=WIDTH - 120, height=340)
@@ -145,15 +143,8 @@ def price_effect(evaluation: PriceEvaluation) -> Figure:
     left_out = "deciles with fewer than ten people of a group are left out" if hidden else ""
     note = joined(people_of(evaluation.rows), f"lines: {interval_name(evaluation.confidence)}", left_out)
     subtitle = joined(versus(evaluation), "observed cost ÷ price", "○ before, ● after")
-    return figure(
-        _effect_chart(records, [*names.values()]),
-        records,
-        EFFECT_TITLE,
-        description,
-        EFFECT_READING,
-        subtitle,
-        note,
-    )
+    chart = _effect_chart(records, [*names.values()])
+    return figure(chart, records, EFFECT_TITLE, description, EFFECT_READING, subtitle, note)
 
 
 def _effect(row: Record, name: str) -> Record:
@@ -163,8 +154,7 @@ def _effect(row: Record, name: str) -> Record:
 
 
 def _effect_chart(records: list[Record], names: list[str]) -> ChartPart:
-    alt = altair()
-    colour, shape = _by_group(names, "top")
+    colour, shape = group_channels("group", names, "top")
     x = alt.X("decile:O", title="decile of the price", axis=alt.Axis(labelAngle=0))
     y = axis("y", "ratio", EFFECT_AXIS, reach(records, ("ratio",), 1.0))
     # Before and after are drawn side by side, so that their intervals do not overlap.
@@ -187,28 +177,16 @@ def _record(row: Record, name: str) -> Record:
 
 
 def _price_chart(records: list[Record], names: dict[str, str], unit: str) -> ChartPart:
-    alt = altair()
     every = [row[key] for row in records for key in ("price", "free_price")]
-    ends = [{"free_price": end, "price": end} for end in (min(every), max(every))]
     scale = alt.Scale(zero=False, nice=True)
     behind = f" ({unit})" if unit else ""
     x = alt.X("free_price:Q", title=f"mean discrimination-free price{behind}", scale=scale)
     y = alt.Y("price:Q", title=f"mean price{behind}", scale=scale)
-    colour, shape = _by_group(list(names.values()))
-    line = alt.Chart(data(ends, "diagonal")).mark_line(color=QUIET, strokeDash=[5, 3]).encode(x=x, y=y)
-    dots = alt.Chart().mark_point(filled=True, size=80, opacity=1)
-    return alt.layer(line, dots.encode(x=x, y=y, color=colour, shape=shape, tooltip=tooltip(PRICE_READING))).properties(
-        width=WIDTH - 120, height=340
-    )
-
-
-def _by_group(names: list[str], orient: str = "top-left") -> tuple[ChartPart, ChartPart]:
-    """Return the colour and shape that distinguish the audited group and the reference, with one legend."""
-    alt = altair()
-    legend = alt.Legend(title=None, orient=orient, offset=4)
-    colour = alt.Color("group:N", scale=alt.Scale(domain=names, range=[AUDITED, REFERENCE]), legend=legend)
-    shape = alt.Shape("group:N", scale=alt.Scale(domain=names, range=["circle", "square"]), legend=legend)
-    return colour, shape
+    colour, shape = group_channels("group", [*names.values()], "top-left")
+    line = diagonal(x, y, ("free_price", "price"), (min(every), max(every)))
+    marks = alt.Chart().mark_point(filled=True, size=80, opacity=1)
+    marks = marks.encode(x=x, y=y, color=colour, shape=shape, tooltip=tooltip(PRICE_READING))
+    return alt.layer(line, marks).properties(width=WIDTH - 120, height=340)
 
 
 SPLITTING_TITLE = "Gain from a separate model for each group"
@@ -232,7 +210,7 @@ def splitting(c: Comparison) -> Figure:
     reading = {"label": "group", "text": "gain"}
     x = axis("x", "gain", what, reach(records, ("gain",), 0.0, limit, room=0.04), format=".1%")
     y = name_axis()
-    chart = altair().layer(
+    chart = alt.layer(
         lines_at("x", [0.0, limit], what),
         interval("x", "gain", what, y),
         dots("gain").encode(x=x, y=y, tooltip=tooltip(reading)),
@@ -297,7 +275,6 @@ def _curve(bounds: Sensitivity, left: float, right: float, top: float, m: Measur
 def _sensitivity_chart(
     records: list[Record], lines: list[Record], right: float, top: float, m: Measure, tips: list[ChartPart]
 ) -> ChartPart:
-    alt = altair()
     percents: Record = {"format": ".0%", "tickCount": 6}
     x = axis(
         "x", "r2_group", ["share of the variance of group", "membership that it explains →"], [0, right], **percents
@@ -313,8 +290,7 @@ def _sensitivity_chart(
     ends = [point for point in lines if point["step"] == STEPS]
     heights = spread([point["r2_score"] for point in ends], 13 * top / HEIGHT)
     named = [point | {"r2_score": height} for point, height in zip(ends, heights, strict=True)]
-    names = alt.Chart(data(named, "curve_names")).mark_text(align="left", dx=4, fontSize=11, color=QUIET)
-    layers = [curves, names.encode(x=x, y=y, text=alt.Text("name:N"))]
+    layers = [curves, names_at(named, "curve_names", dx=4, fontSize=11, color=QUIET).encode(x=x, y=y)]
     if records:
         named_dots = (
             alt.Chart().transform_filter("datum.name != ''").mark_point(filled=True, size=70, opacity=1, color=INK)
