@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 import re
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, fields, is_dataclass
 from datetime import datetime
 from html import escape
@@ -36,6 +36,11 @@ def minus(text: str) -> str:
 def capitalised(text: str) -> str:
     """Return a text with a capital first letter; the others stay."""
     return text[:1].upper() + text[1:]
+
+
+def enumerate_words(texts: Sequence[str]) -> str:
+    """Return texts as a list for a sentence: "a, b and c"."""
+    return " and ".join([", ".join(texts[:-1]), texts[-1]] if len(texts) > 1 else texts)
 
 
 def sentence(note: str) -> str:

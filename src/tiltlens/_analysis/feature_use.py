@@ -17,6 +17,7 @@ from tiltlens._estimators.influence import Integers, Rows
 from tiltlens._estimators.sets import CellSets, RidgeSets
 from tiltlens._estimators.use import UNUSED, Use, cell_products, estimate_uses, squared_uses
 from tiltlens._estimators.verdicts import EVIDENCE, Band, Judgement, Verdict, is_beyond
+from tiltlens._formats import enumerate_words
 from tiltlens._learners.score_use import ScoreUse
 from tiltlens._limits import HIDDEN
 from tiltlens._notes import MODEL_ITSELF, SCORES_BEHIND, Note
@@ -258,7 +259,7 @@ def judged_use(evidence: Evidence, settings: Settings, uses: FeatureUses, name: 
     words, use = output_scale(evidence, settings), uses.use.get(name)
     has_changed = name in uses.unchanged_rows and uses.unchanged_rows[name] is None
     if name in uses.copies and not has_changed:
-        features = _listed(sorted([name, *uses.copies[name]]))
+        features = enumerate_words(sorted([name, *uses.copies[name]]))
         return Judgement(
             Verdict.PROXY_OR_STAND_IN, Note("one of several used", output=words.measure.each, features=features)
         )
@@ -307,9 +308,5 @@ def _stands_for(evidence: Evidence, uses: FeatureUses, name: str, m: float) -> s
         chosen = candidates[best]
         others.pop(best)
         if added[best] <= m:
-            return _listed([order[position] for position in chosen[start:]])
+            return enumerate_words([order[position] for position in chosen[start:]])
     return "other features"
-
-
-def _listed(names: Sequence[str]) -> str:
-    return names[0] if len(names) == 1 else f"{', '.join(names[:-1])} and {names[-1]}"

@@ -10,6 +10,7 @@ from typing import NamedTuple, Protocol, TypeVar
 import polars as pl
 
 from tiltlens._estimators.estimate import Estimate
+from tiltlens._estimators.verdicts import Verdict
 from tiltlens._formats import interval_name, label, minus, sentence
 from tiltlens._results.audit import Audit
 from tiltlens._results.change import Change, GroupChange
@@ -349,12 +350,11 @@ def named_change(change: Change) -> Change:
     )
 
 
-PROXY = "potential proxy"
 # Kinds of verdicts, which determine their marks.
 EVIDENCE, THE_GROUP, STAND_IN, OPEN, NOTHING, EXEMPT = "evidence", "group", "stand-in", "open", "nothing", "exempt"
 
 
-class Verdict(NamedTuple):
+class Meaning(NamedTuple):
     """The kind of a verdict ("open" if the data do not decide), and its meaning."""
 
     kind: str
@@ -362,40 +362,42 @@ class Verdict(NamedTuple):
 
 
 VERDICTS = {
-    "identifies the group": Verdict(
+    Verdict.IDENTIFIES_GROUP: Meaning(
         THE_GROUP, "The feature is the group, a copy or recoding of it, or its values separate the groups completely."
     ),
-    PROXY: Verdict(
+    Verdict.POTENTIAL_PROXY: Meaning(
         EVIDENCE,
         "The whole band of the contribution alone lies beyond the materiality threshold, and the score uses the "
         "feature. A reason to look, never a finding.",
     ),
-    "potential proxy in combination": Verdict(
+    Verdict.IN_COMBINATION: Meaning(
         EVIDENCE,
         "The whole band of the contribution beyond the others lies beyond the materiality threshold, and the score "
         "uses the feature.",
     ),
-    "potential proxy or stand-in": Verdict(
+    Verdict.PROXY_OR_STAND_IN: Meaning(
         OPEN,
         "A contribution exceeds the materiality threshold, but the data do not show whether the score uses the "
         "feature.",
     ),
-    "stand-in": Verdict(
+    Verdict.STAND_IN: Meaning(
         STAND_IN,
         "A contribution exceeds the materiality threshold, but the score does not use the feature. Removing it "
         "would change nothing.",
     ),
-    "detected, size unclear": Verdict(OPEN, "A band excludes 0, but includes values below the materiality threshold."),
-    "inconclusive": Verdict(
+    Verdict.SIZE_UNCLEAR: Meaning(OPEN, "A band excludes 0, but includes values below the materiality threshold."),
+    Verdict.INCONCLUSIVE: Meaning(
         OPEN, "A band includes 0 and reaches beyond the materiality threshold: more rows are needed."
     ),
-    "no material contribution": Verdict(
+    Verdict.NO_MATERIAL_CONTRIBUTION: Meaning(
         NOTHING, "Both bands, alone and beyond the others, lie within the materiality threshold."
     ),
-    "exempt (declared)": Verdict(
+    Verdict.EXEMPT: Meaning(
         EXEMPT, "The feature was declared an exempt factor. The gap through it is reported separately."
     ),
-    "not assessed": Verdict(OPEN, "The feature could not be assessed, for the reason given. It may still contribute."),
+    Verdict.NOT_ASSESSED: Meaning(
+        OPEN, "The feature could not be assessed, for the reason given. It may still contribute."
+    ),
 }
 
 

@@ -15,7 +15,6 @@ from tiltlens._documents.headline import (
     gap_status,
     headline,
     is_of_decisions,
-    listed,
     named_list,
     of_kind,
     ratio_words,
@@ -23,7 +22,7 @@ from tiltlens._documents.headline import (
 from tiltlens._documents.quantities import brief, estimate_words, fill, quantity
 from tiltlens._estimators.estimate import Estimate, Materiality, is_significant, materiality
 from tiltlens._estimators.verdicts import Verdict
-from tiltlens._formats import Shown, count, interval, label, p_value, ratio
+from tiltlens._formats import Shown, count, enumerate_words, interval, label, p_value, ratio
 from tiltlens._notes import MODEL_ITSELF, SCORES_BEHIND
 from tiltlens._results.audit import Audit
 from tiltlens._results.comparison import Comparison
@@ -100,7 +99,7 @@ def _more_rows(comparisons: Sequence[Comparison]) -> Iterator[str]:
     parts += [f"the adjusted gap{_of(comparisons, adjusted)}"] * bool(adjusted)
     parts += [f"the contribution{'s' if len(features) > 1 else ''} of {named_list(features)}"] * bool(features)
     if parts:
-        yield f"Add rows, if you can collect enough, to settle {listed(parts)}."
+        yield f"Add rows, if you can collect enough, to settle {enumerate_words(parts)}."
 
 
 def _with_adjusted(comparisons: Sequence[Comparison], *states: Materiality) -> list[Comparison]:

@@ -26,7 +26,7 @@ from tiltlens._documents.document import (
 from tiltlens._documents.quantities import Quantity, brief, estimate_words, fill, quantity, written
 from tiltlens._estimators.estimate import Estimate, Materiality, materiality, side_of
 from tiltlens._estimators.verdicts import Verdict
-from tiltlens._formats import capitalised, interval, label, minus, number, percent, ratio
+from tiltlens._formats import capitalised, enumerate_words, interval, label, minus, number, percent, ratio
 from tiltlens._limits import FOUR_FIFTHS
 from tiltlens._notes import MAY_ACCOUNT_FOR
 from tiltlens._results.audit import Audit
@@ -369,7 +369,7 @@ def shapley_parts(c: Comparison) -> str:
     """Return the terms that sum to the gap: "Shapley contributions and the adjusted gap"."""
     rest = f"the {quantity('adjusted_gap').label}" if leaves_adjusted_gap(c) else "a remainder"
     exempt = [f"the {quantity('gap_explained_by_exempt').label}"] * (c.gap_parts.gap_explained_by_exempt is not None)
-    return listed(["Shapley contributions", rest, *exempt])
+    return enumerate_words(["Shapley contributions", rest, *exempt])
 
 
 def is_contribution(row: Contribution) -> bool:
@@ -396,12 +396,7 @@ def exempt_parts(c: Comparison) -> Iterator[str]:
 def named_list(names: Sequence[str], most: int = MOST_NAMED) -> str:
     """Return names as a list for a sentence, with a count of those beyond `most`."""
     more = [f"{len(names) - most} more"] if len(names) > most else []
-    return listed([*(label(name, SHORT) for name in names[:most]), *more])
-
-
-def listed(texts: Sequence[str]) -> str:
-    """Return texts as a list for a sentence: "a, b and c"."""
-    return " and ".join([", ".join(texts[:-1]), texts[-1]] if len(texts) > 1 else texts)
+    return enumerate_words([*(label(name, SHORT) for name in names[:most]), *more])
 
 
 def _judged_part(row: Contribution, c: Comparison) -> tuple[float, str]:
@@ -435,4 +430,4 @@ def _listed(c: Comparison, rows: Sequence[Contribution]) -> str:
         f"{label(row.feature, SHORT)} {estimate_words(Estimate(value), m)}{'' if common else f' {which}'}"
         for row, (value, which) in zip(rows, judged, strict=False)
     ]
-    return f"{f' {common}' if common else ''}: {listed(parts)}"
+    return f"{f' {common}' if common else ''}: {enumerate_words(parts)}"

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import partial
 from typing import Any
 
@@ -113,8 +113,9 @@ def fill(text: str, measure: Measure) -> str:
     return filled.strip()
 
 
-def _table(*quantities: Quantity) -> dict[str, Quantity]:
-    return {quantity.key: quantity for quantity in quantities}
+def _table(*quantities: Quantity, applies: tuple[str, ...] | None = None) -> dict[str, Quantity]:
+    """Return quantities by key; `applies` holds for all of them."""
+    return {item.key: item if applies is None else replace(item, applies=applies) for item in quantities}
 
 
 _HEADLINE = _table(
@@ -180,66 +181,59 @@ _ERRORS = _table(
     Quantity("log_loss_difference", "difference in log loss", "index", "audited minus reference"),
     Quantity("sign_gamma", "sign determined up to Γ", "points", "how much event rates of the unobserved may differ"),
 )
-_AMOUNT = (ScoreType.AMOUNT,)
 _PRICES = _table(
     Quantity(
         "proxy_discrimination",
         "proxy discrimination (PD)",
         "share",
         "share of the price's variance that no constant plus mixture of the groups' expected costs accounts for",
-        _AMOUNT,
     ),
     Quantity(
         "unfairness",
         "variance between the groups (UF)",
         "share",
         "share of the price's variance that lies between groups",
-        _AMOUNT,
     ),
     Quantity(
         "vulnerability",
         "mean proxy vulnerability",
         "size",
         "distance of the best price without the group from the discrimination-free price",
-        _AMOUNT,
     ),
     Quantity(
         "unaware_gap",
         "gap of the best price without the group",
         "gap",
         "mean of E[cost | features], audited minus reference",
-        _AMOUNT,
     ),
     Quantity(
         "free_gap",
         "gap of the discrimination-free price",
         "gap",
         "mean of the groups' expected costs, mixed by their shares of all {people}, audited minus reference",
-        _AMOUNT,
     ),
     Quantity(
         "proxy_gap",
         "gap beyond the mixture of expected costs",
         "gap",
         "gap of the price minus that of the mixture",
-        _AMOUNT,
     ),
-    Quantity("actual_to_expected", "A/E, everyone", "ratio", "observed cost ÷ price", _AMOUNT),
-    Quantity("actual_to_expected_audited", "A/E, audited", "ratio", "observed cost ÷ price", _AMOUNT),
-    Quantity("actual_to_expected_reference", "A/E, reference", "ratio", "observed cost ÷ price", _AMOUNT),
-    Quantity("actual_to_expected_ratio", "ratio of A/E", "ratio", "audited ÷ reference", _AMOUNT),
-    Quantity("mean_absolute_change", "mean absolute change of the price", "size", "money moved", _AMOUNT),
-    Quantity("share_rising", "{people} whose price rises", "share", "of all {people}", _AMOUNT),
-    Quantity("share_falling", "{people} whose price falls", "share", "of all {people}", _AMOUNT),
-    Quantity("deviance_poisson", "Poisson deviance", "deviance", "mean deviance of the cost from the price", _AMOUNT),
+    Quantity("actual_to_expected", "A/E, everyone", "ratio", "observed cost ÷ price"),
+    Quantity("actual_to_expected_audited", "A/E, audited", "ratio", "observed cost ÷ price"),
+    Quantity("actual_to_expected_reference", "A/E, reference", "ratio", "observed cost ÷ price"),
+    Quantity("actual_to_expected_ratio", "ratio of A/E", "ratio", "audited ÷ reference"),
+    Quantity("mean_absolute_change", "mean absolute change of the price", "size", "money moved"),
+    Quantity("share_rising", "{people} whose price rises", "share", "of all {people}"),
+    Quantity("share_falling", "{people} whose price falls", "share", "of all {people}"),
+    Quantity("deviance_poisson", "Poisson deviance", "deviance", "mean deviance of the cost from the price"),
     Quantity(
         "deviance_tweedie",
         "Tweedie deviance (power 1.5)",
         "deviance",
         "mean deviance of the cost from the price",
-        _AMOUNT,
     ),
-    Quantity("deviance_gamma", "gamma deviance", "deviance", "mean deviance of the cost from the price", _AMOUNT),
+    Quantity("deviance_gamma", "gamma deviance", "deviance", "mean deviance of the cost from the price"),
+    applies=(ScoreType.AMOUNT,),
 )
 _SENSITIVITY = _table(
     Quantity(

@@ -248,7 +248,7 @@ def verdicts_given(audit: Audit) -> dict[str, str]:
     """Return the verdicts that occur in an audit, with their meanings."""
     given = {row.verdict for _, c in audit.items() for row in c.by_feature}
     user = f"the {measure_of(audit).each}"
-    return {text: kind.meaning.replace("the score", user) for text, kind in VERDICTS.items() if text in given}
+    return {verdict: of.meaning.replace("the score", user) for verdict, of in VERDICTS.items() if verdict in given}
 
 
 def reliability_sentences(c: Comparison) -> list[str]:
