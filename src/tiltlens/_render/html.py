@@ -291,20 +291,12 @@ def _drawings(c: Comparison, place: int) -> dict[str, Drawing]:
     drawings = {
         name: Drawing.of(f"{name}-{place}", figure)
         for name in (*in_tables, *names)
-        if (figure := _draw(c, name)) is not None
+        if (figure := figures.draw(FigureRef(name, (c,)))) is not None
     }
     without = in_tables if is_detailed else [*drawings]
     drawings |= {name: replace(drawings[name], table=None) for name in without if name in drawings}
     turning = _turning(c, place) if is_detailed and c.correction.numbers is not None else None
     return drawings | ({"correction": turning} if turning else {})
-
-
-def _draw(c: Comparison, name: str) -> Figure | None:
-    """Return a figure, or None if it has nothing to show."""
-    try:
-        return figures.COMPARISON_FIGURES[name](c)
-    except NothingToDrawError:
-        return None
 
 
 def _turning(c: Comparison, place: int) -> Drawing | None:

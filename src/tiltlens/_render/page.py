@@ -8,10 +8,11 @@ import json
 import os
 import subprocess
 import sys
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
 from html import escape
 from importlib.resources import files
+from itertools import chain
 from pathlib import Path
 from shutil import which
 from tempfile import TemporaryDirectory
@@ -111,23 +112,15 @@ def write_pdf(html: str, path: Path) -> None:
         write_bytes(path, printed.read_bytes())
 
 
-def check_pdf() -> None:
-    """Raise if no PDF can be printed, so that an audit fails before it is computed."""
-    find_browser()
-
-
 def find_browser() -> str:
-    """Return the first Chromium-based browser that is installed."""
-    for browser in _installed():
-        return browser
-    raise MissingExtraError(
-        "A PDF report needs Chromium, Chrome or Edge, and none was found.", f"Install one, or {BY_HAND}"
-    )
-
-
-def _installed() -> Iterator[str]:
-    yield from filter(None, map(which, COMMANDS))
-    yield from (path for path in APPLICATIONS if Path(path).is_file())
+    """Return the first Chromium-based browser that is installed; raise if none is."""
+    applications = (path for path in APPLICATIONS if Path(path).is_file())
+    browser = next(chain(filter(None, map(which, COMMANDS)), applications), None)
+    if browser is None:
+        raise MissingExtraError(
+            "A PDF report needs Chromium, Chrome or Edge, and none was found.", f"Install one, or {BY_HAND}"
+        )
+    return browser
 
 
 def _sandbox() -> list[str]:
@@ -179,7 +172,7 @@ def check_report(target: str | None) -> None:
     if target is not None:
         check_name(target)
         if is_pdf(target):
-            check_pdf()
+            find_browser()
         altair(), vl_convert(), environment()
         check_target(target)
 
@@ -301,12 +294,6 @@ def rendered(template: str, data: str, **values: Any) -> str:
     return text
 
 
-def drawn_data(drawings: Iterable[Drawing | None]) -> str:
-    """Return the data for the script of a page that only has drawings."""
-    specs = {one.element: one.spec for one in drawings if one is not None}
-    return as_json({"specs": specs, "comparisons": {}, "withheld": None})
-
-
 def environment() -> Any:
     """Return the environment of the templates."""
     try:
@@ -414,7 +401,8 @@ def _page(document: Document, lead: str, more: Iterable[Block] = ()) -> str:
         drawings += drawn
         title = first.text if isinstance(first, Heading) else ""
         sections.append(_Section("words" if index == 0 else f"c{index}", title, body))
-    data = drawn_data(drawings)
+    specs = {drawing.element: drawing.spec for drawing in drawings}
+    data = as_json({"specs": specs, "comparisons": {}, "withheld": None})
     return rendered("document.html", data, title=label(document.title, 200), lead=lead, sections=sections)
 
 

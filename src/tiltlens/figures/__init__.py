@@ -61,8 +61,9 @@ COMPARISON_FIGURES = _by_name(
     *(correction_shares, shares_along_tradeoff, paths, correction_distribution, overlap, calibration, balance),
 )
 FEATURE_FIGURES = _by_name(correction_by_value, profile)
-DOCUMENT_FIGURES = _by_name(  # documents refer to these by name
-    *(features, waterfall, change, repair_curve, price_effect, attainable, tolerances, looks, intersections)
+# Documents refer to these by name.
+DOCUMENT_FIGURES = COMPARISON_FIGURES | _by_name(
+    change, repair_curve, price_effect, attainable, tolerances, looks, intersections
 )
 
 
