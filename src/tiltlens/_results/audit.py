@@ -106,13 +106,13 @@ class Audit:
         rows = dict(self.rows) | disclosed_rows(counts, sizes)
         return replace(self, rows=rows, too_small=dict.fromkeys(self.too_small))
 
-    def __getitem__(self, audited: Any) -> Comparison:
+    def __getitem__(self, audited: object) -> Comparison:
         """Return the comparison of a group by its name or position; by name only if group names are numbers."""
         names = list(self.comparisons)
         name = JOINT.join(map(text_of, audited)) if isinstance(audited, tuple) else text_of(audited)
         has_numbers = any(group.lstrip("-").isdigit() for group in names)
-        is_position = isinstance(audited, int) and not isinstance(audited, bool) and not has_numbers
-        if is_position and -len(names) <= audited < len(names):
+        is_position = not isinstance(audited, bool) and not has_numbers
+        if isinstance(audited, int) and is_position and -len(names) <= audited < len(names):
             name = names[audited]
         if name not in self.comparisons:
             raise DataError(
@@ -147,7 +147,7 @@ class Audit:
         use_group: bool = False,
         metric: str = "mean_score",
         threshold: float | None = None,
-        propensity_model: Any = None,
+        propensity_model: object = None,
     ) -> ScoreTilt | DiscriminationFreePrice:
         """Find the smallest score adjustment after which no audited group's gap is larger than `max_gap`.
 

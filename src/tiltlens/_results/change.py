@@ -168,7 +168,7 @@ class Change:
         """The version of the JSON."""
         return SCHEMA
 
-    def __getitem__(self, audited: Any) -> GroupChange:
+    def __getitem__(self, audited: object) -> GroupChange:
         """Return the change of a group, by its name."""
         name = text_of(audited)
         if name not in self.comparisons:

@@ -22,7 +22,7 @@ from errno import EISDIR
 from functools import cache
 from pathlib import Path
 from types import NoneType, SimpleNamespace, UnionType
-from typing import Annotated, Any, NamedTuple, NoReturn, TextIO, TypeVar, get_args, get_origin, get_type_hints
+from typing import Annotated, Any, NamedTuple, NoReturn, TextIO, TypeVar, cast, get_args, get_origin, get_type_hints
 
 import numpy as np
 import polars as pl
@@ -137,8 +137,8 @@ def _umask() -> int:
 
 
 T = TypeVar("T")
-EXPECTED = {str: "text", float: "a number", int: "a whole number", bool: "true or false", dict: "an object"}
-EXPECTED |= {list: "a list", NoneType: "null"}
+EXPECTED: dict[type, str] = {str: "text", float: "a number", int: "a whole number", bool: "true or false"}
+EXPECTED |= {dict: "an object", list: "a list", NoneType: "null"}
 COLUMN_TYPES: dict[Any, Any] = {pl.String: str | None, pl.Float64: float | None, pl.Int64: int | None}
 
 
@@ -156,7 +156,7 @@ def to_plain(result: Any) -> Any:
     if hasattr(result, "disclosed"):
         result = result.disclosed()
     if is_dataclass(result) or hasattr(result, "_fields"):
-        return {part.key: to_plain(getattr(result, part.name)) for part in parts_of(result.__class__)}
+        return {part.key: to_plain(getattr(result, part.name)) for part in parts_of(type(result))}
     if isinstance(result, pl.DataFrame):
         return result.to_dicts()
     if isinstance(result, np.ndarray):
@@ -168,7 +168,7 @@ def to_plain(result: Any) -> Any:
     return str(result) if isinstance(result, str) else result
 
 
-def from_plain(kind: type[T], data: Any, path: str = "") -> T:
+def from_plain(kind: type[T], data: object, path: str = "") -> T:
     """Read a result of a type from the output of `to_plain`; an error names the path of an invalid part."""
     result: T = _read(kind, data, path)
     return result
@@ -197,7 +197,7 @@ def _hints(kind: Any) -> dict[str, Any]:
     return hints
 
 
-def _read(kind: Any, data: Any, path: str) -> Any:
+def _read(kind: Any, data: object, path: str) -> Any:
     origin, arms = get_origin(kind), get_args(kind)
     if origin is Annotated:
         is_frame = arms[0] is pl.DataFrame
@@ -211,24 +211,22 @@ def _read(kind: Any, data: Any, path: str) -> Any:
     if origin in (tuple, list):
         return origin(_read_entries(arms, data, path))
     if origin in (dict, Mapping):
-        _check(dict, data, path)
-        return {key: _read(arms[1], value, _below(path, key)) for key, value in data.items()}
+        return {key: _read(arms[1], value, _below(path, key)) for key, value in _checked(dict, data, path).items()}
     if typing.is_typeddict(kind):
         return _read_keys(get_type_hints(kind), kind.__required_keys__, data, path)
     if is_dataclass(kind) or hasattr(kind, "_fields"):
         return _read_parts(kind, data, path)
     if issubclass(kind, Enum):
         return kind(data) if data in list(kind) else _misfit(path, f"one of {', '.join(map(repr, kind))}", repr(data))
-    _check(kind, data, path)
-    return float(data) if kind is float else data
+    value = _checked(kind, data, path)
+    return float(value) if kind is float else value
 
 
-def _read_array(dtype: Any, data: Any, path: str) -> NDArray[Any]:
+def _read_array(dtype: Any, data: object, path: str) -> NDArray[Any]:
     """Return an array of finite numbers, or of texts."""
-    _check(list, data, path)
     is_text = issubclass(get_args(dtype)[0], np.str_)
     try:
-        array = np.array(data)
+        array = np.array(_checked(list, data, path))
     except ValueError:  # lists of different lengths
         _misfit(path, "lists of equal length", "others")
     is_whole = array.dtype.kind == "U" if is_text else array.dtype.kind in "biuf" and np.isfinite(array).all()
@@ -237,39 +235,38 @@ def _read_array(dtype: Any, data: Any, path: str) -> NDArray[Any]:
     return array
 
 
-def _read_entries(arms: tuple[Any, ...], data: Any, path: str) -> list[Any]:
+def _read_entries(arms: tuple[Any, ...], data: object, path: str) -> list[Any]:
     """Return the entries of a list, which have one type each or a common type."""
-    _check(list, data, path)
-    kinds = arms if len(arms) > 1 and arms[-1] is not Ellipsis else arms[:1] * len(data)
-    if len(data) != len(kinds):
-        _misfit(path, f"{len(kinds)} entries", f"{len(data)}")
-    both = enumerate(zip(kinds, data, strict=True))
+    entries = _checked(list, data, path)
+    kinds = arms if len(arms) > 1 and arms[-1] is not Ellipsis else arms[:1] * len(entries)
+    if len(entries) != len(kinds):
+        _misfit(path, f"{len(kinds)} entries", f"{len(entries)}")
+    both = enumerate(zip(kinds, entries, strict=True))
     return [_read(kind, entry, f"{path}[{index}]") for index, (kind, entry) in both]
 
 
-def _read_parts(kind: Any, data: Any, path: str) -> Any:
+def _read_parts(kind: Any, data: object, path: str) -> Any:
     parts = parts_of(kind)
     values = _read_keys({part.key: part.type for part in parts}, [part.key for part in parts], data, path)
     result = kind(**{part.name: values[part.key] for part in parts if part.is_field})
     for part in parts:
-        if not part.is_field and to_plain(getattr(result, part.name)) != data[part.key]:
+        if not part.is_field and to_plain(getattr(result, part.name)) != values[part.key]:
             raise DataError(f"{_below(path, part.key)}: contradicts the other values")
     return result
 
 
-def _read_keys(types: Mapping[str, Any], required: Iterable[str], data: Any, path: str) -> dict[str, Any]:
+def _read_keys(types: Mapping[str, Any], required: Iterable[str], data: object, path: str) -> dict[str, Any]:
     """Return the parts that have a type; other keys of the file are ignored."""
-    _check(dict, data, path)
+    values = _checked(dict, data, path)
     for key in required:
-        if key not in data:
+        if key not in values:
             raise DataError(f"{_below(path, key)}: missing")
-    return {key: _read(types[key], value, _below(path, key)) for key, value in data.items() if key in types}
+    return {key: _read(types[key], value, _below(path, key)) for key, value in values.items() if key in types}
 
 
-def _read_frame(data: Any, path: str, schema: Mapping[str, Any], narrower: Mapping[str, Any] | None = None) -> Any:
-    _check(list, data, path)
+def _read_frame(data: object, path: str, schema: Mapping[str, Any], narrower: Mapping[str, Any] | None = None) -> Any:
     types = column_types(schema, narrower)
-    rows = [_read_keys(types, types, row, f"{path}[{index}]") for index, row in enumerate(data)]
+    rows = [_read_keys(types, types, row, f"{path}[{index}]") for index, row in enumerate(_checked(list, data, path))]
     return pl.DataFrame(rows, schema, infer_schema_length=None)
 
 
@@ -278,7 +275,7 @@ def column_types(schema: Mapping[str, Any], narrower: Mapping[str, Any] | None =
     return {name: COLUMN_TYPES[dtype] for name, dtype in schema.items()} | dict(narrower or {})
 
 
-def _read_union(arms: tuple[Any, ...], data: Any, path: str) -> Any:
+def _read_union(arms: tuple[Any, ...], data: object, path: str) -> Any:
     """Return the data read as the first type that fits; otherwise the error is that of the last type."""
     *others, last = [arm for arm in arms if arm is not NoneType or data is None]
     for arm in others:
@@ -289,12 +286,15 @@ def _read_union(arms: tuple[Any, ...], data: Any, path: str) -> Any:
     return _read(last, data, path)
 
 
-def _check(kind: type, data: Any, path: str) -> None:
-    is_number = kind is float and isinstance(data, int)
-    if (isinstance(data, bool) and kind is not bool) or not (is_number or isinstance(data, kind)):
-        _misfit(path, EXPECTED[kind], "a number" if type(data) is int else EXPECTED[type(data)])
-    if kind is float and not abs(data) <= sys.float_info.max:
-        _misfit(path, "a finite number", repr(data))
+def _checked(kind: type[T], data: object, path: str) -> T:
+    """Return the data; raise if they are not of this kind. A whole number is a number, too."""
+    value: Any = data
+    is_number = kind is float and isinstance(value, int)
+    if (isinstance(value, bool) and kind is not bool) or not (is_number or isinstance(value, kind)):
+        _misfit(path, EXPECTED[kind], "a number" if type(value) is int else EXPECTED[type(value)])
+    if kind is float and not abs(value) <= sys.float_info.max:
+        _misfit(path, "a finite number", repr(value))
+    return cast(T, value)
 
 
 def _misfit(path: str, expected: str, data: str) -> NoReturn:

@@ -254,7 +254,7 @@ class Comparison:
         use_group: bool = False,
         metric: str = "mean_score",
         threshold: float | None = None,
-        propensity_model: Any = None,
+        propensity_model: object = None,
     ) -> ScoreTilt | DiscriminationFreePrice:
         """Find the smallest score adjustment after which the gap is at most `max_gap`.
 

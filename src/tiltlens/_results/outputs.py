@@ -301,7 +301,7 @@ def describe_request(request: Request) -> Question:
     )
 
 
-def _source(value: Any) -> str | None:
+def _source(value: object) -> str | None:
     """Return the name of a column, the type of a model, or a phrase for values that were passed."""
     if value is None or isinstance(value, str):
         return value
@@ -352,7 +352,7 @@ def _versions() -> dict[str, str]:
     return {"python": platform.python_version()} | {name: version(name) for name in LIBRARIES}
 
 
-def check_provenance(stated: Any) -> dict[str, str]:
+def check_provenance(stated: object) -> dict[str, str]:
     """Return the user's facts as texts by name; raise if they are not a dict of texts."""
     if stated is None:
         return {}

@@ -9,7 +9,7 @@ from typing import Annotated, Any, NoReturn, TypedDict
 
 import numpy as np
 import polars as pl
-from numpy.typing import NDArray
+from numpy.typing import ArrayLike, NDArray
 
 from tiltlens._analysis.bins import (
     QUANTILES,
@@ -167,7 +167,7 @@ class Profiles:
             result[name] = prototype(self.sampled.features, codes[index].tolist(), count, float(f[index]), suppress)
         return result
 
-    def path(self, weights: Sequence[Any], divergence: str = "kl") -> list[PathPoint]:
+    def path(self, weights: Sequence[ArrayLike], divergence: str = "kl") -> list[PathPoint]:
         """See the method of `Comparison` or `Correction`."""
         self._known_correction()
         inputs, chosen = self._inputs(), check_divergence(divergence)
@@ -295,7 +295,7 @@ def _first(values: Floats, codes: Integers) -> int:
     return int(tied[np.lexsort(codes[tied].T[::-1])[0]])
 
 
-def _counted(counts: NDArray[np.integer[Any]]) -> Iterator[tuple[int, bool]]:
+def _counted(counts: Integers) -> Iterator[tuple[int, bool]]:
     """Yield each count and whether it is suppressed."""
     return zip(counts.tolist(), withheld(counts).tolist(), strict=True)
 
@@ -423,7 +423,7 @@ class Correction(FieldTable):
         """
         return self._profiles.prototypes(suppress)
 
-    def path(self, weights: Sequence[Any], divergence: str = "kl") -> list[PathPoint]:
+    def path(self, weights: Sequence[ArrayLike], divergence: str = "kl") -> list[PathPoint]:
         """Return the correction path, one point for each of the weights (λ1, λ2, λ3, λ4).
 
         `q` of a point has an entry for each audited row of the sample, in the order of the table.

@@ -127,7 +127,7 @@ def _load(path: str | Path) -> dict[str, Any]:
     return summary
 
 
-def _other_schema(path: str | Path, schema: Any) -> DataError:
+def _other_schema(path: str | Path, schema: object) -> DataError:
     family, _, version = SCHEMA.rpartition("/")
     if not isinstance(schema, str) or not schema.startswith(f"{family}/"):
         return DataError(f"`path` must be an audit of the schema {SCHEMA!r}, got {shown(schema)} in {path!r}.", AGAIN)
@@ -186,7 +186,7 @@ def _check_numbers(comparisons: dict[str, Any]) -> None:
 Interval = tuple[str, float, float | None, float | None]
 
 
-def _intervals(part: Any, path: str) -> Iterator[Interval]:
+def _intervals(part: object, path: str) -> Iterator[Interval]:
     """Yield the path, value and limits of every estimate and of every contribution with a band."""
     if isinstance(part, list):
         for index, entry in enumerate(part):
@@ -344,7 +344,7 @@ def _parts(kind: Any) -> tuple[Part, ...]:
     return tuple(Part(name, name, hint, True) for name, hint in get_type_hints(kind).items())
 
 
-def _first_line(kind: Any) -> str:
+def _first_line(kind: object) -> str:
     return (inspect.getdoc(kind) or "").partition("\n")[0]
 
 
@@ -364,7 +364,7 @@ def published() -> dict[str, Schema]:
     return {"audit": schema_of(Audit, SCHEMA), "change": schema_of(Change, CHANGE_SCHEMA)}
 
 
-def as_text(part: Any, indent: str = "") -> str:
+def as_text(part: object, indent: str = "") -> str:
     """Return JSON in which each object that fits on a line is written on one."""
     line = json.dumps(part, ensure_ascii=False)
     if not isinstance(part, dict) or len(indent + line) <= WIDTH:
