@@ -156,7 +156,7 @@ def to_plain(result: Any) -> Any:
     if hasattr(result, "disclosed"):
         result = result.disclosed()
     if is_dataclass(result) or hasattr(result, "_fields"):
-        return {part.key: to_plain(getattr(result, part.name)) for part in parts_of(type(result))}
+        return {part.key: to_plain(getattr(result, part.name)) for part in parts_of(result.__class__)}
     if isinstance(result, pl.DataFrame):
         return result.to_dicts()
     if isinstance(result, np.ndarray):
