@@ -288,8 +288,9 @@ def test_a_repair_to_compare_with_must_differ_by_the_group_alone(refused, tilt):
 def test_repairs_of_other_people_or_at_equal_factors_show_no_cost_of_blindness(refused, tilt):
     table = borrowers().with_columns(kind=pl.Series(["old", "new"]).gather(pl.int_range(borrowers().height) % 2))
     new, question = borrowers(500, 1), {"group": "group", "reference": "b", "scores": "score", "folds": None}
-    for options in ({"where": {"kind": "new"}, "exclude": "repaid"}, {"features": ["income", "kind"], "exempt": "kind"}):
-        other = tl.audit(table, **question, **options)["a"].repair(use_group=True)
+    of_others, at_equal_kinds = {"where": {"kind": "new"}}, {"exempt": "kind"}
+    for options in (of_others, at_equal_kinds):
+        other = tl.audit(table, exclude="repaid", **question, **options)["a"].repair(use_group=True)
         with refused(DataError, "exempt factors and conditions"):
             tilt.evaluate(new, "score", "group", compare_with=other)
 

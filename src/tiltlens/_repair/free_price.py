@@ -396,12 +396,12 @@ def evaluate_price(
     cost = np.full(after.size, np.nan) if rows.outcome is None else rows.outcome
     every = CostRows(rows.scores, cost, rows.rows.weights, rows.rows.audited, clusters=rows.rows.clusters)
     has_cost = np.isfinite(cost)
-    known = _taken(every, has_cost)
+    costed = _taken(every, has_cost)
     pairs = _gap_quantities(every, after) | _moved(every, after)
     records = [change_record(name, pair, confidence) for name, pair in pairs.items()]
     deciles: list[Record] = []
-    if min(int(known.audited.sum()), int((~known.audited).sum())) >= MINIMUM_ROWS:
-        both = {"before": known, "after": replace(known, price=after[has_cost])}
+    if min(int(costed.audited.sum()), int((~costed.audited).sum())) >= MINIMUM_ROWS:
+        both = {"before": costed, "after": replace(costed, price=after[has_cost])}
         records += [change_record(name, pair, confidence) for name, pair in _cost_quantities(*both.values()).items()]
         deciles = [
             {"which": which, **record}

@@ -188,16 +188,11 @@ def audit_notes(problem: RepairProblem, solved: Sequence[Constraint], use_group:
     if people < FEW_REPAIRED:
         error = max(constraint.se or 0.0 for constraint in solved)
         notes.append(Note("few people in a group", people=people, error=2.0 * error))
-    return notes + condition_notes_of(rows) + _exempt_notes(rows, metric)
-
-
-def _exempt_notes(rows: AuditedRows, metric: str) -> list[Note]:
-    if not rows.exempt:
-        return []
-    factors = ", ".join(map(shown, rows.exempt))
-    if metric in (MEAN, DECISIONS):
-        return [Note("exempt factors held equal", factors=factors)]
-    return [Note("exempt factors not held equal", factors=factors)]
+    notes += condition_notes_of(rows)
+    if rows.exempt:
+        code = "exempt factors held equal" if metric in (MEAN, DECISIONS) else "exempt factors not held equal"
+        notes.append(Note(code, factors=", ".join(map(shown, rows.exempt))))
+    return notes
 
 
 def nearly_constant(before: Booleans, after: Booleans, weights: Floats) -> list[Note]:

@@ -68,7 +68,8 @@ def what_ifs(
     records, notes = [], []
     for change in changes:
         try:
-            records.append(_record(change, before, _measure(part, _predict(model, change)), level))
+            after = np.asarray(sum(own.share * model.scores(change.feature, own.source) for own in change.values))
+            records.append(_record(change, before, _measure(part, after), level))
         except TiltlensError as error:  # the model may reject combinations of values that it never saw
             notes.append(Note("what-if refused", feature=change.feature, what_if=change.kind, error=first_line(error)))
     if index.size < data.rows.audited.size:
@@ -167,10 +168,6 @@ def _coarse_levels(codes: Integers, rows: Rows) -> list[ValueSource]:
         return []
     own = np.arange(codes.size)
     return [ValueSource(np.where(is_rare, row, own), share) for row, share in _values(codes, is_rare, rows)]
-
-
-def _predict(model: AskedModel, change: WhatIf) -> Floats:
-    return np.asarray(sum(part.share * model.scores(change.feature, part.source) for part in change.values))
 
 
 def _measure(data: EvaluationRows, scores: Floats) -> Measurements:
