@@ -73,7 +73,7 @@ def found(table):
 def asked(data, model):
     """Return the what-ifs alone: no rule is fitted."""
     p = tl.audit(data, model=model, folds=None, **QUESTION)["a"]._profiles
-    return what_ifs(p.model, EvaluationRows(p.rows, p.y_true, 0.5), p.scores, 0.95)[0]
+    return what_ifs(p.model, EvaluationRows(p.rows, p.sampled.y_true, 0.5), p.sampled.scores, 0.95)[0]
 
 
 def test_neutralised_is_the_mean_over_the_values_of_the_reference(table, found):
@@ -177,7 +177,7 @@ def test_values_of_every_kind_are_asked_about():
 
     c = tl.audit(table, model=model, folds=None, **QUESTION | {"features": names})["a"]
     p = c._profiles
-    found = what_ifs(p.model, EvaluationRows(p.rows, p.y_true, 0.5), p.scores, 0.95)[0]
+    found = what_ifs(p.model, EvaluationRows(p.rows, p.sampled.y_true, 0.5), p.sampled.scores, 0.95)[0]
     assert sorted(found.select("feature", "what_if").rows()) == sorted(
         [(name, "neutralised") for name in names] + [(name, "coarsened") for name in ("x", "day", "rate")]
     )
@@ -194,7 +194,7 @@ def test_what_the_model_refuses_is_noted(table):
         return scored(rows)
 
     p = tl.audit(table[:500], model=model, folds=None, **QUESTION)["a"]._profiles
-    found, notes = what_ifs(p.model, EvaluationRows(p.rows, p.y_true, 0.5), p.scores, 0.95)
+    found, notes = what_ifs(p.model, EvaluationRows(p.rows, p.sampled.y_true, 0.5), p.sampled.scores, 0.95)
     assert ("town", "neutralised") not in found.select("feature", "what_if").rows()
     assert (notes[0].code, notes[0].values["feature"]) == ("what-if refused", "town")
 
@@ -206,5 +206,5 @@ def test_many_rows_are_asked_about_in_part(table, monkeypatch):
     mine = p.rows.audited
     assert mine[some].sum() == 300 == (~mine[some]).sum()
     assert weights[mine[some]].sum() == pytest.approx(mine.sum())
-    note = what_ifs(p.model, EvaluationRows(p.rows, p.y_true, 0.5), p.scores, 0.95)[1][0]
+    note = what_ifs(p.model, EvaluationRows(p.rows, p.sampled.y_true, 0.5), p.sampled.scores, 0.95)[1][0]
     assert (note.code, note.values) == ("sampled what-ifs", {"rows": 600})
