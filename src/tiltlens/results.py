@@ -1,9 +1,9 @@
 """Types of the parts of results, for annotations and `isinstance`."""
 
 from tiltlens._analysis.adjusted_gap import GapBounds, Sensitivity, Yardstick
-from tiltlens._analysis.decision_table import DecisionTable
 from tiltlens._analysis.error_rates import ErrorRate, ErrorRates, SelectiveLabels
 from tiltlens._analysis.intersections import Intersections
+from tiltlens._analysis.output_tables import DecisionTable
 from tiltlens._analysis.periods import PeriodTable
 from tiltlens._analysis.prices import Prices
 from tiltlens._analysis.splitting import SplitGains, Splitting

@@ -6,8 +6,8 @@ from collections import Counter
 from collections.abc import Iterator
 
 from tiltlens._analysis.adjusted_gap import Sensitivity
-from tiltlens._analysis.decision_table import DecisionTable
 from tiltlens._analysis.error_rates import ErrorRates, SelectiveLabels
+from tiltlens._analysis.output_tables import DecisionTable
 from tiltlens._analysis.splitting import Splitting
 from tiltlens._documents.document import (
     BOTH,

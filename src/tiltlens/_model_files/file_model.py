@@ -46,14 +46,8 @@ def _by_position(columns: Sequence[ModelColumn], inputs: NativeTable) -> pl.Data
         table = read_table(inputs)
     else:
         matrix = np.asarray(inputs)
-        width = matrix.shape[1] if matrix.ndim == 2 else 1
-        values = (matrix[:, number] if matrix.ndim == 2 else matrix for number in range(width))
-        table = pl.DataFrame(
-            {
-                f"column {number + 1}": column_of_values(f"column {number + 1}", column, len(matrix))
-                for number, column in enumerate(values)
-            }
-        )
+        values = enumerate(matrix.T if matrix.ndim == 2 else [matrix], start=1)
+        table = pl.DataFrame([column_of_values(f"column {number}", column, len(matrix)) for number, column in values])
     if table.width != len(columns):
         raise DataError(
             f"The model was fitted on {len(columns)} columns, got {table.width}, and its file has no names of columns.",

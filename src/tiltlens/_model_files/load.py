@@ -30,9 +30,8 @@ from tiltlens.errors import (
 )
 
 Session: TypeAlias = Any  # onnxruntime need not be installed
-KINDS: dict[
-    str, tuple[Kind, type[np.generic], bool]
-] = {  # type of a tensor: its values, their numpy type, and whether they may be missing
+# By the type of a tensor: its values, their numpy type, and whether they may be missing
+KINDS: dict[str, tuple[Kind, type[np.generic], bool]] = {
     "tensor(float)": ("number", np.float32, True),
     "tensor(double)": ("number", np.float64, True),
     "tensor(int64)": ("whole number", np.int64, False),
@@ -84,9 +83,8 @@ def _columns(session: Session) -> tuple[ModelColumn, ...]:
 
 def _tensors(session: Session, table: pl.DataFrame) -> dict[str, NDArray[np.generic]]:
     inputs = session.get_inputs()
-    if len(inputs) == 1:
-        return {inputs[0].name: _tensor(table, inputs[0].type)}
-    return {tensor.name: _tensor(table.select(tensor.name), tensor.type) for tensor in inputs}
+    parts = [table] if len(inputs) == 1 else [table.select(tensor.name) for tensor in inputs]
+    return {tensor.name: _tensor(part, tensor.type) for tensor, part in zip(inputs, parts, strict=True)}
 
 
 def _tensor(table: pl.DataFrame, type_name: str) -> NDArray[np.generic]:
@@ -161,17 +159,15 @@ def _xgboost_columns(booster: Booster) -> tuple[ModelColumn, ...]:
     count = booster.num_features()
     names = booster.feature_names or [None] * count
     types = booster.feature_types or ["float"] * count
-    levels = _xgboost_levels(booster) if "c" in types else {}
+    levels, columns = _xgboost_levels(booster) if "c" in types else {}, []
     for name, kind in zip(names, types, strict=True):
         if kind == "c" and not levels.get(name):
             raise DataError(
                 f"The XGBoost file does not have the categories of {shown(name)}.",
                 "save it with XGBoost 3.1 or newer, fitted on a frame; or pass the model itself.",
             )
-    return tuple(
-        ModelColumn(name, "category", levels[name]) if kind == "c" else ModelColumn(name)
-        for name, kind in zip(names, types, strict=True)
-    )
+        columns.append(ModelColumn(name, "category", levels[name]) if kind == "c" else ModelColumn(name))
+    return tuple(columns)
 
 
 def _xgboost_levels(booster: Booster) -> dict[str, tuple[object, ...]]:

@@ -12,9 +12,6 @@ import polars as pl
 
 from tiltlens._analysis.adjusted_gap import AdjustedGap, ExemptParts, adjusted_gap, exempt_parts, sensitivities
 from tiltlens._analysis.contributions import ContributionTable, contribution_table
-from tiltlens._analysis.decile_shares import SCHEMA as DECILE_SCHEMA
-from tiltlens._analysis.decile_shares import decile_shares
-from tiltlens._analysis.decision_table import decision_table
 from tiltlens._analysis.error_rates import error_rates, rate_pairs
 from tiltlens._analysis.evidence import (
     NO_MODEL,
@@ -35,6 +32,7 @@ from tiltlens._analysis.influence_matching import (
     row_identities,
     signed,
 )
+from tiltlens._analysis.output_tables import DECILE_SCHEMA, decile_shares, decision_table
 from tiltlens._analysis.periods import period_table
 from tiltlens._analysis.prices import prices
 from tiltlens._analysis.unobserved_groups import unobserved_group, unobserved_group_of

@@ -21,10 +21,10 @@ if TYPE_CHECKING:
 from tiltlens._analysis.adjusted_gap import Sensitivity
 from tiltlens._analysis.bins import Bins
 from tiltlens._analysis.contributions import SCHEMA as CONTRIBUTION_SCHEMA
-from tiltlens._analysis.decision_table import DecisionTable
 from tiltlens._analysis.error_rates import ErrorRate, ErrorRates
 from tiltlens._analysis.evidence import interval_schema
 from tiltlens._analysis.influence_matching import ComparisonErrors
+from tiltlens._analysis.output_tables import DecisionTable
 from tiltlens._analysis.periods import PeriodTable
 from tiltlens._analysis.prices import Prices
 from tiltlens._analysis.splitting import Splitting

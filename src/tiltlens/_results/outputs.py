@@ -15,7 +15,7 @@ from typing import Annotated, Any, NamedTuple, TypedDict
 import polars as pl
 
 from tiltlens._analysis.adjusted_gap import Sensitivity
-from tiltlens._analysis.decile_shares import SCHEMA as DECILE_SCHEMA
+from tiltlens._analysis.output_tables import DECILE_SCHEMA
 from tiltlens._estimators.estimate import Estimate
 from tiltlens._estimators.verdicts import Verdict
 from tiltlens._formats import Display, FieldTable, percent, short_number, text_of

@@ -7,8 +7,8 @@ from dataclasses import dataclass
 
 import polars as pl
 
-from tiltlens._analysis.decision_table import table_notes
 from tiltlens._analysis.evidence import interval_columns, interval_schema
+from tiltlens._analysis.output_tables import table_notes
 from tiltlens._estimators.estimate import Estimate, quantile
 from tiltlens._estimators.verdicts import (
     Count,

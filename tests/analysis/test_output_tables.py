@@ -12,7 +12,7 @@ from tests.people import FILES, assert_same_numbers, audited, note_codes, people
 from tests.wording import code_of
 
 import tiltlens as tl
-from tiltlens._analysis.decision_table import _tested
+from tiltlens._analysis.output_tables import _tested
 from tiltlens._estimators.verdicts import Count, z_score
 from tiltlens._limits import FOUR_FIFTHS
 from tiltlens._results.codec import to_plain
