@@ -131,6 +131,9 @@ def test_alternatives_need_outcomes_features_and_people(refused):
     few = table.with_columns(repaid=pl.when(pl.int_range(300) < 60).then("repaid").otherwise(None))
     with refused(DataError, "50"):
         found(few)
+    for repaid in (0, 9):  # an error rate of nine people would not be shown either
+        with refused(DataError, "10", f"{repaid} and {300 - repaid}"):
+            found(table.with_columns(repaid=(pl.int_range(300) < repaid).cast(pl.Int64)))
 
 
 def test_copies_of_rows_do_not_tell_their_own_outcome():

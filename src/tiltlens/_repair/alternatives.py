@@ -26,7 +26,7 @@ from tiltlens._estimators.verdicts import simultaneous_factor
 from tiltlens._learners.candidates import Sample, fit_trees
 from tiltlens._learners.design import code_columns
 from tiltlens._learners.propensity import row_folds
-from tiltlens._limits import FEWEST_KNOWN, FOLDS, SMALLEST_SE, SMALLEST_SHARE
+from tiltlens._limits import FEWEST_KNOWN, FOLDS, MINIMUM_ROWS, SMALLEST_SE, SMALLEST_SHARE
 from tiltlens._notes import Note
 from tiltlens._repair.adjustment import Design, additive_design, cross_fit
 from tiltlens._repair.least_change import gradient, tilted_score
@@ -378,6 +378,13 @@ def _rows_with_outcome(comparison: Comparison, tolerance: object, threshold: obj
     if min(first, second) < FEWEST_KNOWN:
         raise DataError(
             f"Alternatives need outcomes of at least {FEWEST_KNOWN} people of each group, got {first} and {second}.",
+            "add rows.",
+        )
+    with_it = int((audited.outcome == WITH).sum())
+    if min(with_it, index.size - with_it) < MINIMUM_ROWS:
+        raise DataError(
+            f"Alternatives need at least {MINIMUM_ROWS} people with the outcome and {MINIMUM_ROWS} without it, got "
+            f"{with_it} and {index.size - with_it}.",
             "add rows.",
         )
     if not audited.model_features:
