@@ -17,6 +17,7 @@ import math
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, replace
 from functools import partial
+from typing import NamedTuple
 
 import numpy as np
 
@@ -37,8 +38,7 @@ from tiltlens.paper.checks import Floats
 SET_BLOCK = 32  # sets whose influences are computed together
 
 
-@dataclass(frozen=True, slots=True, eq=False)
-class SetCoefficients:
+class SetCoefficients(NamedTuple):
     """c_A of some sets: values, row-wise influences (n, sets), and deviations between pairings (pairings, sets)."""
 
     values: Floats
@@ -47,12 +47,11 @@ class SetCoefficients:
 
     def select(self, index: Sequence[int]) -> SetCoefficients:
         """Return some of them."""
-        kept = list(index)
-        return SetCoefficients(self.values[kept], self.influence[:, kept], self.between[:, kept])
+        return SetCoefficients(*(part[..., list(index)] for part in self))
 
     def combine(self, weights: Floats) -> SetCoefficients:
         """Return linear combinations of them, `weights` being (sets, combinations)."""
-        return SetCoefficients(self.values @ weights, self.influence @ weights, self.between @ weights)
+        return SetCoefficients(*(part @ weights for part in self))
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -88,7 +87,7 @@ class TargetErrors:
 
     def add_errors(self, every: SetCoefficients, slopes: Floats) -> SetCoefficients:
         """Return c_A with the error of t̂, `slopes` being c_A of ∂W/∂t, (k, sets)."""
-        return replace(every, influence=every.influence + self.parameters @ slopes) if len(slopes) else every
+        return every._replace(influence=every.influence + self.parameters @ slopes) if len(slopes) else every
 
 
 def covariance(influence: Floats, between: Floats) -> Floats:
@@ -248,11 +247,7 @@ class RidgeSets:
         self, solve: Callable[[Sequence[Sequence[int]]], list[Floats]], sets: Sequence[Sequence[int]]
     ) -> SetCoefficients:
         parts = [self._estimate(solve(sets[k : k + SET_BLOCK])) for k in range(0, len(sets), SET_BLOCK)]
-        return SetCoefficients(
-            np.concatenate([part.values for part in parts]),
-            np.hstack([part.influence for part in parts]),
-            np.hstack([part.between for part in parts]),
-        )
+        return SetCoefficients(*(np.concatenate(same, axis=-1) for same in zip(*parts, strict=True)))
 
     def _estimate(self, vectors: list[Floats], has_influence: bool = True) -> SetCoefficients:
         means = self._means(vectors)
@@ -389,11 +384,7 @@ def _contributions(
 
 
 def _mean(parts: list[SetCoefficients]) -> SetCoefficients:
-    return SetCoefficients(
-        np.mean([part.values for part in parts], axis=0),
-        np.mean([part.influence for part in parts], axis=0),
-        np.mean([part.between for part in parts], axis=0),
-    )
+    return SetCoefficients(*(np.mean(same, axis=0) for same in zip(*parts, strict=True)))
 
 
 def _se(coefficients: SetCoefficients) -> Floats:
