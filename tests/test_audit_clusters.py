@@ -12,6 +12,7 @@ from tests.command import invoked
 from tests.people import assert_same_numbers, note_codes
 
 import tiltlens as tl
+from tiltlens._analysis.fitting import FEWEST_CLUSTERS, _influence_rows
 from tiltlens._estimators.influence import Rows
 from tiltlens._learners.propensity import row_folds
 from tiltlens._notes import Note
@@ -219,3 +220,13 @@ def test_no_split_of_few_clusters_is_empty(seed):
     table = {"g": rng.integers(0, 2, rows), "c": rng.integers(0, 20, rows), "x": rng.standard_normal(rows)}
     table |= {"z": rng.integers(0, 6, rows).astype(str), "score": rng.random(rows)}
     assert tl.audit(pl.DataFrame(table), "g", scores="score", clusters="c", reference="1")["0"].gap.low is not None
+
+
+def test_standard_errors_never_rest_on_a_few_of_many_large_clusters():
+    cluster, audited = np.arange(36_000) // 3_000, np.arange(36_000) % 2 == 0
+    shown = _influence_rows(Rows.of(audited, None, cluster), 3)
+    assert np.unique(cluster[shown]).size == 12
+    shown = _influence_rows(Rows.of(audited, None, np.arange(36_000) // 720), 3)
+    assert np.unique(shown // 720).size == FEWEST_CLUSTERS
+    shown = _influence_rows(Rows.of(audited, None, np.arange(36_000) // 10), 3)
+    assert shown.size == 20_010
