@@ -1,4 +1,7 @@
-"""Validation at the edge of `paper`: each check returns clean values or raises an error with the invalid one."""
+"""Validation at the edge of `paper`: each check returns clean values or raises an error with the invalid one.
+
+And what all of its modules share: the types of its arrays, and log-ratios that are 0 where only rounding differs.
+"""
 
 from __future__ import annotations
 
@@ -8,7 +11,7 @@ import numbers
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
-from tiltlens._limits import LARGEST
+from tiltlens._limits import EQUAL, LARGEST
 from tiltlens.errors import DataError, DistributionError, TiltlensError, WeightsError
 
 SUM_TOLERANCE = 1e-8  # largest deviation of a sum of probabilities from 1
@@ -214,3 +217,11 @@ def check_outcomes(y: ArrayLike, outcomes: int) -> NDArray[np.intp]:
     if not np.isin(values, np.arange(outcomes)).all():
         raise DataError(f"`y` must be outcomes from 0 to {outcomes - 1}, got {y!r}.", "count outcomes from 0.")
     return values.astype(np.intp)
+
+
+def log_ratio(q: Floats, p: Floats) -> Floats:
+    """Return log(q/p), exactly 0 where q and p differ by rounding only."""
+    equal = np.abs(q - p) <= EQUAL * np.maximum(q, p)
+    ratio: Floats = np.log(q / p)
+    ratio[equal] = 0.0
+    return ratio

@@ -20,8 +20,9 @@ from tiltlens.paper.checks import (
     check_same_length,
     check_weight,
     direction_weights,
+    log_ratio,
 )
-from tiltlens.paper.divergence import output_log_ratios
+from tiltlens.paper.divergence import DIVERGENCES, infinite
 
 FAR = 100.0  # squared distance of pivot and mean, in variances, beyond which precision is lost
 
@@ -441,3 +442,13 @@ def standard_deviations(moments: GroupMoments) -> Floats:
     size[0] = max(size[0], 1.0)  # log-odds that differ by less than 1e-13 are equal
     deviations: Floats = np.where(sd <= EQUAL * size, 0.0, sd)
     return deviations
+
+
+def output_log_ratios(y0: Floats, y1: Floats, needed: bool) -> Floats:
+    """Return log Y0(y)/Y1(y) where Y0(y) > 0, else 0; raise for an infinite one if `needed`."""
+    ratios = np.zeros_like(y0)
+    both, extra = (y0 > 0) & (y1 > 0), (y0 > 0) & (y1 == 0)
+    if needed and extra.any():
+        raise infinite(DIVERGENCES["kl"], "outcome", int(np.flatnonzero(extra)[0]))
+    ratios[both] = log_ratio(y0[both], y1[both])
+    return ratios

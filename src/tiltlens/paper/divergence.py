@@ -13,7 +13,7 @@ import numpy as np
 
 from tiltlens._limits import DAMPED_STEPS, EQUAL
 from tiltlens.errors import SupportError, TiltlensError
-from tiltlens.paper.checks import Floats
+from tiltlens.paper.checks import Floats, log_ratio
 
 HALVINGS = 60  # of a step: 2^-60 of a step is negligible
 ARMIJO = 1e-4  # share of the expected decrease that a step must attain
@@ -149,14 +149,6 @@ def infinite(divergence: Divergence, support: str, index: int) -> SupportError:
         "none in the other.",
         "merge rare atoms, give this term the weight 0, or use a bounded divergence ('hellinger', 'js', 'tv').",
     )
-
-
-def log_ratio(q: Floats, p: Floats) -> Floats:
-    """Return log(q/p), exactly 0 where q and p differ by rounding only."""
-    equal = np.abs(q - p) <= EQUAL * np.maximum(q, p)
-    ratio: Floats = np.log(q / p)
-    ratio[equal] = 0.0
-    return ratio
 
 
 DIVERGENCES = {
@@ -325,13 +317,3 @@ def _js(pair: PenaltyPair, s: Floats) -> Floats:
 
 
 INVERSES = {"chi2": _chi2, "reverse_kl": _reverse_kl, "hellinger": _hellinger, "js": _js}
-
-
-def output_log_ratios(y0: Floats, y1: Floats, needed: bool) -> Floats:
-    """Return log Y0(y)/Y1(y) where Y0(y) > 0, else 0; raise for an infinite one if `needed`."""
-    ratios = np.zeros_like(y0)
-    both, extra = (y0 > 0) & (y1 > 0), (y0 > 0) & (y1 == 0)
-    if needed and extra.any():
-        raise infinite(DIVERGENCES["kl"], "outcome", int(np.flatnonzero(extra)[0]))
-    ratios[both] = log_ratio(y0[both], y1[both])
-    return ratios

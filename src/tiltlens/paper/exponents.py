@@ -15,8 +15,8 @@ from scipy.special import bdtr, bdtrc, bdtrik, logsumexp, ndtri
 
 from tiltlens._limits import EQUAL
 from tiltlens.errors import NotBinaryError, SupportError, TiltlensError
-from tiltlens.paper.checks import Floats, check_probability
-from tiltlens.paper.divergence import DIVERGENCES, log_ratio
+from tiltlens.paper.checks import Floats, check_probability, log_ratio
+from tiltlens.paper.divergence import DIVERGENCES
 
 LARGEST_SAMPLE = 1_000_000  # decisions, beyond which no exact sample size is computed
 

@@ -22,9 +22,10 @@ from tiltlens.paper.checks import (
     check_weight,
     check_weights,
     direction_weights,
+    log_ratio,
 )
 from tiltlens.paper.correction import CorrectionFunction, GroupMoments, correction_function
-from tiltlens.paper.divergence import Divergence, check_divergence, log_ratio
+from tiltlens.paper.divergence import Divergence, check_divergence
 from tiltlens.paper.exponents import Exponents, TestPair
 from tiltlens.paper.path import Inputs, PathPoint, divergences, path_point, projection, weighted
 
