@@ -296,7 +296,9 @@ def _fit_expectations(
 
 
 def _influence_rows(sample: Rows, features: int) -> Integers:
-    """Return the positions of the rows with influences: all, evenly spaced ones of each group, or enough whole clusters.
+    """Return the positions of the rows with influences: all, evenly spaced ones of each group, or whole clusters.
+
+    Of large clusters at least `FEWEST_CLUSTERS` are kept, because one cluster shows no error at all.
 
     The order of rows and the numbering of clusters do not depend on their contents.
     """
