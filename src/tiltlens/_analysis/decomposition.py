@@ -338,7 +338,7 @@ def _rarity(evidence: Evidence, settings: Settings, name: str) -> Note | None:
     """
     rows, cells, outcome = evidence.population, evidence.cells.get(name), evidence.score
     group = evidence.question.audited if rows.square0 >= rows.square1 else evidence.question.reference
-    rates = float(outcome.mean0[0]), float(outcome.mean1[0])
+    rates = outcome.means
     # Cochran's rule: the rarer decision's share times the effective n.
     rarest = min(max(rates), 1.0 - min(rates)) / max(rows.square0, rows.square1)
     if evidence.question.is_decisions and rarest < SMALLEST_EXPECTED:

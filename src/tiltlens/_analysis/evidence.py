@@ -350,9 +350,7 @@ def output_scale(evidence: Evidence, settings: Settings) -> OutputScale:
     measure = output_measure(evidence)
     if not evidence.rows.unit.is_amount:
         return OutputScale(evidence.rows.unit, measure, settings.materiality)
-    outcome = evidence.score
-    spread = math.sqrt(max(float(outcome.covariance0[0, 0] + outcome.covariance1[0, 0]) / 2, 0.0))
-    return OutputScale(evidence.rows.unit, measure, settings.materiality * spread)
+    return OutputScale(evidence.rows.unit, measure, settings.materiality * evidence.score.spread)
 
 
 FEW_PEOPLE = 30  # effective sample size below which intervals are unreliable

@@ -99,7 +99,7 @@ def output_errors(evidence: Evidence) -> dict[str, RowErrors]:
     """Return the row-wise errors of the gap, rates, ratio and standardised difference, as far as these are defined."""
     rows = evidence.population
     favourable = levels(evidence) if evidence.rows.unit.is_amount else evidence.favourable
-    p, p1 = float(favourable.mean0[0]), float(favourable.mean1[0])
+    p, p1 = favourable.means
     rates = [outputs.group_rate(rows, favourable, who) for who in (True, False)]
     e0, e1 = _unseen(evidence, favourable)
     errors = {
@@ -120,8 +120,7 @@ def output_errors(evidence: Evidence) -> dict[str, RowErrors]:
 
 
 def _unseen(evidence: Evidence, outcome: Scores) -> tuple[float, float]:
-    means = (float(outcome.mean0[0]), float(outcome.mean1[0]))
-    return signed(outputs.unseen_se(evidence.population, outcome), means)
+    return signed(outputs.unseen_se(evidence.population, outcome), outcome.means)
 
 
 def signed(unseen: tuple[float, float], means: tuple[float, float]) -> tuple[float, float]:

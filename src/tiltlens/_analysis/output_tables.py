@@ -84,7 +84,7 @@ def decision_table(evidence: Evidence, settings: Settings) -> tuple[DecisionTabl
     sizes = (rows.count0, rows.count1)
     if rows.clusters is not None or rows.weight0 + rows.weight1 != sum(sizes):  # scaled weights are at most 1
         return None, (Note("dependent decisions"),)
-    rates = (float(favourable.mean0[0]), float(favourable.mean1[0]))
+    rates = favourable.means
     audited, reference = (Count(size, round(rate * size)) for size, rate in zip(sizes, rates, strict=True))
     return _tested(audited, reference, settings.confidence), ()
 

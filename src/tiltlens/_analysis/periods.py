@@ -17,10 +17,10 @@ from tiltlens._analysis.evidence import (
     interval_schema,
 )
 from tiltlens._estimators.error_rates import WITH, WITHOUT, GroupPair, mean_pair
-from tiltlens._estimators.estimate import HasInterval, student_factor
+from tiltlens._estimators.estimate import HasInterval, student_factor, unseen_mean_se
 from tiltlens._estimators.group_means import PEOPLE, GroupMeans
 from tiltlens._estimators.influence import Booleans, InfluenceEstimate, Integers
-from tiltlens._estimators.outputs import EqualGapsTest, equal_gaps_test, ratio_of_means, unseen_mean_se
+from tiltlens._estimators.outputs import EqualGapsTest, equal_gaps_test, ratio_of_means
 from tiltlens._formats import FieldTable
 from tiltlens._limits import MINIMUM_ROWS, SMALLEST_SHARE
 from tiltlens._sources.tables import Record

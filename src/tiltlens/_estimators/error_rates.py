@@ -24,7 +24,7 @@ from dataclasses import dataclass, replace
 import numpy as np
 from scipy.special import expit, logit
 
-from tiltlens._estimators.estimate import Difference, MeanLaw, Proportion
+from tiltlens._estimators.estimate import Difference, MeanLaw, Proportion, unseen_mean_se
 from tiltlens._estimators.feature_gap import CellSums
 from tiltlens._estimators.influence import (
     Booleans,
@@ -37,7 +37,7 @@ from tiltlens._estimators.influence import (
     rate_law,
     sums_by,
 )
-from tiltlens._estimators.outputs import shares_below, unseen_mean_se
+from tiltlens._estimators.outputs import shares_below
 from tiltlens.paper.checks import Floats
 
 WITHOUT, WITH, UNKNOWN = 0, 1, 2  # codes of a row's outcome: Y = 0, Y = 1, not known

@@ -13,7 +13,7 @@ import numpy as np
 from scipy.special import ndtri, stdtrit
 
 from tiltlens._formats import Display
-from tiltlens._limits import NOISE
+from tiltlens._limits import NOISE, SMALLEST_SHARE
 from tiltlens.errors import DataError
 from tiltlens.paper.checks import Floats
 
@@ -234,6 +234,31 @@ class SquareRoot:
         # The ends of θ are mapped, not ±z·se of the root: at θ = 0 the root has no derivative.
         value, low, high = (_root(self.square + step) for step in (0.0, -reach, reach))
         return Estimate(value, low, high) if self.sign > 0 else Estimate(-value, -high, -low)
+
+
+def unseen_mean_se(mean: float, size: float) -> float:
+    """Return the unseen standard error of a mean: that if all `size` independent people have the same decision.
+
+    Its 95% interval reaches the exact binomial bound. It is 0 if decisions vary.
+    """
+    return unseen_rate(size, 0.95) / quantile(0.95) if min(mean, 1 - mean) <= SMALLEST_SHARE else 0.0
+
+
+def unseen_rate(size: float, confidence: float) -> float:
+    """Return 1 − (α/2)^(1/n), the exact binomial upper bound of a rate after none of n rows."""
+    return float(1.0 - ((1.0 - confidence) / 2) ** (1.0 / size))
+
+
+@dataclass(frozen=True, slots=True)
+class NoneOf:
+    """The ratio 0/p1 after none of n0 audited rows: 0, with the exact binomial upper bound."""
+
+    size: float
+    reference_rate: float
+
+    def estimate(self, confidence: float = 0.95) -> Estimate:
+        """Return [0, (1 − (α/2)^(1/n0))/p1]."""
+        return Estimate(0.0, 0.0, unseen_rate(self.size, confidence) / self.reference_rate)
 
 
 @dataclass(frozen=True, slots=True)

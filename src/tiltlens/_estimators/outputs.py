@@ -17,10 +17,11 @@ from tiltlens._estimators.estimate import (
     HasInterval,
     LogNormal,
     MeanLaw,
+    NoneOf,
     Normal,
     Square,
-    quantile,
     student_factor,
+    unseen_mean_se,
 )
 from tiltlens._estimators.influence import (
     Booleans,
@@ -69,6 +70,16 @@ class Scores:
         """The only column."""
         return np.asarray(self.values[:, 0])
 
+    @property
+    def means(self) -> tuple[float, float]:
+        """Both groups' means of the only column."""
+        return float(self.mean0[0]), float(self.mean1[0])
+
+    @property
+    def spread(self) -> float:
+        """The root of the mean of both groups' variances of the only column."""
+        return math.sqrt(max(float(self.covariance0[0, 0] + self.covariance1[0, 0]) / 2, 0.0))
+
     def mix(self, mix: Floats, level: Floats) -> Scores:
         """Return the scores level + W @ mix, (m, k): one outcome's, or those that follow from others."""
         return Scores(
@@ -111,8 +122,7 @@ def check_scores(scores: ArrayLike, rows: Rows) -> Floats:
 
 def group_rate(rows: Rows, outcome: Scores, is_audited: bool) -> InfluenceEstimate:
     """Return E0[W] or E1[W]."""
-    mean = outcome.mean0 if is_audited else outcome.mean1
-    return InfluenceEstimate.of_group(rows, float(mean[0]), is_audited, outcome.column)
+    return InfluenceEstimate.of_group(rows, outcome.means[0 if is_audited else 1], is_audited, outcome.column)
 
 
 def group_rates(rows: Rows, outcome: Scores) -> tuple[MeanLaw, MeanLaw]:
@@ -135,46 +145,21 @@ def gap_law(rows: Rows, outcome: Scores) -> Difference:
 
 def gap(rows: Rows, outcome: Scores) -> InfluenceEstimate:
     """Return E0[W] − E1[W]."""
-    value = float(outcome.mean0[0] - outcome.mean1[0])
-    return InfluenceEstimate.of(rows, value, outcome.column, -outcome.column)
+    audited, reference = outcome.means
+    return InfluenceEstimate.of(rows, audited - reference, outcome.column, -outcome.column)
 
 
 def unseen_se(rows: Rows, outcome: Scores) -> tuple[float, float]:
     """Return each group's unseen standard error, positive if all its decisions are equal; 0 (unknown) for amounts."""
     if not outcome.is_probability:
         return 0.0, 0.0
-    audited, reference = float(outcome.mean0[0]), float(outcome.mean1[0])
+    audited, reference = outcome.means
     return unseen_mean_se(audited, rows.independent(True)), unseen_mean_se(reference, rows.independent(False))
-
-
-def unseen_mean_se(mean: float, size: float) -> float:
-    """Return the unseen standard error of a mean: that if all `size` independent people have the same decision.
-
-    Its 95% interval reaches the exact binomial bound. It is 0 if decisions vary.
-    """
-    return unseen_rate(size, 0.95) / quantile(0.95) if min(mean, 1 - mean) <= SMALLEST_SHARE else 0.0
-
-
-def unseen_rate(size: float, confidence: float) -> float:
-    """Return 1 − (α/2)^(1/n), the exact binomial upper bound of a rate after none of n rows."""
-    return float(1.0 - ((1.0 - confidence) / 2) ** (1.0 / size))
-
-
-@dataclass(frozen=True, slots=True)
-class NoneOf:
-    """The ratio 0/p1 after none of n0 audited rows: 0, with the exact binomial upper bound."""
-
-    size: float
-    reference_rate: float
-
-    def estimate(self, confidence: float = 0.95) -> Estimate:
-        """Return [0, (1 − (α/2)^(1/n0))/p1]."""
-        return Estimate(0.0, 0.0, unseen_rate(self.size, confidence) / self.reference_rate)
 
 
 def impact_ratio(rows: Rows, favourable: Scores) -> HasInterval:
     """Return E0[W]/E1[W] of the favourable outcome, normal on the log scale; both means of amounts must be positive."""
-    p, p1 = float(favourable.mean0[0]), float(favourable.mean1[0])
+    p, p1 = favourable.means
     if not favourable.is_probability and min(p, p1) <= 0.0:
         raise SupportError(
             "The ratio of means is not defined: a group's mean amount is not above 0.", "look at the gap."
@@ -211,9 +196,8 @@ def lower_over_higher(ratio: Estimate) -> Estimate:
 
 def standardised_difference(rows: Rows, outcome: Scores) -> InfluenceEstimate:
     """Return (E0[W] − E1[W]) / √((Var0(W) + Var1(W))/2): the gap over the groups' root mean variance."""
-    p, p1, w = float(outcome.mean0[0]), float(outcome.mean1[0]), outcome.column
+    (p, p1), w, spread = outcome.means, outcome.column, outcome.spread
     square0, square1 = (w - p) ** 2, (w - p1) ** 2
-    spread = math.sqrt(max(float(outcome.covariance0[0, 0] + outcome.covariance1[0, 0]) / 2, 0.0))
     if spread <= SMALLEST_SHARE:
         if abs(p - p1) <= SMALLEST_SHARE:
             return InfluenceEstimate.of(rows, 0.0, rows.constant(0.0), rows.constant(0.0))

@@ -18,8 +18,7 @@ from typing import NamedTuple
 import numpy as np
 from scipy.special import ndtr, stdtrit
 
-from tiltlens._estimators.estimate import Estimate, LogNormal, quantile, without_noise
-from tiltlens._estimators.outputs import NoneOf, unseen_mean_se
+from tiltlens._estimators.estimate import Estimate, LogNormal, NoneOf, quantile, unseen_mean_se, without_noise
 from tiltlens._formats import interval
 from tiltlens._formats import size as size_in_points
 from tiltlens._limits import NOISE, SMALLEST_EXPECTED, SMALLEST_SE

@@ -400,7 +400,7 @@ def _decisions(evidence: Evidence, gap: Estimate) -> Noted:
     """Return the sample size to detect the gap, with an interval from the gap's; no upper end if that contains 0."""
     if evidence.scores.mean0.size != 1 or evidence.rows.unit.is_amount:
         return None, ()
-    p, p1 = float(evidence.score.mean0[0]), float(evidence.score.mean1[0])
+    p, p1 = evidence.score.means
     value = _detection_sample_size(p, p1)
     if value is None:
         return None, (Note("outputs too close"),)
