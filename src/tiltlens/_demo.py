@@ -91,7 +91,7 @@ def _with_all_prototypes(result: Audit) -> Audit:
     """Return an audit of public data whose summary includes prototypes of few people."""
     c = result[AUDITED]
     parts = replace(c.correction.parts(), prototypes=c.correction.prototypes(suppress=False))
-    saved: Any = SavedParts(parts, c.parts(), c.scale.confidence)
+    saved: Any = SavedParts(c.bins(), c.splitting, c.prices, parts, c.scale.confidence)
     return replace(result, comparisons={AUDITED: replace(c, correction=replace(c.correction, _profiles=saved))})
 
 

@@ -176,8 +176,8 @@ def from_plain(kind: type[T], data: object, path: str = "") -> T:
 
 @cache
 def parts_of(kind: Any) -> tuple[Part, ...]:
-    """Return the JSON keys of a dataclass or NamedTuple, in order."""
-    hints = _hints(kind)
+    """Return the JSON keys of a dataclass, NamedTuple or TypedDict, in order."""
+    hints = get_type_hints(kind) if typing.is_typeddict(kind) else _hints(kind)
     if not is_dataclass(kind):
         return tuple(Part(name, name, hint, True) for name, hint in hints.items())
     public = {field.name: field.metadata.get("key", field.name) for field in fields(kind) if field.name[0] != "_"}

@@ -8,24 +8,21 @@ import json
 import re
 import typing
 from collections.abc import Iterator, Mapping
-from dataclasses import dataclass, is_dataclass, replace
+from dataclasses import dataclass, replace
 from enum import Enum
 from pathlib import Path
 from types import NoneType, UnionType
-from typing import Annotated, Any, NoReturn, get_args, get_origin, get_type_hints
+from typing import Annotated, Any, NoReturn, get_args, get_origin
 
 import polars as pl
 
-from tiltlens._analysis.bins import Bins
-from tiltlens._analysis.prices import Prices
-from tiltlens._analysis.splitting import Splitting
 from tiltlens._estimators.use import ShareForm
 from tiltlens._limits import DIAL_POSITIONS
 from tiltlens._results.audit import SCHEMA, Audit
 from tiltlens._results.audit_comparison import compare
 from tiltlens._results.change import SCHEMA as CHANGE_SCHEMA
 from tiltlens._results.change import Change
-from tiltlens._results.codec import Part, column_types, from_plain, parts_of
+from tiltlens._results.codec import column_types, from_plain, parts_of
 from tiltlens._results.comparison import Comparison, ComparisonParts, with_displays
 from tiltlens._results.profiles import AGAIN, NO_ROWS, Correction, CorrectionParts, NoRows, Prototype, needs_rows
 from tiltlens.errors import DataError, Input, TiltlensError, remember, shown
@@ -146,11 +143,9 @@ def _refuse_constant(name: str) -> NoReturn:
 def _with_parts(comparison: Comparison, data: dict[str, Any], path: str, audit: Audit) -> Comparison:
     """Return the comparison with its saved parts instead of rows."""
     confidence, correction = audit.settings.confidence, comparison.correction
-    parts: Any = SavedParts(
-        from_plain(CorrectionParts, data["correction"], f"{path}.correction"),
-        from_plain(ComparisonParts, data, path),
-        confidence,
-    )
+    of_correction = from_plain(CorrectionParts, data["correction"], f"{path}.correction")
+    own = from_plain(ComparisonParts, data, path)
+    parts: Any = SavedParts(own.bins, own.splitting, own.prices, of_correction, confidence)
     try:
         function = None if correction.numbers is None else SavedCorrection.read(correction.numbers)
     except KeyError as error:
@@ -202,11 +197,10 @@ def _intervals(part: object, path: str) -> Iterator[Interval]:
 
 
 @dataclass(frozen=True, slots=True, eq=False)
-class SavedParts(NoRows):
+class SavedParts(ComparisonParts, NoRows):
     """The parts of a saved comparison, without its rows."""
 
     correction: CorrectionParts
-    comparison: ComparisonParts
     confidence: float
 
     def shares_along_tradeoff(
@@ -216,21 +210,6 @@ class SavedParts(NoRows):
         if positions != DIAL_POSITIONS or level not in (None, self.confidence):
             raise needs_rows("shares_along_tradeoff at other positions, or of another confidence,")
         return self.correction.tradeoff_table
-
-    @property
-    def splitting(self) -> Splitting | None:
-        """The saved value."""
-        return self.comparison.splitting
-
-    @property
-    def prices(self) -> Prices | None:
-        """The saved value."""
-        return self.comparison.prices
-
-    @property
-    def bins(self) -> Bins:
-        """The saved value."""
-        return self.comparison.bins
 
     def prototypes(self, suppress: bool = True) -> dict[str, Prototype]:
         """Return the saved prototypes; raise if `suppress` is False."""
@@ -321,7 +300,7 @@ def _refer(kind: Any, definitions: Schema) -> Schema:
     name = kind.__name__
     if name not in definitions:
         definitions[name] = {}  # a type may contain itself
-        parts = _parts(kind)
+        parts = parts_of(kind) + (parts_of(BESIDE[kind]) if kind in BESIDE else ())
         required = [part.key for part in parts if part.key in getattr(kind, "__required_keys__", {part.key})]
         described = _object({part.key: part.type for part in parts}, required, definitions)
         texts = _descriptions(kind)
@@ -335,13 +314,6 @@ def _refer(kind: Any, definitions: Schema) -> Schema:
 def _object(types: Mapping[str, Any], required: list[str] | None, definitions: Schema) -> Schema:
     properties = {key: _schema(hint, definitions) for key, hint in types.items()}
     return {"type": "object", "required": list(types) if required is None else required, "properties": properties}
-
-
-def _parts(kind: Any) -> tuple[Part, ...]:
-    if is_dataclass(kind) or hasattr(kind, "_fields"):
-        beside = BESIDE.get(kind)
-        return parts_of(kind) + (() if beside is None else parts_of(beside))
-    return tuple(Part(name, name, hint, True) for name, hint in get_type_hints(kind).items())
 
 
 def _first_line(kind: object) -> str:
