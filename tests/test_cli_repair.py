@@ -5,7 +5,6 @@ import json
 import numpy as np
 import polars as pl
 import pytest
-import skops.io
 from scipy.special import softmax
 from sklearn.linear_model import LogisticRegression
 from tests.command import invoked
@@ -183,6 +182,8 @@ def test_a_condition_holds_for_the_held_out_rows_too(folder):
 
 
 def test_with_the_model_alternatives_tell_what_ifs(folder):
+    import skops.io
+
     table = borrowers(600)[["group", "noise", "repaid"]].with_columns(other=pl.col("noise").shuffle(0))
     table.write_parquet(folder / "asked.parquet")
     x = table.select("noise", "other").to_pandas()

@@ -10,7 +10,6 @@ import joblib
 import numpy as np
 import polars as pl
 import pytest
-import skops.io
 from sklearn.base import BaseEstimator, ClassifierMixin, clone
 from sklearn.compose import make_column_transformer
 from sklearn.impute import SimpleImputer
@@ -47,6 +46,8 @@ def audit(model, data=None, **options):
 
 @pytest.fixture
 def skops_file(tmp_path):
+    import skops.io
+
     skops.io.dump(pipeline(), tmp_path / "model.skops")
     return tmp_path / "model.skops"
 
@@ -177,6 +178,8 @@ class Own(ClassifierMixin, BaseEstimator):
 
 
 def test_types_that_skops_does_not_know_are_listed_and_built_only_where_they_are_named(refused, tmp_path):
+    import skops.io
+
     path = tmp_path / "own.skops"
     skops.io.dump(Own().fit(None, [0, 1]), path)
     name = f"{Own.__module__}.Own"
@@ -233,6 +236,8 @@ def test_a_file_that_holds_no_model_is_refused(tmp_path, name, content, message)
 
 
 def test_a_zip_that_is_no_skops_file_and_a_file_that_is_not_there_are_refused(refused, tmp_path, skops_file):
+    import skops.io
+
     with zipfile.ZipFile(tmp_path / "other.skops", "w") as archive:
         archive.writestr("data.pkl", b"")
     with refused(DataError, "'other.skops'"):

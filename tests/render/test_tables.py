@@ -4,7 +4,6 @@ import csv
 import re
 from functools import cache
 
-import openpyxl
 import polars as pl
 import pytest
 from markdown_it import MarkdownIt
@@ -50,6 +49,8 @@ def folder(tmp_path_factory):
 
 
 def test_a_workbook_holds_every_number_and_no_formula(folder):
+    import openpyxl
+
     book = openpyxl.load_workbook(folder / "tables.xlsx")
     assert book.sheetnames == ["rates", "contributions", "about"]
     head, *rows = book["contributions"].values
@@ -91,6 +92,8 @@ def test_csv_holds_every_number_and_an_apostrophe_before_what_could_be_a_formula
 
 
 def test_a_count_below_ten_is_withheld_everywhere(folder):
+    import openpyxl
+
     with (folder / "tables" / "rates.csv").open(newline="", encoding="utf-8") as stream:
         few = next(row for row in csv.DictReader(stream) if row["role"] == "too small")
     assert few.pop("group") == "'-few"
@@ -151,6 +154,8 @@ KNOWN = {"propensity": "chance"}
     ids=["plug-in", "amounts", "outputs only", "error rates"],
 )
 def test_tables_of_every_kind_of_audit(tmp_path, options):
+    import openpyxl
+
     found = audited_people(people(), **{"features": ["income", "city"]} | options)
     assert [path.name for path in write_tables(found, tmp_path / "all.xlsx")] == ["all.xlsx"]
     names = ["rates"] if options.get("features") == [] else ["rates", "contributions"]

@@ -6,7 +6,6 @@ from functools import cache
 import numpy as np
 import polars as pl
 import pytest
-import skops.io
 from scipy.special import expit, logit
 from sklearn.compose import make_column_transformer
 from sklearn.impute import SimpleImputer
@@ -120,6 +119,8 @@ def test_a_category_that_the_classifier_cannot_encode_is_named(refused):
 
 @pytest.mark.filterwarnings("ignore:.*A constant score also:UserWarning")
 def test_a_tilted_classifier_is_saved_with_skops():
+    import skops.io
+
     rng = np.random.default_rng(0)
     X = rng.normal(size=(400, 3))
     group, y = X[:, 0] + rng.normal(size=400) > 0, X[:, 0] + rng.normal(size=400) > 0
