@@ -198,6 +198,8 @@ def _hints(kind: Any) -> dict[str, Any]:
 
 
 def _read(kind: Any, data: object, path: str) -> Any:
+    if kind is float:  # most values of a file
+        return float(_checked(kind, data, path))
     origin, arms = get_origin(kind), get_args(kind)
     if origin is Annotated:
         is_frame = arms[0] is pl.DataFrame
@@ -218,8 +220,7 @@ def _read(kind: Any, data: object, path: str) -> Any:
         return _read_parts(kind, data, path)
     if issubclass(kind, Enum):
         return kind(data) if data in list(kind) else _misfit(path, f"one of {', '.join(map(repr, kind))}", repr(data))
-    value = _checked(kind, data, path)
-    return float(value) if kind is float else value
+    return _checked(kind, data, path)
 
 
 def _read_array(dtype: Any, data: object, path: str) -> NDArray[Any]:
@@ -277,7 +278,9 @@ def column_types(schema: Mapping[str, Any], narrower: Mapping[str, Any] | None =
 
 def _read_union(arms: tuple[Any, ...], data: object, path: str) -> Any:
     """Return the data read as the first type that fits; otherwise the error is that of the last type."""
-    *others, last = [arm for arm in arms if arm is not NoneType or data is None]
+    if data is None and NoneType in arms:
+        return None
+    *others, last = [arm for arm in arms if arm is not NoneType]
     for arm in others:
         try:
             return _read(arm, data, path)
