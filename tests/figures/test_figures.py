@@ -25,6 +25,7 @@ from tests.render.summaries import (
     many,
     of_summaries,
     plug_in,
+    typed,
     with_outcome,
 )
 
@@ -49,14 +50,14 @@ def plain_estimate(value):
 
 def drawn_from(c):
     """Return every figure that a comparison has."""
-    draws = {name: of_summaries(draw) for name, draw in typed_figures.COMPARISON_FIGURES.items()}
+    draws = dict(typed_figures.COMPARISON_FIGURES)
     for feature in list(c["bins"]["profiles"])[:1]:
-        draws["profile"] = partial(figures.profile, feature=feature)
-        draws["correction_by_value"] = partial(figures.correction_by_value, feature=feature)
-    found = {}
+        draws["profile"] = partial(typed_figures.profile, feature=feature)
+        draws["correction_by_value"] = partial(typed_figures.correction_by_value, feature=feature)
+    comparison, found = typed(c), {}
     for name, draw in draws.items():
         with suppress(NothingToDrawError):
-            found[name] = draw(c)
+            found[name] = draw(comparison)
     return found
 
 
