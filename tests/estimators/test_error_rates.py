@@ -3,7 +3,7 @@
 import numpy as np
 import pytest
 from numpy.testing import assert_allclose
-from scipy.stats import binom, binomtest
+from scipy.stats import binom, binomtest, norm
 from sklearn.metrics import confusion_matrix, roc_auc_score
 
 from tiltlens._estimators.error_rates import (
@@ -138,6 +138,17 @@ def test_unweighted_cells_have_the_wilson_interval_of_their_people():
             expected = binomtest(have, cell.people).proportion_ci(0.95, "wilson")
             found = cell.observed.estimate(0.95)
             assert_allclose([found.low, found.high], [expected.low, expected.high], rtol=1e-9, atol=1e-12)
+
+
+@pytest.mark.parametrize(("each", "shift"), [(10, 1.2), (10, 2.0), (50, 2.2)])
+def test_intervals_of_a_large_area_cover_it_with_few_people(each, shift):
+    draw, truth, covered = np.random.default_rng(0), norm.cdf(shift / np.sqrt(2)), 0
+    outcome = np.tile(np.repeat([0, 1], each), 2)
+    for _ in range(400):
+        score = draw.normal(shift * outcome)
+        found = area_pair(Rows.of(np.arange(4 * each) < 2 * each), score, outcome).audited.estimate()
+        covered += found.low <= truth <= found.high
+    assert covered >= binom.ppf(0.01, 400, 0.95)
 
 
 def test_cells_cover_the_rate_of_an_outcome_that_clusters_share():

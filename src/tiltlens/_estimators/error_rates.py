@@ -24,7 +24,7 @@ from dataclasses import dataclass, replace
 import numpy as np
 from scipy.special import expit, logit
 
-from tiltlens._estimators.estimate import Difference, MeanLaw, Proportion, unseen_mean_se
+from tiltlens._estimators.estimate import Difference, LogitNormal, MeanLaw, Normal, Proportion, unseen_mean_se
 from tiltlens._estimators.feature_gap import CellSums
 from tiltlens._estimators.influence import (
     Booleans,
@@ -137,9 +137,9 @@ def _group_means(rows: Rows, values: Floats, influence: Floats) -> list[Influenc
 def _pair(
     rows: Rows, means: Sequence[InfluenceEstimate], laws: Sequence[MeanLaw], errors: Sequence[float]
 ) -> GroupPair:
-    """Return both groups' estimators and their difference; unseen errors are added except to Wilson's intervals."""
+    """Return both groups' estimators and their difference; unseen errors are added to normal intervals only."""
     both = zip(laws, errors, strict=True)
-    audited, reference = (law if isinstance(law, Proportion) else law.with_extra_se(error) for law, error in both)
+    audited, reference = (law.with_extra_se(error) if isinstance(law, Normal) else law for law, error in both)
     difference = mean_difference(rows, means, (audited, reference))
     return GroupPair(audited, reference, difference, (means[0], means[1]), (errors[0], errors[1]))
 
@@ -159,7 +159,12 @@ def area_pair(rows: Rows, score: Floats, outcome: Integers) -> GroupPair:
         influences.append(influence)
         errors.append(unseen_mean_se(area, rarer))
     means = _group_means(rows, np.array(areas), influences[0] + influences[1])
-    return _pair(rows, means, [mean.normal(0.0, 1.0) for mean in means], errors)
+    # Near 1 and with few people an area is skewed; where all pairs are in order, log-odds are infinite.
+    laws = [
+        mean.normal(0.0, 1.0) if error else LogitNormal(mean.value, mean.law_se, mean.degrees)
+        for mean, error in zip(means, errors, strict=True)
+    ]
+    return _pair(rows, means, laws, errors)
 
 
 def area_under_curve(rank: Integers, share: Floats, outcome: Integers) -> tuple[float, Floats]:

@@ -10,7 +10,7 @@ from html import escape
 from typing import Protocol
 
 import numpy as np
-from scipy.special import ndtri, stdtrit
+from scipy.special import expit, logit, ndtri, stdtrit
 
 from tiltlens._formats import Display
 from tiltlens._limits import NOISE, SMALLEST_SHARE
@@ -167,7 +167,22 @@ class Proportion:
         return Estimate(p, *(min(max(end, 0.0), 1.0) for end in ends))
 
 
-MeanLaw = Normal | Proportion
+@dataclass(frozen=True, slots=True)
+class LogitNormal:
+    """A probability between 0 and 1 that is normal on the log-odds scale; `se` is that of the probability itself."""
+
+    value: float
+    se: float
+    degrees: float = math.inf
+
+    def estimate(self, confidence: float = 0.95) -> Estimate:
+        """Return the image of log-odds ± z·se/(p(1 − p))."""
+        p = self.value
+        reach = quantile(confidence, self.degrees) * self.se / (p * (1.0 - p))
+        return Estimate(p, float(expit(logit(p) - reach)), float(expit(logit(p) + reach)))
+
+
+MeanLaw = Normal | Proportion | LogitNormal
 
 
 @dataclass(frozen=True, slots=True)
