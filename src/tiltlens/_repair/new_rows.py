@@ -55,23 +55,19 @@ class RepairTable:
     def texts(self, argument: str, values: object) -> NDArray[np.str_]:
         """Return the values as texts ("" if missing); several columns are combined into intersections."""
         columns: list[object] = [*crossed_columns(values, self.frame.columns)] or [values]
-        return intersection_labels([self._column(argument, column) for column in columns])
+        return intersection_labels([self.column(argument, column) for column in columns])
 
     def scores(self, values: object) -> list[pl.Series]:
         """Return the columns of scores."""
         if getattr(values, "ndim", 1) == 2:
             check_index("scores", values, self._given)
-        return [self._column("scores", column) for column in score_columns_of(values)]
-
-    def outcome(self, values: object) -> pl.Series | None:
-        """Return the column of outcomes, if any."""
-        return None if values is None else self._column("outcome", values)
+        return [self.column("scores", column) for column in score_columns_of(values)]
 
     def weights(self, values: object) -> Floats:
         """Return the weight of each row, 1 by default."""
         if values is None:
             return np.ones(self.frame.height)
-        column = self._column("sample_weight", values).alias("sample_weight")
+        column = self.column("sample_weight", values).alias("sample_weight")
         return check_sample_weight("sample_weight", column.to_frame(), "row {}".format)
 
     def clusters(self, values: object) -> Integers | None:
@@ -82,7 +78,8 @@ class RepairTable:
         codes = np.unique(texts, return_inverse=True)[1]
         return np.where(texts == "", codes.max() + 1 + np.arange(codes.size), codes)
 
-    def _column(self, argument: str, values: object) -> pl.Series:
+    def column(self, argument: str, values: object) -> pl.Series:
+        """Return a column by its name, or an array as a column."""
         if not isinstance(values, str):
             check_index(argument, values, self._given)
             return column_of_values(argument, values, self.frame.height)
@@ -181,7 +178,7 @@ def read_held_out(
     audited, table = _audited_group(adjustment, group_to_compare), RepairTable(data)
     group_name = group if isinstance(group, str) else JOINT.join(crossed_columns(group, table.frame.columns)) or "group"
     labels, scores = table.texts("group", group), adjustment.read_scores(table.scores(scores))
-    outcome = None if (column := table.outcome(outcome)) is None else adjustment.read_outcome(column)
+    outcome = None if outcome is None else adjustment.read_outcome(table.column("outcome", outcome))
     weights, clusters = table.weights(weights), table.clusters(clusters)
     is_compared, is_met = (labels == audited) | (labels == adjustment.reference), meets(table.frame, adjustment.given)
     keep = is_compared & (weights > 0.0) & is_met
