@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import ItemsView, Iterator, Mapping
 from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, ClassVar, TextIO
+from typing import TYPE_CHECKING, ClassVar, TextIO
 
 import polars as pl
 
@@ -20,7 +20,7 @@ import numpy as np
 from tiltlens._analysis.evidence import Settings, leaves_free
 from tiltlens._analysis.intersections import Intersections
 from tiltlens._formats import text_of
-from tiltlens._results.codec import to_plain, write_json
+from tiltlens._results.codec import Json, to_plain, write_json
 from tiltlens._results.comparison import Comparison
 from tiltlens._results.monitor import Look, Monitor
 from tiltlens._results.outputs import Provenance
@@ -188,9 +188,9 @@ class Audit:
         if self._look is not None:
             self._look.file.replace(self._look.state)
 
-    def to_dict(self) -> dict[str, Any]:
+    def to_dict(self) -> Json:
         """Return every number of the audit by attribute name; sizes of groups that are too small are suppressed."""
-        summary: dict[str, Any] = to_plain(self)
+        summary: Json = to_plain(self)
         for name, comparison in self.comparisons.items():
             summary["comparisons"][name] = comparison.to_dict()
         return summary

@@ -6,7 +6,7 @@ from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from enum import StrEnum
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any, ClassVar, TextIO
+from typing import TYPE_CHECKING, Annotated, ClassVar, TextIO
 
 import polars as pl
 
@@ -16,7 +16,7 @@ if TYPE_CHECKING:
 from tiltlens._estimators.estimate import Estimate
 from tiltlens._estimators.verdicts import Verdict
 from tiltlens._formats import FieldTable, text_of
-from tiltlens._results.codec import to_plain, write_json
+from tiltlens._results.codec import Json, to_plain, write_json
 from tiltlens._results.outputs import Provenance, Scale
 from tiltlens._rows.wording import ScoreType
 from tiltlens.errors import DataError, listed, shown
@@ -97,7 +97,7 @@ class GroupChange(FieldTable):
     features: Annotated[pl.DataFrame, FEATURE_SCHEMA, FEATURE_COLUMNS]
     notes: tuple[str, ...]
 
-    def to_dict(self) -> dict[str, Any]:
+    def to_dict(self) -> Json:
         """Return every number, keyed by attribute name."""
         return dict(to_plain(self))
 
@@ -184,7 +184,7 @@ class Change:
     def __len__(self) -> int:
         return len(self.comparisons)
 
-    def to_dict(self) -> dict[str, Any]:
+    def to_dict(self) -> Json:
         """Return every number of the change, keyed by attribute name."""
         return dict(to_plain(self))
 

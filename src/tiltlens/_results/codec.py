@@ -31,9 +31,10 @@ from numpy.typing import NDArray
 from tiltlens.errors import DataError, check_unread
 
 Target = str | Path | TextIO  # a path, or a file open for text
+Json = dict[str, Any]  # an object of a JSON file
 
 
-def write_json(summary: dict[str, Any], target: Target) -> None:
+def write_json(summary: Json, target: Target) -> None:
     """Write a summary as JSON to a file, or to standard output if `target` is "-"."""
     text = json.dumps(summary, indent=2, ensure_ascii=False, allow_nan=False) + "\n"
     write_text(sys.stdout if target == "-" else target, text, summary.get("schema"))

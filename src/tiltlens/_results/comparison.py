@@ -33,7 +33,7 @@ from tiltlens._estimators.estimate import Estimate
 from tiltlens._estimators.outputs import EqualOutputsTest
 from tiltlens._estimators.verdicts import Verdict
 from tiltlens._formats import Display, number, percent, ratio, short_number, typed, whole
-from tiltlens._results.codec import to_plain
+from tiltlens._results.codec import Json, to_plain
 from tiltlens._results.outputs import CONTRIBUTIONS as OF_FEATURES
 from tiltlens._results.outputs import Checks, Contribution, GapParts, Means, Outputs, Rates, Scale
 from tiltlens._results.profiles import Correction, Profiles
@@ -322,9 +322,9 @@ class Comparison:
 
         return find_alternatives(self, tolerance, threshold)
 
-    def to_dict(self) -> dict[str, Any]:
+    def to_dict(self) -> Json:
         """Return every number of the comparison, keyed by attribute name."""
-        summary: dict[str, Any] = to_plain(self)
+        summary: Json = to_plain(self)
         summary["correction"] |= to_plain(self.correction.parts())
         summary |= to_plain(self.parts())
         return summary

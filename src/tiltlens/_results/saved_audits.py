@@ -22,7 +22,7 @@ from tiltlens._results.audit import SCHEMA, Audit
 from tiltlens._results.audit_comparison import compare
 from tiltlens._results.change import SCHEMA as CHANGE_SCHEMA
 from tiltlens._results.change import Change
-from tiltlens._results.codec import column_types, from_plain, parts_of
+from tiltlens._results.codec import Json, column_types, from_plain, parts_of
 from tiltlens._results.comparison import Comparison, ComparisonParts, with_displays
 from tiltlens._results.profiles import AGAIN, NO_ROWS, Correction, CorrectionParts, NoRows, Prototype, needs_rows
 from tiltlens.errors import DataError, Input, TiltlensError, remember, shown
@@ -82,7 +82,7 @@ def read_audit(path: str | Path) -> Audit:
     return audit
 
 
-def restore_audit(summary: dict[str, Any]) -> Audit:
+def restore_audit(summary: Json) -> Audit:
     """Return the audit that `to_dict` wrote, with its saved parts."""
     audit = from_plain(Audit, summary)
     saved = {
@@ -105,7 +105,7 @@ def saved_change(old: str, new: str) -> Change:
     return compare(*audits)
 
 
-def _load(path: str | Path) -> dict[str, Any]:
+def _load(path: str | Path) -> Json:
     """Return the content of the file; raise unless it is an audit of this schema version."""
     try:
         text = Path(path).read_text(encoding="utf-8")
@@ -140,7 +140,7 @@ def _refuse_constant(name: str) -> NoReturn:
     raise ValueError(f"{name} is not a number in JSON")
 
 
-def _with_parts(comparison: Comparison, data: dict[str, Any], path: str, audit: Audit) -> Comparison:
+def _with_parts(comparison: Comparison, data: Json, path: str, audit: Audit) -> Comparison:
     """Return the comparison with its saved parts instead of rows."""
     confidence, correction = audit.settings.confidence, comparison.correction
     of_correction = from_plain(CorrectionParts, data["correction"], f"{path}.correction")
@@ -165,7 +165,7 @@ def _check_groups(audit: Audit) -> None:
             raise DataError(f"comparisons.{name}: about other groups, or another kind of output, than the audit says")
 
 
-def _check_numbers(comparisons: dict[str, Any]) -> None:
+def _check_numbers(comparisons: Json) -> None:
     """Raise if a value lies outside its interval, or if a gap is not the difference of the mean outputs."""
     for path, value, low, high in _intervals(comparisons, "comparisons"):
         slack = SAVED_SLACK * max(1.0, abs(value))
@@ -225,7 +225,7 @@ class SavedCorrection(CorrectionFunction):
     numbers: dict[str, float | None]
 
     @classmethod
-    def read(cls, numbers: dict[str, Any]) -> SavedCorrection:
+    def read(cls, numbers: Json) -> SavedCorrection:
         """Return the correction function with the numbers that `to_dict` wrote."""
         names = ("intercept", "on_log_odds", "descent_rate", "input_weight", "output_weight")
         on_scores = tuple(value for name, value in numbers.items() if name.startswith("on_score"))
@@ -249,7 +249,6 @@ class SavedCorrection(CorrectionFunction):
     b1 = property(lambda self: self._saved("b1"))
 
 
-Schema = dict[str, Any]
 WIDTH = 140  # maximum line length of the files
 SCALARS = {str: "string", float: "number", int: "integer", bool: "boolean", NoneType: "null"}
 BESIDE = {Comparison: ComparisonParts, Correction: CorrectionParts}  # types whose keys are merged into those of others
@@ -258,9 +257,9 @@ VERSIONS = (
 )
 
 
-def schema_of(kind: type, version: str) -> Schema:
+def schema_of(kind: type, version: str) -> Json:
     """Return the JSON schema of the output of a result's `to_dict`."""
-    definitions: Schema = {}
+    definitions: Json = {}
     _refer(kind, definitions)
     whole = definitions.pop(kind.__name__)
     whole["properties"]["schema"] = {"const": version}
@@ -269,7 +268,7 @@ def schema_of(kind: type, version: str) -> Schema:
     return {**head, **about, **whole, "$defs": dict(sorted(definitions.items()))}
 
 
-def _schema(kind: Any, definitions: Schema) -> Schema:
+def _schema(kind: Any, definitions: Json) -> Json:
     origin, arms = get_origin(kind), get_args(kind)
     if origin is Annotated:
         if arms[0] is not pl.DataFrame:
@@ -288,14 +287,14 @@ def _schema(kind: Any, definitions: Schema) -> Schema:
     return _refer(kind, definitions)
 
 
-def _any_of(schemas: list[Schema]) -> Schema:
+def _any_of(schemas: list[Json]) -> Json:
     """Return a schema that accepts any of several; plain types are merged."""
     if all(schema.keys() == {"type"} for schema in schemas):
         return {"type": [schema["type"] for schema in schemas]}
     return {"anyOf": schemas}
 
 
-def _refer(kind: Any, definitions: Schema) -> Schema:
+def _refer(kind: Any, definitions: Json) -> Json:
     """Return a reference to the definition of a type, which is added if it is missing."""
     name = kind.__name__
     if name not in definitions:
@@ -311,7 +310,7 @@ def _refer(kind: Any, definitions: Schema) -> Schema:
     return {"$ref": f"#/$defs/{name}"}
 
 
-def _object(types: Mapping[str, Any], required: list[str] | None, definitions: Schema) -> Schema:
+def _object(types: Mapping[str, Any], required: list[str] | None, definitions: Json) -> Json:
     properties = {key: _schema(hint, definitions) for key, hint in types.items()}
     return {"type": "object", "required": list(types) if required is None else required, "properties": properties}
 
@@ -331,7 +330,7 @@ def _descriptions(kind: Any) -> dict[str, str]:
     return {name: _first_line(value.fget) for name, value in properties.items()} | texts
 
 
-def published() -> dict[str, Schema]:
+def published() -> dict[str, Json]:
     """Return the schemas of audits and of changes."""
     return {"audit": schema_of(Audit, SCHEMA), "change": schema_of(Change, CHANGE_SCHEMA)}
 

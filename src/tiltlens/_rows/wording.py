@@ -12,7 +12,7 @@ from dataclasses import dataclass, fields, replace
 from enum import StrEnum
 from functools import cache, partial, reduce
 from operator import add
-from typing import Any, NamedTuple, TypeVar
+from typing import NamedTuple, TypeVar
 from unicodedata import category
 
 import numpy as np
@@ -381,9 +381,9 @@ def measure_for(score_type: str, metric: str | None = None, wording: Wording = W
 def _in_unit(measure: Measure, unit: str) -> Measure:
     """Return a measure of amounts in a unit: before the number if it is a currency sign, else after it."""
     if is_symbol(unit):
-        names = ("difference", "size", "level", "total")
-        signed: dict[str, Any] = {name: partial(_signed, getattr(measure, name), unit) for name in names}
-        return replace(measure, unit="", long_unit=unit, **signed)
+        writers = (measure.difference, measure.size, measure.level, measure.total)
+        difference, size, level, total = (partial(_signed, write, unit) for write in writers)
+        return replace(measure, unit="", long_unit=unit, difference=difference, size=size, level=level, total=total)
     level, total = (partial(_followed, write, unit) for write in (measure.level, measure.total))
     return replace(measure, unit=unit, long_unit=unit, level=level, total=total)
 
