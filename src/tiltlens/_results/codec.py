@@ -199,16 +199,14 @@ def _hints(kind: Any) -> dict[str, Any]:
 
 
 def _read(kind: Any, data: object, path: str) -> Any:
-    if kind is float:  # most values of a file
-        return float(_checked(kind, data, path))
+    if kind in (float, Any):  # numbers, most values of a file, come first
+        return float(_checked(float, data, path)) if kind is float else data
     origin, arms = get_origin(kind), get_args(kind)
     if origin is Annotated:
         is_frame = arms[0] is pl.DataFrame
         return _read_frame(data, path, *arms[1:]) if is_frame else _read(arms[0], data, path)
     if origin in (typing.Union, UnionType):
         return _read_union(arms, data, path)
-    if kind is Any:
-        return data
     if origin is np.ndarray:
         return _read_array(arms[1], data, path)
     if origin in (tuple, list):
