@@ -80,9 +80,12 @@ $(VENV)/installed-docs: pyproject.toml constraints.txt | $(VENV)/bin/python
 	@$(BIN)/python -m pip install --quiet --no-compile -c constraints.txt -e '.[docs]'
 	@touch $(VENV)/installed $@
 
-$(VENV)/installed-dev: pyproject.toml constraints.txt | $(VENV)/bin/python
+$(VENV)/installed-dev: pyproject.toml constraints.txt | $(VENV)/bin/python  # Spark has no wheel: one is made beside the rest
 	@echo "Installing tiltlens and its development tools ..." >&2
-	@$(BIN)/python -m pip install --quiet --no-compile -c constraints.txt -e '.[dev]'
+	@$(BIN)/python -m pip wheel --quiet --no-deps -c constraints.txt -w $(VENV)/wheels pyspark & \
+	  $(BIN)/python -m pip install --quiet --no-compile -c constraints.txt -e '.[dev-without-spark]' && wait $$!
+	@$(BIN)/python -m pip install --quiet --no-compile -c constraints.txt --find-links $(VENV)/wheels 'pyspark[connect]'
+	@rm -r $(VENV)/wheels
 	@touch $(VENV)/installed $(VENV)/installed-docs $@
 
 $(VENV)/installed-boosters: pyproject.toml constraints.txt | $(VENV)/bin/python
