@@ -111,8 +111,10 @@ def _side(ratio: Estimate, threshold: float | None) -> Record:
         return {"note": ""}
     low, high, is_below = ratio.low or 0.0, ratio.high or 0.0, ratio.value < threshold - NOISE
     is_sure = high < threshold or low >= threshold
-    code = "side of the threshold" if is_sure else "threshold in the interval"
-    note = Note(code, side="below" if is_below else "at or above", threshold=decimals(threshold))
+    side, line = "below" if is_below else "at or above", decimals(threshold)
+    note = Note("threshold in the interval", side=side, threshold=line)
+    if is_sure:
+        note = Note("side of the threshold", side=side, threshold=line)
     return {"is_below_threshold": is_below, "is_surely_below_threshold": is_below if is_sure else None, "note": note}
 
 
