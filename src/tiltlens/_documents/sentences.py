@@ -74,19 +74,15 @@ def error_rate_blocks(c: Comparison, rates: ErrorRates) -> list[Block]:
     keys = ERROR_RATE_KEYS if m.each != "decision" else OF_DECISIONS
     for key in keys:
         item, rate = quantity(key), rates.rate(key)
-        if rate is None and key not in rates.reasons:
-            continue
-        notes.append(
-            f"{capitalised(item.label)}: {_in_words(definition(key, m.each), c)}."
-            if rate is not None
-            else f"{capitalised(item.label)} is not measured: {rates.reasons[key]}."
-        )
+        name, head = capitalised(item.label), Cell(item.name(m))
         if rate is not None:
             written = format_of(item.scale, m)
             cells = [estimate_cell(side, written.value) for side in (rate.audited, rate.reference)]
-            rows.append((Cell(item.name(m)), *cells, estimate_cell(rate.difference, written.change)))
-        else:
-            rows.append((Cell(item.name(m)), *[Cell(NOTHING)] * 3))
+            rows.append((head, *cells, estimate_cell(rate.difference, written.change)))
+            notes.append(f"{name}: {_in_words(definition(key, m.each), c)}.")
+        elif key in rates.reasons:
+            rows.append((head, *[Cell(NOTHING)] * 3))
+            notes.append(f"{name} is not measured: {rates.reasons[key]}.")
     table = Table("error-rates", columns, tuple(rows), level_of(c))
     bounds = [Paragraph(line) for line in selective_words(rates.selective_labels)]
     return [table, Paragraph(" ".join(notes), QUIET), *bounds, Paragraph(RATES_DO_NOT_SHOW, QUIET)]

@@ -7,7 +7,7 @@ from tiltlens._documents.document import GROUP, labels, measure_of, versus
 from tiltlens._formats import count, label, number, percent, short_number, whole_percent
 from tiltlens._results.comparison import Comparison
 from tiltlens._rows.wording import Measure
-from tiltlens.figures._distributions import HIDDEN, NO_SHAPE, WITHHELD
+from tiltlens.figures._distributions import HIDDEN, NO_SHAPE, WITHHELD, bin_record
 from tiltlens.figures._figure import (
     AUDITED,
     FAINT,
@@ -57,8 +57,7 @@ def correction_distribution(c: Comparison, position_index: int | None = None) ->
     position = dial_place(c, position_index)
     shares = histograms[position]
     records = [
-        {"from": low, "to": high, "share": share, "withheld": share is None, "middle": (low + high) / 2}
-        | {"bin": _bin(low, high), "shown": HIDDEN if share is None else percent(share)}
+        bin_record(low, high, share, percent(share))
         for (low, high), share in zip(steps(LOW, HIGH, len(shares)), shares, strict=True)
     ]
     if not any(shares):
@@ -75,10 +74,6 @@ def correction_distribution(c: Comparison, position_index: int | None = None) ->
     subtitle = f"% of {label(c.audited, GROUP)} (audited)"
     chart = _histogram(_domain(ends), tooltip(reading))
     return figure(chart, records, title, description, reading, subtitle, note)
-
-
-def _bin(low: float, high: float) -> str:
-    return f"{number(low, 2)} to {number(high, 2)}"
 
 
 def _histogram(domain: list[float], tips: list[ChartPart]) -> ChartPart:
@@ -139,9 +134,8 @@ def _bins_of(text: str, value: ValueProfile, bottom: int) -> list[Record]:
     named = {"value": value.value, "label": text, "full": label(value.value, FULL), "people": value.n}
     return [
         named
-        | {"from": low, "to": high, "bin": _bin(low, high), "middle": (low + high) / 2}
-        | {"count": n, "share": None if n is None else n / people, "withheld": n is None}
-        | {"shown": HIDDEN if n is None else count(n), "bottom": bottom, "top": None}
+        | bin_record(low, high, None if n is None else n / people, count(n))
+        | {"count": n, "bottom": bottom, "top": None}
         for (low, high), n in zip(steps(LOW, HIGH, len(counts)), counts, strict=True)
         if n != 0  # most bins are empty, and there may be hundreds of them
     ]

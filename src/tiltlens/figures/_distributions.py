@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
+from functools import partial
 
 from tiltlens._analysis.bins import GroupBin, ValueProfile
 from tiltlens._documents.document import (
@@ -16,7 +17,7 @@ from tiltlens._documents.document import (
     versus,
 )
 from tiltlens._documents.quantities import written
-from tiltlens._formats import count, label, number, percent, short_number
+from tiltlens._formats import Shown, count, label, number, percent, short_number
 from tiltlens._results.comparison import Comparison
 from tiltlens._rows.wording import Measure
 from tiltlens.figures._figure import (
@@ -56,6 +57,7 @@ from tiltlens.figures._marks import (
     values_shown,
 )
 
+two_decimals = partial(number, digits=2)
 HIDDEN = "suppressed: fewer than 10 people, or derivable"  # any bin that would reveal a small one
 WITHHELD = f"✕ {HIDDEN}"
 HEAD = 1.3  # times the tallest bar, to leave space for a name and a mean
@@ -72,7 +74,7 @@ def score_distribution(c: Comparison) -> Figure:
     audited, reference = means(c)
     title = f"Distribution of {m.each}s by group"
     word = f"1 − {m.each}" if c.scale.metric == "fnr" else m.each
-    write = (lambda end: m.level(end)) if m.is_amount else percent
+    write = m.level if m.is_amount else percent
     records = _records(bins, write)
     if not any(record["share"] for record in records):
         raise nothing(title, NO_SHAPE)
@@ -127,7 +129,7 @@ def _decisions(c: Comparison, m: Measure) -> Figure:
 def overlap(c: Comparison) -> Figure:
     """Draw the distributions of the log-ratio in both groups; bins with one group only have no counterparts."""
     title = "Overlap of the two groups"
-    records = _records(c.bins().overlap, lambda end: number(end, 2))
+    records = _records(c.bins().overlap, two_decimals)
     if not any(record["share"] for record in records):
         raise nothing(title, NO_SHAPE)
     description = (
@@ -143,16 +145,20 @@ def overlap(c: Comparison) -> Figure:
     return figure(chart, records, title, description, reading, in_unit(c, "% of each group"), note)
 
 
-def _records(bins: Sequence[GroupBin], write: Callable[[float], str]) -> list[Record]:
+def _records(bins: Sequence[GroupBin], write: Shown) -> list[Record]:
     return [
-        {"group": group, "from": part.start, "to": part.stop, "share": share, "side": side}
-        | {"bin": f"{write(part.start)} to {write(part.stop)}", "withheld": share is None}
-        | {"shown": HIDDEN if share is None else percent(share)}
-        | {"height": None if share is None else side * share, "middle": (part.start + part.stop) / 2}
+        {"group": group, "side": side, "height": None if share is None else side * share}
+        | bin_record(part.start, part.stop, share, percent(share), write)
         for group, side in (("audited", 1), ("reference", -1))
         for part in bins
         for share in (part.audited if group == "audited" else part.reference,)
     ]
+
+
+def bin_record(low: float, high: float, share: float | None, text: str, write: Shown = two_decimals) -> Record:
+    """Return a bin: its edges, also as text, its middle, and its share, if it is not suppressed, with its text."""
+    edges = {"from": low, "to": high, "bin": f"{write(low)} to {write(high)}", "middle": (low + high) / 2}
+    return edges | {"share": share, "withheld": share is None, "shown": HIDDEN if share is None else text}
 
 
 def _hidden_note(records: list[Record]) -> str:
