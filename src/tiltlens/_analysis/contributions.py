@@ -25,7 +25,7 @@ from tiltlens._learners.regressions import SmoothPart, spline_means
 from tiltlens._limits import CLIP, FOLDS, NOISE, SUPPRESSED_BELOW
 from tiltlens._notes import Note
 from tiltlens._rows.features import Feature, joined_feature
-from tiltlens._threads import steps_in_threads
+from tiltlens._threads import in_threads, steps_in_threads
 from tiltlens.errors import SupportError
 from tiltlens.paper.checks import Floats
 from tiltlens.paper.correction import CorrectionFunction
@@ -110,7 +110,8 @@ def correction_shares(
         return _plug_in_shares(evidence, settings, correction)
     rows, scores, pairs = evidence.sample, evidence.scores, evidence.nuisances.propensity.pairings
     # Levels too rare for leave-one-out means are merged before a cross-fit.
-    features = [joined_feature(feature, rows, evidence.nuisances.propensity.fold) for feature in evidence.rows.features]
+    fold, every = evidence.nuisances.propensity.fold, evidence.rows.features
+    features = in_threads(lambda feature: joined_feature(feature, rows, fold), every, fold.size)
     scored = [_score_gradient(rows, evidence.score.column, pair) for pair in pairs]
     spread = crossfit.gradient_variance(rows, scored)
     # Three corners of the dial determine the form at every (λ2, λ4): (33).

@@ -19,6 +19,7 @@ from tiltlens._learners.linear_models import strongest
 from tiltlens._learners.propensity import Propensity, row_folds, served_folds
 from tiltlens._limits import BASIS_KNOTS, MODEL_CHUNK, RIDGE
 from tiltlens._rows.predictions import UserModel
+from tiltlens._sources.arrays import below
 from tiltlens._threads import steps_in_threads
 from tiltlens.paper.checks import Floats
 
@@ -170,8 +171,8 @@ class BinnedTrees:
 def _cut(raw: Floats, edges: Sequence[Floats]) -> Floats:
     """Return each number's position among the edges of its column, NaN where it is missing; codes stay as they are."""
     columns = [
-        np.where(np.isnan(column), np.nan, np.searchsorted(cuts, column)) if cuts.size else column
-        for column, cuts in zip(raw.T, edges, strict=True)
+        np.where(np.isnan(column), np.nan, below(cuts, column)) if cuts.size else column
+        for column, cuts in zip(np.ascontiguousarray(raw.T), edges, strict=True)
     ]
     return np.column_stack(columns)
 

@@ -235,10 +235,15 @@ def feature_levels(
     if frame is None:
         raise DataError(f"Column {shown(name)} has too many values to be counted.", "leave it out.")
     pairs = frame.filter(pl.col(GROUP).is_in(groups))
-    values = pairs.group_by(name).agg(pl.col(PEOPLE, WEIGHT).sum()).sort(name)
+    values = _of_groups_together(name, pairs)
     levels = _levels(name, values, ranges, is_weighted, is_sampled)
     group = pairs[GROUP].cast(pl.Enum(groups)).to_physical().cast(pl.Int64).to_numpy()
     return _flag_group_copies(levels, levels.codes(pairs[name]), group)
+
+
+def _of_groups_together(name: str, pairs: pl.DataFrame) -> pl.DataFrame:
+    # Sorted first, because groups of sorted values need no hashes.
+    return pairs.sort(name).group_by(name, maintain_order=True).agg(pl.col(PEOPLE, WEIGHT).sum())
 
 
 def value_levels(name: str, counts: ValueCounts, groups: Sequence[str], levels: Levels) -> Levels | None:
@@ -254,7 +259,7 @@ def value_levels(name: str, counts: ValueCounts, groups: Sequence[str], levels: 
     if levels.is_binned:
         if ROWS_A_CELL * mine[name].n_unique() > mine[PEOPLE].sum():
             return None
-        values = mine.group_by(name).agg(pl.col(PEOPLE, WEIGHT).sum()).sort(name)
+        values = _of_groups_together(name, mine)
         return _levelled(name, values, levels.kind, values[name].null_count())
     text = mine[name].cast(pl.String).unique().drop_nulls().sort()
     missing = len(text)
