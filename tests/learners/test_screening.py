@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 
 from tiltlens._learners.candidates import surviving_columns
-from tiltlens._learners.linear_models import strongest
+from tiltlens._learners.linear_models import by_strength
 from tiltlens._learners.regressions import SmoothPart, spline_means
 
 
@@ -17,26 +17,26 @@ def many(size=1_000, count=30):
     return table, rng
 
 
-def test_few_features_are_all_strong():
+def test_few_features_are_not_ranked():
     table, _ = many()
-    assert strongest(table, (), np.ones(1_000), np.arange(1_000), 30) == set(table)
+    assert by_strength(table, (), np.ones(1_000), np.arange(1_000), 30) == list(table)
 
 
 def test_the_strongest_go_with_one_of_the_targets_bent_levelled_or_missing():
     table, rng = many()
     first = np.cos(2 * table["x07"]) + 0.5 * rng.normal(size=1_000)
     second = (table["place"] == 2) + np.isnan(table["x03"]) + 0.3 * rng.normal(size=1_000)
-    found = strongest(table, (first, second), np.ones(1_000), np.arange(1_000), 3)
-    assert found == {"x07", "place", "x03"}
+    found = by_strength(table, (first, second), np.ones(1_000), np.arange(1_000), 3)
+    assert set(found[:3]) == {"x07", "place", "x03"}
 
 
 def test_the_strongest_do_not_depend_on_the_order_of_the_columns():
     table, rng = many()
     target = table["x01"] + rng.normal(size=1_000)
     turned = dict(reversed(table.items()))
-    one, other = (strongest(each, (target,), np.ones(1_000), np.arange(1_000), 5) for each in (table, turned))
+    one, other = (by_strength(each, (target,), np.ones(1_000), np.arange(1_000), 5) for each in (table, turned))
     assert one == other
-    assert "x01" in one
+    assert one[0] == "x01"
 
 
 def test_columns_survive_with_the_features_that_go_with_the_labels():

@@ -41,7 +41,7 @@ from tiltlens._learners.design import (
     Table,
     product_block,
 )
-from tiltlens._learners.linear_models import Basis, strongest
+from tiltlens._learners.linear_models import Basis, by_strength
 from tiltlens._limits import (
     BASIS_KNOTS,
     BASIS_LEVELS,
@@ -449,11 +449,9 @@ def screen_of(
     table: Table, days: Days, targets: tuple[Floats, Floats], omega: Floats, fold: Integers, seed: int
 ) -> Screen:
     """Return the screen; of many features, only those most associated with the group or the score are combined."""
-    everyone = np.arange(len(omega))
-    pairs = {name: table[name] for name in sorted(strongest(table, targets, omega, everyone, MULTIPLIED))}
-    triples = sorted(strongest(pairs, targets, omega, everyone, TRIPLED))
-    chosen = {name: _coarse(column, PAIR_CELLS) for name, column in pairs.items()}
-    tripled = {name: _coarse(table[name], TRIPLE_CELLS) for name in triples}
+    ranked = by_strength(table, targets, omega, np.arange(len(omega)), TRIPLED)
+    chosen = {name: _coarse(table[name], PAIR_CELLS) for name in sorted(ranked[:MULTIPLIED])}
+    tripled = {name: _coarse(table[name], TRIPLE_CELLS) for name in sorted(ranked[:TRIPLED])}
     codes = zip(table, in_threads(_repeated, list(table.values()), len(omega)), strict=True)
     repeated = {name: code for name, code in codes if code is not None}
     return Screen(table, days, chosen, tripled, repeated, targets, fold, seed)

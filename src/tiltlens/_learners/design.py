@@ -114,7 +114,7 @@ class LevelColumns:
 
     def indicators(self, codes: Integers) -> Floats:
         """Return one 0/1 column per level that has one."""
-        return np.asarray(self.ranks(codes)[:, None] == np.arange(1, self.count + 1), dtype=np.float64)
+        return rank_indicators(self.ranks(codes), self.count)
 
     def effects(self, codes: Integers, slopes: Floats) -> Floats:
         """Return `indicators(codes) @ slopes`, (n, models)."""
@@ -133,7 +133,12 @@ class CellBlock:
 
     def columns(self, table: Table, index: Integers | slice) -> Floats:
         """Return the indicators of some rows."""
-        return np.asarray(self.codes[index][:, None] == np.arange(1, self.width + 1), dtype=np.float64)
+        return rank_indicators(self.codes[index], self.width)
+
+
+def rank_indicators(ranks: Integers, count: int) -> Floats:
+    """Return a 0/1 column for each of the ranks 1, …, count."""
+    return np.eye(count + 2, count, -1).take(np.minimum(ranks, count + 1), axis=0)
 
 
 @dataclass(frozen=True, slots=True, eq=False)

@@ -72,20 +72,20 @@ def basis_of(table: Table, audited: Floats, outcome: Floats, omega: Floats, seed
     index = encoded_rows(len(outcome), seed)
     # Products first: columns of single features cannot represent a pure interaction.
     room = MOST_COLUMNS - 2 * len(table) - MULTIPLIED * (MULTIPLIED - 1) // 2
-    smooth = strongest(table, (audited, outcome), omega, index, max(room // (BASIS_KNOTS + 2), MULTIPLIED))
-    multiplied = strongest({name: table[name] for name in smooth}, (audited, outcome), omega, index, MULTIPLIED)
+    ranked = by_strength(table, (audited, outcome), omega, index, MULTIPLIED)
+    smooth, multiplied = set(ranked[: max(room // (BASIS_KNOTS + 2), MULTIPLIED)]), set(ranked[:MULTIPLIED])
     encoder = encoding(table, index, BASIS_KNOTS, _affordable_levels(table), multiplied, smooth)
     return _make_basis(table, encoder, index)
 
 
-def strongest(table: Table, targets: Sequence[Floats], omega: Floats, index: Integers, count: int) -> set[str]:
-    """Return the features most associated with one of the targets on the rows `index`; all where they are few."""
-    if len(table) <= count:
-        return set(table)
+def by_strength(table: Table, targets: Sequence[Floats], omega: Floats, index: Integers, fewest: int) -> list[str]:
+    """Return the features, those most associated with a target on the rows `index` first; any order for the fewest."""
+    if len(table) <= fewest:
+        return list(table)
     observed, weights = [target[index] for target in targets], omega[index]
     largest = in_threads(lambda name: max(_explained(table[name][index], observed, weights)), list(table), len(index))
     strength = dict(zip(table, largest, strict=True))
-    return set(sorted(strength, key=lambda name: (-round(strength[name], 9), name))[:count])
+    return sorted(strength, key=lambda name: (-round(strength[name], 9), name))
 
 
 def _explained(column: DesignColumn, targets: Sequence[Floats], omega: Floats) -> Iterator[float]:

@@ -15,7 +15,7 @@ from tiltlens._estimators.ridges import PARTS
 from tiltlens._learners.blocks import BasisFit
 from tiltlens._learners.candidates import weighted_gram
 from tiltlens._learners.design import Block, Encoding, Table, code_columns, encoded_rows, encoding
-from tiltlens._learners.linear_models import strongest
+from tiltlens._learners.linear_models import by_strength
 from tiltlens._learners.propensity import Propensity, row_folds, served_folds
 from tiltlens._limits import BASIS_KNOTS, MODEL_CHUNK, RIDGE
 from tiltlens._rows.predictions import UserModel
@@ -54,7 +54,7 @@ def ridge(encoder: Encoding, table: Table, target: Floats, train: Integers, w: F
     """Return the regression of `target` on the rows `train`, of weights `w`, and its residuals there."""
     x, y = encoder.matrix(table, train), target[train]
     # Centred, so that the ridge penalty leaves the intercept alone.
-    centre, middle = np.average(x, axis=0, weights=w), float(np.average(y, weights=w))
+    centre, middle = w @ x / w.sum(), float(np.average(y, weights=w))
     x -= centre
     normal = weighted_gram(x, w) + RIDGE * np.eye(x.shape[1])
     slopes = cho_solve(cho_factor(normal, lower=True), np.dot(x.T, w * (y - middle)))
@@ -100,12 +100,12 @@ class Regressor:
     ) -> Regressor:
         """Return the regressor on these features; `values` are the codes of all values of those that have codes."""
         index = encoded_rows(len(weights), seed)
-        smooth = strongest(table, (outcome,), weights, index, SMOOTH_FEATURES)
+        smooth = frozenset(by_strength(table, (outcome,), weights, index, SMOOTH_FEATURES)[:SMOOTH_FEATURES])
         encoder = encoding(table, index, smooth=smooth).widened(blocks)
         many = tuple(
             values[column.name] for column in encoder.levels if int(values[column.name].max(initial=0)) > column.count
         )
-        return cls(table, encoder, frozenset(smooth), joint_values(table), many, weights, seed)
+        return cls(table, encoder, smooth, joint_values(table), many, weights, seed)
 
     def fitted(self, target: Floats, train: Integers, wanted: Integers) -> Floats:
         """Return the mean of `target` given the features at the rows `wanted`, learnt from the rows `train`."""
