@@ -157,10 +157,6 @@ NOT_BY_GROUP = (
     "costs differ from those of other groups. The A/E of all people shows whether prices cover costs."
 )
 SIMPLER = "The audit may report another gap for the discrimination-free price, because it uses no additive model."
-IS_NO_FINDING = (
-    "Whether to change prices is a legal and policy decision, not a statistical one. The numbers apply to new people "
-    "only if they resemble these."
-)
 
 
 def free_price_document(price: DiscriminationFreePrice) -> Document:
@@ -192,7 +188,7 @@ def price_evaluation_document(evaluations: Iterable[PriceEvaluation]) -> Documen
     blocks: list[Block] = []
     for evaluation in evaluations:
         blocks += _evaluation(evaluation)
-    blocks += [Paragraph(NOT_BY_GROUP, QUIET), Paragraph(IS_NO_FINDING, QUIET)]
+    blocks += [Paragraph(NOT_BY_GROUP, QUIET), Paragraph(sentences.IS_NO_FINDING.format(act="change prices"), QUIET)]
     return Document("Effect of the discrimination-free price on held-out data", tuple(blocks))
 
 

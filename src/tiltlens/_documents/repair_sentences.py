@@ -61,7 +61,7 @@ REGULATED = (
     "before you deploy the adjustment."
 )
 IS_NO_FINDING = (
-    "Whether to adjust scores is a legal and policy decision, not a statistical one. The numbers apply to new people "
+    "Whether to {act} is a legal and policy decision, not a statistical one. The numbers apply to new people "
     "only if they resemble these."
 )
 OF_RULES = (

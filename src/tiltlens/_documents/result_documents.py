@@ -274,7 +274,8 @@ def evaluation_document(evaluations: Sequence[Evaluation]) -> Document:
     blocks += bullets(list(map(minus, sentences.group_use(named[0]))), "Use of the group")
     blocks += bullets([*sentences.goal(repair), *sentences.fit_sentences(repair)], "Adjustment")
     return Document(
-        "Effect of a score adjustment on held-out data", (*blocks, Paragraph(sentences.IS_NO_FINDING, QUIET))
+        "Effect of a score adjustment on held-out data",
+        (*blocks, Paragraph(sentences.IS_NO_FINDING.format(act="adjust scores"), QUIET)),
     )
 
 
