@@ -213,9 +213,7 @@ def _read(kind: Any, data: object, path: str) -> Any:
         return origin(_read_entries(arms, data, path))
     if origin in (dict, Mapping):
         return {key: _read(arms[1], value, _below(path, key)) for key, value in _checked(dict, data, path).items()}
-    if typing.is_typeddict(kind):
-        return _read_keys(get_type_hints(kind), kind.__required_keys__, data, path)
-    if is_dataclass(kind) or hasattr(kind, "_fields"):
+    if typing.is_typeddict(kind) or is_dataclass(kind) or hasattr(kind, "_fields"):
         return _read_parts(kind, data, path)
     if issubclass(kind, Enum):
         return kind(data) if data in list(kind) else _misfit(path, f"one of {', '.join(map(repr, kind))}", repr(data))
@@ -247,7 +245,10 @@ def _read_entries(arms: tuple[Any, ...], data: object, path: str) -> list[Any]:
 
 def _read_parts(kind: Any, data: object, path: str) -> Any:
     parts = parts_of(kind)
-    values = _read_keys({part.key: part.type for part in parts}, [part.key for part in parts], data, path)
+    types = {part.key: part.type for part in parts}
+    values = _read_keys(types, getattr(kind, "__required_keys__", types), data, path)
+    if typing.is_typeddict(kind):
+        return values
     result = kind(**{part.name: values[part.key] for part in parts if part.is_field})
     for part in parts:
         if not part.is_field and to_plain(getattr(result, part.name)) != values[part.key]:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import cached_property
 from typing import Annotated, Any, NoReturn, TypedDict
@@ -22,7 +22,7 @@ from tiltlens._analysis.bins import (
     bin_scores,
     score_span,
 )
-from tiltlens._analysis.evidence import may_show, withheld
+from tiltlens._analysis.evidence import disclosed_counts, may_show, withheld
 from tiltlens._analysis.prices import Prices
 from tiltlens._analysis.splitting import Splitting, splitting
 from tiltlens._analysis.unobserved_groups import UnobservedGroup
@@ -85,7 +85,7 @@ class Profiles:
         mine = self.rows.audited
         f, score, weights = self._values(mine), self.score[mine], self.rows.weights[mine]
         audited, reference = (np.bincount(part.codes[who], minlength=len(part.labels)) for who in (mine, ~mine))
-        n, n_reference = ([_shown(*count) for count in _counted(counts)] for counts in (audited, reference))
+        n, n_reference = disclosed_counts(audited), disclosed_counts(reference)
         records = []
         for code, label in enumerate(part.labels):
             record: dict[str, str | float | None] = {"value": label, "n": n[code], "n_reference": n_reference[code]}
@@ -107,9 +107,9 @@ class Profiles:
         hidden = withheld(np.bincount(codes, minlength=len(part.labels)))
         records = []
         for code, label in enumerate(part.labels):
-            counts = np.histogram(f[codes == code], edges)[0]
-            for start, stop, (count, is_withheld) in zip(edges, edges[1:], _counted(counts), strict=False):
-                n = _shown(count, is_withheld or bool(hidden[code]))
+            counts = disclosed_counts(np.histogram(f[codes == code], edges)[0])
+            for start, stop, count in zip(edges[:-1], edges[1:], counts, strict=True):
+                n = None if hidden[code] else count
                 records.append({"value": label, "from": float(start), "to": float(stop), "n": n})
         schema = {"value": pl.String, "from": pl.Float64, "to": pl.Float64, "n": pl.Int64}
         return pl.DataFrame(records, schema=schema)
@@ -164,7 +164,12 @@ class Profiles:
         result: dict[str, Prototype] = {}
         for name, index in indices.items():
             count = int((codes == codes[index]).all(axis=1).sum())
-            result[name] = prototype(self.sampled.features, codes[index].tolist(), count, float(f[index]), suppress)
+            is_shown = not suppress or count >= SUPPRESSED_BELOW
+            labels = {
+                feature.name: feature.labels[code] if is_shown else None
+                for feature, code in zip(self.sampled.features, codes[index].tolist(), strict=True)
+            }
+            result[name] = {"values": labels, "count": count if is_shown else None, "correction": float(f[index])}
         return result
 
     def path(self, weights: Sequence[ArrayLike], divergence: str = "kl") -> list[PathPoint]:
@@ -245,17 +250,6 @@ class Profiles:
         return Inputs(p0, p1 / p1.sum(), channel[mine], rows.audited_share @ channel, rows.reference_share @ channel)
 
 
-def prototype(
-    features: Sequence[Feature], codes: Sequence[int], count: int, correction: float, suppress: bool
-) -> Prototype:
-    """Return feature values with the number of audited people who share them; both are suppressed below ten."""
-    is_shown = not suppress or count >= SUPPRESSED_BELOW
-    labels = {
-        feature.name: feature.labels[code] if is_shown else None for feature, code in zip(features, codes, strict=True)
-    }
-    return {"values": labels, "count": count if is_shown else None, "correction": correction}
-
-
 def path_stops(figure: Figure1Paths, favourable: Floats) -> tuple[Paths, LeastChange | None]:
     """Return both paths and their endpoint as numbers; `favourable` is the favourable probability of each atom."""
     green, red = (
@@ -293,16 +287,6 @@ def _first(values: Floats, codes: Integers) -> int:
     """Return the row of the smallest value; ties are broken by feature values, so that row order does not matter."""
     tied = np.flatnonzero(values <= values.min() + TIED)
     return int(tied[np.lexsort(codes[tied].T[::-1])[0]])
-
-
-def _counted(counts: Integers) -> Iterator[tuple[int, bool]]:
-    """Yield each count and whether it is suppressed."""
-    return zip(counts.tolist(), withheld(counts).tolist(), strict=True)
-
-
-def _shown(count: int, is_withheld: bool) -> int | None:
-    """Return the count, or None if it is suppressed."""
-    return None if is_withheld else count
 
 
 def needs_rows(name: str) -> NeedsRowsError:
