@@ -33,10 +33,25 @@ def calls_of_note():
     """Return the names of the values of every call of `Note` in the package, by code."""
     calls = {}
     for path in Path(tiltlens.__file__).parent.rglob("*.py"):
-        for node in ast.walk(ast.parse(path.read_text())):
+        tree = ast.parse(path.read_text())
+        assigned = {  # a code may be chosen in the line above
+            target.id: node.value
+            for node in ast.walk(tree)
+            if isinstance(node, ast.Assign)
+            for target in node.targets
+            if isinstance(target, ast.Name) and target.id == "code"
+        }
+        for node in ast.walk(tree):
             if isinstance(node, ast.Call) and getattr(node.func, "id", "") == "Note" and node.args:
-                calls.setdefault(node.args[0].value, []).append({keyword.arg for keyword in node.keywords})
+                for code in codes_of(assigned.get(getattr(node.args[0], "id", ""), node.args[0])):
+                    calls.setdefault(code, []).append({keyword.arg for keyword in node.keywords})
     return calls
+
+
+def codes_of(expression):
+    """Return the codes that an expression may have: one, or one of two."""
+    both = (expression.body, expression.orelse) if isinstance(expression, ast.IfExp) else (expression,)
+    return [part.value for part in both]
 
 
 def test_every_sentence_is_used_with_the_values_it_names():
