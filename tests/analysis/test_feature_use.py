@@ -24,6 +24,7 @@ PEOPLE = pl.DataFrame(
         "income": 50 + 10 * U,
         "district": 0.9 * U + 0.4 * RNG.standard_normal(ROWS),
         "dollars": 1.1 * (50 + 10 * U),
+        "chance": expit(1.2 * U - 0.72),  # of the group, which shows in the income alone
     }
 )
 SCORE = expit(U)
@@ -36,9 +37,9 @@ def score_of(income):
 
 def audited(*names, scores=SCORE, **options):
     """Return the rows of the table by feature, and the comparison."""
-    frame = PEOPLE.select("group", *names)
+    frame = PEOPLE.select("group", *names, "chance")
     given = {} if "model" in options else {"scores": scores}
-    c = tl.audit(frame, "group", reference="A", **given, **options)["B"]
+    c = tl.audit(frame, "group", reference="A", propensity="chance", **given, **options)["B"]
     return {row["feature"]: row for row in c.contributions_full.to_dicts()}, c
 
 
@@ -98,8 +99,8 @@ def test_a_step_of_its_own_makes_a_feature_no_stand_in():
 def test_a_step_of_its_own_among_few_people_makes_a_feature_no_stand_in():
     kind = RNG.choice(["a", "b", "c"], ROWS, p=[0.5, 0.3, 0.2])
     step = 0.1 * ((PEOPLE["district"].to_numpy() > 0.8) & (kind == "c"))
-    frame = PEOPLE.select("group", "income", "district").with_columns(kind=pl.Series(kind))
-    c = tl.audit(frame, "group", reference="A", scores=stepped(U) + step)["B"]
+    frame = PEOPLE.select("group", "income", "district", "chance").with_columns(kind=pl.Series(kind))
+    c = tl.audit(frame, "group", reference="A", propensity="chance", scores=stepped(U) + step)["B"]
     district = c.contributions_full.filter(feature="district").row(0, named=True)
     assert district["verdict"] == "potential proxy"
     assert district["use_low"] < 0.03 < district["use_high"]
@@ -112,8 +113,9 @@ def test_a_wave_that_no_curve_follows_makes_a_feature_no_stand_in(is_stepped):
     income = 0.8 * group + rng.standard_normal(3000)
     district = 0.8 * income + 0.6 * rng.standard_normal(3000)
     scores = (stepped(income) if is_stepped else 0.9 * expit(income)) + 0.01 * np.sin(15 * district)
-    frame = pl.DataFrame({"group": group.astype(str), "income": income, "district": district, "scores": scores})
-    c = tl.audit(frame, "group", reference="False", scores="scores")["True"]
+    columns = {"income": income, "district": district, "scores": scores, "chance": expit(0.8 * income - 0.32)}
+    frame = pl.DataFrame({"group": group.astype(str)} | columns)
+    c = tl.audit(frame, "group", reference="False", scores="scores", propensity="chance")["True"]
     row = c.contributions_full.filter(feature="district").row(0, named=True)
     assert row["verdict"] == Verdict.PROXY_OR_STAND_IN
     assert row["use_high"] > 0.01

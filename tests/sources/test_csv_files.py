@@ -143,16 +143,17 @@ def test_the_audit_says_what_became_text(tmp_path):
         pl.col("income").cast(pl.String).replace(people(400)["income"].cast(pl.String)[7], "50k")
     )
     table.write_csv(tmp_path / "a.csv")
-    audit = audited(tmp_path / "a.csv")
+    audit = audited(tmp_path / "a.csv", propensity="chance")
     note = audit["A"].checks.notes[0]
     assert (note.code, note.values["column"], note.values["first"]) == ("odd values", "income", "'50k'")
-    assert audited(read(tmp_path / "a.csv", na_values="50k"))["A"].contributions_full["verdict"][0] == "potential proxy"
+    named = audited(read(tmp_path / "a.csv", na_values="50k"), propensity="chance")
+    assert named["A"].contributions_full["verdict"][0] == "potential proxy"
 
 
 def test_an_index_that_pandas_saved_is_left_out_and_said_to_be(tmp_path):
     frame = people(400).drop("weight", "chance")
     pl.concat([pl.DataFrame({"": range(400)}), frame], how="horizontal").write_csv(tmp_path / "a.csv")
-    audit = tl.audit(str(tmp_path / "a.csv"), "group", scores="score", reference="B")
+    audit = tl.audit(str(tmp_path / "a.csv"), "group", scores="score", reference="B", folds=None)
     assert sorted(audit["A"].contributions_full["feature"]) == ["city", "income", "owner", "since"]
     assert Note("saved index", column="column_1") in audit["A"].checks.notes
 
