@@ -19,10 +19,10 @@ from tiltlens._documents.headline import (
     of_kind,
     ratio_words,
 )
-from tiltlens._documents.quantities import brief, estimate_words, fill, quantity
+from tiltlens._documents.quantities import brief, estimate_words, fill, format_of, quantity
 from tiltlens._estimators.estimate import Estimate, Materiality, is_significant, materiality
 from tiltlens._estimators.verdicts import Verdict
-from tiltlens._formats import Shown, count, enumerate_words, interval, label, p_value, ratio
+from tiltlens._formats import Shown, count, enumerate_words, interval, label, p_value, ratio, within
 from tiltlens._notes import MODEL_ITSELF, SCORES_BEHIND
 from tiltlens._results.audit import Audit
 from tiltlens._results.comparison import Comparison
@@ -224,51 +224,36 @@ def _states(comparisons: Sequence[Comparison]) -> Iterator[str]:
 def tiles(c: Comparison) -> list[Tile]:
     """Return the tiles: gap, adjusted gap and ratio; without an adjusted gap also the shortfall."""
     if c.unobserved_group is not None:
-        return list(_soft_tiles(c, c.unobserved_group))
-    numbers = [
-        _gap_tile(c, key, gap) for key, gap in (("gap", c.gap), ("adjusted_gap", c.adjusted_gap)) if gap is not None
-    ]
-    numbers += _ratio_tiles(c)
-    return numbers if c.adjusted_gap is not None or c.shortfall is None else [*numbers, _shortfall(c, c.shortfall)]
-
-
-def _gap_tile(c: Comparison, key: str, estimate: Estimate) -> Tile:
-    """Return the tile of a gap with its unit, interval and definition."""
-    m, item = measure_of(c), quantity(key)
-    write = brief(estimate, m)
-    ends = "" if estimate.low is None else f"{level_of(c)} {_ends(estimate, write)}; "
-    return Tile(item.label, m.with_unit(write(estimate.value)), f"{ends}{fill(item.definition, m)}")
-
-
-def _ends(estimate: Estimate, write: Shown) -> str:
-    return interval(estimate.low, estimate.high, write)
-
-
-def _ratio_tiles(c: Comparison) -> Iterator[Tile]:
+        return list(_unobserved_tiles(c, c.unobserved_group))
+    m, gaps = measure_of(c), {"gap": c.gap, "adjusted_gap": c.adjusted_gap}
+    numbers = [_tile(c, key, gap, brief(gap, m)) for key, gap in gaps.items() if gap is not None]
     key = "adverse_impact_ratio" if is_of_decisions(c) else "impact_ratio"
-    if (estimate := c.estimate(key)) is None:
-        return
-    notes = [] if estimate.low is None else [f"{level_of(c)} {_ends(estimate, ratio)}"]
-    notes += [against_four_fifths(estimate) if is_of_decisions(c) else NO_LINE] * (not measure_of(c).is_amount)
-    yield Tile(quantity(key).label, ratio(estimate.value), "; ".join([*notes, ratio_words(c, estimate)]))
+    if (quotient := c.estimate(key)) is not None:
+        line = [against_four_fifths(quotient) if is_of_decisions(c) else NO_LINE] * (not m.is_amount)
+        numbers.append(_tile(c, key, quotient, ratio, *line, ratio_words(c, quotient)))
+    if c.adjusted_gap is None and c.shortfall is not None:
+        numbers.append(_tile(c, "shortfall", c.shortfall, m.total))
+    return numbers
 
 
-def _soft_tiles(c: Comparison, soft: UnobservedGroup) -> Iterator[Tile]:
+def _tile(c: Comparison, key: str, estimate: Estimate, write: Shown, *notes: str) -> Tile:
+    """Return the tile of an estimate with its unit, its interval and notes, by default its definition."""
+    m, item = measure_of(c), quantity(key)
+    value = within(estimate.low, estimate.high, write)(estimate.value)
+    ends = [] if estimate.low is None else [f"{level_of(c)} {interval(estimate.low, estimate.high, write)}"]
+    note = "; ".join([*ends, *(notes or [fill(item.definition, m)])])
+    return Tile(item.label, f"{value} {format_of(item.scale, m).unit}".rstrip(), note)
+
+
+def _unobserved_tiles(c: Comparison, soft: UnobservedGroup) -> Iterator[Tile]:
     """Yield the tiles of both estimates and the limits of an unobserved group's gap."""
     m, limits = measure_of(c), quantity("limits")
-    for item, estimate in ((quantity("weighted_gap"), soft.weighted), (quantity("linear"), soft.linear)):
+    for key, estimate in (("weighted_gap", soft.weighted), ("linear", soft.linear)):
         if estimate is not None:
-            note = fill(item.definition, m)
-            note = note if estimate.low is None else f"{level_of(c)} {_ends(estimate, m.difference)}; {note}"
-            yield Tile(item.label, m.with_unit(m.difference(estimate.value)), note)
+            yield _tile(c, key, estimate, m.difference)
     if soft.limits is not None:
-        yield Tile(limits.label, m.with_unit(_ends(soft.limits, m.difference)), limits.definition)
-
-
-def _shortfall(c: Comparison, estimate: Estimate) -> Tile:
-    m = measure_of(c)
-    ends = "" if estimate.low is None else f"{level_of(c)} {_ends(estimate, m.total)}; "
-    return Tile(quantity("shortfall").label, m.total(estimate.value), f"{ends}{m.affected_words}")
+        ends = interval(soft.limits.low, soft.limits.high, m.difference)
+        yield Tile(limits.label, m.with_unit(ends), limits.definition)
 
 
 def reliability(audit: Audit | None, c: Comparison) -> Iterator[Doubt]:
