@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, replace
 from typing import Any
 
@@ -56,6 +56,7 @@ from tiltlens._estimators.estimate import Estimate
 from tiltlens._estimators.verdicts import Verdict
 from tiltlens._formats import (
     NOTHING,
+    Shown,
     capitalised,
     count,
     interval_name,
@@ -340,9 +341,11 @@ def rule_document(made: RuleTables) -> Document:
     blocks: list[Block] = [Paragraph(f"{rule.citation} ({rule.dated}). {compared}", QUIET)]
     for name in made:
         table, tests = map(GroupRows.of, (made.tables[name], made.tests[name]))
-        blocks += [Heading(f"By {' & '.join(map(label, table.columns))}", 2), rates_table(made, table)]
+        blocks += [Heading(f"By {' & '.join(map(label, table.columns))}", 2), _rule_table(made, "rates", table)]
         blocks.append(Paragraph(f"People with unknown group (excluded): {made.unknown[name]:,}.", QUIET))
-        blocks += _tests(made, tests)
+        if tests.rows:
+            names = ("sizes", "tests", "strata") if made.strata else ("sizes", "tests")
+            blocks += [_rule_table(made, part, tests) for part in names]
         notes = [f"{table.name(row)}: {row['note']}." for row in (*table.rows, *tests.rows) if row["note"]]
         blocks += bullets(notes)
     last = f"These tables do not decide {rule.does_not_decide}"
@@ -384,51 +387,44 @@ class GroupRows:
         return (Cell(label(row[column])) for column in self.columns)
 
 
-def rates_table(made: RuleTables, table: GroupRows) -> Table:
-    """Return the people, share, rate and impact ratio of each group."""
-    heads = ("people", "share", f"{made.rate} rate", quantity("impact_ratio").label)
-    rows = (
-        (
-            *table.cells(row),
-            Cell(f"{row['n']:,}"),
-            Cell(percent(row["share"])),
-            Cell(percent(row["rate"])),
-            estimate_cell(row_estimate(row, "impact_ratio"), ratio),
-        )
-        for row in table.rows
-    )
-    return Table("rates", (*table.heads(), *map(Column, heads)), tuple(rows), interval_name(made.limits.confidence))
-
-
-def _tests(made: RuleTables, tests: GroupRows) -> Iterator[Table]:
-    """Yield the tables of tests: effect sizes, significance and, with strata, stratified tests."""
-    if not tests.rows:
-        return
-    parts: list[tuple[str, tuple[str, ...], Callable[[RateRow], tuple[Cell, ...]]]] = [
-        ("sizes", (quantity("shortfall").label, "odds ratio"), _sizes),
-        ("tests", ("z", "z test", "Fisher's test", "flips, ratio", "flips, z"), _significance),
-    ]
-    if made.strata:
-        parts.append(("strata", ("strata", "CMH z", "CMH test", "common odds ratio"), _within))
-    level = interval_name(made.limits.confidence)
-    for name, heads, cells in parts:
-        rows = ((*tests.cells(row), *cells(row)) for row in tests.rows)
-        yield Table(name, (*tests.heads(), *map(Column, heads)), tuple(rows), level)
-
-
-def _sizes(row: RateRow) -> tuple[Cell, ...]:
-    return Cell(whole(row["shortfall"])), estimate_cell(row_estimate(row, "odds_ratio"), ratio)
-
-
-def _significance(row: RateRow) -> tuple[Cell, ...]:
-    tests = (Cell(_p(row[name])) for name in ("z_p_value", "fisher_p_value"))
-    return Cell(ratio(row["z"])), *tests, Cell(whole(row["ratio_flips"])), Cell(whole(row["z_flips"]))
-
-
-def _within(row: RateRow) -> tuple[Cell, ...]:
-    tests = Cell(whole(row["strata"])), Cell(ratio(row["cmh_z"])), Cell(_p(row["cmh_p_value"]))
-    return *tests, estimate_cell(row_estimate(row, "common_odds_ratio"), ratio)
-
-
 def _p(value: float | None) -> str:
     return NOTHING if value is None else p_value(value)
+
+
+# The columns of each table of a rule: the key of a number, its head and its format.
+RULE_COLUMNS: dict[str, dict[str, tuple[str, Shown]]] = {
+    "rates": {
+        "n": ("people", count),
+        "share": ("share", percent),
+        "rate": ("{rate} rate", percent),
+        "impact_ratio": (quantity("impact_ratio").label, ratio),
+    },
+    "sizes": {"shortfall": (quantity("shortfall").label, whole), "odds_ratio": ("odds ratio", ratio)},
+    "tests": {
+        "z": ("z", ratio),
+        "z_p_value": ("z test", _p),
+        "fisher_p_value": ("Fisher's test", _p),
+        "ratio_flips": ("flips, ratio", whole),
+        "z_flips": ("flips, z", whole),
+    },
+    "strata": {
+        "strata": ("strata", whole),
+        "cmh_z": ("CMH z", ratio),
+        "cmh_p_value": ("CMH test", _p),
+        "common_odds_ratio": ("common odds ratio", ratio),
+    },
+}
+
+
+def _rule_table(made: RuleTables, name: str, groups: GroupRows) -> Table:
+    columns = RULE_COLUMNS[name]
+    heads = (Column(head.format(rate=made.rate)) for head, _ in columns.values())
+    rows = (
+        (*groups.cells(row), *(_rule_cell(row, key, write) for key, (_, write) in columns.items()))
+        for row in groups.rows
+    )
+    return Table(name, (*groups.heads(), *heads), tuple(rows), interval_name(made.limits.confidence))
+
+
+def _rule_cell(row: RateRow, key: str, write: Shown) -> Cell:
+    return estimate_cell(row_estimate(row, key), write) if f"{key}_low" in row else Cell(write(row[key]))
