@@ -24,7 +24,7 @@ from tiltlens._estimators.feature_gap import (
     strength_multiple,
 )
 from tiltlens._estimators.influence import InfluenceEstimate, average_estimates
-from tiltlens._estimators.outputs import gap, unseen_se
+from tiltlens._estimators.outputs import unseen_se
 from tiltlens._estimators.sets import CellSets, RidgeSets, covariance
 from tiltlens._formats import FieldTable, field_table
 from tiltlens._limits import HIDDEN, OF_PAIRINGS
@@ -80,7 +80,7 @@ def exempt_parts(evidence: Evidence) -> ExemptParts | None:
     # Σ (1 − f)·IF_c² + f·(IF_gap − IF_c)²: outside the n rows the gap's error is independent of c_E's.
     errors = np.diag(covariance(columns, np.column_stack([between, between, np.zeros_like(between)])))
     constant = unseen_se(population, gap_score)  # of groups that all have one decision
-    whole = gap(population, gap_score).value
+    whole = gap_score.gap
     of_pairings = math.sqrt(OF_PAIRINGS / len(between)) * between[:, 0]
     se_through, se_left = (np.sqrt([errors[1] + errors[2], errors[0]]) / student_factor(at.degrees)).tolist()
     return ExemptParts(

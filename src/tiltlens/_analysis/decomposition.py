@@ -17,7 +17,7 @@ from tiltlens._analysis.unobserved_groups import UnobservedGroup
 from tiltlens._estimators.estimate import Estimate, Normal, quantile, without_noise
 from tiltlens._estimators.feature_gap import FeatureGap, cell_coefficient, feature_gap, hidden_share, rare_part
 from tiltlens._estimators.influence import Rows
-from tiltlens._estimators.outputs import Scores, gap
+from tiltlens._estimators.outputs import Scores
 from tiltlens._estimators.sets import (
     CellSets,
     RidgeSets,
@@ -416,7 +416,7 @@ def whole_gap(evidence: Evidence) -> float:
     start = evidence.exempt
     if start and evidence.nuisances.sets is not None:
         return float(evidence.nuisances.sets.values([start])[0])
-    return gap(evidence.sample, sampled_scores(evidence, evidence.score)).value
+    return sampled_scores(evidence, evidence.score).gap
 
 
 def difference_se(every: SetCoefficients, adjusted: AdjustedGap) -> float:

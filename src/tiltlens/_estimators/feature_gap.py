@@ -229,7 +229,7 @@ def feature_gap(rows: Rows, outcome: Scores, c: Coefficient) -> FeatureGap:
     """
     whole, c_a = gap(rows, outcome), c.estimate(rows)
     # (13): c_A is subtracted from the gap, row by row.
-    through = combine(whole.value - c.value, [(1.0, whole), (-1.0, c_a)])
+    through = whole.minus(c_a)
     reveals2 = _half(rows, 1.0 - 4.0 * c.mean_residual, -4.0 * c.residual)
     drives2 = _drives_squared(rows, outcome, c, whole, c_a)
     return FeatureGap(through, reveals2.square_root(), drives2.square_root(), _alignment(through, reveals2, drives2))

@@ -76,6 +76,11 @@ class Scores:
         return float(self.mean0[0]), float(self.mean1[0])
 
     @property
+    def gap(self) -> float:
+        """E0[W] − E1[W] of the only column."""
+        return self.means[0] - self.means[1]
+
+    @property
     def spread(self) -> float:
         """The root of the mean of both groups' variances of the only column."""
         return math.sqrt(max(float(self.covariance0[0, 0] + self.covariance1[0, 0]) / 2, 0.0))
@@ -145,8 +150,7 @@ def gap_law(rows: Rows, outcome: Scores) -> Difference:
 
 def gap(rows: Rows, outcome: Scores) -> InfluenceEstimate:
     """Return E0[W] − E1[W]."""
-    audited, reference = outcome.means
-    return InfluenceEstimate.of(rows, audited - reference, outcome.column, -outcome.column)
+    return InfluenceEstimate.of(rows, outcome.gap, outcome.column, -outcome.column)
 
 
 def unseen_se(rows: Rows, outcome: Scores) -> tuple[float, float]:
