@@ -152,6 +152,7 @@ def test_user_text_is_never_compiled_into_an_expression():
 def test_fields_are_plain_names():
     for figure, spec in drawn("hostile").values():
         fields = [text for path, text in everywhere(spec) if path[-1] == "field"]
+        assert fields, figure.title
         assert all(re.fullmatch(r"[a-z][a-z0-9_]*", field) for field in fields), figure.title
 
 

@@ -245,11 +245,11 @@ def test_it_can_be_used_by_keyboard(shown):
 
 
 def test_a_screen_reader_finds_names_for_pictures_tables_and_controls(read):
-    assert all(len(picture.get_attribute("aria-label")) > 30 for picture in read.locator(".drawing").all())
+    assert min(len(picture.get_attribute("aria-label")) for picture in read.locator(".drawing").all()) > 30
     assert read.locator("table:not(:has(th[scope=col]))").count() == 0
     assert read.evaluate("document.querySelector('input[type=range]').labels.length") == 1
     levels = read.eval_on_selector_all("h1, h2, h3, h4", "found => found.map(one => Number(one.tagName[1]))")
-    assert levels[0] == 1
+    assert (levels[0], set(levels) >= {1, 2, 3}) == (1, True)
     assert all(after <= before + 1 for before, after in pairwise(levels))
 
 

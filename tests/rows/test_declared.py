@@ -98,6 +98,7 @@ def test_a_model_gets_the_columns_of_a_block(tmp_path, is_file):
     data = in_files(frame, tmp_path, "parquet") if is_file else frame
     asked = {"group": "group", "reference": "b", "model": model, "folds": None}
     c = tl.audit(data, **asked, blocks={"region": ["region_*"]})["a"]
+    assert seen
     assert all(one == ["u", *(f"region_{k}" for k in range(REGIONS))] for one in seen)
     assert c._profiles.model.features == ["u", "region"]
     source = np.zeros(frame.height, dtype=np.int64)
