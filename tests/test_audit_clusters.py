@@ -230,3 +230,6 @@ def test_standard_errors_never_rest_on_a_few_of_many_large_clusters():
     assert np.unique(shown // 720).size == FEWEST_CLUSTERS
     shown = _influence_rows(Rows.of(audited, None, np.arange(36_000) // 10), 3)
     assert shown.size == 20_010
+    cluster = np.arange(90_000) // 1_000
+    shown = _influence_rows(Rows.of(cluster % 9 == 8, None, cluster), 3)  # the audited are the last of nine clusters
+    assert np.unique(cluster[shown][cluster[shown] % 9 == 8]).size == 10

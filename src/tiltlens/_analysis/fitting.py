@@ -50,7 +50,7 @@ REPEATED_ROWS = 10.0  # effective rows per distinct number below which a spline 
 INFLUENCE_ROWS = 20_000  # most rows with influences: a standard error is then accurate to one per cent
 WIDE_FEATURES = 50  # the number of rows is divided by 1 + features // this, because sets grow with the features
 FEWEST_INFLUENCE_ROWS = 5_000  # rows with influences: a standard error is then accurate to two per cent
-FEWEST_CLUSTERS = 30  # whose rows have influences, however many rows: a standard error is then accurate to 13 per cent
+FEWEST_CLUSTERS = 30  # of each group, whose rows have influences: a standard error is then accurate to 13 per cent
 MOST_CELL_FEATURES = 10  # most features for cells of joint values: 2^10 sets
 CELL_SET_ROWS = 5  # mean effective rows of the smaller group per cell of joint values, at least
 GRAM_WORK = 4e10  # most multiplications for Gram matrices: rows × columns²
@@ -298,16 +298,16 @@ def _fit_expectations(
 def _influence_rows(sample: Rows, features: int) -> Integers:
     """Return the positions of the rows with influences: all, evenly spaced ones of each group, or whole clusters.
 
-    Of large clusters at least `FEWEST_CLUSTERS` are kept, because one cluster shows no error at all.
-
-    The order of rows and the numbering of clusters do not depend on their contents.
+    Of each group, `FEWEST_CLUSTERS` clusters are kept however large they are, as one cluster shows no error at all. The
+    order of rows and the numbering of clusters do not depend on their contents.
     """
     groups = [np.flatnonzero(group) for group in (sample.audited, ~sample.audited)]
     # An influence is a matrix of rows × sets, and sets grow with the features.
     most = max(INFLUENCE_ROWS // (1 + features // WIDE_FEATURES), FEWEST_INFLUENCE_ROWS)
     if sample.clusters is not None:
-        within = int(np.searchsorted(np.cumsum(np.bincount(sample.clusters)), most, side="right"))
-        return np.flatnonzero(sample.clusters < max(within + 1, FEWEST_CLUSTERS))
+        first = np.arange(1 + np.searchsorted(np.cumsum(np.bincount(sample.clusters)), most, side="right"))
+        of_groups = [np.unique(sample.clusters[members])[:FEWEST_CLUSTERS] for members in groups]
+        return np.flatnonzero(np.isin(sample.clusters, np.concatenate([first, *of_groups])))
     # Balanced, since the smaller group makes most of every variance.
     quota = group_quota({str(group): members.size for group, members in enumerate(groups)}, most)
     return np.sort(np.concatenate([evenly(members, quota) for members in groups]))
