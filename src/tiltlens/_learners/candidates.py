@@ -24,7 +24,7 @@ from tiltlens._rows.scores import ORDERED, favourable_index
 from tiltlens.errors import DataError, listed, shown
 from tiltlens.paper.checks import Floats
 
-LOGIT_ITERATIONS = 60  # of Newton, which takes ten
+NEWTON_STEPS = 60  # which takes ten
 LOGIT_DECREMENT = 1e-7  # of the mean log-loss
 
 
@@ -49,28 +49,48 @@ def ridge_logit(matrix: Floats, labels: Booleans, weights: Floats, penalty: Floa
     beta = np.zeros(x.shape[1])
     share = np.clip(float(np.dot(w, labels)) / float(w.sum()), 1e-6, 1 - 1e-6)
     beta[0] = np.log(share / (1.0 - share))
-    eta = x @ beta
-    loss = _objective(eta, beta, labels, w, ridge)
-    for _ in range(LOGIT_ITERATIONS):
-        mu = expit(eta)
-        gradient = np.dot(x.T, w * (mu - labels)) + ridge * beta
-        factor = cho_factor(weighted_gram(x, w * mu * (1.0 - mu)) + np.diag(ridge), lower=True)
-        step = cho_solve(factor, gradient)
-        size, fall = 1.0, float(gradient @ step)
-        if fall < LOGIT_DECREMENT * len(x):
-            break
-        start, eta_step = (beta, eta), x @ step
-        while True:
-            beta, eta = start[0] - size * step, start[1] - size * eta_step
-            trial = _objective(eta, beta, labels, w, ridge)
-            # Armijo: separable groups make a full Newton step overshoot.
-            if trial <= loss - 1e-4 * size * fall or size < 2e-6:
-                break
-            size /= 2
-        loss = trial
+    beta, factor = minimise(LOGISTIC, x, labels, w, ridge, beta, LOGIT_DECREMENT)
     # tr(S) with S = H(H + R)⁻¹ (37).
     degrees = len(ridge) - float(np.trace(cho_solve(factor, np.diag(ridge))))
     return Logit(float(beta[0]), beta[1:], degrees)
+
+
+@dataclass(frozen=True, slots=True)
+class Family:
+    """A distribution: its mean as a function of η, its variance as one of the mean, and the loss of rows (η, y)."""
+
+    mean: Callable[[Floats], Floats]
+    variance: Callable[[Floats], Floats]
+    loss: Callable[[Floats, Any], Floats]
+
+
+def minimise(
+    family: Family, x: Floats, y: Floats | Booleans, w: Floats, ridge: Floats, start: Floats, decrement: float
+) -> tuple[Floats, tuple[Floats, bool]]:
+    """Return the β that minimises Σ w·loss(xβ, y) + ½Σ ridge·β², by Newton steps, and the last Hessian's factor."""
+
+    def objective(eta: Floats, beta: Floats) -> float:
+        with np.errstate(over="ignore"):  # of a step that is too long, and is halved
+            return float(np.dot(w, family.loss(eta, y)) + 0.5 * ridge @ beta**2)
+
+    beta, eta = start, x @ start
+    loss = objective(eta, beta)
+    for _ in range(NEWTON_STEPS):
+        mean = family.mean(eta)
+        gradient = np.dot(x.T, w * (mean - y)) + ridge * beta
+        factor = cho_factor(weighted_gram(x, w * family.variance(mean)) + np.diag(ridge), lower=True)
+        step = cho_solve(factor, gradient)
+        size, fall = 1.0, float(gradient @ step)
+        if fall < decrement * len(x):
+            break
+        eta_step = x @ step
+        # Armijo: separable groups make a full Newton step overshoot.
+        while not (trial := objective(eta - size * eta_step, beta - size * step)) <= loss - 1e-4 * size * fall:
+            if size < 2e-6:
+                break
+            size /= 2
+        beta, eta, loss = beta - size * step, eta - size * eta_step, trial
+    return beta, factor
 
 
 def weighted_gram(x: Floats, weights: Floats) -> Floats:
@@ -79,13 +99,23 @@ def weighted_gram(x: Floats, weights: Floats) -> Floats:
     return np.asarray(scaled.T @ scaled)
 
 
-def _objective(eta: Floats, beta: Floats, labels: Booleans, weights: Floats, ridge: Floats) -> float:
-    return float(np.dot(weights, log_loss(eta, labels)) + 0.5 * ridge @ beta**2)
-
-
 def log_loss(log_odds: Floats, labels: Booleans) -> Floats:
     """Return each row's −log P(its label), from log-odds of True."""
     return np.asarray(np.logaddexp(0.0, np.where(labels, -log_odds, log_odds)))
+
+
+LOGISTIC = Family(expit, lambda mean: mean * (1.0 - mean), log_loss)
+POISSON = Family(np.exp, lambda mean: mean, lambda eta, y: np.exp(eta) - y * eta)
+
+
+def ridge_line(matrix: Floats, y: Floats, w: Floats, penalty: Floats) -> tuple[float, Floats]:
+    """Return the intercept and the slopes that minimise Σ w·(y − intercept − x·slopes)² + Σ penalty·slope²."""
+    # Centred, so that the penalty leaves the intercept alone.
+    centre, level = w @ matrix / w.sum(), float(np.average(y, weights=w))
+    x = matrix - centre
+    factor = cho_factor(weighted_gram(x, w) + np.diag(penalty), lower=True)
+    slopes = np.asarray(cho_solve(factor, np.dot(x.T, w * (y - level))))
+    return level - float(centre @ slopes), slopes
 
 
 POLISHING_STEPS = 4  # of Newton after a solver that stops at five digits

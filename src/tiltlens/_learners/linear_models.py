@@ -18,12 +18,11 @@ from functools import cached_property
 
 import numpy as np
 from numpy.typing import NDArray
-from scipy.linalg import cho_factor, cho_solve
 from scipy.special import xlogy
 
 from tiltlens._estimators.influence import Booleans, Integers
 from tiltlens._estimators.ridges import FoldRidges, inverse
-from tiltlens._learners.candidates import weighted_gram
+from tiltlens._learners.candidates import POISSON, minimise, ridge_line
 from tiltlens._learners.design import (
     Block,
     CellBlock,
@@ -234,7 +233,6 @@ COST_COLUMNS = 240  # of splines of all numbers, about
 COST_ROWS = 50_000  # at most, for one fit
 TRIED_ROWS = 10_000  # at most of each group, on which penalties and links are tried
 PENALTIES = (1.0, 10.0, 100.0, 1000.0)  # ridge penalties of a column, in rows
-LINK_ITERATIONS = 50  # of Newton, which takes eight
 LINK_DECREMENT = 1e-9  # of the mean loss
 SMALLEST_COST = 1e-200  # mean cost of rows without any
 
@@ -282,40 +280,12 @@ def cost_encoding(table: Table, seed: int = 0) -> Encoding:
 def fit_cost(matrix: Floats, cost: Floats, weights: Floats, penalties: Floats, link: Link) -> CostFit:
     """Return the regression of a cost; `weights` and, with a log link, costs are scaled to mean 1 for the penalties."""
     w = weights / weights.mean()
-    if link is Link.LOG:
-        return _log_linear(matrix, cost, w, penalties)
-    centre, level = np.average(matrix, axis=0, weights=w), float(np.average(cost, weights=w))
-    x = matrix - centre
-    normal = weighted_gram(x, w) + np.diag(penalties)
-    slopes = cho_solve(cho_factor(normal, lower=True), np.dot(x.T, w * (cost - level)))
-    return CostFit(link, level - float(centre @ slopes), slopes)
-
-
-def _log_linear(matrix: Floats, cost: Floats, w: Floats, penalties: Floats) -> CostFit:
-    """Return the minimiser of Σ w·(e^η − y·η) + ½Σ penalty·slope², with y = cost/mean."""
+    if link is Link.IDENTITY:
+        return CostFit(link, *ridge_line(matrix, cost, w, penalties))
     level = max(float(np.average(cost, weights=w)), SMALLEST_COST)
-    y, x = cost / level, np.column_stack([np.ones(len(matrix)), matrix])
-    ridge, beta = np.append(1e-8, penalties), np.zeros(x.shape[1])
-
-    def objective(beta: Floats) -> tuple[float, Floats]:
-        with np.errstate(over="ignore"):  # of a step that is too long, and is halved
-            eta = x @ beta
-            mean = np.exp(eta)
-            return float(w @ (mean - y * eta) + 0.5 * ridge @ beta**2), mean
-
-    loss, mean = objective(beta)
-    for _ in range(LINK_ITERATIONS):
-        gradient = np.dot(x.T, w * (mean - y)) + ridge * beta
-        step = cho_solve(cho_factor(weighted_gram(x, w * mean) + np.diag(ridge), lower=True), gradient)
-        size, fall = 1.0, float(gradient @ step)
-        if fall < LINK_DECREMENT * len(x):
-            break
-        trial, new = objective(beta - step)
-        while not trial <= loss - 1e-4 * size * fall and size > 1e-6:
-            size /= 2.0
-            trial, new = objective(beta - size * step)
-        beta, loss, mean = beta - size * step, trial, new
-    return CostFit(Link.LOG, float(beta[0] + np.log(level)), beta[1:])
+    x, ridge = np.column_stack([np.ones(len(matrix)), matrix]), np.append(1e-8, penalties)
+    beta, _ = minimise(POISSON, x, cost / level, w, ridge, np.zeros(x.shape[1]), LINK_DECREMENT)
+    return CostFit(link, float(beta[0] + np.log(level)), beta[1:])
 
 
 @dataclass(frozen=True, slots=True, eq=False)

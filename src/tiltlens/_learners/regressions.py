@@ -13,7 +13,7 @@ from tiltlens._estimators.feature_gap import Hidden, Residuals, joint_codes
 from tiltlens._estimators.influence import Booleans, Integers, Rows
 from tiltlens._estimators.ridges import PARTS
 from tiltlens._learners.blocks import BasisFit
-from tiltlens._learners.candidates import weighted_gram
+from tiltlens._learners.candidates import ridge_line, weighted_gram
 from tiltlens._learners.design import Block, Encoding, Table, code_columns, encoded_rows, encoding
 from tiltlens._learners.linear_models import by_strength
 from tiltlens._learners.propensity import Propensity, row_folds, served_folds
@@ -53,12 +53,8 @@ class Ridge:
 def ridge(encoder: Encoding, table: Table, target: Floats, train: Integers, w: Floats) -> tuple[Ridge, Floats]:
     """Return the regression of `target` on the rows `train`, of weights `w`, and its residuals there."""
     x, y = encoder.matrix(table, train), target[train]
-    # Centred, so that the ridge penalty leaves the intercept alone.
-    centre, middle = w @ x / w.sum(), float(np.average(y, weights=w))
-    x -= centre
-    normal = weighted_gram(x, w) + RIDGE * np.eye(x.shape[1])
-    slopes = cho_solve(cho_factor(normal, lower=True), np.dot(x.T, w * (y - middle)))
-    return Ridge(encoder, slopes, middle - float(centre @ slopes)), y - middle - x @ slopes
+    level, slopes = ridge_line(x, y, w, np.full(x.shape[1], RIDGE))
+    return Ridge(encoder, slopes, level), y - level - x @ slopes
 
 
 @dataclass(frozen=True, slots=True)

@@ -17,7 +17,7 @@ import numpy as np
 from scipy.special import expit, logit
 
 from tiltlens._estimators.influence import Booleans, Integers, Rows
-from tiltlens._estimators.ridges import PAIRINGS, PARTS, FoldRidges
+from tiltlens._estimators.ridges import PAIRINGS, PARTS, UNSEEN, FoldRidges
 from tiltlens._estimators.sets import RidgeSets, evenly
 from tiltlens._estimators.use import (
     Projection,
@@ -389,9 +389,7 @@ class ScoreUse:
     def _ridge_residuals(self, sets: Sequence[Features]) -> Floats:
         """Return W − m of each row without each set, averaged over the regressions that have not seen it, (n, sets)."""
         without = [[*self.ignored, *features] for features in sets]
-        is_unseen = np.array([[number not in part for part in PARTS] for number in range(FOLDS)])
-        weights = is_unseen / is_unseen.sum(axis=1, keepdims=True)
-        return np.asarray(np.einsum("pns,np->ns", self._part_residuals(self.learner, without), weights[self.fold]))
+        return np.asarray(np.einsum("pns,np->ns", self._part_residuals(self.learner, without), UNSEEN[self.fold]))
 
     @cached_property
     def _inputs(self) -> tuple[Floats, Booleans]:
