@@ -70,7 +70,8 @@ from tiltlens._threads import each, in_threads
 from tiltlens.paper.checks import Floats
 
 LEAF_TREE_ROWS = 40_000  # most rows that a tree is fitted on: it has 64 leaves
-STEPS = 8  # per standard deviation, to which the tree on all features cuts numbers: sorting takes its time
+STEPPED_FEATURES = 50  # beyond which the tree on all features cuts numbers to steps: sorting takes most of its time
+STEPS = 16  # per standard deviation
 Days = Mapping[str, Floats]  # of features that are dates: days since 1970, with the time of day as a fraction
 
 
@@ -184,11 +185,14 @@ class Screen:
                 yield self._leaf_candidate(names, residuals)
 
     def whole(self, encoder: Encoding, residuals: Residuals) -> Iterator[Candidate]:
-        """Yield the leaves of a tree on all features, in steps, and on what the regressions expect of both targets."""
+        """Yield the leaves of a tree on all features and on what the regressions expect of both targets."""
         expected = (self.targets[0] - residuals.group, self.targets[1] - residuals.score)
 
         def inputs() -> Floats:
-            return np.column_stack([np.round(STEPS * _numbers(list(self.table.values()))), *expected])
+            columns = _numbers(list(self.table.values()))
+            if len(self.table) > STEPPED_FEATURES:
+                columns = np.round(STEPS * columns)
+            return np.column_stack([columns, *expected])
 
         yield self._learnt(tuple(self.table), partial(_leaves, inputs, residuals, seed=self.seed))
 
