@@ -19,7 +19,7 @@ from scipy.stats import binom
 
 import tiltlens as tl
 from tiltlens._estimators.error_rates import log_loss, predictive_rate
-from tiltlens._estimators.feature_gap import bias_factor, bias_scale, cell_sums_of, coefficient
+from tiltlens._estimators.feature_gap import Coefficient, bias_factor, bias_scale, cell_sums_of
 from tiltlens._estimators.influence import Rows
 
 SURE = 0.01  # chance below which a count is a miss
@@ -98,7 +98,7 @@ def known_bounds(table: pl.DataFrame, world: str, c: float, reach: float) -> lis
     rows = Rows.of(s > 0)
     parts = (s - e) * (w - m), (s - e) ** 2, (w - m) ** 2
     omega = 0.5 * (rows.audited_share + rows.reference_share)
-    found = coefficient(*parts, *(float(omega @ part) for part in parts))
+    found = Coefficient(*parts, *(float(omega @ part) for part in parts))
     own, scale = found.estimate(rows), bias_scale(rows, found)
     factor = bias_factor(*STRENGTH)
     results = []

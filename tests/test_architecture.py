@@ -135,3 +135,16 @@ def test_only_listed_delegations_and_heavy_packages_are_imported_inside_function
         and not any(fnmatchcase(edge, delegation) for delegation in layers["ignore_imports"])
     ]
     assert [edge for edge in stray if not edge.startswith("tiltlens._integrations.")] == []
+
+
+@pytest.mark.parametrize("folder", ["benchmarks", "scripts"])
+def test_what_is_run_by_hand_uses_names_that_exist(folder):
+    names = [
+        f"{node.module}.{name.name}"
+        for path in (ROOT / folder).glob("*.py")
+        for node in ast.walk(ast.parse(path.read_text(encoding="utf-8")))
+        if isinstance(node, ast.ImportFrom) and node.module.partition(".")[0] in ("tiltlens", "benchmarks")
+        for name in node.names
+    ]
+    assert names
+    assert [name for name in names if not is_there(name)] == []
