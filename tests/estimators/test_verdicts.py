@@ -65,6 +65,13 @@ def test_the_first_verdict_that_applies(gap, joint, expected):
     assert judged(gap, mirrored(joint)).verdict == expected
 
 
+def test_rows_needed_are_those_of_the_band_that_needs_most():
+    # κ·se alone may be equal up to rounding, and rounding must not decide.
+    wide = [Band(0.01, -0.01, 0.03, 0.02 * (1 + tiny), se) for tiny, se in [(1e-15, 0.002), (0.0, 0.01)]]
+    needed = {str(judged(*pair).reason) for pair in (wide, wide[::-1])}
+    assert needed == {str(judged(wide[1]).reason)} != {str(judged(wide[0]).reason)}
+
+
 def test_the_ends_of_a_band_decide():
     assert judged(band(0.005, 0.02)).verdict == Verdict.SIZE_UNCLEAR  # at least what counts is not yet beyond it
     assert judged(band(np.nextafter(0.005, 1), 0.02)).verdict == Verdict.POTENTIAL_PROXY

@@ -137,7 +137,7 @@ def verdict(
             span, band_way = with_unit(_span(band, size)), way(band.value)
             reason = Note("across the threshold", span=span, way=band_way, threshold=size(m))
             return Judgement(Verdict.SIZE_UNCLEAR, reason)
-    more = _more_rows(max(open_bands, key=lambda band: band.reach), visible * m, rows)
+    more = _more_rows(max(map(_reach_if_zero, open_bands)), visible * m, rows)
     return Judgement(Verdict.INCONCLUSIVE, Note("inconclusive", threshold=threshold, rows=more))
 
 
@@ -153,13 +153,17 @@ def _judge_hardly_visible(both: Sequence[Band], visible: float, most: str, thres
     return Judgement(Verdict.SIZE_UNCLEAR if any(map(_is_detected, both)) else Verdict.INCONCLUSIVE, reason)
 
 
-def _more_rows(band: Band, m: float, rows: int) -> Note:
-    """Return how many rows are needed, N = n·((κ + 1.28)·se/m)².
+def _reach_if_zero(band: Band) -> float:
+    """Return (κ + 1.28)·se, within which the band of a true 0 lies in four of five samples."""
+    return band.reach + SETTLED * band.se
 
-    With N rows the band of a true 0 lies within ±m in four of five samples. N does not depend on the estimate, whose
-    distance from m is too uncertain.
+
+def _more_rows(reach: float, m: float, rows: int) -> Note:
+    """Return how many rows are needed, N = n·(reach/m)², for a band with this reach to lie within ±m.
+
+    N does not depend on the estimate, whose distance from m is too uncertain.
     """
-    needed = rows * ((band.reach + SETTLED * band.se) / m) ** 2 if m > 0.0 else math.inf
+    needed = rows * (reach / m) ** 2 if m > 0.0 else math.inf
     if needed > MOST_TIMES * rows:
         return Note("too many rows")
     if needed < 2 * rows:  # the value may lie between 0 and m, where far more rows are needed
