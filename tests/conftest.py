@@ -7,7 +7,6 @@ import sys
 
 import pytest
 from hypothesis import HealthCheck, settings
-from tests import wording
 
 NEEDS = {
     "browser": ("chromium", "Debian's package `chromium`"),
@@ -46,7 +45,10 @@ def pytest_runtest_setup(item):
 
 
 def pytest_sessionfinish(session, exitstatus):
-    wording.write()
+    if os.environ.get("WRITE_WORDING"):
+        from tests import wording
+
+        wording.write()
     reporter = session.config.pluginmanager.get_plugin("terminalreporter")
     skipped = reporter.stats.get("skipped", []) if reporter else []
     if skipped and os.environ.get("TILTLENS_FORBID_SKIPS"):
@@ -57,6 +59,8 @@ def pytest_sessionfinish(session, exitstatus):
 @pytest.fixture
 def worded(request, tmp_path_factory):
     """Return a function that asserts that a text, or a list of them, is the next one of this test in `wording.txt`."""
+    from tests import wording
+
     folder, numbers = str(tmp_path_factory.getbasetemp()), iter(range(1, 1000))
 
     def check(texts):
