@@ -1,10 +1,12 @@
 """Sentences beside a feature have the sign of its contribution."""
 
+from types import SimpleNamespace
+
 import numpy as np
 import pytest
 
 import tiltlens as tl
-from tiltlens._analysis.decomposition import _wide_bands_note
+from tiltlens._analysis.decomposition import _wide_bands_note, _with_hidden
 from tiltlens._analysis.evidence import OutputScale
 from tiltlens._estimators.verdicts import Band
 from tiltlens._notes import Note
@@ -60,3 +62,9 @@ def test_a_table_that_is_too_small_for_contributions_beyond_the_others_is_said_t
     words = OutputScale(PROBABILITY, MEASURES["probability", None], 0.005)
     found = _wide_bands_note([Band(0.0, -one, one, one) for one in reaches], words)
     assert found == ([Note("few rows", size="6.0 points")] if is_said else [])
+
+
+def test_a_band_without_hidden_cells_is_what_it_was():
+    # Its standard error, too, from which the rows needed are told.
+    band, evidence = Band(0.01, -0.01, 0.03, 0.02, 0.0084), SimpleNamespace(nuisances=SimpleNamespace(sets=None))
+    assert _with_hidden(evidence, "job", band) == band

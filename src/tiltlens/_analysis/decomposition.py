@@ -182,7 +182,7 @@ def _with_hidden(evidence: Evidence, name: str, band: Band) -> Band:
     # The part of c_all hidden in cells is missing from joint(j) of the features that define them.
     missed = [part.value for part in hidden if part.is_sure and name in part.names]
     low, high = band.low + min([0.0, *missed]), band.high + max([0.0, *missed])
-    return Band(band.value, low, high, max(band.value - low, high - band.value))
+    return band._replace(low=low, high=high, reach=max(band.value - low, high - band.value))
 
 
 def _errors(name: str, named: Named | None) -> dict[tuple[str, str], RowErrors]:
