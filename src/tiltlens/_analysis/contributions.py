@@ -16,6 +16,7 @@ from tiltlens._analysis.influence_matching import RowErrors
 from tiltlens._analysis.unobserved_groups import UnobservedGroup
 from tiltlens._estimators import crossfit
 from tiltlens._estimators.estimate import Estimate, Ratio
+from tiltlens._estimators.feature_gap import factorize_ints
 from tiltlens._estimators.influence import InfluenceEstimate, Integers, Rows, average_estimates, combine, sums_by
 from tiltlens._estimators.outputs import Scores, output_term
 from tiltlens._estimators.use import CORNERS, ShareForm, plug_in_form, share_form
@@ -174,7 +175,7 @@ def _pooled_share(evidence: Evidence, feature: Feature) -> float:
     values = evidence.cells[feature.name].codes
     width = int(values.max()) + 1
     # Levels with several of the original values are those that were joined.
-    level_of = np.unique(feature.codes * width + values) // width
+    level_of = factorize_ints(feature.codes * width + values)[0] // width
     joined = np.bincount(level_of, minlength=len(feature.labels)) > 1
     return evidence.sample.mean0(joined[feature.codes].astype(np.float64))
 

@@ -143,8 +143,9 @@ class Rows(Population):
 
     def counts(self, codes: Integers, levels: int) -> tuple[Integers, Integers]:
         """Return how many audited and how many reference rows have each code."""
-        audited, reference = (np.bincount(codes[who], minlength=levels) for who in (self.audited, ~self.audited))
-        return audited, reference
+        # Taking the rows of a group takes longer than counting all of them.
+        both = np.bincount(codes + levels * ~self.audited, minlength=2 * levels)
+        return both[:levels], both[levels:]
 
     @property
     def degrees(self) -> float:

@@ -337,6 +337,15 @@ def _coarse(column: DesignColumn, cells: int) -> Integers:
     return np.asarray(np.minimum(_by_frequency(np.bincount(column)), cells).astype(np.int32)[column])
 
 
+def _coarse_table(table: Table, names: Sequence[str], cells: int) -> dict[str, Integers]:
+    """Return few cells of some features, in the order of their names."""
+    columns = {name: table[name] for name in sorted(names)}
+    coarse = in_threads(
+        partial(_coarse, cells=cells), list(columns.values()), max(map(len, columns.values()), default=0)
+    )
+    return dict(zip(columns, coarse, strict=True))
+
+
 class Missed(NamedTuple):
     """A block that joins the basis, and the part of the gap that its cells hid before."""
 
@@ -454,8 +463,8 @@ def screen_of(
 ) -> Screen:
     """Return the screen; of many features, only those most associated with the group or the score are combined."""
     ranked = by_strength(table, targets, omega, np.arange(len(omega)), TRIPLED)
-    chosen = {name: _coarse(table[name], PAIR_CELLS) for name in sorted(ranked[:MULTIPLIED])}
-    tripled = {name: _coarse(table[name], TRIPLE_CELLS) for name in sorted(ranked[:TRIPLED])}
+    chosen = _coarse_table(table, ranked[:MULTIPLIED], PAIR_CELLS)
+    tripled = _coarse_table(table, ranked[:TRIPLED], TRIPLE_CELLS)
     codes = zip(table, in_threads(_repeated, list(table.values()), len(omega)), strict=True)
     repeated = {name: code for name, code in codes if code is not None}
     return Screen(table, days, chosen, tripled, repeated, targets, fold, seed)

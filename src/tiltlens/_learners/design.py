@@ -398,9 +398,9 @@ def normal_scores(table: Table, weights: Floats) -> dict[str, DesignColumn]:
 
     Models fitted on them do not depend on the scale, or on any increasing transform, of a feature.
     """
-    return {
-        name: _normal_scores(column, weights) if column.dtype.kind == "f" else column for name, column in table.items()
-    }
+    numbers = [name for name, column in table.items() if column.dtype.kind == "f"]
+    scores = in_threads(lambda name: _normal_scores(table[name], weights), numbers, len(weights))
+    return dict(table) | dict(zip(numbers, scores, strict=True))
 
 
 def _normal_scores(column: Floats, weights: Floats) -> Floats:

@@ -20,6 +20,7 @@ import numpy as np
 from numpy.typing import NDArray
 from scipy.special import xlogy
 
+from tiltlens._estimators.feature_gap import factorize_ints
 from tiltlens._estimators.influence import Booleans, Integers
 from tiltlens._estimators.ridges import FoldRidges, inverse
 from tiltlens._learners.candidates import POISSON, minimise, ridge_line
@@ -171,7 +172,7 @@ def pooled_features(table: Table, basis: Basis, omega: Floats) -> list[str]:
         codes = table[levels.name]
         without = levels.ranks(codes) > levels.count
         # Two fifths: the rows of a pair of folds.
-        is_thin = 0.4 * len(codes) / max(len(np.unique(codes)), 1) < ROWS_A_VALUE
+        is_thin = 0.4 * len(codes) / max(len(factorize_ints(codes)[0]), 1) < ROWS_A_VALUE
         if float(omega[without].sum()) > POOLED_SHARE or (is_thin and levels.count > FEW_VALUED):
             pooled.append(levels.name)
     values = [block for block in basis.encoder.blocks if isinstance(block, CellBlock) and len(block.names) == 1]

@@ -115,10 +115,9 @@ class Regressor:
         # In sequence: trees alone miss products that the ridge columns represent, and ridge fits miss steps.
         linear, left = ridge(self.encoder, self.table, target, train, w)
         flexible = [self._trees(train, left, w) if self.cells is None else cell_means(self.cells, train, left, w)]
-        left = left - flexible[0](train)
         for codes in self.values:
-            flexible.append(cell_means(codes, train, left, w))
             left = left - flexible[-1](train)
+            flexible.append(cell_means(codes, train, left, w))
         means = np.empty((2, wanted.size))
         for start in range(0, wanted.size, MODEL_CHUNK):
             chunk = wanted[start : start + MODEL_CHUNK]

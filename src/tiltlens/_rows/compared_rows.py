@@ -31,7 +31,7 @@ from tiltlens._rows.row_columns import ColumnValues, Labels, count_codes, encode
 from tiltlens._rows.sampled_rows import SampledRows, SampleFacts, read_batch
 from tiltlens._rows.survey import Survey
 from tiltlens._rows.wording import Unit, exclusion_words, unit_of
-from tiltlens._sources.arrays import Hashes, chunked_moments, nameless_hashes, nested_hashes
+from tiltlens._sources.arrays import Hashes, chunked_moments, factorize, nameless_hashes, nested_hashes
 from tiltlens._sources.tables import ROW
 from tiltlens._threads import in_threads
 from tiltlens.errors import DataError, DistributionError, listed, shown
@@ -261,8 +261,10 @@ def _canonical_order(frame: pl.DataFrame, telling: list[str], is_amount: bool) -
     scores = {name: frame[name] for name in frame.columns if name.startswith(SCORE)}
     if is_amount:
         scores = {name: (column.rank("dense") - 1).cast(pl.Float64) for name, column in scores.items()}
-    content, hashes = nested_hashes([{name: frame[name] for name in (*telling, GROUP, WEIGHT)}, scores])
-    nameless, signs = nameless_hashes([frame[name] for name in (*telling, GROUP, WEIGHT)])
+    columns = {name: frame[name] for name in (*telling, GROUP, WEIGHT)}
+    coded = in_threads(factorize, list(columns.values()), frame.height)
+    content, hashes = nested_hashes([columns, scores], dict(zip(columns, coded, strict=True)))
+    nameless, signs = nameless_hashes(list(columns.values()))
     index = np.argsort(nameless)
     if not np.diff(nameless[index]).all():
         index = np.lexsort((hashes, content, nameless))
