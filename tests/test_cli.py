@@ -9,7 +9,8 @@ import click
 import pytest
 from tests.command import invoked, tiltlens
 
-from tiltlens._cli import main
+from tiltlens._cli import _with_options, main
+from tiltlens.errors import TiltlensError
 
 
 def test_demo_prints_question_numbers_table_and_caveats():
@@ -46,7 +47,7 @@ def test_demo_json_to_a_file_leaves_the_text_on_the_terminal(tmp_path):
 def test_a_file_that_cannot_be_written_is_one_clear_error_and_nothing_is_lost(tmp_path):
     result = invoked("demo", "--json", tmp_path / "nowhere" / "out.json", cwd=tmp_path)
     assert result.returncode == 2
-    assert result.stderr.startswith("Error: `")
+    assert "cannot be written because the folder" in result.stderr
     assert "nowhere" in result.stderr
     assert "Traceback" not in result.stderr
     assert list(tmp_path.iterdir()) == []
@@ -57,6 +58,34 @@ def test_unknown_arguments_exit_with_2_and_no_traceback(arguments):
     result = tiltlens(*arguments)
     assert result.returncode == 2
     assert "Traceback" not in result.stderr
+
+
+@pytest.mark.parametrize(
+    "options",
+    [("--report", "a.html", "--report", "a.pdf"), ("--folds", "0", "--folds=5"), ("--favorable", "low") * 2],
+)
+def test_an_option_of_one_value_that_is_given_twice_is_refused(options, tmp_path):
+    result = invoked("audit", "people.csv", "--group", "sex", "--scores", "score", *options, cwd=tmp_path)
+    assert result.returncode == 2
+    assert "was given 2 times. Give it once." in result.stderr
+    assert list(tmp_path.iterdir()) == []
+
+
+@pytest.mark.parametrize(
+    ("python", "line"),
+    [
+        ("pass folds=None (--folds 0).", "Pass --folds 0."),
+        ("leave it out with `exclude` (--exclude).", "Leave it out with --exclude."),
+        ("use tl.read(path, decimal=',') (--decimal ',').", "Use --decimal ','."),
+        ("pass `encoding` to tl.read (--encoding).", "Pass --encoding."),
+        ('pass score_type="amount" (--score-type amount).', "Pass --score-type amount."),
+        ("pass threshold=0.5, or `exempt`.", "Pass --threshold 0.5, or --exempt."),
+    ],
+)
+def test_a_message_names_an_option_once(python, line):
+    ctx = click.Context(main)
+    ctx.invoked_subcommand = "audit"
+    assert _with_options(TiltlensError("Wrong.", python), ctx) == f"Wrong. {line}"
 
 
 def test_version_and_help():

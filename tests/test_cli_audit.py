@@ -87,11 +87,15 @@ def test_csv_and_parquet_give_the_same_gap(folder):
 @pytest.mark.parametrize(
     ("options", "message"),
     [
-        (("--json", "nowhere/a.json"), "must be a file that can be written, got: No such file or directory."),
-        (("--report", "nowhere/a.html"), "must be a file that can be written, got: No such file or directory."),
-        (("--report", "."), "must"),
-        (("--report", "/proc/a.html"), "must be a file that can be written"),
+        (("--json", "nowhere/a.json"), "cannot be written because the folder 'nowhere' does not exist."),
+        (("--report", "nowhere/a.html"), "cannot be written because the folder 'nowhere' does not exist."),
+        (("--report", "."), "must have a name"),
+        (("--report", "/proc/a.html"), "cannot be written"),
         (("--report", "a.txt"), "HTML or PDF file"),
+        (("--report", "-"), "--report must name a file, got '-'"),
+        (("--tables", "-"), "--tables must name a file or folder, got '-'"),
+        (("--tables", ""), "--tables must name a file or folder, got ''"),
+        (("--json", ""), "--json must name a file, got ''"),
     ],
 )
 def test_a_file_that_cannot_be_written_is_found_out_before_the_audit(folder, options, message, monkeypatch):

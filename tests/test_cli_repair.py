@@ -84,7 +84,7 @@ def test_a_repair_with_the_group_says_that_it_needs_it(folder):
         (("audited.parquet", *COMMON, "--apply", "new.csv"), "--apply needs --out"),
         (("audited.parquet", *COMMON, "--apply", "new.csv", "--out", "new.txt"), "must end in .csv or .parquet"),
         (("audited.parquet", *COMMON, "--report", "a.html"), "--report needs --held-out"),
-        (("audited.parquet", *COMMON, "--save", "nowhere/a.json"), "must be a file that can be written"),
+        (("audited.parquet", *COMMON, "--save", "nowhere/a.json"), "cannot be written"),
         (("audited.parquet", "--group", "group"), "needs --scores"),
         (("repair.json", *COMMON), "--reference cannot be used with a saved adjustment"),
         (("repair.json", "--scores", "score", "--held-out", "held_out.parquet"), "needs --group"),

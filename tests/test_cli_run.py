@@ -131,7 +131,7 @@ BASE = "data: people.csv\ngroup: sex\nscores: score\n"
         (BASE + "threshold: 7", "In .*audit.yaml': .*threshold"),
         (BASE + "metric: fpr", "In .*audit.yaml': `metric` fpr needs `outcome`"),
         (BASE + "group_probability: {a: b}", "In .*audit.yaml': `group` and `group_probability`"),
-        (BASE + "outputs: {json: nowhere/a.json}", "must be a file that can be written"),
+        (BASE + "outputs: {json: nowhere/a.json}", "cannot be written"),
         (BASE + "outputs: {junit: a.xml}", r"`junit` needs a gate.\n.*`gates`"),
         (BASE + "a: &a [x]\nb: [*a, *a]", "Line 4 of .* has an anchor"),
         (BASE + "a: !!python/object/apply:os.system [echo]", "Line 4 of .* has a tag"),

@@ -23,6 +23,8 @@ CRASHED = 70  # as in sysexits.h, because 1 is reserved for gates
 INTERRUPTED = 130  # as the shell reports Ctrl-C
 READER_GONE = 141  # as the shell reports a broken pipe
 KEYWORD = re.compile(r"`(\w+)`|\b(\w+)=(?:True\b)?(?=(['\"\w])?)")  # Python arguments in messages
+# An argument that is followed by its option: "`exclude` (--exclude)", "tl.read(path, decimal=',') (--decimal ',')"
+WITH_OPTION = re.compile(r"(?:`\w+`|(?:tl\.read\(path, )?\b\w+=\S*?)(?: to tl\.read| of tl\.read)? \((--[^()]+)\)")
 
 
 class Commands(click.Group):
@@ -92,7 +94,7 @@ def _with_options(error: TiltlensError, ctx: click.Context) -> str:
         name = flags.get(match[1] or match[2])
         return match[0] if name is None else f"{name} " if match[3] else name
 
-    return KEYWORD.sub(flag, f"{message} {sentences}".strip())
+    return KEYWORD.sub(flag, WITH_OPTION.sub(r"\1", f"{message} {sentences}".strip()))
 
 
 @click.group(cls=Commands, context_settings={"help_option_names": ["-h", "--help"]})

@@ -192,8 +192,8 @@ def test_the_same_audit_has_the_same_bytes_from_a_saved_one_too(tmp_path, folder
             r"`tables` must be a folder, or a file that ends in \.xlsx, \.md or \.tex, got .*\nHint: a folder",
         ),
         ("file", r"`tables` must be a folder, got the file"),
-        ("nowhere/tables.xlsx", r"must be a file that can be written, got: No such file"),
-        ("nowhere/tables", r"must be a file that can be written, got: No such file"),
+        ("nowhere/tables.xlsx", r"cannot be written because the folder"),
+        ("nowhere/tables", r"cannot be written because the folder"),
     ],
 )
 def test_a_place_that_cannot_be_written_is_refused(tmp_path, target, message):

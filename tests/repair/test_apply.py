@@ -241,8 +241,8 @@ def test_mistakes_in_the_output_are_named_and_write_nothing(refused, tmp_path):
     for target, message in {
         "data.parquet": "`out` cannot be written to",
         "link.parquet": "`out` cannot be written to",
-        "folder.csv": "must be a file that can be written, got: Is a directory",
-        "nowhere/out.csv": "must be a file that can be written",
+        "folder.csv": "cannot be written: Is a directory",
+        "nowhere/out.csv": "cannot be written",
         "out.xlsx": "`out` must end in .parquet or .csv",
     }.items():
         with pytest.raises(TiltlensError, match=message):

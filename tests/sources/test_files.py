@@ -10,6 +10,7 @@ from polars.testing import assert_frame_equal
 from tests.people import CLEAN, in_files
 
 from tiltlens._sources.engines import collected
+from tiltlens._sources.files import files_of
 from tiltlens.errors import DataError
 
 
@@ -127,6 +128,13 @@ def test_a_folder_without_files_is_named_as_it_was_given(tmp_path, monkeypatch):
         message = rf"^'{re.escape(given)}' must match files that end in .csv, .*, got none\.\nHint: it was looked for"
         with pytest.raises(DataError, match=message):
             collected(given)
+
+
+def test_an_empty_name_is_not_the_current_folder(tmp_path, monkeypatch):
+    (tmp_path / "people.csv").write_text("group,score\na,0.5\n")
+    monkeypatch.chdir(tmp_path)
+    with pytest.raises(DataError, match="got an empty name"):
+        files_of("")
 
 
 def test_files_of_two_kinds_are_refused(refused, tmp_path):

@@ -86,6 +86,13 @@ class AuditRequest:
         """Return a context in which names of files are relative to the audit file."""
         return nullcontext() if self.file is None else chdir(self.file.resolve().parent)
 
+    def state_place(self) -> tuple[str, str | Path]:
+        """Return the state file with its option or its key in the audit file, for messages."""
+        state = self.options["monitor"]
+        if self.file is None:
+            return "--monitor", state
+        return f"`monitor` in {str(self.file)!r}", Path(state).absolute()
+
     def run(self, progress: Listener | None = None) -> Audit:
         """Return the audit; its state file, if any, is only written by `Audit.count_batch`, after all outputs."""
         state = self.options["monitor"]
@@ -103,7 +110,7 @@ def check_apart(*requests: AuditRequest) -> None:
         with request.at_home():
             inputs += inputs_of(request.data, request.options["model"])
             if request.options["monitor"] is not None:
-                places.append(("`--monitor`", Path(request.options["monitor"]).absolute()))
+                places.append(request.state_place())
         places += places_of(request.outputs, request.file)
     check_outputs(places, inputs)
 

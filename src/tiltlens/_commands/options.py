@@ -30,7 +30,16 @@ class SectionOption(click.Option):
 
 
 class SectionCommand(click.Command):
-    """A command whose `--help` lists the options by section."""
+    """A command whose `--help` lists the options by section, and that refuses an option given twice."""
+
+    def parse_args(self, ctx: click.Context, args: list[str]) -> list[str]:
+        """Read the arguments as click does, but where it would keep only the last value of an option, fail."""
+        _, _, given = self.make_parser(ctx).parse_args(args=list(args))
+        for option in given:
+            is_single = isinstance(option, click.Option) and not (option.multiple or option.is_flag or option.is_eager)
+            if is_single and given.count(option) > 1:
+                ctx.fail(f"{' or '.join(option.opts)} was given {given.count(option)} times. Give it once.")
+        return super().parse_args(ctx, args)
 
     def format_options(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
         """Write the options, as click does, under a heading for each section."""

@@ -52,9 +52,19 @@ def check_targets(outputs: Mapping[str, str | None], *inputs: object) -> None:
 
 def check_writable(outputs: Mapping[str, str | None]) -> None:
     """Raise if a file cannot be written; installed packages are not checked."""
+    for option, target in outputs.items():
+        check_named(option, target)
     check_name(outputs.get("report"))
     for option, target in outputs.items():
         (check_tables if option == "tables" else check_target)(target)
+
+
+def check_named(option: str, target: str | None) -> None:
+    """Raise if an output has no name, or if standard output is named for one that only files can hold."""
+    if target == "" or (target == "-" and option in ANNOUNCED):
+        file, example = ("a file or folder", "tables.xlsx") if option == "tables" else ("a file", f"audit.{option}")
+        example = "audit.html" if option == "report" else example
+        raise TiltlensError(f"`{option}` must name {file}, got {target!r}.", f"for example {example}.")
 
 
 def places_of(outputs: Mapping[str, str | None], file: Path | None = None) -> list[tuple[str, str | Path | None]]:

@@ -105,7 +105,7 @@ def whole_file(path: Path, schema: str | None = None) -> Iterator[Path]:
 
 def _resolved(path: Path) -> Path:
     if not path.name:
-        raise DataError(f"a file to write must have a name, got {str(path)!r}.", "for example audit.json.")
+        raise DataError(f"A file to write must have a name, got {str(path)!r}.", "for example audit.json.")
     return Path(os.path.realpath(path))  # unlike `resolve`, it does not fail on circular links
 
 
@@ -126,9 +126,16 @@ def _write_through(path: Path, content: bytes) -> None:
 
 
 def _cannot_write(path: Path, error: OSError) -> DataError:
-    return DataError(
-        f"`{path}` must be a file that can be written, got: {error.strerror}.", "choose another folder or name."
+    folder, here = path.parent, Path.cwd()
+    shown_path, shown_folder = (
+        repr(str(place.relative_to(here) if place.is_relative_to(here) else place)) for place in (path, folder)
     )
+    if not folder.exists():
+        return DataError(
+            f"{shown_path} cannot be written because the folder {shown_folder} does not exist.",
+            "create it, or choose another folder.",
+        )
+    return DataError(f"{shown_path} cannot be written: {error.strerror}.", "choose another folder or name.")
 
 
 def _umask() -> int:

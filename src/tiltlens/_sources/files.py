@@ -348,7 +348,7 @@ def files_of(data: object) -> tuple[Path, ...] | None:
     endings = {format_of(file).name: ending for file in files if (ending := ending_of(file))}
     if len(endings) > 1:
         raise DataError(
-            f"the files must be of one kind, got {' and '.join(sorted(endings.values()))}.",
+            f"The files must be of one kind, got {' and '.join(sorted(endings.values()))}.",
             f"name the {' or the '.join(sorted(endings))} files.",
         )
     return tuple(files)
@@ -411,6 +411,8 @@ def _files(entry: str) -> list[Path]:
         raise DataError(
             "Data cannot come from standard input, because they are read several times.", "write them to a file first."
         )
+    if not entry:
+        raise DataError("Data must be files, a folder or a database, got an empty name.", "name a file.")
     files = _found(entry)
     if not files:
         raise DataError(
