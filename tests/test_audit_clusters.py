@@ -233,3 +233,31 @@ def test_standard_errors_never_rest_on_a_few_of_many_large_clusters():
     cluster = np.arange(90_000) // 1_000
     shown = _influence_rows(Rows.of(cluster % 9 == 8, None, cluster), 3)  # the audited are the last of nine clusters
     assert np.unique(cluster[shown][cluster[shown] % 9 == 8]).size == 10
+
+
+@pytest.mark.parametrize(
+    "clusters", [np.zeros(240, dtype=int), np.arange(240) % 2, np.arange(240) * (np.arange(240) % 2)]
+)
+@pytest.mark.parametrize("features", [[], ["x"]])
+def test_a_group_in_one_cluster_is_refused_because_its_error_is_unknown(clusters, features):
+    rng = np.random.default_rng(0)
+    data = {"g": ["a", "b"] * 120, "s": rng.random(240), "x": rng.random(240), "owner": clusters}
+    with pytest.raises(DataError, match=r"Group 'a' has one cluster only \(`clusters`, 'owner'\)"):
+        tl.audit(data, "g", scores="s", clusters="owner", features=features)
+
+
+def test_periods_and_error_rates_in_one_cluster_have_no_interval_without_width():
+    rng = np.random.default_rng(0)
+    store, group = np.arange(2400) // 60, np.array(["a", "b"] * 1200)
+    month = np.where(store == 3, "january", "february")
+    outcome = (store == 3) | ((group == "a") & (rng.random(2400) < 0.5))
+    data = {"g": group, "s": rng.random(2400), "store": store, "month": month, "y": outcome.astype(int)}
+    options = {"scores": "s", "clusters": "store", "features": [], "outcome": "y", "periods": "month"}
+    c = tl.audit(data, "g", reference="a", **options)["b"]
+    assert dict(c.periods.frame.select("period", "reason").rows()) == {
+        "january": "all people of a group are in one cluster",
+        "february": "",
+    }
+    assert (c.error_rates.fnr, c.error_rates.auc) == (None, None)
+    assert c.error_rates.reasons["fnr"] == "all people of the audited group who are with the outcome are in one cluster"
+    assert c.error_rates.fpr.audited.low < c.error_rates.fpr.audited.high

@@ -34,7 +34,7 @@ from tiltlens._rows.compared_rows import (
     sum_batch,
     sum_rows,
 )
-from tiltlens._rows.features import cluster_note, leakage_notes, one_hot_notes, repeated_ids
+from tiltlens._rows.features import check_clusters, cluster_note, leakage_notes, one_hot_notes, repeated_ids
 from tiltlens._rows.groups import DECIDED, ComparedGroups, alike_notes
 from tiltlens._rows.predictions import AskedModel, model_notes, native_columns
 from tiltlens._rows.roles import ColumnRoles, FeatureChoice, Request, resolve_roles, with_arrays
@@ -420,7 +420,9 @@ def _cluster_notes(roles: ColumnRoles, sample: EncodedSample) -> Iterable[Note]:
     clusters = sample.rows.cluster
     if roles.clusters is None or clusters is None:
         return repeated_ids(sample.table)
-    return [cluster_note(roles.clusters.lstrip("\0"), clusters, sample.rows.group)]
+    name = roles.clusters.lstrip("\0")
+    check_clusters(name, clusters, sample.rows.group, sample.rows.groups)
+    return [cluster_note(name, clusters, sample.rows.group)]
 
 
 def _model_to_ask(source: _Source, sample: EncodedSample) -> tuple[AskedModel | None, list[Note]]:

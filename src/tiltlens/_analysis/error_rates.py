@@ -21,7 +21,7 @@ from tiltlens._analysis.evidence import (
 from tiltlens._estimators import error_rates as rates
 from tiltlens._estimators.estimate import Estimate
 from tiltlens._estimators.feature_gap import CellSums
-from tiltlens._estimators.influence import Integers
+from tiltlens._estimators.influence import Booleans, Integers, Rows
 from tiltlens._formats import FieldTable
 from tiltlens._limits import MINIMUM_ROWS, SCORE_TENTHS
 from tiltlens._sources.arrays import quantile_edges
@@ -231,7 +231,9 @@ def _too_few(name: str, evidence: Evidence, y_true: Integers, sums: CellSums) ->
         is_decided = (score == decided) & (y_true != rates.UNKNOWN)
         groups = zip(GROUPS, (rows.audited, ~rows.audited), strict=True)
         few = [group for group, who in groups if (is_decided & who).sum() < MINIMUM_ROWS]
-        return f"fewer than {MINIMUM_ROWS} people of the {few[0]} group have decision {decided}" if few else None
+        if few:
+            return f"fewer than {MINIMUM_ROWS} people of the {few[0]} group have decision {decided}"
+        return _one_cluster(rows, is_decided, f"have decision {decided}")
     if name == "log_loss" and (score == np.where(y_true == rates.WITH, 0.0, 1.0))[y_true != rates.UNKNOWN].any():
         return "it is infinite, because a score of 0 or 1 was wrong"
     for code in (rates.WITHOUT, rates.WITH):
@@ -240,7 +242,16 @@ def _too_few(name: str, evidence: Evidence, y_true: Integers, sums: CellSums) ->
             fewest = min(int((who & (y_true == code)).sum()), int(people))
             if NEEDED.get(name, whose) == whose and fewest < MINIMUM_ROWS:
                 return f"fewer than {MINIMUM_ROWS} people of the {group} group are {whose}"
+        is_needed = name == "auc" or NEEDED.get(name) == whose
+        if is_needed and (reason := _one_cluster(rows, y_true == code, f"are {whose}")) is not None:
+            return reason
     return None
+
+
+def _one_cluster(rows: Rows, chosen: Booleans, words: str) -> str | None:
+    """Return that all people of a group with an outcome or decision are in one cluster: their error is then unknown."""
+    groups = [group for group, count in zip(GROUPS, rows.clusters_of(chosen), strict=True) if count < 2]
+    return f"all people of the {groups[0]} group who {words} are in one cluster" if groups else None
 
 
 def _people(sums: CellSums) -> dict[str, dict[str, int | None]]:

@@ -101,6 +101,12 @@ class Rows(Population):
         square = float(of_clusters @ of_clusters)
         return float(share.sum()) ** 2 / square / scale**2 if square > 0.0 else 0.0
 
+    def clusters_of(self, chosen: Booleans) -> tuple[int, int]:
+        """Return the numbers of clusters of both groups that have `chosen` rows; of rows if there are no clusters."""
+        parts = chosen & self.audited, chosen & ~self.audited
+        counts = [int(part.sum() if self.clusters is None else np.unique(self.clusters[part]).size) for part in parts]
+        return counts[0], counts[1]
+
     @property
     def balanced_weights(self) -> Floats:
         """The rows' weights ω in P̄, in which each group has one half."""

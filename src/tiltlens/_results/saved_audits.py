@@ -99,7 +99,7 @@ def saved_change(old: str, new: str) -> Change:
         hashes = [getattr(audit.provenance, name) for audit in audits]
         if hashes[0] is not None and hashes[0] == hashes[1]:
             raise DataError(
-                f"two saved audits must be of different rows, got the same {name} twice.",
+                f"Two saved audits must be of different rows, got the same {name} twice.",
                 "compare two models on the same rows with `tiltlens compare DATA --scores OLD --scores NEW`.",
             )
     return compare(*audits)

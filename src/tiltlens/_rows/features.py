@@ -332,6 +332,16 @@ def _is_monotone(values: Floats, score: Floats) -> bool:
     return bool((most[:-1] <= least[1:]).all() or (least[:-1] >= most[1:]).all())
 
 
+def check_clusters(name: str, clusters: Hashes, group: Integers, groups: Sequence[str]) -> None:
+    """Raise if all rows of a group are in one cluster: standard errors, which sum its influences, would then be 0."""
+    for code, label in enumerate(groups):
+        if len(np.unique(clusters[group == code])) == 1:
+            raise DataError(
+                f"Group {shown(label)} has one cluster only (`clusters`, {shown(name)}), but intervals need two.",
+                "name a column that identifies people or households, or drop it.",
+            )
+
+
 def cluster_note(name: str, clusters: Hashes, group: Integers) -> Note:
     """Return a note on the number of clusters, and on how many of them have rows of several groups."""
     pairs = np.unique(np.column_stack([clusters, group.astype(np.uint64)]), axis=0)[:, 0]
