@@ -361,8 +361,27 @@ def joined(text):
     return " ".join(text.split())
 
 
+@pytest.mark.parametrize(
+    ("options", "high"),
+    [
+        ({}, "high scores"),
+        ({"threshold": 0.5}, "the favourable decision"),
+        ({"threshold": 0.5, "favourable": "low"}, "the unfavourable decision"),
+    ],
+)
+def test_an_outcome_that_high_scores_make_rarer_is_noted(worded, options, high):
+    table = borrowers()
+    swapped = table.with_columns(repaid=1 - pl.col("repaid"))
+    code = "outcome against the scores"
+    assert code not in note_codes(audited(table, features=[], outcome="repaid", **options)["A"])
+    c = audited(swapped, features=[], outcome="repaid", **options)["A"]
+    note = next(note for note in c.checks.notes if note.code == code)
+    assert note.values["high"] == high
+    worded(note)
+
+
 def test_terminal_and_report_show_error_rates_of_scores_and_of_decisions():
-    for options, meaning in (({}, "mean score"), ({"threshold": 0.5}, "share given decision 1")):
+    for options, meaning in (({}, "mean score"), ({"threshold": 0.5}, "share given the favourable decision")):
         found = audited(borrowers(), features=[], outcome="repaid", **options)
         difference = points(found["A"].error_rates.fpr.difference.value)
         text, html = joined(str(found)), page(found)

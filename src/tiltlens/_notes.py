@@ -99,6 +99,10 @@ _ESTIMATES = {
     "few people behind weights": "the effective sample size of {group} is {people:.1f}: intervals are unreliable",
     "constant amounts": "all amounts of {groups} are equal, so the intervals leave out the error of their means",
     "unknown outcomes": "{people} of the people have no outcome, so error rates leave them out",
+    "outcome against the scores": (
+        "in both groups, the outcome is less frequent among people with {high}, so error rates may count correct "
+        "{each}s as errors. If this is intended, swap 0 and 1 in the outcome column"
+    ),
     "no period": "{rows} rows have no period: they count in all numbers except those by period",
     "dependent decisions": (
         "decision_table (z, Fisher's exact test, odds ratio, flips) requires independent people, so it is not defined "

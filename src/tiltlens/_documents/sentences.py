@@ -117,9 +117,11 @@ def _in_words(text: str, c: Comparison) -> str:
     """Return a definition in the user's words: "share invited among applicants without the outcome"."""
     m = measure_of(c)
     text = text.replace("people", m.people)
-    if not m.favoured:
-        return text
-    decided = (m.favoured, f"not {m.favoured}") if is_favourable_mean(c) else (f"not {m.favoured}", m.favoured)
+    decided = [f"given the {which} decision" for which in ("favourable", "unfavourable")]
+    if m.favoured:
+        decided = [m.favoured, f"not {m.favoured}"]
+    if not is_favourable_mean(c):
+        decided.reverse()
     return text.replace("given decision 1", decided[0]).replace("given decision 0", decided[1])
 
 

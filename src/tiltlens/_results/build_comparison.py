@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from dataclasses import replace
 from functools import partial
 from typing import NamedTuple
@@ -12,7 +12,7 @@ import polars as pl
 
 from tiltlens._analysis.adjusted_gap import AdjustedGap, ExemptParts, adjusted_gap, exempt_parts, sensitivities
 from tiltlens._analysis.contributions import ContributionTable, contribution_table
-from tiltlens._analysis.error_rates import error_rates, rate_pairs
+from tiltlens._analysis.error_rates import ErrorRates, error_rates, rate_pairs
 from tiltlens._analysis.evidence import (
     NO_MODEL,
     Evidence,
@@ -85,9 +85,10 @@ def compare(evidence: Evidence, settings: Settings) -> Comparison:
     of_scores = _compare_scores(evidence, settings, every)
     of_paper = _paper_estimates(evidence, settings, checked, function, of_scores.gap)
     decisions, of_table = decision_table(evidence, settings) if evidence.question.is_decisions else (None, ())
+    rates = None if evidence.y_true is None else error_rates(evidence, evidence.y_true, settings)
     notes = (
         *(*evidence.question.notes, *of_function, *of_adjusted, *of_scores.notes, *of_paper.notes),
-        *(*of_table, *table.notes, *evidence_notes(evidence, checked)),
+        *(*of_table, *table.notes, *evidence_notes(evidence, checked), *_against_outcome(evidence, rates)),
     )
     comparison = Comparison(
         audited=evidence.question.audited,
@@ -104,7 +105,7 @@ def compare(evidence: Evidence, settings: Settings) -> Comparison:
         gap_test=_test(evidence, settings),
         decision_table=decisions,
         contributions_full=table.frame,
-        error_rates=None if evidence.y_true is None else error_rates(evidence, evidence.y_true, settings),
+        error_rates=rates,
         periods=None if evidence.rows.period is None else period_table(evidence, evidence.rows.period, settings),
         unobserved_group=soft,
         correction=_correction(evidence, settings, function, checked, of_scores, of_paper, table),
@@ -113,6 +114,21 @@ def compare(evidence: Evidence, settings: Settings) -> Comparison:
     )
     reported = comparison if soft is None else _of_unobserved_groups(comparison)
     return with_displays(in_units(reported, evidence.rows.unit))
+
+
+def _against_outcome(evidence: Evidence, rates: ErrorRates | None) -> Iterator[Note]:
+    """Yield a note if the outcome is less frequent among people with high scores, as if its codes were swapped."""
+    if rates is None or rates.auc is None:
+        return
+    ends = [rate.high for rate in (rates.auc.audited, rates.auc.reference)]
+    if all(end is not None and end < 0.5 for end in ends):
+        decision = "the unfavourable decision" if evidence.rows.favourable == 0 else "the favourable decision"
+        is_decisions = evidence.question.is_decisions
+        yield Note(
+            "outcome against the scores",
+            high=decision if is_decisions else "high scores",
+            each="decision" if is_decisions else "score",
+        )
 
 
 def _of_unobserved_groups(comparison: Comparison) -> Comparison:
