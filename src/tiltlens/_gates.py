@@ -162,7 +162,8 @@ class Gate:
             why = "is not reported for unobserved groups" if is_unobserved else "is not defined"
             return Judgement(self.text, name, UNDEFINED, f"{self._name} of {name} {why}, so it cannot pass")
         holds, might = self._holds(float(value)), self._holds(float(value + open_cases))
-        sentence = f"{self._name} of {name} is {self._number(value)}{beside}"
+        links = ":" if self.quantity in (PROXIES, *COUNTED) else " is"  # names of counts are plural
+        sentence = f"{self._name} of {name}{links} {self._number(value)}{beside}"
         if is_unobserved and not holds and self.quantity not in NOT_WEIGHTED:
             sentence += ", weighted by group probabilities, so it cannot pass"
             return Judgement(self.text, name, UNDEFINED, sentence)

@@ -161,7 +161,7 @@ def check_columns(argument: str, wanted: Iterable[str], names: Sequence[str], wh
             suggestion = f"did you mean {shown(nearest)}? " if nearest is not None else ""
             raise DataError(
                 f"{what.capitalize()} {shown(name)} not found (`{argument}`).",
-                f"{suggestion}available {what}s: {listed(names)}.",
+                f"{suggestion}available {what}s: {listed(names)}." if names else f"no {what} is listed.",
             )
 
 

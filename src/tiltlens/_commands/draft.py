@@ -36,6 +36,8 @@ LOW_WORDS = ("risk", "pd", "default", "premium", "price", "quote", "denied", "re
 def init_command(data: str, group: str | None, scores: str | None, out: str, yes: bool) -> None:
     """Write an audit file with guessed roles of columns."""
     target = Path(out)
+    if out in ("", "-"):
+        raise DataError(f"--out must name a file, got {out!r}.", "for example audit.yaml.")
     if target.exists():
         raise DataError(f"{out} exists and is kept (--out).", "remove it, or name another file.")
     draft = guess_roles(first_rows(data), {"group": group, "scores": scores})

@@ -287,7 +287,7 @@ TO_ADJUST = {
     "out": Spec("Output", "FILE", "Write the new rows with their adjusted scores: .csv or .parquet."),
     "save": Spec("Output", "FILE.json", "Write the adjustment."),
     "json": Spec("Output", "FILE", "Write the evaluation as JSON; '-' is standard output."),
-    "report": Spec("Output", "FILE.html", "Write the evaluation as an HTML page."),
+    "report": Spec("Output", "FILE", "Write the evaluation, as HTML or PDF (FILE.pdf)."),
 }
 TO_SEARCH = {
     "outcome": Spec("Outcome", "COLUMN", "Observed outcome, 0 or 1. Required."),

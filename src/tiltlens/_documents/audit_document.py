@@ -68,13 +68,13 @@ from tiltlens._documents.sentences import (
     splitting_blocks,
 )
 from tiltlens._documents.tables import (
-    MATRIX_NOTE,
     contribution_table,
     correction_table,
     decile_table,
     estimate_table,
     group_matrix,
     has_bands,
+    matrix_note,
     reason,
     shapley_words,
 )
@@ -216,7 +216,7 @@ def audit_document(audit: Audit, is_brief: bool = False, has_fits: bool = False)
     is_single = len(comparisons) == 1
     blocks = [*_screen(first_screen(audit))]
     if not is_single:
-        blocks += [group_matrix(audit), Paragraph(MATRIX_NOTE, QUIET)]
+        blocks += [group_matrix(audit), Paragraph(matrix_note(audit), QUIET)]
     if is_brief and is_single:
         blocks += _figures(comparisons[0])
     for c in comparisons:

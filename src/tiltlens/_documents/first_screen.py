@@ -19,7 +19,7 @@ from tiltlens._documents.headline import (
     of_kind,
     ratio_words,
 )
-from tiltlens._documents.quantities import brief, estimate_words, fill, format_of, quantity
+from tiltlens._documents.quantities import brief, estimate_words, fill, format_of, quantity, range_words
 from tiltlens._estimators.estimate import Estimate, Materiality, is_significant, materiality
 from tiltlens._estimators.verdicts import Verdict
 from tiltlens._formats import Shown, count, enumerate_words, interval, label, p_value, ratio, within
@@ -194,7 +194,8 @@ def _all_reliability(audit: Audit, comparisons: Sequence[Comparison]) -> Iterato
     m, groups = measure_of(audit), len(comparisons)
     sizes = sorted(c.rows["audited"] for c in comparisons)
     people, others = f"{m.people}{expected(comparisons[0])}", count(comparisons[0].rows["reference"])
-    yield Doubt(f"{count(sizes[0])} to {count(sizes[-1])} {people} per group, {others} in the reference", False)
+    ends = dict.fromkeys((count(sizes[0]), count(sizes[-1])))
+    yield Doubt(f"{' to '.join(ends)} {people} per group, {others} in the reference", False)
     failed = [c.audited for c in comparisons if c.checks.is_adequate is False]
     if any(c.checks.is_adequate is not None for c in comparisons):
         text = f"failed for {named_list(failed)}" if failed else f"passed for all {groups} groups"
@@ -250,10 +251,9 @@ def _unobserved_tiles(c: Comparison, soft: UnobservedGroup) -> Iterator[Tile]:
     m, limits = measure_of(c), quantity("limits")
     for key, estimate in (("weighted_gap", soft.weighted), ("linear", soft.linear)):
         if estimate is not None:
-            yield _tile(c, key, estimate, m.difference)
+            yield _tile(c, key, estimate, brief(estimate, m))
     if soft.limits is not None:
-        ends = interval(soft.limits.low, soft.limits.high, m.difference)
-        yield Tile(limits.label, m.with_unit(ends), limits.definition)
+        yield Tile(limits.label, range_words(soft.limits, m), limits.definition)
 
 
 def reliability(audit: Audit | None, c: Comparison) -> Iterator[Doubt]:

@@ -23,10 +23,10 @@ from tiltlens._documents.document import (
     measure_of,
     metric_of,
 )
-from tiltlens._documents.quantities import Quantity, brief, estimate_words, fill, quantity, written
+from tiltlens._documents.quantities import Quantity, brief, estimate_words, fill, quantity, range_words, written
 from tiltlens._estimators.estimate import Estimate, Materiality, materiality, side_of
 from tiltlens._estimators.verdicts import Verdict
-from tiltlens._formats import capitalised, enumerate_words, interval, label, minus, number, percent, ratio
+from tiltlens._formats import capitalised, enumerate_words, label, minus, number, percent, ratio
 from tiltlens._limits import FOUR_FIFTHS
 from tiltlens._notes import MAY_ACCOUNT_FOR
 from tiltlens._results.audit import Audit
@@ -66,8 +66,7 @@ def unobserved_group_sentences(c: Comparison) -> list[str]:
         *_checks(soft, measure),
     ]
     if soft.limits is not None:
-        ends = interval(soft.limits.low, soft.limits.high, measure.difference)
-        lines.append(f"If the probabilities are calibrated, the gap is {measure.with_unit(ends)}.")
+        lines.append(f"If the probabilities are calibrated, the gap is {range_words(soft.limits, measure)}.")
     return [*lines, OWN_ERROR]
 
 
@@ -78,9 +77,8 @@ def bracket_words(soft: UnobservedGroup, measure: Measure, groups: str) -> list[
         return [f"The {between} is not estimated, because {minus(soft.reason)}."]
     if soft.bracket is None:
         return [f"The {between} cannot be estimated: everybody has the same group probabilities."]
-    ends = interval(soft.bracket.low, soft.bracket.high, measure.difference)
     return [
-        f"The {between} is estimated at {measure.with_unit(ends)}.",
+        f"The {between} is estimated at {range_words(soft.bracket, measure)}.",
         "This range is right if the probabilities are calibrated and the two estimates err in opposite directions "
         f"({soft.status}: {minus(soft.reason)}).",
     ]

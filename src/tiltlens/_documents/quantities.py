@@ -370,6 +370,11 @@ def estimate_words(estimate: Estimate, measure: Measure, name: str = "") -> str:
     return written(estimate, brief(estimate, measure), name, measure.unit)
 
 
+def range_words(ends: Estimate, measure: Measure) -> str:
+    """Return a range of a gap as in a sentence: "−21.3 to −5.8 points"."""
+    return measure.with_unit(interval(ends.low, ends.high, brief_of((ends.low, ends.high), measure)))
+
+
 def brief(estimate: Estimate, measure: Measure) -> Shown:
     """Return a format with one decimal for gaps of at least a point and two for smaller ones."""
     return brief_of((estimate.value, estimate.low, estimate.high), measure)

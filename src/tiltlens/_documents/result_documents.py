@@ -255,7 +255,7 @@ def repair_document(adjustment: Adjustment, group: str | None = None) -> Documen
     assert isinstance(adjustment, ScoreTilt)
     repair = sentences.named_repair(adjustment.summary(group))
     first, *others = [*sentences.goal(repair), *sentences.fit_sentences(repair)]
-    notes = [*map(sentence, repair.notes), sentences.REGULATED]
+    notes = [*(minus(sentence(note)) for note in repair.notes), sentences.REGULATED]
     who = pair_heading(str(repair.audited), repair.reference)
     blocks = [who, Paragraph(first, HEADLINE), *map(Paragraph, others), *bullets(notes, "Use of the group")]
     return Document("Score adjustment", tuple(blocks))

@@ -247,10 +247,7 @@ def _group_row(c: Comparison, role: str, keys: list[str]) -> tuple[Cell, ...]:
 def group_matrix(audit: Audit) -> Table:
     """Return one row per group: gap, adjusted gap and each feature's contribution alone, marked by its verdict."""
     m, comparisons = measure_of(audit), [*audit.comparisons.values()]
-    sizes: dict[str, float] = {}
-    for row in (row for c in comparisons for row in c.by_feature):
-        sizes[row.feature] = max(sizes.get(row.feature, 0.0), abs(row.alone or 0.0))
-    names = sorted(sizes, key=lambda name: -sizes[name])[:MATRIX_FEATURES]
+    names = _largest_first(audit)[:MATRIX_FEATURES]
     keys = [key for key in ("gap", "adjusted_gap") if any(c.estimate(key) is not None for c in comparisons)]
     heads = (
         Column(weighted(quantity(key), comparisons[0]).name(m) if key == "gap" else quantity(key).name(m))
@@ -263,6 +260,22 @@ def group_matrix(audit: Audit) -> Table:
         estimates = (estimate_cell(c.estimate(key), m.difference) for key in keys)
         rows.append((Cell(label(c.audited)), *estimates, *(_matrix_cell(by_name.get(name), m) for name in names)))
     return Table("matrix", columns, tuple(rows), interval_name(audit.settings.confidence))
+
+
+def matrix_note(audit: Audit) -> str:
+    """Return how to read the matrix, and how many features it leaves out."""
+    features = len(_largest_first(audit))
+    if features <= MATRIX_FEATURES:
+        return MATRIX_NOTE
+    return f"{MATRIX_NOTE} The table has the {MATRIX_FEATURES} largest of {features} features; all are listed by group."
+
+
+def _largest_first(audit: Audit) -> list[str]:
+    """Return the names of the features, those with the largest contribution to the gap of any group first."""
+    sizes: dict[str, float] = {}
+    for row in (row for c in audit.comparisons.values() for row in c.by_feature):
+        sizes[row.feature] = max(sizes.get(row.feature, 0.0), abs(row.alone or 0.0))
+    return sorted(sizes, key=lambda name: -sizes[name])
 
 
 def _matrix_cell(row: Contribution | None, m: Measure) -> Cell:

@@ -43,11 +43,11 @@ from tiltlens._documents.result_documents import (
 )
 from tiltlens._documents.sentences import decision_table_words
 from tiltlens._documents.tables import (
-    MATRIX_NOTE,
     check_table,
     factor_words,
     group_matrix,
     group_table,
+    matrix_note,
     shapley_words,
 )
 from tiltlens._formats import label
@@ -212,7 +212,7 @@ def page(audit: Audit) -> str:
         created=(audit.provenance.created or "")[:10],
         ratio_note=_ratio_note(audit),
         matrix=markup(table_html(group_matrix(audit), _linked(audit))),
-        matrix_note=MATRIX_NOTE,
+        matrix_note=matrix_note(audit),
         checks=_checks(audit),
         dial_place=dial_place,
         dial_rows=DIAL_ROWS,

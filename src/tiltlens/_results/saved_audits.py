@@ -114,7 +114,7 @@ def _load(path: str | Path) -> Json:
         raise DataError(f"Cannot read {shown(str(path))}: {error.strerror}.") from None
     except (TypeError, ValueError, RecursionError):
         raise DataError(
-            f"`path` must be the JSON of an audit, got {shown(path if isinstance(path, str) else str(path))}.",
+            f"{shown(path if isinstance(path, str) else str(path))} is not a saved audit.",
             "write one with `audit.to_json(path)`, or `tiltlens audit … --json FILE`.",
         ) from None
     schema = summary.get("schema") if isinstance(summary, dict) else None

@@ -21,7 +21,7 @@ from tiltlens._estimators.influence import Integers
 from tiltlens._formats import text_of
 from tiltlens._limits import LISTED_VALUES, MINIMUM_ROWS
 from tiltlens._notes import Note
-from tiltlens._rows.scores import Channel, RowName
+from tiltlens._rows.scores import Channel, RowName, kind_of
 from tiltlens.errors import DataError, check_columns, listed, names_in, shown
 from tiltlens.paper.checks import Floats
 
@@ -89,8 +89,8 @@ def numbers_of(argument: str, column: pl.Series) -> Floats:
     """Return a column of numbers, NaN where missing."""
     if not (column.dtype.is_numeric() or column.dtype == pl.Boolean):
         raise DataError(
-            f"`{argument}` must be numbers, got {column.dtype} in column {shown(column.name)}.",
-            "name a column of numbers, or cast this one; pass decimal=',' (--decimal ',') for decimal commas.",
+            f"`{argument}` must be numbers, got {kind_of(column)} in column {shown(column.name)}.",
+            "name a column of numbers, or convert this one; pass decimal=',' (--decimal ',') for decimal commas.",
         )
     numbers = column.cast(pl.Float64)
     return (numbers.fill_null(float("nan")) if numbers.null_count() else numbers).to_numpy()
@@ -284,7 +284,7 @@ def check_known_groups(known_groups: object, soft: Mapping[str, str]) -> None:
     if known_groups is not None and not soft:
         raise DataError(
             f"`known_groups` ({shown(known_groups)}) applies only where `group` gives probabilities.",
-            "name the column as `group`; or give `group` as a dict of each group's column of probabilities.",
+            "name the column as `group` alone; or pass each group's column of probabilities (--group-probability).",
         )
 
 

@@ -166,10 +166,20 @@ def amount_column(matrix: Floats) -> Floats:
     return np.asarray(matrix[:, 0])
 
 
+def kind_of(column: pl.Series) -> str:
+    """Return in words what a column holds that should hold numbers: "text such as 'n/a'", "dates"."""
+    if column.dtype == pl.String or isinstance(column.dtype, pl.Enum):
+        values = column.drop_nulls().cast(pl.String)
+        others = values.filter(values.cast(pl.Float64, strict=False).is_null())
+        texts = values if others.is_empty() else others
+        return "text" if texts.is_empty() else f"text such as {shown(texts[0])}"
+    return "dates" if column.dtype.is_temporal() else str(column.dtype)
+
+
 def _check_numeric(column: pl.Series, rule: str, hint: str) -> Floats:
     """Return a column as numbers, NaN where missing."""
     if not (column.dtype.is_numeric() or column.dtype == pl.Boolean):
-        raise DistributionError(f"`scores` must be {rule}, got {column.dtype} in {shown(column.name)}.", hint)
+        raise DistributionError(f"`scores` must be {rule}, got {kind_of(column)} in column {shown(column.name)}.", hint)
     return column.cast(pl.Float64).to_numpy()
 
 

@@ -372,9 +372,11 @@ def measure_for(score_type: str, metric: str | None = None, wording: Wording = W
         affected_words=measure.affected_words.replace("people", people),
     )
     if favoured:
-        share = f"share {favoured}"
-        missing = f"additional {people} {favoured} at the reference's rate{in_words.among}"
-        in_words = replace(in_words, rate=share, predicted=f"predicted {share}", affected_words=missing)
+        share, scored = f"share {favoured}", ""
+        if measure.each == "score":  # nobody has been approved yet
+            share, scored = f"predicted {share}", ", as scored,"
+        missing = f"additional {people} {favoured}{scored} at the reference's rate{in_words.among}"
+        in_words = replace(in_words, rate=share, predicted=f"predicted share {favoured}", affected_words=missing)
     return _in_unit(in_words, wording.unit) if wording.unit else in_words
 
 
