@@ -19,7 +19,7 @@ import tiltlens as tl
 from tiltlens._documents import first_screen as words
 from tiltlens._documents import repair_sentences as words_of_repairs
 from tiltlens._estimators.verdicts import Verdict
-from tiltlens._formats import interval, points
+from tiltlens._formats import brief_points, interval, points
 from tiltlens._gates import gate
 from tiltlens._notes import Note
 from tiltlens._render.table_files import export_tables, texts
@@ -382,12 +382,16 @@ def test_no_view_shows_one_estimate_alone():
     c = found["a"].to_dict()
     weighted, linear = (points(c["unobserved_group"][name]["value"]) for name in ("weighted", "linear"))
     first, _, second, *_ = words.headline(found, found["a"])
-    assert interval(*(c["unobserved_group"]["bracket"][end] for end in ("low", "high")), points) in first
+    ends = [c["unobserved_group"]["bracket"][end] for end in ("low", "high")]
+    assert interval(*ends, brief_points(*ends)) in first
     assert f"{100 * c['unobserved_group']['linear']['value']:.1f} points" in second.replace("−", "-")
-    assert [tile.value for tile in words.tiles(found["a"])][:2] == [f"{weighted} points", f"{linear} points"]
+    soft, tiles = found["a"].unobserved_group, words.tiles(found["a"])
+    for tile, estimate in zip(tiles[:2], (soft.weighted, soft.linear), strict=True):
+        shown = brief_points(estimate.value, estimate.low, estimate.high)
+        assert tile.value == f"{shown(estimate.value)} points"
     rates = export_tables(found)[0]
     assert {"linear", "bracket_low", "limits_high"} < set(rates.columns)
-    assert interval(*(c["unobserved_group"]["bracket"][end] for end in ("low", "high")), points) in texts(rates)[1]
+    assert interval(*ends, points) in texts(rates)[1]
     alone = c["outputs"]["rates"]["audited"]["value"] / c["outputs"]["rates"]["reference"]["value"]
     for text in (str(found), found._repr_html_()):
         assert not re.search(rf"(?<!\d){alone:.2f}".replace(".", r"\."), re.sub(r"<img[^>]*>", "", text))

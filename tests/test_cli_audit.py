@@ -350,3 +350,19 @@ def test_an_outcome_that_is_missing_is_set_aside(folder):
     rows.with_columns(is_recid=gap).drop("index").write_parquet(folder / "gaps.parquet")
     result = audit(folder, "--outcome", "is_recid", "--folds", "0", "--json", "-", data="gaps.parquet")
     assert json.loads(result.stdout)["rows"]["missing_score"] == 40
+
+
+def test_messages_name_what_a_column_holds_and_the_options_that_help(worded, folder):
+    rows = ["g,s,when,note", *(f"{'ab'[row % 2]},0.{row % 9 + 1},2024-01-{row % 28 + 1:02d},n/k" for row in range(60))]
+    (folder / "kinds.csv").write_text("\n".join(rows))
+    lines = []
+    for options in (
+        ("--sample-weight", "note"),
+        ("--sample-weight", "when"),
+        ("--categorical", "note"),
+        ("--known-groups", "g"),
+    ):
+        result = invoked("audit", "kinds.csv", "--group", "g", "--scores", "s", "--features", "", *options, cwd=folder)
+        assert result.returncode == 2
+        lines.append(result.stderr.strip())
+    worded(lines)

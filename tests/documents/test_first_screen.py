@@ -6,10 +6,11 @@ from copy import deepcopy
 import pytest
 from tests.render.summaries import amounts_audit, cross_fitted_audit, decisions_audit, of_summaries, plug_in_audit
 
+import tiltlens as tl
 from tiltlens._documents.audit_document import audit_document, comparison_document
 from tiltlens._documents.document import EVIDENCE, HEADLINE, Details, Paragraph, Table
 from tiltlens._documents.first_screen import first_screen, reliability
-from tiltlens._documents.tables import estimate_table, group_matrix, group_table
+from tiltlens._documents.tables import MATRIX_NOTE, estimate_table, group_matrix, group_table, matrix_note
 from tiltlens._render.html import audit_html
 from tiltlens._render.page import page
 from tiltlens.figures import waterfall
@@ -18,6 +19,7 @@ audit_document = of_summaries(audit_document)
 comparison_document = of_summaries(comparison_document)
 estimate_table = of_summaries(estimate_table)
 group_matrix = of_summaries(group_matrix)
+matrix_note = of_summaries(matrix_note)
 group_table = of_summaries(group_table)
 first_screen = of_summaries(first_screen)
 reliability = of_summaries(reliability)
@@ -182,6 +184,31 @@ def test_several_groups_are_a_matrix_with_one_mark_a_verdict(worded):
     html = page(audit)
     assert html.index('table class="matrix') < html.index('id="groups"') < html.index('id="c0"')
     assert len(html) < 1_500_000
+
+
+def test_a_matrix_says_how_many_features_it_leaves_out(monkeypatch):
+    audit = several()
+    assert matrix_note(audit) == MATRIX_NOTE
+    monkeypatch.setattr("tiltlens._documents.tables.MATRIX_FEATURES", 3)
+    assert len(group_matrix(audit).columns) == 6
+    assert matrix_note(audit).endswith("The table has the 3 largest of 5 features; all are listed by group.")
+    assert matrix_note(audit) in page(audit)
+
+
+def test_groups_of_one_size_have_no_range_of_sizes():
+    data = {"g": ["a"] * 40 + ["b"] * 30 + ["c"] * 30, "s": [0.2, 0.4, 0.6, 0.9, 0.5] * 20}
+    lines = [doubt.text for doubt in first_screen(tl.audit(data, "g", scores="s", features=[])).reliability]
+    assert lines[0] == "30 people per group, 40 in the reference"
+
+
+def test_scores_are_predicted_shares_of_the_users_outcome():
+    data = {"g": ["a"] * 60 + ["b"] * 50, "s": [0.2, 0.4, 0.6, 0.9, 0.5] * 22, "d": [0, 1] * 55}
+    words = {"people": "applicants", "favourable": "approved"}
+    scored, decided = (str(tl.audit(data, "g", scores=key, features=[], wording=words)) for key in ("s", "d"))
+    assert "predicted share approved" in " ".join(scored.split())
+    assert re.search(r"additional applicants approved, as\b", scored)
+    assert "share approved, audited" in decided
+    assert "predicted" not in decided
 
 
 def test_a_notebook_folds_several_groups():
