@@ -93,6 +93,14 @@ def percent(value: float | None) -> str:
     return NOTHING if value is None else minus(f"{100 * value:z.1f}%")
 
 
+def brief_percent(value: float | None) -> str:
+    """Return a share as in a sentence: with one decimal, but 0 as "0%" and less than that decimal as "< 0.1%"."""
+    text = percent(value)
+    if value is None or not is_zero(text):
+        return text
+    return "0%" if value == 0.0 else "< 0.1%" if value > 0.0 else f"> {MINUS}0.1%"
+
+
 def whole_percent(value: float | None) -> str:
     """Return a share as a whole percentage."""
     return NOTHING if value is None else minus(f"{100 * value:z.0f}%")

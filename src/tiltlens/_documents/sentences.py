@@ -44,7 +44,19 @@ from tiltlens._documents.quantities import (
 )
 from tiltlens._estimators.estimate import Materiality, is_beyond_zero, materiality
 from tiltlens._estimators.verdicts import Verdict
-from tiltlens._formats import NOTHING, capitalised, count, label, number, p_value, percent, ratio, value_of, whole
+from tiltlens._formats import (
+    NOTHING,
+    brief_percent,
+    capitalised,
+    count,
+    label,
+    number,
+    p_value,
+    percent,
+    ratio,
+    value_of,
+    whole,
+)
 from tiltlens._results.audit import Audit
 from tiltlens._results.change import Change
 from tiltlens._results.comparison import Comparison
@@ -400,7 +412,7 @@ def splitting_words(c: Comparison, gains: Splitting) -> Iterator[str]:
     parts = zip(("both", *BOTH), names, (brier.both, brier.audited, brier.reference), strict=True)
     for group, name, gain in parts:
         level, what = (level_of(c) if group == "both" else "", "Brier score lower by ")
-        size = written(gains.relative(gain), percent, level)
+        size = written(gains.relative(gain), brief_percent, level)
         yield f"{capitalised(name)}: {GAIN_STATES[gains.status[group]]}, {what}{size}."
     threshold = percent(gains.materiality / gains.blind_brier)
     yield f"Materiality threshold: {threshold} of the Brier score of one model."
