@@ -258,7 +258,7 @@ MISTAKES = {
         {},
         "`scores` must give finite amounts, got inf in row 7.",
     ),
-    "words": ({}, {"scores": "city"}, "must be numbers where `score_type` is 'amount', got String"),
+    "words": ({}, {"scores": "city"}, "must be numbers where `score_type` is 'amount', got text such as"),
     "several columns": ({}, {"scores": ["salary", "score"]}, "one column of amounts, got 'salary', 'score'"),
     "several columns of an array": ({}, {"scores": np.ones((400, 3))}, "one number a row, got 3 columns"),
     "threshold": ({}, {"threshold": 0.5}, "`threshold` must be left out for amounts, got 0.5"),

@@ -252,8 +252,8 @@ MISTAKES = {
     ),
     "text as weights": (
         {"sample_weight": "city"},
-        "`sample_weight` must be numbers, got String in column 'city'.",
-        "cast",
+        "`sample_weight` must be numbers, got text such as 'East' in column 'city'.",
+        "convert",
     ),
     "weights of other rows": (
         {"sample_weight": np.ones(3)},
@@ -278,8 +278,8 @@ MISTAKES = {
     ),
     "text as membership": (
         {"propensity": "city"},
-        "`propensity` must be numbers, got String in column 'city'.",
-        "cast",
+        "`propensity` must be numbers, got text such as 'East' in column 'city'.",
+        "convert",
     ),
     "membership for several groups": (
         {"data": third_are_c(), "propensity": "chance"},

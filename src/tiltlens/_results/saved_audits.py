@@ -114,7 +114,7 @@ def _load(path: str | Path) -> Json:
         raise DataError(f"Cannot read {shown(str(path))}: {error.strerror}.") from None
     except (TypeError, ValueError, RecursionError):
         raise DataError(
-            f"{shown(path if isinstance(path, str) else str(path))} is not a saved audit.",
+            f"{str(path)!r} is not a saved audit.",
             "write one with `audit.to_json(path)`, or `tiltlens audit … --json FILE`.",
         ) from None
     schema = summary.get("schema") if isinstance(summary, dict) else None
@@ -127,7 +127,7 @@ def _load(path: str | Path) -> Json:
 def _other_schema(path: str | Path, schema: object) -> DataError:
     family, _, version = SCHEMA.rpartition("/")
     if not isinstance(schema, str) or not schema.startswith(f"{family}/"):
-        return DataError(f"`path` must be an audit of the schema {SCHEMA!r}, got {shown(schema)} in {path!r}.", AGAIN)
+        return DataError(f"{str(path)!r} is not a saved audit: its schema is {shown(schema)}, not {SCHEMA!r}.", AGAIN)
     found = schema.rpartition("/")[2]
     return DataError(
         f"{str(path)!r} cannot be read because it has version {found} of the schema {family!r}; tiltlens reads version "
