@@ -115,3 +115,10 @@ def test_what_the_user_names_is_not_guessed():
     assert guessed(people().with_columns(race=pl.lit("a")), group="sex")["group"] == "sex"
     with pytest.raises(ValueError, match="sexx"):
         guess_roles(people(), {"group": "sexx"})
+
+
+@pytest.mark.parametrize("name", ["-", ""])
+def test_an_audit_file_has_a_name(folder, name):
+    result = invoked("init", "people.csv", "--yes", "--out", name, cwd=folder)
+    assert (result.returncode, "--out must name a file" in result.stderr) == (2, True)
+    assert [path.name for path in folder.iterdir()] == ["people.csv"]

@@ -289,6 +289,7 @@ _REPAIRS = {
         "error rates are compared among all people, not among people with the same values of the exempt factors "
         "{factors}"
     ),
+    "duplicate counts once": ("1 row is a duplicate in every feature; rows with equal features count as one person"),
     "duplicates count once": (
         "{rows:,} rows are duplicates in every feature; rows with equal features count as one person"
     ),

@@ -39,6 +39,10 @@ EXAMPLES = {
         "error rates are compared among all people, not among people with the same values of the exempt factors "
         "'skill'",
     ),
+    "duplicate counts once": (
+        {},
+        "1 row is a duplicate in every feature; rows with equal features count as one person",
+    ),
     "duplicates count once": (
         {"rows": 1200},
         "1,200 rows are duplicates in every feature; rows with equal features count as one person",

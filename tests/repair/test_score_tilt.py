@@ -1,6 +1,7 @@
 """The least change of an audit's scores: solved on its rows, applied to others."""
 
 import json
+from dataclasses import replace
 
 import cvxpy as cp
 import numpy as np
@@ -9,6 +10,7 @@ import pytest
 from scipy.special import expit, logit, rel_entr
 
 import tiltlens as tl
+from tiltlens._notes import Note
 from tiltlens._repair.constraints import check_max_gap
 from tiltlens.errors import DataError, TiltlensError
 
@@ -305,6 +307,12 @@ def test_a_gap_that_may_be_chance_is_noted():
     assert not noted(two_kinds(), told)
     gap = tl.audit(two_kinds(), "group", reference="b", scores="score", exclude="y", folds=None)["a"].gap.value
     assert noted(two_kinds(), told, max_gap=abs(gap) - 0.005)
+
+
+def test_a_printed_adjustment_has_minus_signs_in_its_notes():
+    tilt = tl.audit(two_kinds(), "group", reference="b", scores="score", exclude="y")["a"].repair()
+    shown = str(replace(tilt, notes=(Note("gap not significant", gap=-0.34, error=0.9),)))
+    assert "The gap before, −0.3 points" in shown
 
 
 def test_scores_that_are_not_calibrated_are_noted_for_decisions():

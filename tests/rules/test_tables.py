@@ -463,7 +463,7 @@ def test_the_users_data_stay_as_they_are():
             {"selected": ["a", "b", "c", "d"] * 100},
             r"`selected` must be numbers, or decisions in two words, got 'a', 'b'",
         ),
-        ({"selected": [date(2024, 1, 1)] * 400}, r"`selected` must be 0 and 1, or two words, got Date"),
+        ({"selected": [date(2024, 1, 1)] * 400}, r"`selected` must be 0 and 1, or two words, got dates"),
         ({"selected": [0, 1, 2, 0] * 100}, r"`selected` must be 0 or 1, got 2 in row 2\.\nHint: pass scores as"),
         ({"selected": [0.5] * 400}, r"`selected` must be 0 or 1, got 0.5 in row 0"),
         ({"selected": [1, 0]}, r"`selected` must have one value per row, got 2 for 400 rows"),

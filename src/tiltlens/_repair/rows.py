@@ -296,7 +296,9 @@ class AuditedRows:
         clusters = duplicate_clusters(feature_table(self.features), self.codes, self.outcome)
         if clusters is None:
             return self, []
-        return replace(self, clusters=clusters), [Note("duplicates count once", rows=count_duplicates(clusters))]
+        copies = count_duplicates(clusters)
+        note = Note("duplicate counts once") if copies == 1 else Note("duplicates count once", rows=copies)
+        return replace(self, clusters=clusters), [note]
 
     def soft_estimates(self, after: Floats, threshold: float | None) -> dict[str, SoftChange]:
         """Return the estimates of each unobserved group's gap before and after; empty for more than two classes."""

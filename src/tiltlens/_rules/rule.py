@@ -18,7 +18,7 @@ from tiltlens._results.codec import from_plain
 from tiltlens._results.outputs import fingerprint_of
 from tiltlens._rows.roles import OUTCOME, PEOPLE, must_be_column
 from tiltlens._rows.sampled_rows import row_name
-from tiltlens._rows.scores import RowName, decisions_in_words, favourable_word, is_words
+from tiltlens._rows.scores import RowName, decisions_in_words, favourable_word, is_words, kind_of
 from tiltlens._sources.engines import frame_of
 from tiltlens._sources.tables import Batches, FrameBatches, check_index, checked_columns, column_names, column_of_values
 from tiltlens.errors import DataError, check_columns, listed, nearest_name, shown
@@ -194,7 +194,7 @@ def checked_numbers(spec: OutcomeSpec, column: pl.Series) -> Floats:
     if not (column.dtype.is_numeric() or column.dtype == pl.Boolean):
         rule = "0 and 1, or two words" if spec.is_selection else "numbers"
         raise DataError(
-            f"`{spec.argument}` must be {rule}, got {column.dtype} in column {shown(spec.name)}.",
+            f"`{spec.argument}` must be {rule}, got {kind_of(column)} in column {shown(spec.name)}.",
             "convert it first.",
         )
     return column.cast(pl.Float64).fill_null(float("nan")).to_numpy()
