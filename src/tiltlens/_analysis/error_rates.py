@@ -21,7 +21,7 @@ from tiltlens._analysis.evidence import (
 from tiltlens._estimators import error_rates as rates
 from tiltlens._estimators.estimate import Estimate
 from tiltlens._estimators.feature_gap import CellSums
-from tiltlens._estimators.influence import Integers
+from tiltlens._estimators.influence import Booleans, Integers, Rows
 from tiltlens._formats import FieldTable
 from tiltlens._limits import MINIMUM_ROWS, SCORE_TENTHS
 from tiltlens._sources.arrays import quantile_edges
@@ -230,17 +230,24 @@ def _too_few(name: str, evidence: Evidence, y_true: Integers, sums: CellSums) ->
         decided = PREDICTIVE[name][0]
         is_decided = (score == decided) & (y_true != rates.UNKNOWN)
         groups = zip(GROUPS, (rows.audited, ~rows.audited), strict=True)
-        few = [group for group, who in groups if (is_decided & who).sum() < MINIMUM_ROWS]
-        return f"fewer than {MINIMUM_ROWS} people of the {few[0]} group have decision {decided}" if few else None
+        for group, who in groups:
+            if few := _few(rows, is_decided & who):
+                return f"{few} of the {group} group have decision {decided}"
+        return None
     if name == "log_loss" and (score == np.where(y_true == rates.WITH, 0.0, 1.0))[y_true != rates.UNKNOWN].any():
         return "it is infinite, because a score of 0 or 1 was wrong"
     for code in (rates.WITHOUT, rates.WITH):
         whose = NEEDED["fpr" if code == rates.WITHOUT else "fnr"]
         for group, who, people in zip(GROUPS, (rows.audited, ~rows.audited), sums.people[:, code], strict=True):
-            fewest = min(int((who & (y_true == code)).sum()), int(people))
-            if NEEDED.get(name, whose) == whose and fewest < MINIMUM_ROWS:
-                return f"fewer than {MINIMUM_ROWS} people of the {group} group are {whose}"
+            if NEEDED.get(name, whose) == whose and (few := _few(rows, who & (y_true == code), int(people))):
+                return f"{few} of the {group} group are {whose}"
     return None
+
+
+def _few(rows: Rows, chosen: Booleans, people: int = MINIMUM_ROWS) -> str | None:
+    if min(int(chosen.sum()), people) < MINIMUM_ROWS:
+        return f"fewer than {MINIMUM_ROWS} people"
+    return None if rows.has_errors(chosen) else "people of one cluster only"
 
 
 def _people(sums: CellSums) -> dict[str, dict[str, int | None]]:

@@ -388,7 +388,7 @@ def sets_of_target(
         ridges = _fold_ridges(basis, table, sample, outcome, omega, fold, used)
         sets = _sets_of(ridges, basis, table, sample, outcome, fold, used, index[influence_rows])
         sets = replace(sets, pooled=old.pooled)
-    return replace(sets, target=errors.take(influence_rows, own.audited, sets.at.clusters))
+    return replace(sets, target=errors.take(influence_rows, own.audited, sets.at))
 
 
 def _fold_ridges(

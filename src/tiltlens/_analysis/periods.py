@@ -27,6 +27,7 @@ from tiltlens._sources.tables import Record
 from tiltlens.paper.checks import Floats
 
 FEW = f"fewer than {MINIMUM_ROWS} people of a group"
+ONE_CLUSTER = "only one cluster of a group"
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -58,6 +59,9 @@ def period_table(evidence: Evidence, codes: Integers, settings: Settings) -> Per
         is_seen = _people(evidence, codes == code) >= 2  # of either group, in the sample
         if people[:, code].min() < MINIMUM_ROWS or not is_seen:
             records.append({**record, "reason": FEW})
+            continue
+        if not evidence.sample.has_errors(codes == code):
+            records.append({**record, "reason": ONE_CLUSTER})
             continue
         measured, pair = _measure_period(evidence, codes == code, code)
         influences.append(pair.influence)
@@ -103,7 +107,7 @@ def _error_rates(evidence: Evidence, chosen: Booleans) -> dict[str, HasInterval]
     rows, score = evidence.sample, evidence.score.column
     for name, code, x in (("fpr", WITHOUT, score), ("fnr", WITH, 1.0 - score)):
         is_counted = chosen & (evidence.y_true == code)
-        if _people(evidence, is_counted) >= MINIMUM_ROWS:
+        if _people(evidence, is_counted) >= MINIMUM_ROWS and rows.has_errors(is_counted):
             part = is_counted.astype(np.float64)
             means = np.array([rows.mean0(part * x) / rows.mean0(part), rows.mean1(part * x) / rows.mean1(part)])
             measured[f"{name}_difference"] = mean_pair(rows, x, is_counted, means).difference

@@ -7,7 +7,7 @@ from collections.abc import Iterator
 import polars as pl
 
 from tiltlens._analysis.intersections import Intersections
-from tiltlens._analysis.periods import PeriodTable
+from tiltlens._analysis.periods import ONE_CLUSTER, PeriodTable
 from tiltlens._documents.document import (
     BOTH,
     HEADLINE,
@@ -374,7 +374,8 @@ def _periods(c: Comparison, periods: PeriodTable) -> Iterator[Block]:
     yield Table("periods", columns, tuple(rows), level_of(c))
     notes = [f"audited, reference: {m.rate} of each group{m.among}."]
     if any(row["reason"] for row in every):
-        notes.append(f"{FEW}: fewer than 10 people in a group.")
+        cluster = ", or one cluster only" if any(row["reason"] == ONE_CLUSTER for row in every) else ""
+        notes.append(f"{FEW}: fewer than 10 people in a group{cluster}.")
     if periods.equal_gaps is not None:
         notes.append(f"Test of equal gaps in all periods: {p_value(periods.equal_gaps.p_value)}.")
     yield Paragraph(" ".join(notes), QUIET)

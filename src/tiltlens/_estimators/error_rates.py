@@ -123,7 +123,7 @@ def mean_pair(
     # The influence of a ratio of means, [chosen]·(x − mean)/P_g(chosen).
     group_mean = np.where(rows.audited, means[0], means[1])
     share = np.where(rows.audited, rows.mean0(part), rows.mean1(part))
-    both = _group_means(rows, means, part * (x - group_mean) / share)
+    both = _group_means(rows.among(chosen), means, part * (x - group_mean) / share)
     is_rate = least == 0.0 and bool(np.isin(x[chosen], (0.0, 1.0)).all())
     laws = [mean_law(rows, both[k], k == 0, is_rate, (least, most), chosen) for k in (0, 1)]
     return _pair(rows, both, laws, errors)
@@ -158,7 +158,7 @@ def area_pair(rows: Rows, score: Floats, outcome: Integers) -> GroupPair:
         areas.append(area)
         influences.append(influence)
         errors.append(unseen_mean_se(area, rarer))
-    means = _group_means(rows, np.array(areas), influences[0] + influences[1])
+    means = _group_means(rows.among(outcome != UNKNOWN), np.array(areas), influences[0] + influences[1])
     # Near 1 and with few people an area is skewed; where all pairs are in order, log-odds are infinite.
     laws = [
         mean.normal(0.0, 1.0) if error else LogitNormal(mean.value, mean.law_se, mean.degrees)
@@ -211,7 +211,7 @@ def _calibration_cell(rows: Rows, score: Floats, has_it: Booleans, heads: Floats
         return CalibrationCell(0, 0.0, Proportion(0.0, 1.0))
     rate = float(shares @ has_it) / whole
     deviation = np.where(mine, has_it - rate, 0.0) / whole
-    mean = InfluenceEstimate.of(rows, rate, deviation, deviation)
+    mean = InfluenceEstimate.of(rows.among(mine), rate, deviation, deviation)
     law = rate_law(rows, mean, bool(rows.audited[mine].all()), mine)
     # Never more than the people there are: with few events the variance may come out too small.
     return CalibrationCell(people, float(shares @ score) / whole, replace(law, size=min(law.size, people)))

@@ -36,6 +36,7 @@ from tiltlens._limits import SMALLEST_SHARE, SUM_ROUNDING
 from tiltlens.errors import DataError, DistributionError, SupportError
 from tiltlens.paper.checks import Floats
 
+PRESENT = 1e-9  # times the largest influence, above which a cluster's is no rounding error
 PERMUTED_ROWS = 5_000  # beyond this many rows the permutation law is its normal limit to three digits
 
 
@@ -339,10 +340,33 @@ def equal_gaps_test(gaps: Sequence[InfluenceEstimate]) -> EqualGapsTest | None:
     None where there are too few clusters to estimate V.
     """
     contrast = np.hstack([-np.ones((len(gaps) - 1, 1)), np.eye(len(gaps) - 1)])
-    influence = np.column_stack([gap.influence for gap in gaps])
+    # Influences have Student's factor, which F has too.
+    influence = np.column_stack([gap.influence / student_factor(gap.degrees) for gap in gaps])
     moved = contrast @ np.array([gap.value for gap in gaps])
-    test = _wald_test(moved, contrast @ (influence.T @ influence) @ contrast.T, min(gap.degrees for gap in gaps))
+    covariance = influence.T @ influence
+    degrees = _joint_degrees(influence, contrast, np.array([gap.degrees for gap in gaps]))
+    test = _wald_test(moved, contrast @ covariance @ contrast.T, degrees)
     return None if test is None else EqualGapsTest(test[0], len(moved), test[1])
+
+
+def _joint_degrees(influence: Floats, contrast: Floats, degrees: Floats) -> float:
+    """Return ν of the Wishart law that varies as much as the covariance matrix of contrasts of several estimators.
+
+    p(p + 1)/ν = Σ_c [tr(Ω_c)² + tr(Ω_c²)], Ω_c the part of cluster c in that matrix, in units of it. A cluster has the
+    same part of the errors of each estimator that it enters.
+    """
+    if np.isinf(degrees).any():
+        return math.inf
+    covariance, present = influence.T @ influence, np.abs(influence) > PRESENT * np.abs(influence).max(axis=0)
+    inverse = contrast.T @ np.linalg.pinv(contrast @ covariance @ contrast.T, hermitian=True) @ contrast
+    part = 1.0 / np.sqrt(present.sum(axis=0) * degrees)  # Σ part² = 1/ν of an estimator
+    total = 0.0
+    for pattern, count in zip(*np.unique(present, axis=0, return_counts=True), strict=True):
+        root = np.sqrt(part[pattern])
+        omega = inverse[np.ix_(pattern, pattern)] @ (covariance[np.ix_(pattern, pattern)] * np.outer(root, root))
+        total += count * float(np.trace(omega) ** 2 + (omega * omega.T).sum())
+    count = len(contrast)
+    return max(count * (count + 1) / total if total > 0.0 else 0.0, float(degrees.min()))
 
 
 def _wald_test(difference: Floats, covariance: Floats, degrees: float) -> tuple[float, float] | None:
@@ -350,9 +374,7 @@ def _wald_test(difference: Floats, covariance: Floats, degrees: float) -> tuple[
     count = len(difference)
     # Where every decision is the same there is no error: a trace of one keeps V invertible.
     ridge = (1e-12 * np.trace(covariance) + 1e-300) * np.eye(count)
-    # Influences have Student's factor, which F has too.
-    factor = float(student_factor(degrees)) ** 2
-    statistic = factor * float(difference @ np.linalg.solve(covariance + ridge, difference))
+    statistic = float(difference @ np.linalg.solve(covariance + ridge, difference))
     if math.isinf(degrees):
         return statistic, float(chdtrc(count, statistic))
     rest = degrees - count + 1.0
@@ -397,7 +419,8 @@ def equal_outputs_limit(rows: Rows, scores: Scores) -> EqualOutputsTest | None:
     """Return the same test by the limit of its permutation law, χ² with K − 1 degrees of freedom for K outcomes."""
     count = max(scores.values.shape[1] - 1, 1)
     gaps = [gap(rows, scores.outcome(y if scores.values.shape[1] > 1 else 1)) for y in range(count)]
-    test = _wald_test(np.array([estimate.value for estimate in gaps]), covariances(gaps), rows.degrees)
+    covariance = covariances(gaps) / student_factor(rows.degrees) ** 2
+    test = _wald_test(np.array([estimate.value for estimate in gaps]), covariance, rows.degrees)
     return None if test is None else EqualOutputsTest(*test, permutations=0)
 
 

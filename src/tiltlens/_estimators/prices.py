@@ -46,6 +46,10 @@ class CostRows:
         """The audited group's share q of all rows."""
         return float(self.weights[self.audited].sum() / self.weights.sum())
 
+    def has_errors(self, chosen: Floats | Booleans) -> bool:
+        """Return whether some rows are of several clusters, or of none."""
+        return self.clusters is None or np.unique(self.clusters[np.asarray(chosen, dtype=np.float64) > 0.0]).size > 1
+
     @property
     def in_group(self) -> Floats:
         """1[D = d] of each row, (2, n)."""
@@ -53,13 +57,11 @@ class CostRows:
 
     def mean(self, x: Floats) -> InfluenceEstimate:
         """Return the mean of a column over all rows."""
-        return overall_mean(self.weights, x, self.clusters)
+        return overall_mean(self.weights, x, self.clusters, self.audited)
 
     def mean_of(self, x: Floats, chosen: Floats | Booleans) -> InfluenceEstimate:
         """Return E[x | chosen], the mean of a column over some rows, IF = [chosen]/P(chosen)·(x − E[x | chosen])."""
-        mass = float(self.weights @ chosen)
-        value = float(self.weights @ (chosen * x)) / mass
-        return replace(self.mean(chosen * (x - value) * (self.weights.sum() / mass)), value=value)
+        return overall_mean(self.weights * chosen, x, self.clusters, self.audited)
 
     def centred(self, x: Floats) -> Floats:
         """Return columns minus their weighted means."""
@@ -327,9 +329,12 @@ def vulnerability_terms(rows: PricedRows) -> Floats:
 
 
 def actual_to_expected(rows: CostRows, chosen: Booleans) -> InfluenceEstimate | None:
-    """Return the log of the cost of some rows divided by their price; None where either is not positive."""
-    cost, expected = (rows.mean(chosen * x) for x in (rows.cost, rows.price))
-    if cost.value <= 0.0 or expected.value <= 0.0:
+    """Return the log of the cost of some rows divided by their price.
+
+    None where either is not positive, or where one cluster shows no error.
+    """
+    cost, expected = (rows.mean_of(x, chosen) for x in (rows.cost, rows.price))
+    if cost.value <= 0.0 or expected.value <= 0.0 or not rows.has_errors(chosen):
         return None
     return combine(math.log(cost.value / expected.value), [(1.0 / cost.value, cost), (-1.0 / expected.value, expected)])
 

@@ -18,7 +18,7 @@ import numpy as np
 from scipy.optimize import brentq
 from scipy.special import expit, logit, logsumexp, rel_entr, softmax
 
-from tiltlens._estimators.influence import Integers, sum_by_cluster
+from tiltlens._estimators.influence import Integers, overall_mean
 from tiltlens._limits import DAMPED_STEPS, REPAIRED, SURELY_BEYOND
 from tiltlens.errors import SupportError
 from tiltlens.paper.checks import Floats
@@ -119,8 +119,9 @@ class GapProblem:
         for measure, y in zip(self.measures, self.classes.tolist(), strict=True):
             own, first = scores if scores.ndim == 1 else scores[:, y], measure > 0.0
             means = [float(np.abs(measure * group) @ own) for group in (first, ~first)]
-            influence = sum_by_cluster(self.clusters, measure * (own - np.where(first, *means)))
-            errors.append(math.sqrt(influence @ influence))
+            shares, deviations = np.abs(measure), np.sign(measure) * (own - np.where(first, *means))
+            mean = overall_mean(shares, deviations, self.clusters, first)
+            errors.append(float(shares.sum()) * math.sqrt(mean.variance))
         return np.array(errors)
 
     def cost(self, t: Floats) -> float:

@@ -22,7 +22,6 @@ from tiltlens._estimators.influence import (
     Rows,
     combine,
     overall_mean,
-    sum_by_cluster,
     sums_by,
 )
 from tiltlens._limits import MINIMUM_ROWS, SMALLEST_SHARE
@@ -213,7 +212,7 @@ def gap_at_equal_factors(rows: Rows, factors: Floats, scores: Floats) -> Influen
     spread = float(residual @ residual)
     value = float(residual @ score) / spread
     influence = residual * (score - value * residual) / spread
-    return InfluenceEstimate(value, (sum_by_cluster(rows.clusters, influence),), degrees=rows.degrees)
+    return InfluenceEstimate(value, (rows.sum_by_cluster(influence),), degrees=rows.degrees)
 
 
 def accuracy_at(threshold: float, rows: Rows, decided: Booleans, outcome: Integers) -> InfluenceEstimate:
@@ -236,7 +235,7 @@ def area(rows: Rows, scores: Floats, outcome: Integers, share: Floats | None = N
     share = rows.weights / rows.weights.sum() if share is None else share
     _, ranks = np.unique(scores, return_inverse=True)
     value, influence = error_rates.area_under_curve(ranks, share, outcome)
-    return InfluenceEstimate(value, (sum_by_cluster(rows.clusters, share * influence),), degrees=rows.degrees)
+    return InfluenceEstimate(value, (rows.sum_by_cluster(share * influence),), degrees=rows.degrees)
 
 
 def are_decisions(scores: Floats) -> bool:
