@@ -35,9 +35,11 @@ from tiltlens._estimators.influence import (
     mean_difference,
     mean_law,
     rate_law,
+    satterthwaite,
     sums_by,
 )
 from tiltlens._estimators.outputs import shares_below
+from tiltlens._limits import SMALLEST_SHARE
 from tiltlens.paper.checks import Floats
 
 WITHOUT, WITH, UNKNOWN = 0, 1, 2  # codes of a row's outcome: Y = 0, Y = 1, not known
@@ -153,18 +155,39 @@ def area_pair(rows: Rows, score: Floats, outcome: Integers) -> GroupPair:
     areas, influences, errors = [], [], []
     for is_audited in (True, False):
         area, influence = area_under_curve(rank, rows.audited_share if is_audited else rows.reference_share, outcome)
-        # With all pairs in order DeLong’s error is 0; disjoint pairs are independent, hence binomial.
-        rarer = min(rows.independent(is_audited, outcome == y) for y in (WITHOUT, WITH))
         areas.append(area)
         influences.append(influence)
-        errors.append(unseen_mean_se(area, rarer))
+        errors.append(_unseen_area_error(rows, rank, outcome, is_audited, area))
     means = _group_means(rows.among(outcome != UNKNOWN), np.array(areas), influences[0] + influences[1])
     # Near 1 and with few people an area is skewed; where all pairs are in order, log-odds are infinite.
-    laws = [
-        mean.normal(0.0, 1.0) if error else LogitNormal(mean.value, mean.law_se, mean.degrees)
-        for mean, error in zip(means, errors, strict=True)
-    ]
+    laws: list[MeanLaw] = []
+    for mean, error, group in zip(means, errors, (rows.audited, ~rows.audited), strict=True):
+        degrees, people = mean.degrees, int((group & (outcome != UNKNOWN)).sum())
+        if rows.clusters is None and mean.se > SMALLEST_SHARE:  # of few people, as of means (29)
+            degrees = min(float(satterthwaite(mean.influence, mean.variance, rows=people)), people - 1.0)
+        normal = replace(mean.normal(0.0, 1.0), degrees=degrees)
+        laws.append(normal if error else LogitNormal(mean.value, mean.law_se, degrees))
     return _pair(rows, means, laws, errors)
+
+
+def _unseen_area_error(rows: Rows, rank: Integers, outcome: Integers, is_audited: bool, area: float) -> float:
+    """Return the unseen standard error of an area, if all people with one outcome are at the same place.
+
+    Unseen people may be anywhere between the places of the lowest and of the highest score of both groups.
+    """
+    people = [rows.independent(is_audited, outcome == y) for y in (WITHOUT, WITH)]
+    # With all pairs in order DeLong’s error is 0; disjoint pairs are independent, hence binomial.
+    error, share = unseen_mean_se(area, min(people)), rows.audited_share if is_audited else rows.reference_share
+    if error > 0.0:
+        return error
+    width = int(rank.max()) + 1
+    for y, other in ((WITHOUT, WITH), (WITH, WITHOUT)):
+        others = np.where(outcome == other, share, 0.0)
+        place = shares_below(np.bincount(rank, others, width) / others.sum())
+        own = place[rank[(outcome == y) & (share > 0.0)]]
+        if np.ptp(own) <= SMALLEST_SHARE:
+            error = max(error, max(own[0] - place[0], place[-1] - own[0]) * unseen_mean_se(0.0, people[y]))
+    return error if error > SMALLEST_SHARE else 0.0
 
 
 def area_under_curve(rank: Integers, share: Floats, outcome: Integers) -> tuple[float, Floats]:
