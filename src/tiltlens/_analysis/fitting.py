@@ -346,15 +346,18 @@ def cell_sets(
 def _ridge_sets(data: _FitData, influence_rows: Integers) -> tuple[RidgeSets, BasisFit]:
     """Return the regressions by ridges on a basis, which is widened where residuals show structure."""
     sample, table, score, seed = data.sample, data.values, data.score, data.settings.seed
-    days = {
-        feature.name: feature.values
-        for feature in data.rows.features
-        if feature.kind == "date" and feature.values is not None
-    }
+    days, numbers = (
+        {
+            feature.name: feature.values
+            for feature in data.rows.features
+            if feature.kind == kind and feature.values is not None
+        }
+        for kind in ("date", "numeric")
+    )
     audited, omega = sample.audited.astype(np.float64), sample.balanced_weights
     fold = row_folds(sample, FOLDS, seed)
     first = basis_of(table, audited, score, omega, seed)
-    screen = screen_of(table, days, (audited, score), omega, fold, seed)
+    screen = screen_of(table, days, numbers, (audited, score), omega, fold, seed)
 
     def fit_basis(blocks: Sequence[Block]) -> BasisFit:
         basis = widen_basis(first, table, blocks, seed) if blocks else first
