@@ -12,7 +12,7 @@ from scipy.special import expit
 
 from tiltlens._analysis.evidence import Evidence, OutputScale, Settings, output_scale
 from tiltlens._analysis.influence_matching import RowErrors
-from tiltlens._estimators.estimate import Estimate, Normal, is_beyond_zero, quantile, student_factor, without_noise
+from tiltlens._estimators.estimate import Estimate, Normal, quantile, student_factor, without_noise
 from tiltlens._estimators.feature_gap import (
     Coefficient,
     bias_factor,
@@ -26,6 +26,7 @@ from tiltlens._estimators.feature_gap import (
 from tiltlens._estimators.influence import InfluenceEstimate, average_estimates
 from tiltlens._estimators.outputs import unseen_se
 from tiltlens._estimators.sets import CellSets, RidgeSets, covariance
+from tiltlens._estimators.verdicts import is_beyond
 from tiltlens._formats import FieldTable, field_table
 from tiltlens._limits import HIDDEN, OF_PAIRINGS
 from tiltlens._notes import ACTING_TOGETHER, OMITTED, USE_OF_GROUP, Note
@@ -173,11 +174,6 @@ def _missed(evidence: Evidence) -> float:
 MOST_FITTED = 2  # most features that one column of the regressions on sets depends on
 
 
-def is_material(estimate: Estimate, materiality: float) -> bool:
-    """Return whether the confidence interval lies entirely beyond ±materiality."""
-    return (estimate.low or 0.0) > materiality or (estimate.high or 0.0) < -materiality
-
-
 def may_act_together(evidence: Evidence) -> bool:
     """Return whether features may interact in a way that no column represents; cells of joint values represent all."""
     return len(evidence.rows.features) > MOST_FITTED and not isinstance(evidence.nuisances.sets, CellSets)
@@ -250,7 +246,7 @@ def _check(estimate: InfluenceEstimate, words: OutputScale) -> tuple[Note, ...]:
 
 def _not_accounted_for(evidence: Evidence, estimate: Estimate, words: OutputScale) -> tuple[Note, ...]:
     """Return a note if the confidence interval of the adjusted gap is material, with possible explanations."""
-    if not is_material(estimate, words.materiality):
+    if not is_beyond(estimate, words.materiality):
         return ()
     apart = [feature.name for feature in evidence.rows.features if feature.is_group]
     causes = [OMITTED, USE_OF_GROUP, *(f"use of {name} (which identifies the group)" for name in apart)]
@@ -391,7 +387,7 @@ def _sensitivity(
     value, scale = measured
     ends = sorted(abs(end) for end in (gap.low, gap.high) if end is not None)
     # The end nearest to 0 gives the robustness value at the confidence level.
-    near = ends[0] if is_beyond_zero(gap.low, gap.high) else 0.0
+    near = ends[0] if is_beyond(gap) else 0.0
     values = [robustness_value(end, scale.value) for end in (gap.value, near, ends[-1])]
     yardsticks = [
         Yardstick(name, *both, *(strength_multiple(end, scale.value, *both) for end in (gap.value, near)))

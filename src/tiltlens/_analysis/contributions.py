@@ -12,7 +12,7 @@ from tiltlens._analysis.adjusted_gap import AdjustedGap
 from tiltlens._analysis.decomposition import decompose_gap
 from tiltlens._analysis.evidence import Columns, Evidence, Settings, interval_columns, interval_schema, output_measure
 from tiltlens._analysis.feature_use import Partners, partners
-from tiltlens._analysis.influence_matching import RowErrors
+from tiltlens._analysis.influence_matching import ErrorKey, RowErrors
 from tiltlens._analysis.unobserved_groups import UnobservedGroup
 from tiltlens._estimators import crossfit
 from tiltlens._estimators.estimate import Estimate, Ratio
@@ -314,7 +314,7 @@ class ContributionTable:
     tradeoff: dict[str, ShareForm] | None  # None if the output divergence is infinite, or the model of ℓ is inadequate
     remainder: float | None  # the gap minus the sum of the Shapley values
     band_factor: float | None  # κ of the bands
-    errors: dict[tuple[str, str], RowErrors]
+    errors: dict[ErrorKey, RowErrors]
     notes: tuple[Note, ...]
 
 

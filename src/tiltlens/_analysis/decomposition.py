@@ -9,10 +9,10 @@ from typing import NamedTuple
 
 import numpy as np
 
-from tiltlens._analysis.adjusted_gap import AdjustedGap, is_material
+from tiltlens._analysis.adjusted_gap import AdjustedGap
 from tiltlens._analysis.evidence import Columns, Evidence, OutputScale, Settings, interval_columns, output_scale
 from tiltlens._analysis.feature_use import FeatureUses, Partners, feature_uses, judged_use
-from tiltlens._analysis.influence_matching import RowErrors, set_errors
+from tiltlens._analysis.influence_matching import ErrorKey, RowErrors, set_errors
 from tiltlens._analysis.unobserved_groups import UnobservedGroup
 from tiltlens._estimators.estimate import Estimate, Normal, quantile, without_noise
 from tiltlens._estimators.feature_gap import FeatureGap, cell_coefficient, feature_gap, hidden_share, rare_part
@@ -27,7 +27,16 @@ from tiltlens._estimators.sets import (
     degrees_of_freedom,
     shapley_gaps,
 )
-from tiltlens._estimators.verdicts import EVIDENCE, Band, Judgement, Verdict, bands, simultaneous_factor, verdict
+from tiltlens._estimators.verdicts import (
+    EVIDENCE,
+    Band,
+    Judgement,
+    Verdict,
+    bands,
+    is_beyond,
+    simultaneous_factor,
+    verdict,
+)
 from tiltlens._limits import HIDDEN, SMALLEST_EXPECTED, SUPPRESSED_BELOW
 from tiltlens._notes import Note
 from tiltlens._rows.features import Feature
@@ -56,7 +65,7 @@ class GapParts:
     judgements: dict[str, Judgement]
     remainder: float | None
     band_factor: float | None
-    errors: dict[tuple[str, str], RowErrors]
+    errors: dict[ErrorKey, RowErrors]
     notes: tuple[Note, ...]
 
 
@@ -161,7 +170,7 @@ def _recheck_clearance(
         return judgement
     words, z = output_scale(evidence, settings), quantile(settings.confidence)
     # A material adjusted gap may be due to any feature, so none is cleared.
-    if adjusted.estimate is not None and is_material(adjusted.estimate, words.materiality):
+    if adjusted.estimate is not None and is_beyond(adjusted.estimate, words.materiality):
         size = words.size_words(adjusted.value)
         return Judgement(Verdict.INCONCLUSIVE, Note("material adjusted gap", reason=judgement.reason, size=size))
     # Equivalence, not absence of a difference: the regressions must agree within ±m at the level asked.
@@ -185,7 +194,7 @@ def _with_hidden(evidence: Evidence, name: str, band: Band) -> Band:
     return band._replace(low=low, high=high, reach=max(band.value - low, high - band.value))
 
 
-def _errors(name: str, named: Named | None) -> dict[tuple[str, str], RowErrors]:
+def _errors(name: str, named: Named | None) -> dict[ErrorKey, RowErrors]:
     if named is None or not named.names:
         return {}
     return {(name, feature): part for feature, part in zip(named.names, set_errors(named.numbers), strict=True)}

@@ -9,7 +9,7 @@ import numpy as np
 
 from tiltlens._analysis.evidence import Evidence, levels
 from tiltlens._estimators import outputs
-from tiltlens._estimators.influence import Booleans, InfluenceEstimate, Integers, tail_factor
+from tiltlens._estimators.influence import Booleans, InfluenceEstimate, Integers, quotient, tail_factor
 from tiltlens._estimators.outputs import Scores
 from tiltlens._estimators.sets import SetCoefficients
 from tiltlens._limits import NOISE, OF_PAIRINGS, SMALLEST_SHARE
@@ -95,14 +95,14 @@ def set_errors(coefficients: SetCoefficients) -> list[RowErrors]:
     return [RowErrors(coefficients.influence[:, [k]], between[:, k]) for k in range(len(coefficients.values))]
 
 
-def output_errors(evidence: Evidence) -> dict[str, RowErrors]:
+def output_errors(evidence: Evidence) -> dict[ErrorKey, RowErrors]:
     """Return the row-wise errors of the gap, rates, ratio and standardised difference, as far as these are defined."""
     rows = evidence.population
-    favourable = levels(evidence) if evidence.rows.unit.is_amount else evidence.favourable
+    favourable = levels(evidence)
     p, p1 = favourable.means
-    rates = [outputs.group_rate(rows, favourable, who) for who in (True, False)]
+    rates = outputs.both_rates(rows, favourable)
     e0, e1 = _unseen(evidence, favourable)
-    errors = {
+    errors: dict[ErrorKey, RowErrors] = {
         "gap": replace(errors_of(outputs.gap(rows, evidence.score)), unseen=_unseen(evidence, evidence.score)).times(
             evidence.rows.unit.scale
         ),
@@ -111,8 +111,7 @@ def output_errors(evidence: Evidence) -> dict[str, RowErrors]:
     }
     if p1 > SMALLEST_SHARE and (p > 0.0 or favourable.is_probability):
         # Delta method of p/p1 (section 14), not of its logarithm: two ratios are subtracted.
-        ratio = rates[0].parts[0] / p1 - rates[1].parts[0] * (p / p1**2)
-        errors["impact_ratio"] = RowErrors(ratio[:, None], unseen=(e0 / p1, e1 * p / p1**2))
+        errors["impact_ratio"] = replace(errors_of(quotient(*rates)), unseen=(e0 / p1, e1 * p / p1**2))
     try:
         return errors | {"standardised_difference": errors_of(outputs.standardised_difference(rows, evidence.score))}
     except SupportError:

@@ -73,7 +73,7 @@ class DecisionTable(FieldTable):
     note: str
 
 
-def decision_table(evidence: Evidence, settings: Settings) -> tuple[DecisionTable | None, tuple[str, ...]]:
+def decision_table(evidence: Evidence, settings: Settings) -> tuple[DecisionTable | None, tuple[Note, ...]]:
     """Return the table of decisions from sums over all rows; None with a note if rows are not independent people.
 
     Plug-in values have no tests, so there is no table for them.

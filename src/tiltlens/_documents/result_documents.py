@@ -48,7 +48,8 @@ from tiltlens._documents.quantities import (
     row_cells,
 )
 from tiltlens._documents.sentences import IS_NO_FINDING, simultaneous_words
-from tiltlens._estimators.estimate import Estimate, Materiality, is_beyond_zero, materiality
+from tiltlens._estimators.estimate import Estimate, Materiality, materiality
+from tiltlens._estimators.verdicts import is_beyond
 from tiltlens._formats import (
     capitalised,
     count,
@@ -192,7 +193,7 @@ def _status(change: Estimate, old: Estimate, c: GroupChange) -> str:
         return "no interval"
     if status is Materiality.NOT_MATERIAL:
         return f"no material change, less than {m.with_unit(m.size(c.scale.materiality))}"
-    if not is_beyond_zero(change.low, change.high):
+    if not is_beyond(change):
         return "inconclusive, consistent with no change"
     wider = change.value * old.value >= 0.0 or abs(change.value) > 2 * abs(old.value)
     return "the gap became wider" if wider else "the gap became narrower"

@@ -42,8 +42,8 @@ from tiltlens._documents.quantities import (
     quantity,
     written,
 )
-from tiltlens._estimators.estimate import Materiality, is_beyond_zero, materiality
-from tiltlens._estimators.verdicts import Verdict
+from tiltlens._estimators.estimate import Materiality, materiality
+from tiltlens._estimators.verdicts import Verdict, is_beyond
 from tiltlens._formats import NOTHING, capitalised, count, label, number, p_value, percent, ratio, value_of, whole
 from tiltlens._results.audit import Audit
 from tiltlens._results.change import Change
@@ -318,7 +318,7 @@ def sensitivity_words(c: Comparison, key: str) -> Iterator[str]:
     if materiality(gap.low, gap.high, c.scale.materiality) is Materiality.NOT_MATERIAL:
         yield f"The {name} is within the materiality threshold, so an omitted factor has nothing to account for."
         return
-    if not is_beyond_zero(gap.low, gap.high):
+    if not is_beyond(gap):
         yield f"The {name} is inconclusive: even without an omitted factor, its interval includes 0."
         return
     value = sensitivity.robustness_value

@@ -14,7 +14,7 @@ import numpy as np
 from scipy.special import xlogy
 
 from tiltlens._estimators.estimate import Estimate, Square
-from tiltlens._estimators.influence import Booleans, InfluenceEstimate, Integers, combine, overall_mean
+from tiltlens._estimators.influence import Booleans, InfluenceEstimate, Integers, combine, log_quotient, overall_mean
 from tiltlens._estimators.sets import TargetErrors
 from tiltlens.paper.checks import Floats
 
@@ -329,9 +329,7 @@ def vulnerability_terms(rows: PricedRows) -> Floats:
 def actual_to_expected(rows: CostRows, chosen: Booleans) -> InfluenceEstimate | None:
     """Return the log of the cost of some rows divided by their price; None where either is not positive."""
     cost, expected = (rows.mean(chosen * x) for x in (rows.cost, rows.price))
-    if cost.value <= 0.0 or expected.value <= 0.0:
-        return None
-    return combine(math.log(cost.value / expected.value), [(1.0 / cost.value, cost), (-1.0 / expected.value, expected)])
+    return None if cost.value <= 0.0 or expected.value <= 0.0 else log_quotient(cost, expected)
 
 
 def balance_factor(rows: CostRows) -> float:

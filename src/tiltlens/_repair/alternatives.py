@@ -20,8 +20,8 @@ from tiltlens._analysis.evidence import interval_columns
 from tiltlens._analysis.unobserved_groups import UnobservedGroup
 from tiltlens._estimators.error_rates import UNKNOWN, WITH
 from tiltlens._estimators.estimate import Estimate, HasInterval, Normal, quantile
-from tiltlens._estimators.influence import Booleans, InfluenceEstimate, Integers, Rows, combine, overall_mean
-from tiltlens._estimators.outputs import Scores, gap, group_rate, impact_ratio
+from tiltlens._estimators.influence import Booleans, InfluenceEstimate, Integers, Rows, combine, overall_mean, quotient
+from tiltlens._estimators.outputs import Scores, both_rates, gap, impact_ratio
 from tiltlens._estimators.verdicts import simultaneous_factor
 from tiltlens._learners.candidates import Sample, fit_trees
 from tiltlens._learners.design import code_columns
@@ -38,7 +38,6 @@ from tiltlens._repair.quantities import (
     area,
     decision_gap,
     log_losses,
-    quotient,
 )
 from tiltlens._repair.rows import AuditedRows, audited_rows
 from tiltlens._repair.what_ifs import SCHEMA, strongest_what_if, what_ifs
@@ -204,8 +203,7 @@ class PairedRows:
         ratios = []
         for selected in (self.decided, decided):
             favourable = Scores.of(self.rows, (selected != self.audited.favours_low).astype(np.float64))
-            rates = (group_rate(self.rows, favourable, group) for group in (True, False))
-            ratios.append(quotient(*sorted(rates, key=lambda rate: rate.value)))
+            ratios.append(quotient(*sorted(both_rates(self.rows, favourable), key=lambda rate: rate.value)))
         return ratios[1].minus(ratios[0])
 
     def changes(self, decided: Booleans) -> tuple[InfluenceEstimate, InfluenceEstimate, InfluenceEstimate]:

@@ -20,8 +20,8 @@ from tiltlens._estimators.influence import (
     InfluenceEstimate,
     Integers,
     Rows,
-    combine,
     overall_mean,
+    quotient,
     sum_by_cluster,
     sums_by,
 )
@@ -122,7 +122,7 @@ def measure(data: EvaluationRows, scores: Floats) -> Measurements:
     """Return the quantities of scores that are defined and are based on at least ten people."""
     rows, favourable = data.rows, outputs.Scores.of(data.rows, 1.0 - scores if data.favours_low else scores)
     quantities = {"gap": _gap(rows, scores)}
-    audited, reference = (outputs.group_rate(rows, favourable, group) for group in (True, False))
+    audited, reference = outputs.both_rates(rows, favourable)
     if reference.value > SMALLEST_SHARE:
         quantities["impact_ratio"] = Measurement(quotient(audited, reference), outputs.impact_ratio(rows, favourable))
     quantities["decision_gap"] = _gap(rows, (scores >= data.threshold).astype(np.float64))
@@ -136,13 +136,6 @@ def measure(data: EvaluationRows, scores: Floats) -> Measurements:
 def _gap(rows: Rows, values: Floats) -> Measurement:
     scores = outputs.Scores.of(rows, values)
     return Measurement(outputs.gap(rows, scores), outputs.gap_law(rows, scores))
-
-
-def quotient(numerator: InfluenceEstimate, denominator: InfluenceEstimate) -> InfluenceEstimate:
-    """Return the ratio of two rates."""
-    bottom = max(denominator.value, SMALLEST_SHARE)
-    ratio = numerator.value / bottom
-    return combine(ratio, [(1.0 / bottom, numerator), (-ratio / bottom, denominator)])
 
 
 def _error_rates(rows: Rows, scores: Floats, outcome: Integers) -> dict[str, Measurement]:
