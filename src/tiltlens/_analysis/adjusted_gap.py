@@ -134,54 +134,45 @@ def adjusted_gap(evidence: Evidence, settings: Settings) -> tuple[AdjustedGap, t
 
     If the audited model computes the score from the features alone, c_all is 0 and its estimate checks the regressions.
     """
-    if evidence.nuisances.sets is None:
+    sets, is_of_features = evidence.nuisances.sets, evidence.score_is_of_features
+    if sets is None:
         return AdjustedGap(None, None), ()
     if settings.folds is None:
-        return AdjustedGap(_plug_in(evidence), None), ()
-    if evidence.nuisances.sets.pooled and not evidence.score_is_of_features:
-        names = ", ".join(evidence.nuisances.sets.pooled)
-        return AdjustedGap(None, None), (Note("too many values", quantity="the adjusted gap", features=names),)
+        # Plug-in ridges would predict their own rows.
+        plug_in = sets.coefficient(range(sets.features)).value if isinstance(sets, CellSets) else None
+        return AdjustedGap(None if plug_in is None else Estimate(without_noise(plug_in)), None), ()
+    if sets.pooled and not is_of_features:
+        note = Note("too many values", quantity="the adjusted gap", features=", ".join(sets.pooled))
+        return AdjustedGap(None, None), (note,)
     coefficients = _coefficients(evidence)
     if not coefficients:
         return AdjustedGap(None, None), (Note("groups identified"),)
     # (27): average over pairings, which share all rows.
     measured = _averaged([c.estimate(evidence.sample) for c in coefficients])
-    scale = _averaged([bias_scale(evidence.sample, c) for c in coefficients])
-    if evidence.score_is_of_features:
-        return AdjustedGap(Estimate(0.0, 0.0, 0.0), measured, is_by_construction=True), _check(
-            measured, output_scale(evidence, settings)
-        )
+    words = output_scale(evidence, settings)
+    if is_of_features:
+        return AdjustedGap(Estimate(0.0, 0.0, 0.0), measured, is_by_construction=True), _check(measured, words)
     seen = _seen(evidence)
     if seen is not None and seen < LEAST_SEEN:
         return AdjustedGap(None, measured), (Note("group probabilities too close"),)
     constant = unseen_se(evidence.population, evidence.score)  # of groups that all have one decision
-    estimate = measured.normal().with_extra_se(*constant).estimate(settings.confidence)
-    value, *ends = [0.0 if end is None else without_noise(end) for end in (estimate.value, estimate.low, estimate.high)]
-    words, missed = output_scale(evidence, settings), _missed(evidence)
-    # The hidden part biases c_all in a known direction, so it widens the interval on one side only.
-    widened = Estimate(value, ends[0] - max(missed, 0.0), ends[1] - min(missed, 0.0))
-    if abs(missed) > words.materiality:  # then name no causes
-        return AdjustedGap(widened, measured, scale), (Note("poor fit", size=words.size_words(missed)), *_parts(seen))
-    return AdjustedGap(widened, measured, scale), (*_not_accounted_for(evidence, widened, words), *_parts(seen))
-
-
-def _missed(evidence: Evidence) -> float:
-    """Return the largest significant part of c_all that the regressions miss in cells of the features; 0 if none is."""
+    estimate = settings.estimate(measured.normal().with_extra_se(*constant))
+    # The largest significant part that the regressions miss in cells of the features. It biases c_all in a known
+    # direction, so it widens the interval on one side only.
     hidden = () if evidence.nuisances.expectations is None else evidence.nuisances.expectations.hidden
-    return max((part.value for part in hidden if part.is_sure), key=abs, default=0.0)
+    missed = max((part.value for part in hidden if part.is_sure), key=abs, default=0.0)
+    low, high = (estimate.low or 0.0) - max(missed, 0.0), (estimate.high or 0.0) - min(missed, 0.0)
+    widened = Estimate(estimate.value, low, high)
+    if abs(missed) > words.materiality:  # then name no causes
+        notes: tuple[Note, ...] = (Note("poor fit", size=words.size_words(missed)),)
+    else:
+        notes = _not_accounted_for(evidence, widened, words)
+    if seen is not None and f"{seen:.0%}" != "100%":
+        notes += (Note("adjusted gap by group probabilities", share=seen),)
+    return AdjustedGap(widened, measured, _averaged([bias_scale(evidence.sample, c) for c in coefficients])), notes
 
 
 MOST_FITTED = 2  # most features that one column of the regressions on sets depends on
-
-
-def may_act_together(evidence: Evidence) -> bool:
-    """Return whether features may interact in a way that no column represents; cells of joint values represent all."""
-    return len(evidence.rows.features) > MOST_FITTED and not isinstance(evidence.nuisances.sets, CellSets)
-
-
-def _parts(seen: float | None) -> tuple[Note, ...]:
-    is_whole = seen is None or f"{seen:.0%}" == "100%"
-    return () if is_whole else (Note("adjusted gap by group probabilities", share=seen),)
 
 
 def _seen(evidence: Evidence) -> float | None:
@@ -199,13 +190,6 @@ def _seen(evidence: Evidence) -> float | None:
     # The product of two independent fits: the square of one would add the variance of its noise.
     beyond = [float(omega @ ((chance - expit(pair.a)) * (chance - expit(pair.b)))) for pair in propensity.pairings]
     return max(float(np.mean(beyond)), 0.0) / float(omega @ (chance * (1.0 - chance)) + np.mean(beyond))
-
-
-def _plug_in(evidence: Evidence) -> Estimate | None:
-    """Return the plug-in c_all from cells of joint values; None for ridges, which would predict their own rows."""
-    if not isinstance(evidence.nuisances.sets, CellSets):
-        return None
-    return Estimate(without_noise(evidence.nuisances.sets.coefficient(range(evidence.nuisances.sets.features)).value))
 
 
 def _coefficients(evidence: Evidence) -> list[Coefficient]:
@@ -250,7 +234,9 @@ def _not_accounted_for(evidence: Evidence, estimate: Estimate, words: OutputScal
         return ()
     apart = [feature.name for feature in evidence.rows.features if feature.is_group]
     causes = [OMITTED, USE_OF_GROUP, *(f"use of {name} (which identifies the group)" for name in apart)]
-    causes += [ACTING_TOGETHER] if may_act_together(evidence) else []
+    # Cells of joint values represent every interaction.
+    may_act_together = len(evidence.rows.features) > MOST_FITTED and not isinstance(evidence.nuisances.sets, CellSets)
+    causes += [ACTING_TOGETHER] if may_act_together else []
     ends = f"{words.signed(estimate.low or 0.0)} to {words.signed(estimate.high or 0.0)}"
     named = f"{', '.join(causes[:-1])} or {causes[-1]}"
     return (Note("not accounted for", gap=words.signed_words(estimate.value), interval=ends, causes=named),)
@@ -393,10 +379,6 @@ def _sensitivity(
         Yardstick(name, *both, *(strength_multiple(end, scale.value, *both) for end in (gap.value, near)))
         for name, *both in strengths
     ]
-    yardsticks.sort(key=_rank)
+    yardsticks.sort(key=lambda own: (math.inf if own.multiple is None else own.multiple, own.feature))
     spread, covariance = math.sqrt(scale.variance), value.covariance(scale)
     return Sensitivity(gap, scale.value, Estimate(*values), se, spread, covariance, confidence, tuple(yardsticks))
-
-
-def _rank(yardstick: Yardstick) -> tuple[float, str]:
-    return math.inf if yardstick.multiple is None else yardstick.multiple, yardstick.feature
