@@ -347,10 +347,9 @@ def output_scale(evidence: Evidence, settings: Settings) -> OutputScale:
     The setting is in points for probabilities and, for amounts, in the standard deviations of the standardised
     difference, which are converted here.
     """
-    measure = output_measure(evidence)
-    if not evidence.rows.unit.is_amount:
-        return OutputScale(evidence.rows.unit, measure, settings.materiality)
-    return OutputScale(evidence.rows.unit, measure, settings.materiality * evidence.score.spread)
+    unit = evidence.rows.unit
+    spread = evidence.score.spread if unit.is_amount else 1.0
+    return OutputScale(unit, output_measure(evidence), settings.materiality * spread)
 
 
 FEW_PEOPLE = 30  # effective sample size below which intervals are unreliable

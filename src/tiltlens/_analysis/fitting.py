@@ -35,7 +35,7 @@ from tiltlens._learners.propensity import (
 from tiltlens._learners.regressions import Expectations, best_expectations, expectations
 from tiltlens._limits import FOLDS, HIDDEN
 from tiltlens._rows.compared_rows import EncodedSample, GroupSums
-from tiltlens._rows.features import DesignColumn, Feature, check_exempt, design_columns, flag_separating
+from tiltlens._rows.features import DesignColumn, check_exempt, design_columns, flag_separating
 from tiltlens._rows.groups import NO_GROUP
 from tiltlens._rows.predictions import AskedModel
 from tiltlens._rows.sampled_rows import SampledRows
@@ -137,7 +137,9 @@ def _fit_data(
     cells = {
         feature.name: every[feature.name]
         for feature in rows.features
-        if feature.name in every and _has_cells(feature, every[feature.name])
+        if feature.name in every
+        # A numeric feature gets one cell per value only if nearly all values repeat.
+        and (not feature.is_binned or hidden_share(every[feature.name].sums, REPEATED_ROWS) <= HIDDEN)
     }
     return _FitData(
         rows=rows,
@@ -164,7 +166,10 @@ def _fit_nuisances(data: _FitData) -> Nuisances:
     """Fit the regressions on sets of features, the propensity model and the regressions of E[W|X], in this order."""
     influence_rows = _influence_rows(data.sample, len(data.table))
     with stage(0.0, SETS, "regressions on sets of features"):
-        sets, fit = _fit_sets(data, influence_rows)
+        sets: CellSets | RidgeSets | None = _cell_sets(data, influence_rows)
+        fit: BasisFit | None = None
+        if sets is None and data.table:
+            sets, fit = _ridge_sets(data, influence_rows)
     blocks = () if fit is None else fit.basis.encoder.blocks
     with stage(SETS, PROPENSITY, "group-membership model"):
         propensity, log_odds, name = _propensity(data, blocks)
@@ -179,11 +184,6 @@ def _fit_nuisances(data: _FitData) -> Nuisances:
         basis=None if fit is None else fit.basis,
         influence_rows=influence_rows,
     )
-
-
-def _has_cells(feature: Feature, cells: FeatureCells) -> bool:
-    """Return whether a feature gets one cell per value; a numeric feature does only if nearly all values repeat."""
-    return not feature.is_binned or hidden_share(cells.sums, REPEATED_ROWS) <= HIDDEN
 
 
 def _all_values(name: str, column: DesignColumn, cells: dict[str, FeatureCells]) -> DesignColumn:
@@ -211,8 +211,7 @@ def _scores(channel: Floats, audited: GroupMoments, reference: GroupMoments) -> 
     others = channel.shape[1] - 1
     # W_0 = 1 − ΣW_y is linear in the others, and so are its moments.
     mix, level = np.hstack([-np.ones((others, 1)), np.eye(others)]), np.eye(1 + others)[0]
-    means = [level + parts[k] @ mix for k in (0, 1)]
-    return Scores(channel, means[0], means[1], mix.T @ parts[2] @ mix, mix.T @ parts[3] @ mix)
+    return replace(Scores(channel[:, 1:], *parts).mix(mix, level), values=channel)
 
 
 def _measured_scores(rows: SampledRows, sums: GroupSums, code: int, scores: Scores) -> tuple[Scores, Scores]:
@@ -274,8 +273,8 @@ def _fit_estimator(data: _FitData) -> tuple[Propensity | None, Floats, str]:
     estimator, name = settings.estimator, type(settings.estimator).__name__
     with wrap_estimator_errors(estimator):
         if settings.folds is None:
-            is_used = np.ones(sample.audited.size, dtype=np.bool_)
-            return None, fit_log_odds(sample, estimator, data.inputs, is_used), name
+            everybody = np.ones(sample.audited.size, dtype=np.bool_)
+            return None, fit_log_odds(sample, estimator, data.inputs, everybody), name
         fitted = estimator_membership(sample, estimator, data.inputs, settings.folds, settings.seed)
         return fitted, fitted.log_odds, name
 
@@ -290,9 +289,7 @@ def _fit_expectations(
     expected = expectations(
         sample, data.table, data.values, data.score, propensity, folds=settings.folds, seed=settings.seed, blocks=blocks
     )
-    if fit is None:
-        return expected
-    return best_expectations(sample, data.score, propensity, expected, fit)
+    return expected if fit is None else best_expectations(sample, data.score, propensity, expected, fit)
 
 
 def _influence_rows(sample: Rows, features: int) -> Integers:
@@ -313,18 +310,10 @@ def _influence_rows(sample: Rows, features: int) -> Integers:
     return np.sort(np.concatenate([evenly(members, quota) for members in groups]))
 
 
-def _fit_sets(data: _FitData, influence_rows: Integers) -> tuple[CellSets | RidgeSets | None, BasisFit | None]:
-    """Fit the regressions on sets of features, by cells if joint values are few, else by ridges; return both."""
-    if not data.table:
-        return None, None
-    by_cell = _cell_sets(data, influence_rows)
-    return (by_cell, None) if by_cell is not None else _ridge_sets(data, influence_rows)
-
-
 def _cell_sets(data: _FitData, influence_rows: Integers) -> CellSets | None:
-    """Return the regressions by cells of joint values; None if there are too many cells for the rows."""
+    """Return the regressions by cells of joint values; None without any, or if there are too many for the rows."""
     sample, cells = data.sample, data.cells
-    if len(data.table) > MOST_CELL_FEATURES or not all(name in cells for name in data.table):
+    if not 0 < len(data.table) <= MOST_CELL_FEATURES or not all(name in cells for name in data.table):
         return None
     codes = np.column_stack([cells[name].codes for name in data.table])
     sets = cell_sets(sample, codes, data.score, influence_rows, data.settings.folds is not None)

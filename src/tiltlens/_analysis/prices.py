@@ -127,7 +127,7 @@ def _prices(
     status = materiality(proxy.low, proxy.high, MATERIAL_PROXY)
 
     def amount(measured: InfluenceEstimate, least: float = -np.inf) -> Estimate:
-        return measured.normal(least).estimate(confidence).mapped(lambda seen: scale * seen)
+        return measured.normal(least).estimate(confidence).mapped(evidence.rows.unit.difference)
 
     return Prices(
         rows={name: int(rows.in_group[at].sum()) for name, at in GROUPS.items()},
@@ -242,8 +242,7 @@ def _deciles(rows: PricedRows, scale: float, confidence: float) -> Iterator[Reco
 
 def decile_cells(rows: CostRows, scale: float, confidence: float) -> Iterator[tuple[Record, Booleans | None]]:
     """Yield each group's cells by decile of the price, without numbers or rows where they are suppressed."""
-    is_constant = rows.price.min() == rows.price.max()
-    edges = np.zeros(0) if is_constant else quantile_edges(rows.price, rows.weights, SCORE_TENTHS)
+    edges = quantile_edges(rows.price, rows.weights, SCORE_TENTHS)
     decile = np.searchsorted(edges, rows.price, side="left")
     for group, at in GROUPS.items():
         mine = rows.in_group[at] > 0
@@ -273,11 +272,9 @@ def _segments(evidence: Evidence, rows: PricedRows, index: Integers, confidence:
         cells += [(abs(float(means[code])), feature, code, int(counts[code])) for code in shown]
     records = []
     for _, feature, code, people in sorted(cells, key=lambda cell: -cell[0])[:MOST_SEGMENTS]:
-        measured = (
-            estimators.segment_vulnerability(rows, terms, feature.codes[index] == code).normal().estimate(confidence)
-        )
+        mean = estimators.segment_vulnerability(rows, terms, feature.codes[index] == code)
         record = {"feature": feature.name, "value": feature.labels[code], "n": people}
-        records.append(record | interval_columns("vulnerability", measured, scale))
+        records.append(record | interval_columns("vulnerability", mean.normal().estimate(confidence), scale))
     return pl.DataFrame(records, schema=SEGMENT_SCHEMA)
 
 
@@ -313,5 +310,5 @@ def price_contributions(
         for key, number in zip(PARTS, (own, beyond.get(name), shapley.get(name)), strict=True):
             record |= interval_columns(key, number, scale)
         records.append(record)
-    money_gap = gap.estimate(settings.confidence).mapped(lambda part: scale * part)
+    money_gap = gap.estimate(settings.confidence).mapped(evidence.rows.unit.difference)
     return money_gap, pl.DataFrame(records, schema=CONTRIBUTION_SCHEMA)

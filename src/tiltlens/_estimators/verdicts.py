@@ -201,7 +201,6 @@ def rate_ratio(group: Count, highest: Count, confidence: float) -> Estimate:
     """
     if group.counted == 0:
         return NoneOf(group.size, highest.rate).estimate(confidence)
-    # Var(log p̂) = (1 − p)/(np).
     seen = [math.sqrt((1 - count.rate) / count.counted) for count in (group, highest)]
     unseen = [unseen_mean_se(count.rate, count.size) / count.rate for count in (group, highest)]
     log_ratio = Normal(math.log(group.rate / highest.rate), math.hypot(*seen, *unseen))
@@ -318,12 +317,8 @@ def _common_odds_ratio(a: Floats, b: Floats, c: Floats, d: Floats, confidence: f
         return None
     if r == 0:
         return Estimate(0.0)
-    # Robins, Breslow & Greenland: consistent for few large strata and for many small ones.
     variance = (P * R).sum() / r**2 + (P * S + Q * R).sum() / (r * s) + (Q * S).sum() / s**2
     return Mapped(Normal(math.log(r / s), math.sqrt(variance / 2)), math.exp).estimate(confidence)
-
-
-Finding = Callable[[Count, Count], bool]
 
 
 def ratio_flips(group: Count, highest: Count, threshold: float) -> int:
@@ -337,16 +332,15 @@ def z_flips(group: Count, highest: Count, confidence: float) -> int:
     return _fewest(group, highest, lambda flipped, top: (z_score(flipped, top) or 0.0) <= -critical)
 
 
-def _fewest(group: Count, highest: Count, is_found: Finding) -> int:
+def _fewest(group: Count, highest: Count, is_found: Callable[[Count, Count], bool]) -> int:
     """Return the fewest changed decisions that reverse a finding about the first rate being lower than the second.
 
     One more change never restores the finding, so the number is found by bisection.
     """
     was_found = is_found(group, highest)
-    up = 1 if was_found else -1
-    rooms = (
-        (group.size - group.counted, highest.counted) if was_found else (group.counted, highest.size - highest.counted)
-    )
+    up, rooms = 1, (group.size - group.counted, highest.counted)
+    if not was_found:
+        up, rooms = -1, (group.counted, highest.size - highest.counted)
 
     def is_enough(flips: int) -> bool:
         return any(is_found(*changed) != was_found for changed in _changed(group, highest, up, flips, rooms))

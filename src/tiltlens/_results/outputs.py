@@ -168,11 +168,10 @@ class Contribution:
     @classmethod
     def of(cls, row: Mapping[str, Any], scale: Scale) -> Contribution:
         """Return a row of the frame, whose estimates are columns NAME, NAME_low and NAME_high."""
-        displays, estimates = _displays(scale), dict[str, Estimate | None]()
-        for name in (*CONTRIBUTIONS, *FACTORS):
+        parts = dict(row) | {"verdict": Verdict(row["verdict"])}
+        for name, display in _displays(scale).items():
             estimate = row_estimate(row, name)
-            estimates[name] = None if estimate is None else estimate.displayed(displays[name])
-        parts = dict(row) | estimates | {"verdict": Verdict(row["verdict"])}
+            parts[name] = None if estimate is None else estimate.displayed(display)
         return cls(**{field.name: parts[field.name] for field in fields(cls)})
 
 
@@ -362,17 +361,11 @@ def check_provenance(stated: object) -> dict[str, str]:
             'for example {"group labels": "self-reported", "data window": "2024", "model": "credit 3.1"}.',
         )
     for text in (part for pair in stated.items() for part in pair):
-        if not _is_unicode(text):
+        try:
+            text.encode()
+        except UnicodeEncodeError:
             raise DataError(
                 f"`provenance` must be texts that can be written as UTF-8, got {text!r}.",
                 "decode it as what it is first.",
-            )
+            ) from None
     return dict(stated)
-
-
-def _is_unicode(text: str) -> bool:
-    try:
-        text.encode()
-    except UnicodeEncodeError:
-        return False
-    return True

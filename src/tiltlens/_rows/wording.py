@@ -186,8 +186,7 @@ def unit_of(groups: Iterable[GroupMoments], amounts: Floats, weights: Floats | N
     size = abs(mean) if PROBABILITY.is_rounding(mean, spread) else spread
     scale = 2.0 ** round(math.log2(size)) if size > 0.0 else 1.0
     step = CENTRED * scale
-    varies = bool(amounts.min() < amounts.max())
-    edges = quantile_edges(amounts, weights, AMOUNT_BINS) if varies else np.zeros(0)
+    edges = quantile_edges(amounts, weights, AMOUNT_BINS)
     return Unit(step * round(mean / step), scale, tuple(edges.tolist()))
 
 

@@ -105,7 +105,7 @@ def counted_edges(numbers: NDArray[np.float64], people: NDArray[np.integer], bin
 
 
 def quantile_edges(numbers: NDArray[np.float64], weights: NDArray[np.float64] | None, bins: int) -> NDArray[np.float64]:
-    """Return the distinct inner quantiles, each a value that occurs, below the largest."""
+    """Return the distinct inner quantiles, each a value that occurs, below the largest; none of equal numbers."""
     steps = np.arange(1, bins)
     if weights is None:
         ranks = np.ceil(steps * numbers.size / bins).astype(np.int64) - 1
@@ -121,8 +121,8 @@ def quantile_edges(numbers: NDArray[np.float64], weights: NDArray[np.float64] | 
 
 def _inner_edges(numbers: NDArray[np.float64], quantiles: NDArray[np.float64]) -> NDArray[np.float64]:
     largest = numbers.max()
-    edges = np.unique(quantiles[quantiles < largest])
-    return edges if edges.size else np.array([numbers[numbers < largest].max()])
+    edges, others = np.unique(quantiles[quantiles < largest]), numbers[numbers < largest]
+    return edges if edges.size or not others.size else np.array([others.max()])
 
 
 MOST_BITS = 16  # of a hash that form its slot, so that the table stays in the cache
