@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, replace
+from functools import partial
 from typing import NamedTuple
 
 import numpy as np
@@ -339,16 +340,14 @@ def sensitivities(
     sets, results = evidence.nuisances.sets, {}
     if settings.folds is None or sets is None or evidence.rows.probabilities is not None:
         return {}
-    names, level = list(evidence.table), settings.confidence
+    sensitivity, names = partial(_sensitivity, settings.confidence), list(evidence.table)
     if adjusted.estimate is not None and adjusted.measured is not None and adjusted.scale is not None:
-        strengths = [*_strengths(names, sets, range(sets.features))]
-        both = adjusted.measured, adjusted.scale
+        strengths = _strengths(names, sets, range(sets.features))
         se = math.hypot(adjusted.measured.se, *unseen_se(evidence.population, evidence.score))
-        results[OF_ALL] = _sensitivity(adjusted.estimate, se, both, level, strengths)
+        results[OF_ALL] = sensitivity(adjusted.estimate, se, adjusted.measured, adjusted.scale, strengths)
     if parts is not None and given_exempt is not None:
-        strengths = [*_strengths(names, sets, evidence.exempt)]
-        both = parts.measured, parts.scale
-        results[OF_EXEMPT] = _sensitivity(given_exempt, parts.at_equal.se, both, level, strengths)
+        strengths, se = _strengths(names, sets, evidence.exempt), parts.at_equal.se
+        results[OF_EXEMPT] = sensitivity(given_exempt, se, parts.measured, parts.scale, strengths)
     return results
 
 
@@ -364,13 +363,13 @@ def _strengths(
 
 
 def _sensitivity(
+    confidence: float,
     gap: Estimate,
     se: float,
-    measured: tuple[InfluenceEstimate, InfluenceEstimate],
-    confidence: float,
-    strengths: Sequence[tuple[str, float, float]],
+    value: InfluenceEstimate,
+    scale: InfluenceEstimate,
+    strengths: Iterable[tuple[str, float, float]],
 ) -> Sensitivity:
-    value, scale = measured
     ends = sorted(abs(end) for end in (gap.low, gap.high) if end is not None)
     # The end nearest to 0 gives the robustness value at the confidence level.
     near = ends[0] if is_beyond(gap) else 0.0

@@ -10,7 +10,7 @@ import polars as pl
 
 from tiltlens._analysis.adjusted_gap import AdjustedGap
 from tiltlens._analysis.decomposition import decompose_gap
-from tiltlens._analysis.evidence import Columns, Evidence, Settings, interval_columns, interval_schema, output_measure
+from tiltlens._analysis.evidence import Columns, Evidence, Settings, estimate_columns, interval_schema, output_measure
 from tiltlens._analysis.feature_use import Partners, partners
 from tiltlens._analysis.influence_matching import ErrorKey, RowErrors
 from tiltlens._analysis.unobserved_groups import UnobservedGroup
@@ -122,11 +122,9 @@ def correction_shares(
         return share_form(_three(parts), _three(wholes)), outputs
 
     pairs_of_shares = steps_in_threads(shared, features, rows.audited.size)
-    columns, notes = _share_columns(
-        evidence, settings, correction, is_adequate, list(zip(features, pairs_of_shares, strict=True))
-    )
-    forms = {feature.name: form for feature, (form, _) in zip(features, pairs_of_shares, strict=True)}
-    return forms if is_adequate else None, columns, notes
+    shares = list(zip(features, pairs_of_shares, strict=True))
+    columns, notes = _share_columns(evidence, settings, correction, is_adequate, shares)
+    return {feature.name: form for feature, (form, _) in shares} if is_adequate else None, columns, notes
 
 
 def _share_columns(
@@ -146,12 +144,15 @@ def _share_columns(
         ratios = dict(zip(SHARES, (form.at(*weights), form.at(1.0, 0.0), of_outputs), strict=True))
         is_pooled = _pooled_share(evidence, feature) > POOLED_AUDITED
         pooled += [feature.name] if is_pooled else []
-        columns[feature.name] = {}
         for name, ratio in ratios.items():
             if is_reported[name] and not ratio.is_determined(settings.confidence):
                 notes.append(Note("no share: no correction", share=SHARES[name]))
-            law = ratio if is_reported[name] and not is_pooled else None
-            columns[feature.name] |= interval_columns(name, None if law is None else settings.estimate(law))
+        columns[feature.name] = estimate_columns(
+            {
+                name: settings.estimate(law) if is_reported[name] and not is_pooled else None
+                for name, law in ratios.items()
+            }
+        )
     if pooled:
         names = ", ".join(map(label, sorted(pooled)))
         notes.append(Note("no share: merged values", features=names, limit=POOLED_AUDITED))
@@ -236,8 +237,7 @@ def _plug_in_shares(
         share = form.at(correction.input_weight, correction.output_weight)
         of_outputs = float(between[-1, -1]) / spread if spread > 0 else 0.0
         values = (share.estimate().value, form.at(1.0, 0.0).estimate().value, of_outputs)
-        named = zip(SHARES, map(Estimate, values), strict=True)
-        columns[feature.name] = {key: end for pair in named for key, end in interval_columns(*pair).items()}
+        columns[feature.name] = estimate_columns(dict(zip(SHARES, map(Estimate, values), strict=True)))
     return forms, columns, []
 
 
@@ -258,11 +258,8 @@ def _between(evidence: Evidence, feature: Feature, z: Floats, settings: Settings
 
 def _three(corners: list[InfluenceEstimate]) -> list[InfluenceEstimate]:
     """Return the estimates at the three corners of the dial; if outputs cannot be aligned, T contributes 0."""
-    if len(corners) == 3:
-        return corners
     # 0 with the shape of an estimate: T is left out of the form.
-    inputs = corners[0]
-    return [inputs, combine(0.0, [(0.0, inputs)]), inputs]
+    return corners if len(corners) == 3 else [corners[0], combine(0.0, [(0.0, corners[0])]), corners[0]]
 
 
 def _score_gradient(rows: Rows, outcome: Floats, pair: crossfit.Pairing) -> crossfit.Gradient:

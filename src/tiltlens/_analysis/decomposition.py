@@ -10,7 +10,7 @@ from typing import NamedTuple
 import numpy as np
 
 from tiltlens._analysis.adjusted_gap import AdjustedGap
-from tiltlens._analysis.evidence import Columns, Evidence, OutputScale, Settings, interval_columns, output_scale
+from tiltlens._analysis.evidence import Columns, Evidence, OutputScale, Settings, estimate_columns, output_scale
 from tiltlens._analysis.feature_use import FeatureUses, Partners, feature_uses, judged_use
 from tiltlens._analysis.influence_matching import ErrorKey, RowErrors, set_errors
 from tiltlens._analysis.unobserved_groups import UnobservedGroup
@@ -117,13 +117,9 @@ def _columns(
 ) -> Columns:
     """Return the parts of the gap that go through a feature, and their factors; no intervals for values too rare."""
     has_bands = settings.folds is not None and _rarity(evidence, settings, name) is None
-    columns: Columns = {}
-    for key, number in zip(PARTS, parts, strict=True):
-        columns |= interval_columns(key, number if number is None or has_bands else Estimate(number.value))
-    for key in FACTORS:
-        law = None if gap is None else getattr(gap, key)
-        columns |= interval_columns(key, None if law is None else settings.estimate(law))
-    return columns
+    shown = (number if number is None or has_bands else Estimate(number.value) for number in parts)
+    factors = {key: None if gap is None else settings.estimate(getattr(gap, key)) for key in FACTORS}
+    return estimate_columns(dict(zip(PARTS, shown, strict=True)) | factors)
 
 
 def _wide_bands_note(joint: Collection[Band], words: OutputScale) -> list[Note]:

@@ -328,6 +328,12 @@ def interval_columns(name: str, estimate: Estimate | Band | None, unit: float = 
     return dict(zip(interval_schema(name), values, strict=True))
 
 
+def estimate_columns(estimates: Mapping[str, Estimate | Band | None], unit: float = 1.0) -> Columns:
+    """Return named estimates, or bands, as columns."""
+    parts = (interval_columns(name, estimate, unit) for name, estimate in estimates.items())
+    return {key: value for part in parts for key, value in part.items()}
+
+
 def levels(evidence: Evidence) -> Scores:
     """Return the score of the favourable outcome on the user's scale: a probability, or an amount in its unit."""
     unit = evidence.rows.unit

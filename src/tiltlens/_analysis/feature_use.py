@@ -111,9 +111,9 @@ def feature_uses(
     measure = _make_measure(evidence, settings, m, rest, ignored)
     if measure is None:
         return FeatureUses(dict.fromkeys(ignored, UNUSED), unchanged_rows, unused=tuple(ignored))
-    use = dict(zip(rest, measure([[name] for name in rest]), strict=True))
-    sure = tuple(name for name in rest if name in evidence.nuisances.sets.pooled and use[name].low > 0.0)
-    rest = [name for name in rest if name not in evidence.nuisances.sets.pooled]
+    use, pooled = dict(zip(rest, measure([[name] for name in rest]), strict=True)), evidence.nuisances.sets.pooled
+    sure = tuple(name for name in rest if name in pooled and use[name].low > 0.0)
+    rest = [name for name in rest if name not in pooled]
     use = dict.fromkeys(ignored, UNUSED) | {name: use[name] for name in rest}
     # Decisions are too noisy.
     small = [] if evidence.question.is_decisions else [name for name in rest if use[name].high <= m]

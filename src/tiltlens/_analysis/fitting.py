@@ -351,9 +351,10 @@ def _ridge_sets(data: _FitData, influence_rows: Integers) -> tuple[RidgeSets, Ba
         return BasisFit.of(screen, basis, _fold_ridges(basis, table, sample, score, omega, fold, index))
 
     fit = widened(omega, fit_basis)
-    index = _gram_rows(len(score), len(fit.basis.owners) + 3)
-    sets = _sets_of(fit.ridges, fit.basis, table, sample, score, fold, index, influence_rows)
-    return replace(sets, pooled=tuple(pooled_features(table, fit.basis, omega)), hidden=fit.left), fit
+    at = _as_sample_of(sample, influence_rows, _gram_rows(len(score), len(fit.basis.owners) + 3))
+    z, pooled = fit.basis.rows(table, influence_rows, audited, score), pooled_features(table, fit.basis, omega)
+    sets = RidgeSets(fit.ridges, len(table), z, fold[influence_rows], at, pooled=tuple(pooled), hidden=fit.left)
+    return sets, fit
 
 
 def sets_of_target(
@@ -374,9 +375,9 @@ def sets_of_target(
         omega, outcome = np.zeros((2, sample.audited.size))
         omega[index], outcome[index] = own.balanced_weights, target
         fold, used = row_folds(sample, FOLDS, seed), index[_gram_rows(index.size, len(basis.owners) + 3)]
-        ridges = _fold_ridges(basis, table, sample, outcome, omega, fold, used)
-        sets = _sets_of(ridges, basis, table, sample, outcome, fold, used, index[influence_rows])
-        sets = replace(sets, pooled=old.pooled)
+        ridges, shown = _fold_ridges(basis, table, sample, outcome, omega, fold, used), index[influence_rows]
+        z, at = basis.rows(table, shown, sample.audited.astype(np.float64), outcome), _as_sample_of(sample, shown, used)
+        sets = RidgeSets(ridges, len(table), z, fold[shown], at, pooled=old.pooled)
     return replace(sets, target=errors.take(influence_rows, own.audited, sets.at.clusters))
 
 
@@ -389,21 +390,6 @@ def _fold_ridges(
     shares = shares if sample.clusters is None else sums_by(sample.clusters[index], shares)
     apply = partial(in_threads, rows=len(basis.owners) ** 2)  # what takes time are products of columns
     return FoldRidges(grams, basis.owners, basis.blocks, 1.0 / float(shares @ shares), apply)
-
-
-def _sets_of(
-    ridges: FoldRidges,
-    basis: Basis,
-    table: Table,
-    sample: Rows,
-    target: Floats,
-    fold: Integers,
-    index: Integers,
-    influence_rows: Integers,
-) -> RidgeSets:
-    """Return the regressions from the rows `index` on sets of features, with the influence of some rows."""
-    z = basis.rows(table, influence_rows, sample.audited.astype(np.float64), target)
-    return RidgeSets(ridges, len(table), z, fold[influence_rows], _as_sample_of(sample, influence_rows, index))
 
 
 def _gram_rows(rows: int, columns: int) -> Integers:

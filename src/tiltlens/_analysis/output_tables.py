@@ -9,11 +9,10 @@ import numpy as np
 import polars as pl
 
 from tiltlens._analysis.evidence import (
-    Columns,
     Evidence,
     Settings,
     disclosed_counts,
-    interval_columns,
+    estimate_columns,
     interval_schema,
     may_show,
 )
@@ -123,12 +122,9 @@ def decile_shares(evidence: Evidence, settings: Settings) -> pl.DataFrame:
         # The indicator of amounts above an edge: the sum of all bins above it.
         above = (np.arange(len(edges) + 1) > edge).astype(np.float64)
         share = deciles.mix(above[:, None], np.zeros(1))
-        rates = group_rates(evidence.population, share)
-        both = gap_law(evidence.population, share)
-        record: Columns = {"amount": edges[edge]}
-        for name, law in zip(BEYOND, (*rates, both), strict=True):
-            record |= interval_columns(name, settings.estimate(law))
-        records.append(record)
+        laws = (*group_rates(evidence.population, share), gap_law(evidence.population, share))
+        estimates = dict(zip(BEYOND, map(settings.estimate, laws), strict=True))
+        records.append({"amount": edges[edge], **estimate_columns(estimates)})
     return pl.DataFrame(records, schema=DECILE_SCHEMA)
 
 

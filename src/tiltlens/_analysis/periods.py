@@ -9,7 +9,7 @@ from typing import Annotated, NamedTuple
 import numpy as np
 import polars as pl
 
-from tiltlens._analysis.evidence import Evidence, Settings, disclosed_counts, interval_columns, interval_schema
+from tiltlens._analysis.evidence import Evidence, Settings, disclosed_counts, estimate_columns, interval_schema
 from tiltlens._estimators.error_rates import WITH, WITHOUT, GroupPair, mean_pair
 from tiltlens._estimators.estimate import HasInterval, student_factor, unseen_mean_se
 from tiltlens._estimators.group_means import PEOPLE, GroupMeans
@@ -54,8 +54,7 @@ def period_table(evidence: Evidence, codes: Integers, settings: Settings) -> Per
             measured, pair = _measure_period(evidence, codes == code, code)
             influences.append(pair.influence)
             record["reason"] = ""
-            for name, law in measured.items():
-                record |= interval_columns(name, settings.estimate(law))
+            record |= estimate_columns({name: settings.estimate(law) for name, law in measured.items()})
         records.append(record)
     frame = pl.DataFrame(records, schema=SCHEMA, infer_schema_length=None)
     is_tested = settings.folds is not None and len(influences) > 1
@@ -96,9 +95,7 @@ def _error_rates(evidence: Evidence, chosen: Booleans) -> dict[str, HasInterval]
     for name, code, x in (("fpr", WITHOUT, score), ("fnr", WITH, 1.0 - score)):
         is_counted = chosen & (evidence.y_true == code)
         if _people(evidence, is_counted) >= MINIMUM_ROWS:
-            part = is_counted.astype(np.float64)
-            means = np.array([rows.mean0(part * x) / rows.mean0(part), rows.mean1(part * x) / rows.mean1(part)])
-            measured[f"{name}_difference"] = mean_pair(rows, x, is_counted, means).difference
+            measured[f"{name}_difference"] = mean_pair(rows, x, is_counted).difference
     return measured
 
 

@@ -17,7 +17,14 @@ from tiltlens._analysis.decomposition import (
     shapley_values,
     simultaneous_bands,
 )
-from tiltlens._analysis.evidence import Evidence, Settings, interval_columns, interval_schema, withheld
+from tiltlens._analysis.evidence import (
+    Evidence,
+    Settings,
+    estimate_columns,
+    interval_columns,
+    interval_schema,
+    withheld,
+)
 from tiltlens._analysis.fitting import sets_of_target
 from tiltlens._estimators import prices as estimators
 from tiltlens._estimators.estimate import Estimate, Materiality, Normal, materiality, student_factor
@@ -143,7 +150,7 @@ def _prices(
         free_gap=amount(estimators.free_price_gap(rows)),
         proxy_gap=None if parts is None else parts[0],
         contributions=pl.DataFrame(schema=CONTRIBUTION_SCHEMA) if parts is None else parts[1],
-        by_decile=pl.DataFrame(list(_deciles(rows, scale, confidence)), schema=DECILE_SCHEMA),
+        by_decile=pl.DataFrame(list(decile_cells(rows, scale, confidence)), schema=DECILE_SCHEMA),
         segments=_segments(evidence, rows, index, confidence),
     )
 
@@ -231,17 +238,9 @@ def log_difference(first: InfluenceEstimate | None, other: InfluenceEstimate | N
     return None if first is None or other is None else first.minus(other)
 
 
-def _deciles(rows: PricedRows, scale: float, confidence: float) -> Iterator[Record]:
-    """Yield each group's cells by decile of the price, with their mean discrimination-free price."""
-    free = rows.free_price
-    for record, cell in decile_cells(rows, scale, confidence):
-        if cell is not None:
-            record["free_price"] = scale * float(np.average(free[cell], weights=rows.weights[cell]))
-        yield record
-
-
-def decile_cells(rows: CostRows, scale: float, confidence: float) -> Iterator[tuple[Record, Booleans | None]]:
-    """Yield each group's cells by decile of the price, without numbers or rows where they are suppressed."""
+def decile_cells(rows: CostRows, scale: float, confidence: float) -> Iterator[Record]:
+    """Yield each group's cells by decile of the price, without numbers where they are suppressed."""
+    priced = {"price": rows.price} | ({"free_price": rows.free_price} if isinstance(rows, PricedRows) else {})
     edges = quantile_edges(rows.price, rows.weights, SCORE_TENTHS)
     decile = np.searchsorted(edges, rows.price, side="left")
     for group, at in GROUPS.items():
@@ -250,14 +249,14 @@ def decile_cells(rows: CostRows, scale: float, confidence: float) -> Iterator[tu
         for number, (people, is_hidden) in enumerate(zip(counts.tolist(), withheld(counts).tolist(), strict=True)):
             record: Record = {"group": group, "decile": number + 1}
             if not people or is_hidden:
-                yield record | ({} if people else {"n": 0}), None
+                yield record | ({} if people else {"n": 0})
                 continue
             cell: Booleans = mine & (decile == number)
-            mean = float(np.average(rows.price[cell], weights=rows.weights[cell]))
+            record |= {
+                name: scale * float(np.average(x[cell], weights=rows.weights[cell])) for name, x in priced.items()
+            }
             ratio = ratio_of_log(estimators.actual_to_expected(rows, cell), confidence)
-            record |= {"n": people, "price": scale * mean}
-            record |= interval_columns("actual_to_expected", ratio)
-            yield record, cell
+            yield record | {"n": people} | interval_columns("actual_to_expected", ratio)
 
 
 def _segments(evidence: Evidence, rows: PricedRows, index: Integers, confidence: float) -> pl.DataFrame:
@@ -305,10 +304,7 @@ def price_contributions(
     records = []
     for name in sorted(alone, key=lambda name: (-abs(alone[name].value), name)):
         # Values that share a column would also hide part of the contribution alone.
-        own = None if name in sets.pooled else alone[name]
-        record: Record = {"feature": name}
-        for key, number in zip(PARTS, (own, beyond.get(name), shapley.get(name)), strict=True):
-            record |= interval_columns(key, number, scale)
-        records.append(record)
+        parts = (None if name in sets.pooled else alone[name], beyond.get(name), shapley.get(name))
+        records.append({"feature": name} | estimate_columns(dict(zip(PARTS, parts, strict=True)), scale))
     money_gap = gap.estimate(settings.confidence).mapped(evidence.rows.unit.difference)
     return money_gap, pl.DataFrame(records, schema=CONTRIBUTION_SCHEMA)

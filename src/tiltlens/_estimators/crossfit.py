@@ -178,14 +178,13 @@ def gradient_variance(rows: Rows, gradients: Sequence[Gradient], value: float | 
     return average_estimates([variance(g) for g in gradients])
 
 
-def _fold_covariances(rows: Rows, g: Gradient) -> tuple[Floats, Floats]:
-    """Return each fold's part of E0[g_a·g_b], with the factor N²/(N² − Σw²) of an unbiased covariance, and Σw²/N²."""
+def _fold_covariances(rows: Rows, g: Gradient) -> tuple[Floats, Floats, Floats]:
+    """Return each fold's part of E0[g_a·g_b], with the factor N²/(N² − Σw²) of an unbiased covariance, Σw² and N²."""
     fold = g.pairing.fold
     squares, weights2 = rows.sums0(fold) ** 2, rows.self_products0(fold)
     spare = squares - weights2
     factor = np.divide(squares, spare, out=np.ones_like(squares), where=spare > 1e-12 * squares)
-    noise = np.divide(weights2, squares, out=np.zeros_like(squares), where=squares > 0.0)
-    return rows.sums0(fold, g.a * g.b) * factor, noise
+    return rows.sums0(fold, g.a * g.b) * factor, weights2, squares
 
 
 def _debiased(
@@ -256,8 +255,9 @@ def explained_variance(rows: Rows, g: Gradient, codes: Integers) -> InfluenceEst
     products = rows.self_products0(cell, g.a, g.b)
     # Σ_folds ĉ/n0, which centring by the fold's own mean subtracted from the leave-one-out sum: E[ḡ_a·ḡ_b] is
     # Cov0(g_a, g_b)/n0, with weights Σw²/N² in place of 1/n0 (31).
-    covariances, noise = _fold_covariances(rows, g)
-    value = leave_one_out(sizes, sums_a, sums_b, products, weights2) + float(covariances @ noise)
+    covariances, of_fold, squares = _fold_covariances(rows, g)
+    noise = np.divide(covariances * of_fold, squares, out=np.zeros_like(squares), where=squares > 0.0)
+    value = leave_one_out(sizes, sums_a, sums_b, products, weights2) + float(noise.sum())
     safe = np.where(sizes > 0.0, sizes, 1.0)
     m_a = (sums_a / safe)[cell]
     m_b = m_a if g.b is g.a else (sums_b / safe)[cell]

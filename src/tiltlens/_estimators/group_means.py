@@ -174,8 +174,7 @@ class Dispersion:
 
 def dispersion(form: Form, share: Floats, means: GroupMeans) -> Dispersion:
     """Return √(μᵀAμ) with its law."""
-    value, slope, level, third = map(float, form_moments(form, share, means))
-    return Dispersion(value, slope, level, third, float(means.pooled))
+    return Dispersion(*map(float, (*form_moments(form, share, means), means.pooled)))
 
 
 def equal_means_p_value(share: Floats, means: GroupMeans, is_decisions: bool, seed: int) -> float:

@@ -406,7 +406,7 @@ def evaluate_price(
         deciles = [
             {"which": which, **record}
             for which, priced in both.items()
-            for record, _ in decile_cells(priced, 1.0, confidence)
+            for record in decile_cells(priced, 1.0, confidence)
         ]
     return PriceEvaluation(
         audited=rows.audited,
