@@ -23,7 +23,7 @@ from tiltlens._estimators.estimate import (
     SquareRoot,
     student_factor,
 )
-from tiltlens._limits import SMALLEST_SHARE
+from tiltlens._limits import NOISE, SMALLEST_SHARE
 from tiltlens.errors import DataError, WeightsError
 from tiltlens.paper.checks import Floats
 
@@ -331,7 +331,9 @@ def ratio_tail(numerator: InfluenceEstimate, denominator: InfluenceEstimate) -> 
     """Return the `tail_factor` of θ − ρψ, at ρ = θ/ψ."""
     # Fieller’s interval is that of θ − ρψ, so its tails count, not those of θ and ψ.
     ratio = numerator.value / denominator.value if denominator.value > 0.0 else 0.0
-    return tail_factor(combine(0.0, [(1.0, numerator), (-ratio, denominator)]))
+    both = combine(0.0, [(1.0, numerator), (-ratio, denominator)])
+    # Of a θ that is 0 by construction only rounding errors are left, whose tails mean nothing.
+    return tail_factor(both) if both.variance > NOISE**2 * denominator.variance else 1.0
 
 
 def combine(value: float, terms: Sequence[tuple[float, InfluenceEstimate]]) -> InfluenceEstimate:
