@@ -13,17 +13,9 @@ from scipy.special import expit
 
 from tiltlens._analysis.evidence import Evidence, OutputScale, Settings, output_scale
 from tiltlens._analysis.influence_matching import RowErrors
+from tiltlens._estimators import feature_gap
 from tiltlens._estimators.estimate import Estimate, Normal, quantile, student_factor, without_noise
-from tiltlens._estimators.feature_gap import (
-    Coefficient,
-    bias_factor,
-    bias_scale,
-    hidden_share,
-    mean_coefficient,
-    partial_strengths,
-    robustness_value,
-    strength_multiple,
-)
+from tiltlens._estimators.feature_gap import Coefficient
 from tiltlens._estimators.influence import InfluenceEstimate, average_estimates
 from tiltlens._estimators.outputs import unseen_se
 from tiltlens._estimators.sets import CellSets, RidgeSets, covariance
@@ -89,7 +81,7 @@ def exempt_parts(evidence: Evidence) -> ExemptParts | None:
         Normal(whole - coefficient.value, se_through, degrees=at.degrees).with_extra_se(*constant),
         Normal(coefficient.value, se_left, degrees=at.degrees).with_extra_se(*constant),
         coefficient.estimate(at),
-        bias_scale(at, coefficient),
+        feature_gap.bias_scale(at, coefficient),
         RowErrors(columns[:, 1:], of_pairings, constant),
         RowErrors(columns[:, :1], -of_pairings, constant),
     )
@@ -99,7 +91,7 @@ def _check_values(evidence: Evidence) -> None:
     """Raise DataError if an exempt factor has too many values for the rows to compare people who are equal in it."""
     for name in evidence.question.exempt:
         cells = evidence.cells.get(name)
-        if name in evidence.nuisances.pooled or (cells is not None and hidden_share(cells.sums) > HIDDEN):
+        if name in evidence.nuisances.pooled or (cells is not None and feature_gap.hidden_share(cells.sums) > HIDDEN):
             raise DataError(
                 "`exempt` must name features with few enough values for people to be equal in them, got "
                 f"{shown(name)} for the {evidence.population.count0:,} rows of {shown(evidence.question.audited)}.",
@@ -170,7 +162,9 @@ def adjusted_gap(evidence: Evidence, settings: Settings) -> tuple[AdjustedGap, t
         notes = _not_accounted_for(evidence, widened, words)
     if seen is not None and f"{seen:.0%}" != "100%":
         notes += (Note("adjusted gap by group probabilities", share=seen),)
-    return AdjustedGap(widened, measured, _averaged([bias_scale(evidence.sample, c) for c in coefficients])), notes
+    return AdjustedGap(
+        widened, measured, _averaged([feature_gap.bias_scale(evidence.sample, c) for c in coefficients])
+    ), notes
 
 
 MOST_FITTED = 2  # most features that one column of the regressions on sets depends on
@@ -209,7 +203,7 @@ def _coefficients(evidence: Evidence) -> list[Coefficient]:
     ):
         # e and m from disjoint rows: fitted on the same ones, their errors correlate wherever c is not 0.
         product = 0.5 * ((s - e_a) * (w - m_b) + (s - e_b) * (w - m_a))
-        coefficients.append(mean_coefficient(rows, product, (s - e_a) * (s - e_b), (w - m_a) * (w - m_b)))
+        coefficients.append(feature_gap.mean_coefficient(rows, product, (s - e_a) * (s - e_b), (w - m_a) * (w - m_b)))
     # D = 0: the groups do not overlap, so c_all is not defined.
     return [] if any(c.is_separated for c in coefficients) else coefficients
 
@@ -308,7 +302,9 @@ class Sensitivity(FieldTable):
             Share that the factor explains of the remaining variance of the score, given the group, and of the group,
             after the features.
         """
-        factor = bias_factor(check_share("r2_score", r2_score, SHARE), check_share("r2_group", r2_group, SHARE))
+        factor = feature_gap.bias_factor(
+            check_share("r2_score", r2_score, SHARE), check_share("r2_group", r2_group, SHARE)
+        )
         return GapBounds(self._moved(-factor), self._moved(factor))
 
     def _moved(self, factor: float) -> Estimate:
@@ -356,7 +352,7 @@ def _strengths(
 ) -> Iterator[tuple[str, float, float]]:
     """Yield name, R²_W and R²_S of each feature of a set as if it were omitted, from the regressions without it."""
     without = [[other for other in features if other != feature] for feature in features]
-    shares = partial_strengths(*sets.means([list(features), *without]))
+    shares = feature_gap.partial_strengths(*sets.means([list(features), *without]))
     for feature, *both in zip(features, *(share.tolist() for share in shares), strict=True):
         if names[feature] not in sets.pooled:
             yield names[feature], both[0], both[1]
@@ -373,9 +369,9 @@ def _sensitivity(
     ends = sorted(abs(end) for end in (gap.low, gap.high) if end is not None)
     # The end nearest to 0 gives the robustness value at the confidence level.
     near = ends[0] if is_beyond(gap) else 0.0
-    values = [robustness_value(end, scale.value) for end in (gap.value, near, ends[-1])]
+    values = [feature_gap.robustness_value(end, scale.value) for end in (gap.value, near, ends[-1])]
     yardsticks = [
-        Yardstick(name, *both, *(strength_multiple(end, scale.value, *both) for end in (gap.value, near)))
+        Yardstick(name, *both, *(feature_gap.strength_multiple(end, scale.value, *both) for end in (gap.value, near)))
         for name, *both in strengths
     ]
     yardsticks.sort(key=lambda own: (math.inf if own.multiple is None else own.multiple, own.feature))

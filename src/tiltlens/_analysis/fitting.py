@@ -16,22 +16,12 @@ from tiltlens._estimators.influence import Integers, Population, Rows, sums_by
 from tiltlens._estimators.outputs import Scores
 from tiltlens._estimators.ridges import FoldRidges
 from tiltlens._estimators.sets import CellSets, RidgeSets, TargetErrors, evenly
+from tiltlens._learners import propensity as membership
 from tiltlens._learners.blocks import BasisFit, screen_of, widened
 from tiltlens._learners.candidates import logistic_log_odds
 from tiltlens._learners.design import Block, Table, normal_scores
 from tiltlens._learners.linear_models import Basis, basis_grams, basis_of, pooled_features, widen_basis
-from tiltlens._learners.propensity import (
-    Propensity,
-    area_under_curve,
-    check_overlap,
-    choose_membership,
-    estimator_membership,
-    fit_log_odds,
-    given_membership,
-    prior_log_odds,
-    row_folds,
-    wrap_estimator_errors,
-)
+from tiltlens._learners.propensity import Propensity, prior_log_odds, row_folds
 from tiltlens._learners.regressions import Expectations, best_expectations, expectations
 from tiltlens._limits import FOLDS, HIDDEN
 from tiltlens._rows.compared_rows import EncodedSample, GroupSums
@@ -248,7 +238,8 @@ def _propensity(data: _FitData, blocks: Blocks) -> tuple[Propensity | None, Floa
     # A sample may have other shares of the groups than the table; ℓ must not depend on them (19).
     shift = prior_log_odds(data.population)
     if log_odds is not None:
-        given = given_membership(sample, log_odds - shift + prior_log_odds(sample), area_under_curve(sample, log_odds))
+        area = membership.area_under_curve(sample, log_odds)
+        given = membership.given_membership(sample, log_odds - shift + prior_log_odds(sample), area)
         return None if data.settings.folds is None else given, log_odds, "given"
     propensity, log_odds, name = _fit_propensity(data, blocks)
     return propensity, log_odds - prior_log_odds(sample) + shift, name
@@ -262,20 +253,20 @@ def _fit_propensity(data: _FitData, blocks: Blocks) -> tuple[Propensity | None, 
         return _fit_estimator(data)
     if settings.folds is None:
         log_odds = logistic_log_odds(data.rows.features, sample.audited, sample.weights)
-        check_overlap(area_under_curve(sample, log_odds))
+        membership.check_overlap(membership.area_under_curve(sample, log_odds))
         return None, log_odds, "logistic"
-    chosen = choose_membership(sample, data.table, settings.folds, settings.seed, blocks=blocks)
+    chosen = membership.choose_membership(sample, data.table, settings.folds, settings.seed, blocks=blocks)
     return chosen, chosen.log_odds, chosen.name
 
 
 def _fit_estimator(data: _FitData) -> tuple[Propensity | None, Floats, str]:
     sample, settings = data.sample, data.settings
     estimator, name = settings.estimator, type(settings.estimator).__name__
-    with wrap_estimator_errors(estimator):
+    with membership.wrap_estimator_errors(estimator):
         if settings.folds is None:
             everybody = np.ones(sample.audited.size, dtype=np.bool_)
-            return None, fit_log_odds(sample, estimator, data.inputs, everybody), name
-        fitted = estimator_membership(sample, estimator, data.inputs, settings.folds, settings.seed)
+            return None, membership.fit_log_odds(sample, estimator, data.inputs, everybody), name
+        fitted = membership.estimator_membership(sample, estimator, data.inputs, settings.folds, settings.seed)
         return fitted, fitted.log_odds, name
 
 

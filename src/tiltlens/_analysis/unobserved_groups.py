@@ -79,9 +79,22 @@ class UnobservedGroup(FieldTable):
 
 
 def unobserved_group(evidence: Evidence, settings: Settings) -> UnobservedGroup:
-    """Return the estimates of the gap between groups observed only as probabilities, with their checks."""
-    rows = _rows(evidence)
-    return replace(_estimate_gap(evidence, rows, settings.confidence), visible=group_means.visible_part(rows))
+    """Return the estimates of the gap between groups observed only as probabilities, checked against known groups."""
+    rows, confidence = _rows(evidence), settings.confidence
+    weighted = gap_law(evidence.population, evidence.score).estimate(confidence)
+    slope = group_means.slope_on_chance(rows, rows.score)
+    linear = None if slope is None else slope.normal().estimate(confidence)
+    limits = _limits(rows, confidence)
+    bracket = partial(_bracket, weighted, linear, limits)
+    made = partial(UnobservedGroup, weighted, linear, limits, visible=group_means.visible_part(rows))
+    if evidence.rows.known_group is None:
+        return made(bracket((0.0, 0.0)), None, None, None, Status.NOT_CHECKED, Note("no labels"))
+    labelled, audited = _labelled(evidence)
+    slopes, sides, reason = _checks(labelled, audited, confidence)
+    if reason is not None or sides is None:
+        reason = reason or Note("labels of one group")
+        return made(None, audited.size, slopes, sides, Status.NOT_JUDGED, reason)
+    return made(bracket(sides.outside), audited.size, slopes, sides, Status.CHECKED, Note("calibrated"))
 
 
 def unobserved_group_of(
@@ -93,24 +106,6 @@ def unobserved_group_of(
     return unobserved_group(
         replace(evidence, rows=rows, sample=sample, population=sample, score=Scores.of(sample, scores)), settings
     )
-
-
-def _estimate_gap(evidence: Evidence, rows: ChanceRows, confidence: float) -> UnobservedGroup:
-    """Return the estimates, and the results of checking them against known groups."""
-    weighted = gap_law(evidence.population, evidence.score).estimate(confidence)
-    slope = group_means.slope_on_chance(rows, rows.score)
-    linear = None if slope is None else slope.normal().estimate(confidence)
-    limits = _limits(rows, confidence)
-    bracket = partial(_bracket, weighted, linear, limits)
-    made = partial(UnobservedGroup, weighted, linear, limits)
-    if evidence.rows.known_group is None:
-        return made(bracket((0.0, 0.0)), None, None, None, Status.NOT_CHECKED, Note("no labels"))
-    labelled, audited = _labelled(evidence)
-    slopes, sides, reason = _checks(labelled, audited, confidence)
-    if reason is not None or sides is None:
-        reason = reason or Note("labels of one group")
-        return made(None, audited.size, slopes, sides, Status.NOT_JUDGED, reason)
-    return made(bracket(sides.outside), audited.size, slopes, sides, Status.CHECKED, Note("calibrated"))
 
 
 def _rows(evidence: Evidence) -> ChanceRows:

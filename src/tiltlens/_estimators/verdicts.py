@@ -119,12 +119,9 @@ def verdict(
         least = with_unit(size(_nearest(gap)))
         return Judgement(Verdict.POTENTIAL_PROXY, Note("alone", least=least, way=way(gap.value)))
     if joint is not None and is_beyond(joint, m):
-        least, joint_way = with_unit(size(_nearest(joint))), way(joint.value)
-        if partner:
-            reason = Note("beyond the others, with a partner", least=least, partner=partner, way=joint_way)
-        else:
-            reason = Note("beyond the others", least=least, way=joint_way)
-        return Judgement(Verdict.IN_COMBINATION, reason)
+        found = {"least": with_unit(size(_nearest(joint))), "way": way(joint.value)}
+        paired = Note("beyond the others, with a partner", partner=partner, **found) if partner else None
+        return Judgement(Verdict.IN_COMBINATION, paired or Note("beyond the others", **found))
     if all(_within(band, visible * m) for band in both):
         reason = Note("within the threshold", threshold=threshold) if m else Note("no effect", size=threshold)
         return Judgement(Verdict.NO_MATERIAL_CONTRIBUTION, reason)
