@@ -1,11 +1,7 @@
-"""With observed outcomes: error rates and calibration of both groups, and the gain from separate models.
+"""With observed outcomes Y: error rates and calibration of both groups, and the gain from separate models.
 
-Error rates of a score W for people with observed outcome Y, and bounds if some outcomes were not observed.
-
-Each is a mean over some rows of a group, or of pairs of them (the area under the curve), with the influence function of
-a ratio. See docs/methods.md, section 3.
-
-The gain from separate models for two groups over the best model without the group.
+Each rate is a mean over some rows of a group, or of pairs of them (the area under the curve), with the influence
+function of a ratio. See docs/methods.md, section 3.
 
 With y_s(x) = P(Y=1|x, S=s) and e_ω(x) = P(audited|x) where the audited group has the weight ω, the best blind
 prediction is η_ω = e_ω·y_0 + (1 − e_ω)·y_1, and for the squared error (Wang, Hsu, Diaz & Calmon 2021)

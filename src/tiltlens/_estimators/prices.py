@@ -23,17 +23,7 @@ AUDITED, REFERENCE = 0, 1  # positions of the groups in arrays
 
 @dataclass(frozen=True, slots=True, eq=False)
 class CostRows:
-    """Rows with a price and an observed cost.
-
-    Attributes
-    ----------
-    price, cost, weights
-        π(x), Y and the exposure of each row.
-    audited
-        Whether the row is of the audited group.
-    clusters
-        Codes of clusters, within which rows are dependent.
-    """
+    """Rows with a price π(x), an observed cost Y and exposure as weights; rows of one cluster are dependent."""
 
     price: Floats
     cost: Floats

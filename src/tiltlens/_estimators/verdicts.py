@@ -1,6 +1,4 @@
-"""Simultaneous bands and verdicts of estimates, and tests of the 2×2 table of decisions.
-
-Verdicts on features from simultaneous bands of their contributions, in points of the score.
+"""Simultaneous bands and verdicts of features' contributions, and tests of the 2×2 table of decisions.
 
 gap(j) and joint(j) of all features have the bands value ± κ·se, κ being the quantile of the largest |t| among them.
 The verdicts use the same bands that are printed.
