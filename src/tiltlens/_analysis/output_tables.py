@@ -115,13 +115,13 @@ def decile_shares(evidence: Evidence, settings: Settings) -> pl.DataFrame:
 
     A decile is left out if it separates 1 to 9 people of a group, or could be one person's amount.
     """
-    edges, deciles = evidence.rows.unit.edges or (), evidence.scores.all_outcomes()
+    edges, deciles = evidence.rows.unit.edges or (), evidence.scores
     is_disclosed = _disclosed_edges(evidence, len(edges))
     records = []
     for edge in np.flatnonzero(is_disclosed).tolist():
         # The indicator of amounts above an edge: the sum of all bins above it.
         above = (np.arange(len(edges) + 1) > edge).astype(np.float64)
-        share = deciles.mix(above[:, None], np.zeros(1))
+        share = deciles if len(edges) == 1 else deciles.mix(above[:, None], np.zeros(1))
         laws = (*group_rates(evidence.population, share), gap_law(evidence.population, share))
         estimates = dict(zip(BEYOND, map(settings.estimate, laws), strict=True))
         records.append({"amount": edges[edge], **estimate_columns(estimates)})
@@ -144,7 +144,9 @@ def _disclosed_edges(evidence: Evidence, edges: int) -> list[bool]:
 
 def _people(evidence: Evidence) -> list[Integers]:
     """Return the number of people of each group in each bin; a lower bound if rows are a sample."""
-    rows, bins, people = evidence.sample, evidence.scores.all_outcomes(), []
+    rows, bins, people = evidence.sample, evidence.scores, []
+    if bins.values.shape[1] == 1:
+        bins = bins.mix(np.array([[-1.0, 1.0]]), np.array([1.0, 0.0]))
     for group, shares in ((rows.audited, bins.mean0), (~rows.audited, bins.mean1)):
         counts = bins.values[group].sum(axis=0).astype(np.int64)
         people.append(np.where((counts == 0) & (not evidence.rows.facts.is_complete) & (shares > 0.0), 1, counts))
