@@ -83,8 +83,6 @@ def _check_model(model: UserModel, features: Sequence[str], score_type: str) -> 
             f"`model` must be a regressor or a function for amounts, got {type(model).__name__}, which has classes.",
             "leave out `score_type` to audit its probabilities; or pass its predict method where classes are amounts.",
         )
-    if not features:
-        raise DataError("`features` must name the columns that `model` sees, got none.", "list them in its order.")
     unknown = [name for name in fitted_names(model) if name not in set(features)]
     if unknown:
         raise DataError(

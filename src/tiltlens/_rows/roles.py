@@ -243,22 +243,8 @@ class ColumnRoles:
         return [name for name in self.features if seen.intersection(self.declared.sources([name]))]
 
     def channel(self, data: object, table: pl.DataFrame, model: object, row_name: RowName = "row {}".format) -> Channel:
-        """Return the scores of some rows, from `model` or, without a model, from their columns of scores.
-
-        `table` is clean, and `data` is the same table in the form that the model takes.
-        """
-        return channel_of(
-            data,
-            table,
-            scores=None if model is not None else list(self.scores) or None,
-            model=model,
-            score_type=self.score_type,
-            features=self.sources,
-            favourable=self.favourable,
-            threshold=self.threshold,
-            labels=self.labels,
-            row_name=row_name,
-        )
+        """See `channel_of`."""
+        return channel_of(self, data, table, model, row_name)
 
     @property
     def is_weighted(self) -> bool:
