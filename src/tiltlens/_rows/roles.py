@@ -15,7 +15,7 @@ import polars as pl
 
 from tiltlens._formats import text_of
 from tiltlens._rows.groups import JOINT, check_known_groups, check_metric, group_columns, soft_columns
-from tiltlens._rows.predictions import fitted_names, model_columns, model_matrix
+from tiltlens._rows.predictions import fitted_names, model_columns
 from tiltlens._rows.scores import (
     Channel,
     RowName,
@@ -24,6 +24,7 @@ from tiltlens._rows.scores import (
     check_score_type,
     given_amounts,
     given_matrix,
+    model_scores,
     score_columns,
 )
 from tiltlens._sources.tables import check_index, column_of_values
@@ -427,7 +428,7 @@ def with_arrays(
     if roles.scores:
         return table.with_columns(columns), roles
     if request.model is not None:
-        matrix, labels = model_matrix(request.model, data, table, roles.sources, request.score_type)
+        matrix, labels = model_scores(roles, data, table, request.model)
     elif request.score_type == "amount":
         matrix, labels = given_amounts(request.scores, table.height), ()
     else:

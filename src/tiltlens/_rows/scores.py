@@ -76,18 +76,29 @@ def channel_of(roles: ColumnRoles, data: object, table: pl.DataFrame, model: Use
     `table` is clean; `data` is the user's own table, from which the model takes its features as when it was fitted.
     `row_name` names a row in messages.
     """
-    if roles.score_type == "amount":
-        return _amounts(roles, data, table, model, row_name)
-    words = None
-    if model is None:
-        matrix, named, words = _read_scores(roles, table)
-        missing = np.logical_or.reduce([np.isnan(column) for column in matrix.T])
-    else:
-        matrix, named = model_matrix(model, data, table, roles.sources)
+    is_amount, words = roles.score_type == "amount", None
+    if model is not None:
+        matrix, named = model_scores(roles, data, table, model, row_name)
         missing = np.zeros(table.height, dtype=np.bool_)
-    matrix = _checked("scores" if model is None else "model", matrix, missing, row_name)
+    else:
+        matrix, named, words = _read_amounts(roles, table) if is_amount else _read_scores(roles, table)
+        missing = np.logical_or.reduce([np.isnan(column) for column in matrix.T])
+        matrix = (_check_amounts if is_amount else _checked)("scores", matrix, missing, row_name)
+    if is_amount:
+        return Channel(matrix[:, 0], "amounts", 2, favourable_index(roles.favourable, AMOUNTS), AMOUNTS, missing)
     wanted = roles.favourable if words is None else 1
     return replace(_channel(matrix, missing, roles.labels or named, wanted, roles.threshold), words=words)
+
+
+def model_scores(
+    roles: ColumnRoles, data: object, table: pl.DataFrame, model: UserModel, row_name: RowName = "row {}".format
+) -> tuple[Floats, tuple[str, ...]]:
+    """Return the outputs of a model for all rows as an (n, 1) or (n, K) matrix, and the names of its outcomes."""
+    matrix, labels = model_matrix(model, data, table, roles.sources, roles.score_type)
+    missing = np.zeros(table.height, dtype=np.bool_)
+    if roles.score_type == "amount":
+        return _check_amounts("model", amount_column(matrix), missing, row_name), ()
+    return _checked("model", matrix, missing, row_name), labels
 
 
 def check_one_of_two(scores: object, model: object) -> None:
@@ -116,34 +127,34 @@ def check_score_type(score_type: object, threshold: object = None) -> None:
         check_threshold(threshold)
 
 
-def _amounts(roles: ColumnRoles, data: object, table: pl.DataFrame, model: UserModel, row_name: RowName) -> Channel:
-    """Return the channel of amounts, NaN where they are missing."""
-    if model is not None:
-        amounts = amount_column(model_matrix(model, data, table, roles.sources, "amount")[0])
-    elif len(roles.scores) == 1:
-        amounts = _check_numeric(table[roles.scores[0]], *NUMERIC_AMOUNTS)
-    else:
+def _read_amounts(roles: ColumnRoles, table: pl.DataFrame) -> tuple[Floats, tuple[str, ...], None]:
+    """Return the only column of amounts as an (n, 1) matrix."""
+    if len(roles.scores) != 1:
         raise DataError(
             f"`scores` must be one column of amounts, got {listed(roles.scores)}.", "audit one after another."
         )
-    bad = np.abs(amounts) > LARGEST if model is None else ~(np.abs(amounts) <= LARGEST)
+    return _check_numeric(table[roles.scores[0]], *NUMERIC_AMOUNTS)[:, None], (), None
+
+
+def _check_amounts(argument: str, matrix: Floats, missing: Booleans, row_name: RowName) -> Floats:
+    """Return amounts that are finite, except in missing rows; raise for the first other row."""
+    bad = ~(np.abs(matrix[:, 0]) <= LARGEST) & ~missing
     if bad.any():
-        argument = "scores" if model is None else "model"
         raise DistributionError(
-            f"`{argument}` must give finite amounts, got {amounts[bad][0]!s} in {row_name(int(np.argmax(bad)))}.",
+            f"`{argument}` must give finite amounts, got {matrix[bad][0, 0]!s} in {row_name(int(np.argmax(bad)))}.",
             "leave out rows without a known amount, or leave the amount empty: such rows are set aside and counted.",
         )
-    return Channel(amounts, "amounts", 2, favourable_index(roles.favourable, AMOUNTS), AMOUNTS, np.isnan(amounts))
+    return matrix
 
 
 def amount_column(matrix: Floats) -> Floats:
-    """Return the only column of amounts from a user or a model."""
+    """Return amounts from a user or a model, which must be one column."""
     if matrix.shape[1] != 1:
         raise DataError(
             f"`score_type='amount'` must have one number a row, got {matrix.shape[1]} columns.",
             "pass one column of amounts, or a model that gives one number for each row.",
         )
-    return np.asarray(matrix[:, 0])
+    return matrix
 
 
 def _check_numeric(column: pl.Series, rule: str, hint: str) -> Floats:
@@ -212,7 +223,7 @@ def given_amounts(scores: ValuesLike, rows: int) -> Floats:
     """Return an array of amounts as an (n, 1) matrix, missing ones as NaN."""
     if np.ndim(scores) == 1:
         return _check_numeric(column_of_values("scores", scores, rows), *NUMERIC_AMOUNTS)[:, None]
-    return amount_column(number_matrix("scores", scores))[:, None]
+    return amount_column(number_matrix("scores", scores))
 
 
 def given_matrix(scores: ValuesLike, rows: int, favourable: object) -> tuple[Floats, tuple[str, ...]]:
