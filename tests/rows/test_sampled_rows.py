@@ -73,7 +73,7 @@ def survey_of(roles, frame, monkeypatch, sample_rows=10**6):
 
 
 def test_every_declared_column_has_a_role():
-    assert all(column.role is None or hasattr(ColumnRoles, column.role) for column in ROW_COLUMNS)
+    assert all(hasattr(ColumnRoles, column.role) for column in ROW_COLUMNS)
 
 
 def test_take_keeps_all_columns_in_step():
@@ -115,7 +115,6 @@ def test_optional_columns_of_a_sample_are_those_of_the_table(monkeypatch):
 def test_a_new_column_is_one_entry(monkeypatch, is_complete):
     branch = RowColumn(
         "branch",
-        pl.String,
         "features",  # any role that is set
         lambda roles, batch: read_periods(batch["branch"]),
         collect=sort_periods,

@@ -329,7 +329,7 @@ def _sample_rows(roles: ColumnRoles, batch: BatchRows, keys: _Keys, size: int, t
         *(pl.Series(f"{SCORE}{y}", part(column)) for y, column in enumerate(batch.score_columns)),
         pl.Series(HASH, part(keys.drawn_by)),
         *([] if keys.content is None else [pl.Series(CONTENT, part(keys.content))]),
-        *store_columns(rows.columns, rows.groups, index),
+        *store_columns({name: part(values) for name, values in rows.columns.items()}),
     ]
     kept = [*roles.features, *(name for name in table.columns if name == ROW or name.startswith(INPUT))]
     columns += [part(table[name]) for name in kept]
