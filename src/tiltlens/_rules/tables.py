@@ -320,9 +320,8 @@ def _coded(table: pl.DataFrame, attributes: Sequence[str], strata: Sequence[str]
     columns = []
     for name in attributes:
         codes, labels = level_codes(table[name])
-        present = set(codes.tolist()) - {NO_GROUP}
-        if len(present) < 2:
-            only = listed([labels[code] for code in present]) + " only" if present else "missing values only"
+        if len(labels) < 2:
+            only = f"{listed(labels)} only" if labels else "missing values only"
             raise DataError(
                 f"`group` ({shown(name)}) must have at least two values, got {only}.",
                 "check how the rows were selected.",
