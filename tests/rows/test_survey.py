@@ -120,7 +120,6 @@ def test_a_survey_of_batches_is_that_of_all_rows(monkeypatch):
             "weight_range",
             "outside",
             "is_decisions",
-            "is_present",
             "seen",
         ):
             assert getattr(found, name) == getattr(whole, name), name

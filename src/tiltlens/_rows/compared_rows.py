@@ -6,7 +6,8 @@ If the sample is complete its rows are summed, otherwise the data are read a sec
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
+from operator import add
 
 import numpy as np
 import polars as pl
@@ -22,7 +23,6 @@ from tiltlens._rows.groups import (
     check_unequal,
     compared_groups,
     natural_order,
-    not_found,
     scaled_weights,
 )
 from tiltlens._rows.levels import Levels, exact_counts, feature_levels, value_levels
@@ -30,9 +30,9 @@ from tiltlens._rows.roles import CONTENT, GROUP, HASH, INPUT, SCORE, WEIGHT, Col
 from tiltlens._rows.row_columns import ColumnValues, Labels, count_codes, encode_columns, gather_columns
 from tiltlens._rows.sampled_rows import SampledRows, SampleFacts, read_batch
 from tiltlens._rows.survey import Survey
-from tiltlens._rows.wording import Unit, exclusion_words, unit_of
+from tiltlens._rows.wording import NOT_GIVEN, Unit, exclusion_words, unit_of
 from tiltlens._sources.arrays import Hashes, chunked_moments, factorize, nameless_hashes, nested_hashes
-from tiltlens._sources.tables import ROW
+from tiltlens._sources.tables import ROW, add_fields
 from tiltlens._threads import in_threads
 from tiltlens.errors import DataError, DistributionError, listed, shown
 from tiltlens.paper.checks import Floats
@@ -65,9 +65,12 @@ def select_groups(roles: ColumnRoles, survey: Survey, reference: object, audited
         check_periods(survey.labels["period"], bool(roles.soft))
     if survey.outcome_values is not None:
         check_outcome(survey.outcome_values, len(survey.classes))
-    for column, is_present in survey.is_present.items():
-        if not is_present:
-            raise not_found(column, roles.where[column], list(survey.seen[column]))
+    for column, value in roles.where.items():
+        if survey.left_out[f"{NOT_GIVEN}{column}"] == survey.read:
+            raise DataError(
+                f"No row has {shown(value)} in column {shown(column)} (`where`).",
+                f"its values are {listed(survey.seen[column])}.",
+            )
     _check_some_rows(survey)
     counts = {label: round(survey.people[label]) for label in sorted(survey.people, key=natural_order)}
     groups = compared_groups(roles.name, counts, survey.kept + survey.without_group, reference, audited)
@@ -281,30 +284,27 @@ def account_rows(survey: Survey, groups: ComparedGroups, is_soft: bool) -> dict[
     return {"read": survey.read, "used": used} | gone | {"group_not_audited": rest}
 
 
+def _add_each(parts: tuple[GroupMoments, ...], others: tuple[GroupMoments, ...]) -> tuple[GroupMoments, ...]:
+    return tuple(map(add, parts, others))
+
+
 @dataclass(frozen=True, slots=True, eq=False)
 class GroupSums:
     """Sums over all rows of some groups, added with `+`."""
 
-    moments: tuple[GroupMoments, ...]  # of (ℓ, W_1, …) in each group; ℓ is 0 where no membership is given
-    amounts: tuple[GroupMoments, ...]  # of the amount in each group; none where scores are probabilities
+    # Of (ℓ, W_1, …) in each group, where ℓ is 0 if no membership is given; and of the amount, none for probabilities
+    moments: tuple[GroupMoments, ...] = field(metadata={"join": _add_each})
+    amounts: tuple[GroupMoments, ...] = field(metadata={"join": _add_each})
     square: Floats  # Σ w² of each group
     # Σ w·e^(ℓ − shift)·(1, ℓ, W_1, …) of each group; (groups, 0) if no membership is given
     exponential: Floats
-    shift: float
+    shift: float = field(metadata={"join": min})  # the same in all
     cells: dict[str, CellSums]  # sums by value of each countable feature, one line per group
     # Sums by the codes of optional columns of the rows, such as the observed outcome and the period
     by_column: dict[str, CellSums]
 
     def __add__(self, other: GroupSums) -> GroupSums:
-        return GroupSums(
-            moments=tuple(part + more for part, more in zip(self.moments, other.moments, strict=True)),
-            amounts=tuple(part + more for part, more in zip(self.amounts, other.amounts, strict=True)),
-            square=self.square + other.square,
-            exponential=self.exponential + other.exponential,
-            shift=self.shift,
-            cells={name: sums + other.cells[name] for name, sums in self.cells.items()},
-            by_column={name: sums + other.by_column[name] for name, sums in self.by_column.items()},
-        )
+        return add_fields(self, other)
 
 
 def sum_rows(rows: SampledRows, sizes: Mapping[str, int], shift: float) -> GroupSums:

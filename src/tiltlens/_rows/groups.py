@@ -66,13 +66,6 @@ def check_sample_weight(name: str | None, table: pl.DataFrame, row_name: RowName
     return values
 
 
-def not_found(name: str, value: object, values: Sequence[object]) -> DataError:
-    """Return the error for a value of `where` that no row has."""
-    return DataError(
-        f"No row has {shown(value)} in column {shown(name)} (`where`).", f"its values are {listed(values)}."
-    )
-
-
 def equals_mask(column: pl.Series, value: object) -> Booleans:
     """Return which entries are `value`; as texts, so that 1, 1.0, "1" and a boolean True agree."""
     wanted = text_of(value).casefold()

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field, replace
-from operator import add, or_
+from operator import and_
 from typing import Any, NamedTuple, TypeAlias, TypeVar
 
 import numpy as np
@@ -24,7 +24,6 @@ from tiltlens._rows.roles import CONTENT, GROUP, HASH, INPUT, LOG_ODDS, OUTCOME,
 from tiltlens._rows.row_columns import ColumnValues, Labels, collect_labels, join_labels, store_columns, take_values
 from tiltlens._rows.sampled_rows import BatchRows, SampledRows, read_batch
 from tiltlens._rows.scores import favourable_word
-from tiltlens._rows.wording import NOT_GIVEN
 from tiltlens._sources.arrays import (
     Factorized,
     HashedColumn,
@@ -35,7 +34,7 @@ from tiltlens._sources.arrays import (
     nested_hashes,
     row_hashes,
 )
-from tiltlens._sources.tables import ROW
+from tiltlens._sources.tables import ROW, add_fields, join_named
 from tiltlens.paper.checks import Floats
 from tiltlens.paper.correction import GroupMoments
 
@@ -93,10 +92,7 @@ class RowSample:
         return self._drawn().parts[0]
 
     def __add__(self, other: RowSample) -> RowSample:
-        counts = dict(self.counts)
-        for group, count in other.counts.items():
-            counts[group] = counts.get(group, 0) + count
-        both = RowSample(self.parts + other.parts, counts, self.size, self.threshold)
+        both = replace(self, parts=self.parts + other.parts, counts=join_named(self.counts, other.counts))
         rows = sum(part.height for part in both.parts)
         return both if rows <= 1.5 * self.size else both._drawn()
 
@@ -104,7 +100,7 @@ class RowSample:
         """Return the sample in one part, reduced to at most `size` rows."""
         frame = self.parts[0] if len(self.parts) == 1 else pl.concat(self.parts)
         if frame.height <= self.size:
-            return RowSample((frame,), self.counts, self.size, self.threshold)
+            return replace(self, parts=(frame,))
         quota = group_quota(self.counts, self.size)
         hashes, keep = frame[HASH].to_numpy(), np.ones(frame.height, dtype=np.bool_)
         for group, count in self.counts.items():
@@ -117,7 +113,28 @@ class RowSample:
                 keep[mine] = False
                 keep[mine[hashes[mine] <= last[-1]][:quota]] = True  # a cluster larger than the quota is cut to it
                 self.threshold.lower(group, last[-1])
-        return RowSample((frame.filter(pl.Series(keep)),), self.counts, self.size, self.threshold)
+        return replace(self, parts=(frame.filter(pl.Series(keep)),))
+
+
+def _first_values(values: tuple[Sortable, ...], others: tuple[Sortable, ...]) -> tuple[Sortable, ...]:
+    return tuple(sorted({*values, *others}))[:LISTED_VALUES]
+
+
+def _first_outcomes(values: Meant, others: Meant) -> Meant:
+    joined = values | others
+    return {value: joined[value] for value in sorted(joined)[:LISTED_VALUES]}
+
+
+def _wider(ends: tuple[float, float], others: tuple[float, float]) -> tuple[float, float]:
+    return min(ends[0], others[0]), max(ends[1], others[1])
+
+
+def _joined(join: Callable[[V, V], V]) -> dict[str, Callable[[V | None, V | None], V | None]]:
+    """Return the metadata of a field that is None in all batches, or joined."""
+    return {"join": lambda one, other: one if one is None or other is None else join(one, other)}
+
+
+SAME, MODULO = _joined(lambda one, _: one), _joined(lambda one, other: (one + other) % 2**64)
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -130,25 +147,26 @@ class Survey:
     values: dict[str, ValueCounts]  # by feature
     # The sample, or all rows if there are few: group, weight, scores, optional columns and features
     sample: RowSample
-    weight_range: dict[str, tuple[float, float]]  # least and largest weight of each group
+    # Least and largest weight of each group
+    weight_range: dict[str, tuple[float, float]] = field(metadata={"join_each": _wider})
     outside: dict[str, int]  # the number of rows of each group whose given propensity is not between 0 and 1
-    is_decisions: bool  # whether every score is 0 or 1
+    is_decisions: bool = field(metadata={"join": and_})  # whether every score is 0 or 1
     amounts: dict[str, GroupMoments]  # the moments of each group's amounts; empty where scores are probabilities
     # The column of the scores of the favourable outcome, and the names of the outcomes
-    favourable: int
-    classes: Labels
-    words: tuple[str, ...] | None  # all words found if decisions are words; None if they are numbers
-    # Whether each `given` value occurs, and some values that do
-    is_present: dict[str, bool]
-    seen: dict[str, tuple[Sortable, ...]]
+    favourable: int = field(metadata=SAME)
+    classes: Labels = field(metadata=SAME)
+    # All words found if decisions are words; None if they are numbers
+    words: tuple[str, ...] | None = field(metadata=_joined(_first_values))
+    seen: dict[str, tuple[Sortable, ...]] = field(metadata={"join_each": _first_values})  # some values, by condition
     # The values of the observed outcome, and which outcome each stands for; None where none is given
-    outcome_values: Meant | None
+    outcome_values: Meant | None = field(metadata=_joined(_first_outcomes))
     people: dict[str, float]  # the number of each group: rows, or the sum of their probabilities
     # Σ of hashes of all kept rows, modulo 2^64, which does not depend on their order. The second is of rows without
     # their scores, so that audits of two models on the same rows agree in it.
-    fingerprint: int
-    rows_fingerprint: int
-    labels: dict[str, Labels]  # the texts of each column that has codes for them, such as "period", in their order
+    fingerprint: int = field(metadata=MODULO)
+    rows_fingerprint: int = field(metadata=MODULO)
+    # The texts of each column that has codes for them, such as "period", in their order
+    labels: dict[str, Labels] = field(metadata={"join": join_labels})
     # For each group and observed outcome, (3, 6): people, Σw, Σw², ΣwW, Σw²W and Σw²W²; empty if rows are dependent:
     # with clusters, and for unobserved groups
     totals: dict[str, Floats]
@@ -165,48 +183,7 @@ class Survey:
         return favourable_word("scores", favourable, self.words)
 
     def __add__(self, other: Survey) -> Survey:
-        return replace(
-            self,
-            read=self.read + other.read,
-            left_out=_join(self.left_out, other.left_out),
-            without_group=self.without_group + other.without_group,
-            values=_join(self.values, other.values),
-            sample=self.sample + other.sample,
-            weight_range=_join(self.weight_range, other.weight_range, _join_ranges),
-            outside=_join(self.outside, other.outside),
-            is_decisions=self.is_decisions and other.is_decisions,
-            amounts=_join(self.amounts, other.amounts),
-            words=None if self.words is None else _first_values(self.words, other.words or ()),
-            is_present=_join(self.is_present, other.is_present, or_),
-            seen=_join(self.seen, other.seen, _first_values),
-            outcome_values=_join_outcomes(self.outcome_values, other.outcome_values),
-            people=_join(self.people, other.people),
-            fingerprint=(self.fingerprint + other.fingerprint) % 2**64,
-            rows_fingerprint=(self.rows_fingerprint + other.rows_fingerprint) % 2**64,
-            labels=join_labels(self.labels, other.labels),
-            totals=_join(self.totals, other.totals),
-        )
-
-
-def _first_values(values: tuple[Sortable, ...], others: tuple[Sortable, ...]) -> tuple[Sortable, ...]:
-    return tuple(sorted({*values, *others}))[:LISTED_VALUES]
-
-
-def _join_outcomes(values: Meant | None, others: Meant | None) -> Meant | None:
-    if values is None:
-        return None
-    joined = values | (others or {})
-    return {value: joined[value] for value in sorted(joined)[:LISTED_VALUES]}
-
-
-def _join(values: Mapping[str, V], others: Mapping[str, V], join: Callable[[V, V], V] = add) -> dict[str, V]:
-    """Return the values of two parts of the data, joined where both parts have one."""
-    both = {name: join(value, others[name]) for name, value in values.items() if name in others}
-    return {**values, **others, **both}
-
-
-def _join_ranges(ends: tuple[float, float], others: tuple[float, float]) -> tuple[float, float]:
-    return min(ends[0], others[0]), max(ends[1], others[1])
+        return add_fields(self, other)
 
 
 def survey_batch(roles: ColumnRoles, size: int, threshold: HashThreshold, table: pl.DataFrame) -> Survey:
@@ -233,7 +210,6 @@ def survey_batch(roles: ColumnRoles, size: int, threshold: HashThreshold, table:
         favourable=batch.channel.favourable,
         classes=batch.channel.labels,
         words=batch.channel.words,
-        is_present={column: batch.left_out[f"{NOT_GIVEN}{column}"] < table.height for column in roles.where},
         seen={column: tuple(table[column].drop_nulls().unique().sort().head(LISTED_VALUES)) for column in roles.where},
         outcome_values=batch.outcome_values,
         people={label: float(count) for label, count in zip(rows.groups, batch.people, strict=True) if count},
