@@ -26,7 +26,6 @@ from tiltlens._results.outputs import check_provenance, describe_request, proven
 from tiltlens._rows.compared_rows import (
     EncodedSample,
     GroupSums,
-    SumPlan,
     account_rows,
     check_same_rows,
     select_groups,
@@ -39,7 +38,7 @@ from tiltlens._rows.groups import DECIDED, ComparedGroups, alike_notes
 from tiltlens._rows.predictions import AskedModel, model_notes, native_columns
 from tiltlens._rows.roles import ColumnRoles, FeatureChoice, Request, resolve_roles, with_arrays
 from tiltlens._rows.scores import check_score_type, either_spelling
-from tiltlens._rows.survey import HashThreshold, Survey, survey_batch
+from tiltlens._rows.survey import Survey, survey_batch
 from tiltlens._rows.wording import MEASURES, Wording, check_wording, score_type_of
 from tiltlens._sources.engines import batches_of, frame_of, reading_notes
 from tiltlens._sources.tables import Batches, FrameBatches, checked_columns, column_names
@@ -294,7 +293,7 @@ def _run_audit(
     with stage(0.0, SURVEY, "reading rows"):
         source = _open(data, request)
         roles = source.roles
-        step = partial(survey_batch, roles, settings.sample_rows, HashThreshold())
+        step = partial(survey_batch, roles, settings.sample_rows, {})
         survey: Survey = source.batches.fold(source.columns, step)
         favourable = survey.outcome(request.favourable)
         groups = select_groups(roles, survey, request.reference, request.audited)
@@ -382,16 +381,7 @@ def _sums(source: _Source, survey: Survey, sample: EncodedSample) -> GroupSums:
     shift = 0.0 if rows.log_odds is None else float(rows.log_odds.max())
     if rows.facts.is_complete:
         return sum_rows(rows, sample.sizes, shift)
-    plan = SumPlan(
-        roles=source.roles,
-        groups=rows.groups,
-        levels=tuple(sample.levels.values()),
-        labels=rows.labels,
-        unit=rows.unit,
-        largest_weight=rows.facts.largest_weight,
-        shift=shift,
-    )
-    sums: GroupSums = source.batches.fold(source.columns, partial(sum_batch, plan))
+    sums: GroupSums = source.batches.fold(source.columns, partial(sum_batch, sample.emptied(), source.roles, shift))
     check_same_rows(survey.sample.counts, rows.groups, sums)
     return sums
 

@@ -30,7 +30,7 @@ from tiltlens._rows.roles import CONTENT, GROUP, HASH, INPUT, SCORE, WEIGHT, Col
 from tiltlens._rows.row_columns import ColumnValues, Labels, count_codes, encode_columns, gather_columns
 from tiltlens._rows.sampled_rows import SampledRows, SampleFacts, read_batch
 from tiltlens._rows.survey import Survey
-from tiltlens._rows.wording import NOT_GIVEN, Unit, exclusion_words, unit_of
+from tiltlens._rows.wording import NOT_GIVEN, exclusion_words, unit_of
 from tiltlens._sources.arrays import Hashes, chunked_moments, factorize, nameless_hashes, nested_hashes
 from tiltlens._sources.tables import ROW, add_fields
 from tiltlens._threads import in_threads
@@ -57,6 +57,10 @@ class EncodedSample:
     def sizes(self) -> dict[str, int]:
         """The number of values of each countable feature."""
         return {name: len(levels.labels) for name, levels in self.levels.items()}
+
+    def emptied(self) -> EncodedSample:
+        """Return the sample without its rows, to encode others. It is sent to every worker."""
+        return replace(self, rows=self.rows.take(np.arange(0)), table=self.table.clear(), inputs=self.inputs.clear())
 
 
 def select_groups(roles: ColumnRoles, survey: Survey, reference: object, audited: object) -> ComparedGroups:
@@ -339,39 +343,21 @@ def cell_sums(rows: SampledRows, codes: Integers, values: int) -> CellSums:
     return CellSums.by(rows.group, codes, (len(rows.groups), values), rows.score, weights)
 
 
-@dataclass(frozen=True, slots=True, eq=False)
-class SumPlan:
-    """The inputs for summing the rows of a batch. It is sent to every worker."""
-
-    roles: ColumnRoles
-    groups: Labels
-    levels: tuple[Levels, ...]
-    labels: Mapping[str, Labels]  # of the codes of optional columns
-    unit: Unit
-    largest_weight: float
-    shift: float
-
-    @property
-    def sizes(self) -> dict[str, int]:
-        """The number of values of each feature."""
-        return {levels.name: len(levels.labels) for levels in self.levels}
-
-
-def sum_batch(plan: SumPlan, table: pl.DataFrame) -> GroupSums:
-    """Return the sums of one batch."""
-    batch = read_batch(plan.roles, table, for_sums=True)
-    index = np.flatnonzero(batch.rows.code_groups(plan.groups) != NO_GROUP)
+def sum_batch(sample: EncodedSample, roles: ColumnRoles, shift: float, table: pl.DataFrame) -> GroupSums:
+    """Return the sums of one batch, whose rows are encoded as those of a sample; the sample may be empty."""
+    batch, groups = read_batch(roles, table, for_sums=True), sample.rows.groups
+    index = np.flatnonzero(batch.rows.code_groups(groups) != NO_GROUP)
     kept = batch.table if index.size == batch.table.height else batch.table[pl.Series(index, dtype=pl.UInt32)]
-    rows = batch.rows.recode(plan.groups)
+    rows, unit, facts = batch.rows.recode(groups), sample.rows.unit, sample.rows.facts
     rows = replace(
-        rows.in_unit(plan.unit) if plan.unit.is_amount else rows,
-        weights=rows.weights / plan.largest_weight if plan.roles.is_weighted else rows.weights,
-        columns=encode_columns(rows.columns, plan.labels),
-        labels=plan.labels,
-        value_codes={levels.name: levels.codes(kept[levels.name]) for levels in plan.levels},
-        facts=SampleFacts(is_weighted=plan.roles.is_weighted),
+        rows.in_unit(unit) if unit.is_amount else rows,
+        weights=rows.weights / facts.largest_weight if facts.is_weighted else rows.weights,
+        columns=encode_columns(rows.columns, sample.rows.labels),
+        labels=sample.rows.labels,
+        value_codes={name: levels.codes(kept[name]) for name, levels in sample.levels.items()},
+        facts=facts,
     )
-    return sum_rows(rows, plan.sizes, plan.shift)
+    return sum_rows(rows, sample.sizes, shift)
 
 
 def check_same_rows(counts: Mapping[str, int], labels: Sequence[str], sums: GroupSums) -> None:

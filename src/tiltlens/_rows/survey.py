@@ -7,10 +7,11 @@ share the remaining room equally.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+import math
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, field, replace
 from operator import and_
-from typing import Any, NamedTuple, TypeAlias, TypeVar
+from typing import Any, TypeAlias, TypeVar
 
 import numpy as np
 import polars as pl
@@ -44,22 +45,9 @@ V = TypeVar("V")
 ALL_HASHES = np.uint64(2**64 - 1)
 
 
-class HashThreshold:
-    """The largest hash of each group that may still be drawn; it only saves work in later batches.
-
-    Threads that read one table share it. A worker on another machine starts with the one it was sent.
-    """
-
-    def __init__(self) -> None:
-        self.of_group: dict[str, np.uint64] = {}
-
-    def lower(self, group: str, largest: np.uint64) -> None:
-        """Record that hashes above `largest` cannot be drawn."""
-        self.of_group[group] = min(self.of_group.get(group, ALL_HASHES), largest)
-
-    def limits(self, groups: tuple[str, ...]) -> Hashes:
-        """Return the largest hash of each of some groups."""
-        return np.array([self.of_group.get(group, ALL_HASHES) for group in groups], dtype=np.uint64)
+# The largest hash of each group that may still be drawn. It only saves work in later batches: threads that read a table
+# share it, and a worker on another machine starts with the one it was sent.
+Thresholds = dict[str, np.uint64]
 
 
 def group_quota(counts: Mapping[str, int], size: int) -> int:
@@ -79,7 +67,7 @@ class RowSample:
     parts: tuple[pl.DataFrame, ...]  # the rows as they came, batch by batch
     counts: dict[str, int]  # the number of rows of each group, drawn or not
     size: int  # the largest number of rows that is kept
-    threshold: HashThreshold = field(default_factory=HashThreshold)
+    thresholds: Thresholds = field(default_factory=dict)
 
     @property
     def is_complete(self) -> bool:
@@ -112,7 +100,7 @@ class RowSample:
                     last = last[last < last[-1]]  # a cluster is drawn whole or not at all
                 keep[mine] = False
                 keep[mine[hashes[mine] <= last[-1]][:quota]] = True  # a cluster larger than the quota is cut to it
-                self.threshold.lower(group, last[-1])
+                self.thresholds[group] = min(self.thresholds.get(group, ALL_HASHES), last[-1])
         return replace(self, parts=(frame.filter(pl.Series(keep)),))
 
 
@@ -186,15 +174,14 @@ class Survey:
         return add_fields(self, other)
 
 
-def survey_batch(roles: ColumnRoles, size: int, threshold: HashThreshold, table: pl.DataFrame) -> Survey:
-    """Return the survey of one batch; `threshold` is shared by the samples of all batches."""
+def survey_batch(roles: ColumnRoles, size: int, thresholds: Thresholds, table: pl.DataFrame) -> Survey:
+    """Return the survey of one batch; `thresholds` are shared by the samples of all batches."""
     batch = read_batch(roles, table)
     rows, kept = batch.rows, batch.table
     factorized = {name: factorize(kept[name]) for name in roles.features}
     weights = rows.weights if roles.is_weighted else None
     groups = pl.Series(GROUP, rows.groups, dtype=pl.String)
     of_rows, hashes = _hash_rows(roles, batch, factorized, groups)
-    keys = _sampling_keys(batch, hashes)
     return Survey(
         read=batch.read,
         left_out=batch.left_out,
@@ -202,17 +189,19 @@ def survey_batch(roles: ColumnRoles, size: int, threshold: HashThreshold, table:
         values={
             name: value_counts(kept[name], factorized[name], rows.group, groups, weights) for name in roles.features
         },
-        sample=_sample_rows(roles, batch, keys, size, threshold),
-        weight_range=_weight_ranges(rows),
+        sample=_sample_rows(roles, batch, hashes, size, thresholds),
+        weight_range=_by_group(rows, (_weight_range(rows, code) for code in range(len(rows.groups)))),
         outside=_count_outside(rows),
         is_decisions=batch.channel.kind == "decisions",
-        amounts=_amounts(rows) if batch.channel.kind == "amounts" else {},
+        amounts=_by_group(rows, chunked_moments([rows.scores], rows.group, len(rows.groups), None))
+        if batch.channel.kind == "amounts" and rows.scores.size
+        else {},
         favourable=batch.channel.favourable,
         classes=batch.channel.labels,
         words=batch.channel.words,
         seen={column: tuple(table[column].drop_nulls().unique().sort().head(LISTED_VALUES)) for column in roles.where},
         outcome_values=batch.outcome_values,
-        people={label: float(count) for label, count in zip(rows.groups, batch.people, strict=True) if count},
+        people=_by_group(rows, batch.people.tolist()),
         fingerprint=_fingerprint(rows, hashes),
         rows_fingerprint=_fingerprint(rows, of_rows),
         labels=collect_labels(rows.columns),
@@ -242,27 +231,21 @@ def _fingerprint(rows: SampledRows, hashes: Hashes) -> int:
     return int((hashes if rows.y_true is None else mixed_hashes(hashes, rows.y_true)).sum())
 
 
-class _Keys(NamedTuple):
-    """The hashes by which rows are drawn; and, if rows have copies in several groups, the hashes of their contents."""
+def _sampling_keys(batch: BatchRows, hashes: Hashes) -> tuple[Hashes, Hashes | None]:
+    """Return the hashes by which rows are drawn, or their clusters, which are drawn whole.
 
-    drawn_by: Hashes
-    content: Hashes | None = None
-
-
-def _sampling_keys(batch: BatchRows, hashes: Hashes) -> _Keys:
-    """Return the keys of rows, or of their clusters, which are drawn whole."""
+    If rows have copies in several groups, the hashes of their contents are the second.
+    """
     if batch.rows.cluster is not None:
-        return _Keys(batch.rows.cluster)
+        return batch.rows.cluster, None
     if batch.source is None:
-        return _Keys(_row_keys(hashes, _row_numbers(batch.table, hashes)))
-    source = batch.source
-    content = np.zeros(int(source.max(initial=-1)) + 1, dtype=np.uint64)
-    np.add.at(content, source, hashes)
-    first = np.zeros(content.size, dtype=np.intp)
-    first[source[::-1]] = np.arange(source.size)[::-1]
+        return _row_keys(hashes, _row_numbers(batch.table, hashes)), None
+    _, first = np.unique(batch.source, return_index=True)
+    content = np.zeros(first.size, dtype=np.uint64)
+    np.add.at(content, batch.source, hashes)
     numbers = _row_numbers(batch.table, content)
-    row_numbers = numbers[first] if ROW in batch.table.columns else numbers
-    return _Keys(_row_keys(content, row_numbers)[source], content[source])
+    keys = _row_keys(content, numbers[first] if ROW in batch.table.columns else numbers)
+    return keys[batch.source], content[batch.source]
 
 
 def _row_numbers(table: pl.DataFrame, hashes: Hashes) -> NDArray[np.integer]:
@@ -289,12 +272,13 @@ def _row_keys(hashes: Hashes, numbers: NDArray[np.integer]) -> Hashes:
     return keys
 
 
-def _sample_rows(roles: ColumnRoles, batch: BatchRows, keys: _Keys, size: int, threshold: HashThreshold) -> RowSample:
+def _sample_rows(roles: ColumnRoles, batch: BatchRows, hashes: Hashes, size: int, thresholds: Thresholds) -> RowSample:
     """Return the rows of a batch that may be drawn."""
-    rows, table = batch.rows, batch.table
-    limits, index = threshold.limits(rows.groups), None
+    rows, table, index = batch.rows, batch.table, None
+    keys, content = _sampling_keys(batch, hashes)
+    limits = np.array([thresholds.get(group, ALL_HASHES) for group in rows.groups], dtype=np.uint64)
     if (limits < ALL_HASHES).any():
-        index = np.flatnonzero(keys.drawn_by <= limits[rows.group])
+        index = np.flatnonzero(keys <= limits[rows.group])
 
     def part(values: ColumnValues) -> ColumnValues:
         return values if index is None else take_values(values, index)
@@ -303,26 +287,20 @@ def _sample_rows(roles: ColumnRoles, batch: BatchRows, keys: _Keys, size: int, t
         pl.Series(GROUP, rows.groups, dtype=pl.String).gather(part(rows.group)),
         pl.Series(WEIGHT, part(rows.weights)),
         *(pl.Series(f"{SCORE}{y}", part(column)) for y, column in enumerate(batch.score_columns)),
-        pl.Series(HASH, part(keys.drawn_by)),
-        *([] if keys.content is None else [pl.Series(CONTENT, part(keys.content))]),
+        pl.Series(HASH, part(keys)),
+        *([] if content is None else [pl.Series(CONTENT, part(content))]),
         *store_columns({name: part(values) for name, values in rows.columns.items()}),
     ]
     kept = [*roles.features, *(name for name in table.columns if name == ROW or name.startswith(INPUT))]
     columns += [part(table[name]) for name in kept]
+    counts = _by_group(rows, np.bincount(rows.group, minlength=len(rows.groups)).tolist())
+    return RowSample((pl.DataFrame({column.name: column for column in columns}),), counts, size, thresholds)
+
+
+def _by_group(rows: SampledRows, values: Iterable[V]) -> dict[str, V]:
+    """Return a value of each group by the names of the groups that have rows."""
     counts = np.bincount(rows.group, minlength=len(rows.groups))
-    present = {label: int(count) for label, count in zip(rows.groups, counts, strict=True) if count}
-    return RowSample((pl.DataFrame({column.name: column for column in columns}),), present, size, threshold)
-
-
-def _by_group(rows: SampledRows) -> list[tuple[str, NDArray[np.bool_]]]:
-    return [(label, rows.group == code) for code, label in enumerate(rows.groups) if (rows.group == code).any()]
-
-
-def _amounts(rows: SampledRows) -> dict[str, GroupMoments]:
-    if not rows.scores.size:
-        return {}
-    moments = chunked_moments([rows.scores], rows.group, len(rows.groups), None)
-    return {label: part for label, part in zip(rows.groups, moments, strict=True) if part.rows}
+    return {label: value for label, value, count in zip(rows.groups, values, counts, strict=True) if count}
 
 
 def _totals(rows: SampledRows, is_weighted: bool) -> dict[str, Floats]:
@@ -339,22 +317,18 @@ def _totals(rows: SampledRows, is_weighted: bool) -> dict[str, Floats]:
             columns = (people, *map(total, (w, w**2, w * score, w**2 * score, (w * score) ** 2)))
     else:
         columns = (people, people, people, first := total(score), first, total(score**2))
-    sums = np.stack(columns, axis=-1)
-    return {label: sums[code] for code, label in enumerate(rows.groups) if people[code].any()}
+    return _by_group(rows, np.stack(columns, axis=-1))
 
 
-def _weight_ranges(rows: SampledRows) -> dict[str, tuple[float, float]]:
-    if rows.weights.size and rows.weights.strides == (0,):  # one number, broadcast to all rows
-        return {label: (1.0, 1.0) for label, _ in _by_group(rows)}
-    return {label: _ends(rows.weights[mine]) for label, mine in _by_group(rows)}
-
-
-def _ends(weights: Floats) -> tuple[float, float]:
-    return float(weights.min()), float(weights.max())
+def _weight_range(rows: SampledRows, code: int) -> tuple[float, float]:
+    if rows.weights.strides == (0,):  # one number, broadcast to all rows
+        return 1.0, 1.0
+    weights = rows.weights[rows.group == code]
+    return float(weights.min(initial=math.inf)), float(weights.max(initial=0.0))
 
 
 def _count_outside(rows: SampledRows) -> dict[str, int]:
     """Return the number of rows of each group whose given propensity is not between 0 and 1."""
     if rows.log_odds is None or np.isfinite(rows.log_odds).all():
         return {}
-    return {label: int((~np.isfinite(rows.log_odds[mine])).sum()) for label, mine in _by_group(rows)}
+    return _by_group(rows, np.bincount(rows.group, ~np.isfinite(rows.log_odds), len(rows.groups)).astype(int).tolist())
