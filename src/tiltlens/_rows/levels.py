@@ -95,9 +95,9 @@ def value_counts(
     `codes` are of the groups, and `weights` None where all are 1.
     """
     frame = None if factorized is None else _by_value(factorized, codes, len(labels), weights)
-    if frame is None:
-        frame = _of_any(column, codes, weights)
-    if frame is not None:
+    if frame is None and column.head(2 * MOST_COUNTED).n_unique() <= MOST_COUNTED:
+        frame = _counted(column, codes, weights)
+    if frame is not None and frame.height <= MOST_COUNTED:
         return ValueCounts(_named(frame, labels))
     everyone = pl.DataFrame({GROUP: codes, column.name: column}).with_columns(pl.lit(1, pl.Int64).alias(PEOPLE))
     return ValueCounts(None, _named(_ranges(everyone), labels))
@@ -108,7 +108,7 @@ def _named(frame: pl.DataFrame, labels: pl.Series) -> pl.DataFrame:
 
 
 def _by_value(factorized: Factorized, codes: Integers, groups: int, weights: Floats | None) -> pl.DataFrame | None:
-    """Return the counts; None where there are too many."""
+    """Return the counts; None where there are too many places."""
     values, size = factorized.values, len(factorized.values) * groups
     if size > MOST_PLACES:
         return None
@@ -116,8 +116,6 @@ def _by_value(factorized: Factorized, codes: Integers, groups: int, weights: Flo
     keys += codes
     counts = np.bincount(keys, minlength=size)
     filled = np.flatnonzero(counts)
-    if len(filled) > MOST_COUNTED:
-        return None
     parts = {
         GROUP: filled % groups,
         values.name: values.gather(filled // groups),
@@ -125,14 +123,6 @@ def _by_value(factorized: Factorized, codes: Integers, groups: int, weights: Flo
         WEIGHT: (counts if weights is None else np.bincount(keys, weights))[filled].astype(np.float64),
     }
     return pl.DataFrame(parts)
-
-
-def _of_any(column: pl.Series, codes: Integers, weights: Floats | None) -> pl.DataFrame | None:
-    """Return the counts of any values; None where there are too many."""
-    if column.head(2 * MOST_COUNTED).n_unique() > MOST_COUNTED:
-        return None
-    frame = _counted(column, codes, weights)
-    return frame if frame.height <= MOST_COUNTED else None
 
 
 def _counted(column: pl.Series, codes: Integers, weights: Floats | None) -> pl.DataFrame:
@@ -231,10 +221,7 @@ def feature_levels(
             f"Column {shown(name)} has infinite values in {infinite:,} row{'' if infinite == 1 else 's'}.",
             "replace them with a number, or with a missing value, which is treated as a separate value.",
         )
-    frame = counts.frame
-    if frame is None:
-        raise DataError(f"Column {shown(name)} has too many values to be counted.", "leave it out.")
-    pairs = frame.filter(pl.col(GROUP).is_in(groups))
+    pairs = pl.DataFrame(counts.frame).filter(pl.col(GROUP).is_in(groups))
     values = _of_groups_together(name, pairs)
     levels = _levels(name, values, ranges, is_weighted, is_sampled)
     group = pairs[GROUP].cast(pl.Enum(groups)).to_physical().cast(pl.Int64).to_numpy()
