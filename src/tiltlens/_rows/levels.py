@@ -11,7 +11,7 @@ from dataclasses import dataclass, replace
 from datetime import datetime, timedelta
 from functools import cached_property
 from itertools import pairwise
-from typing import Literal
+from typing import Any, Literal
 
 import numpy as np
 import polars as pl
@@ -286,11 +286,18 @@ def _levels(name: str, values: pl.DataFrame, ranges: pl.DataFrame, is_weighted: 
 
 def _levelled(name: str, values: pl.DataFrame, kind: Kind, missing: int) -> Levels:
     observed = values[name].drop_nulls()
-    numbers = pl.Series(numbers_of(observed))
-    labels = [text_of(value) for value in observed] + ([MISSING] if missing else [])
-    notes = missing_notes(missing > 0)
+    return _of_numbers(name, kind, numbers_of(observed), [text_of(value) for value in observed], missing)
+
+
+def _of_numbers(
+    name: str, kind: Kind, values: Floats, labels: list[str], missing: int, notes: Sequence[Note] = (), **others: Any
+) -> Levels:
+    """Return the levels of numbers: one for each value, or bins between edges, and a last one if values are missing."""
+    shown_labels = readable(labels + ([MISSING] if missing else []))
+    notes = (*notes, *missing_notes(missing))
+    numbers = pl.Series(values)
     return Levels(
-        name, kind, readable(labels), notes, numbers, missing=len(observed), is_ordered=True, has_numbers=True
+        name, kind, shown_labels, notes, numbers, missing=len(labels), is_ordered=True, has_numbers=True, **others
     )
 
 
@@ -313,26 +320,14 @@ def _binned(
         is_filled[:] = True
     filled = np.flatnonzero(is_filled)
     places = None if is_filled.all() else np.maximum(np.cumsum(is_filled) - 1, 0)
-    kept = [labels[bin_] for bin_ in filled] + ([MISSING] if missing else [])
-    sampled = [Note("sampled bins", rows=int(observed[PEOPLE].sum()))] if is_sampled else []
-    notes = (*sampled, *missing_notes(missing > 0))
-    levels = Levels(
-        name,
-        kind,
-        readable(kept),
-        notes,
-        pl.Series(edges),
-        places,
-        missing=filled.size,
-        is_ordered=True,
-        has_numbers=True,
-        is_binned=True,
-    )
+    kept = [labels[bin_] for bin_ in filled]
+    sampled = [Note("sampled bins", rows=int(people.sum()))] if is_sampled else []
+    levels = _of_numbers(name, kind, edges, kept, missing, sampled, places=places, is_binned=True)
     people_in_all = int(ranges[PEOPLE].sum()) - missing
     is_distinct = kind == "numeric" and is_whole and bool((people == 1).all())
     if is_distinct and _is_key(name, largest - smallest, people_in_all, is_sampled):
         note = Note("identifier", why="whole numbers, every row another")
-        return replace(levels, kind="identifier", notes=(note, *notes))
+        return replace(levels, kind="identifier", notes=(note, *levels.notes))
     return levels
 
 
@@ -358,7 +353,7 @@ def _categorical(name: str, values: pl.DataFrame, ranges: pl.DataFrame, is_sampl
         return Levels(name, "identifier", ("(all different)",), (note,))
     kept = _kept_levels(text.fill_null(MISSING), values[WEIGHT])
     labels = _ordered(kept, column.dtype)
-    notes = missing_notes(missing > 0)
+    notes = missing_notes(missing)
     if distinct > SHOWN_LEVELS:
         many = f"{distinct} different values{_numbers_remark(text)}"
         notes = (Note("many values", values=many, kept=len(labels), other=OTHER), *notes)
@@ -381,9 +376,9 @@ def _categorical(name: str, values: pl.DataFrame, ranges: pl.DataFrame, is_sampl
     )
 
 
-def missing_notes(is_missing: bool) -> tuple[Note, ...]:
+def missing_notes(missing: int) -> tuple[Note, ...]:
     """Return a note on missing values without their number, from which a suppressed count might follow."""
-    return (Note("missing values"),) if is_missing else ()
+    return (Note("missing values"),) if missing else ()
 
 
 def _kept_levels(text: pl.Series, weights: pl.Series) -> set[str]:

@@ -199,7 +199,10 @@ def read_batch(roles: ColumnRoles, table: pl.DataFrame, for_sums: bool = False) 
     named = row_name(table)
     with nullcontext() if roles.model is None else ONE_AT_A_TIME:
         channel = roles.channel(table, table, roles.model, named)
-    y_true, values = _read_outcomes(roles, table, channel)
+    y_true: Integers | None = None
+    values: Meant | None = None
+    if roles.label is not None:
+        y_true, values = outcome_codes(table[roles.label], outcome_names(channel, roles.favourable))
     is_other = _is_other(roles, channel, y_true)
     if roles.metric == "fnr":
         channel = channel.reversed()
@@ -250,12 +253,6 @@ def _read_groups(roles: ColumnRoles, table: pl.DataFrame) -> tuple[NDArray[np.in
         texts, codes = factorize_texts(columns[0], first=0, missing=NO_GROUP)
         return codes, tuple(texts)
     return factorize_groups(roles.name, columns)
-
-
-def _read_outcomes(roles: ColumnRoles, table: pl.DataFrame, channel: Channel) -> tuple[Integers | None, Meant | None]:
-    if roles.label is None:
-        return None, None
-    return outcome_codes(table[roles.label], outcome_names(channel, roles.favourable))
 
 
 def _is_other(roles: ColumnRoles, channel: Channel, y_true: Integers | None) -> dict[str, Booleans]:

@@ -93,11 +93,6 @@ def _check_applies(words: dict[str, str], score_type: str) -> None:
         )
 
 
-def is_symbol(unit: str) -> bool:
-    """Return whether a unit is written before its number, as the sign of a currency is."""
-    return len(unit) == 1 and category(unit) == "Sc"
-
-
 NOT_GIVEN = "not_given_"  # before the column of a condition
 REASONS = {
     "missing_score": "without a score",
@@ -380,7 +375,7 @@ def measure_for(score_type: str, metric: str | None = None, wording: Wording = W
 
 def _in_unit(measure: Measure, unit: str) -> Measure:
     """Return a measure of amounts in a unit: before the number if it is a currency sign, else after it."""
-    if is_symbol(unit):
+    if len(unit) == 1 and category(unit) == "Sc":
         writers = (measure.difference, measure.size, measure.level, measure.total)
         difference, size, level, total = (partial(_signed, write, unit) for write in writers)
         return replace(measure, unit="", long_unit=unit, difference=difference, size=size, level=level, total=total)

@@ -12,7 +12,7 @@ import pickle
 import re
 import zlib
 from collections.abc import Callable, Collection, Generator, Iterable, Iterator, Sequence
-from contextlib import AbstractContextManager, closing
+from contextlib import closing
 from dataclasses import dataclass
 from functools import partial
 from importlib.util import find_spec
@@ -143,7 +143,7 @@ class DuckBatches:
     def fold(self, columns: Sequence[str], step: Step[S]) -> S:
         """See `Batches`."""
         selected = self._selected(columns)
-        with _query_errors():
+        with wrap_errors("`data` cannot be read", QUERY):
             texts = _too_large(selected)
         return folded(_frames(selected, texts), step)
 
@@ -155,15 +155,10 @@ class DuckBatches:
         return self.relation.project(", ".join(_quoted(name) for name in columns))
 
 
-def _query_errors() -> AbstractContextManager[None]:
-    """Convert errors of the user's query to errors in the data."""
-    return wrap_errors("`data` cannot be read", QUERY)
-
-
 def _frames(selected: DuckRelation, texts: Sequence[str]) -> Generator[pl.DataFrame]:
     kinds = pl.Schema({**declared_orders(selected), **pl.Schema(dict.fromkeys(texts, pl.String))})
     read = "to_arrow_reader" if hasattr(type(selected), "to_arrow_reader") else "fetch_arrow_reader"
-    with _query_errors():
+    with wrap_errors("`data` cannot be read", QUERY):
         reader = getattr(selected, read)(BATCH_ROWS)
         try:
             for batch in reader:
