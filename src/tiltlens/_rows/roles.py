@@ -268,9 +268,10 @@ def resolve_roles(names: Sequence[str], request: Request, may_have_arrays: bool)
     check_one_of_two(request.scores, request.model)
     check_score_type(request.score_type, request.threshold)
     check_metric(request.metric, request.outcome, request.score_type)
-    if not may_have_arrays:
-        _check_no_arrays(request, {"group": bool(group), "scores": bool(scores)})
-    optional = _optional_columns(request, names)
+    for argument, value, columns in (("group", request.group, group), ("scores", request.scores, scores)):
+        if not (may_have_arrays or columns) and (value is not None or argument == "group"):
+            raise must_be_column(argument, value)
+    optional = _optional_columns(request, names, may_have_arrays)
     where = _checked_where(request.where, names)
     named = [column for column in optional.values() if column is not None and not column.startswith("\0")]
     features, declared = declared_features(request.features, request.model, names, [*group, *scores, *where, *named])
@@ -315,25 +316,17 @@ def declared_features(
     return features, declared
 
 
-def _optional_columns(request: Request, names: Sequence[str]) -> dict[str, str | None]:
+def _optional_columns(request: Request, names: Sequence[str], may_have_arrays: bool) -> dict[str, str | None]:
     """Return the column of each argument that names one or is an array, which gets a reserved name; else None."""
     columns: dict[str, str | None] = {}
     for argument, reserved in ONE_COLUMN.items():
         value = getattr(request, argument)
-        if isinstance(value, str):
-            check_columns(argument, [value], names)
-        columns[argument] = value if value is None or isinstance(value, str) else reserved
-    return columns if request.estimator is None else columns | {"propensity": None}
-
-
-def _check_no_arrays(request: Request, is_column: Mapping[str, bool]) -> None:
-    """Raise where an argument is an array but the data are read in batches."""
-    for argument in (*is_column, *ONE_COLUMN):
-        value = getattr(request, argument)
-        is_name = is_column.get(argument, isinstance(value, str))
-        is_estimator = value is not None and value is request.estimator
-        if not (is_name or is_estimator) and (value is not None or argument == "group"):
+        is_array = not (value is None or isinstance(value, str) or value is request.estimator)
+        if is_array and not may_have_arrays:
             raise must_be_column(argument, value)
+        check_columns(argument, [value] if isinstance(value, str) else [], names)
+        columns[argument] = reserved if is_array else value if isinstance(value, str) else None
+    return columns
 
 
 def must_be_column(argument: str, value: object) -> DataError:
