@@ -65,14 +65,9 @@ class ValueCounts:
     def __add__(self, other: ValueCounts) -> ValueCounts:
         if self.parts is not None and other.parts is not None:
             parts = pl.concat([self.parts, other.parts], rechunk=True)
-            return ValueCounts(parts) if parts.height <= MOST_COUNTED else _joined(parts)
+            parts = parts if parts.height <= MOST_COUNTED else _summed(parts)
+            return ValueCounts(parts) if parts.height <= MOST_COUNTED else ValueCounts(None, _ranges(parts))
         return ValueCounts(None, pl.concat([self.ranges, other.ranges]).group_by(GROUP).agg(*RANGES))
-
-
-def _joined(parts: pl.DataFrame) -> ValueCounts:
-    """Return counts with one line for each value and group, or the ranges where these are too many."""
-    frame = _summed(parts)
-    return ValueCounts(frame) if frame.height <= MOST_COUNTED else ValueCounts(None, _ranges(frame))
 
 
 def _summed(parts: pl.DataFrame) -> pl.DataFrame:
