@@ -1,4 +1,4 @@
-"""The optional columns of rows: how each is read from a batch, stored in the sample, taken and summed.
+"""The optional columns of rows: how each is read from a batch, encoded in the sample, taken and summed.
 
 Each is an entry of `ROW_COLUMNS`, and its values are in `SampledRows.columns` under its name. Code that reads batches,
 or samples, takes or sums rows, iterates over these entries.
@@ -40,7 +40,7 @@ def take_values(values: ColumnValues, index: Integers) -> ColumnValues:
 
 @dataclass(frozen=True, slots=True)
 class RowColumn:
-    """An optional column of `SampledRows`: how it is read from a batch, stored in the sample, taken and summed."""
+    """An optional column of `SampledRows`: how it is read from a batch, encoded in the sample, taken and summed."""
 
     # The key of its values in `SampledRows.columns`; and the field of `ColumnRoles` that requests it
     name: str
