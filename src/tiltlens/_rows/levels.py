@@ -302,7 +302,8 @@ def _binned(
     observed = values.filter(pl.col(name).is_not_null())
     numbers, people = numbers_of(observed[name]), observed[PEOPLE].to_numpy()
     missing = int(ranges["missing"].sum())
-    smallest, largest = (float(end) for end in numbers_of(_ends(ranges, values[name].dtype)))
+    dtype, ends = observed[name].dtype, pl.Series([ranges["smallest"].min(), ranges["largest"].max()], dtype=pl.Float64)
+    smallest, largest = numbers_of(ends.cast(pl.Int64).cast(dtype) if dtype.is_temporal() else ends).tolist()
     is_whole = bool(ranges["is_whole"].all()) if kind == "numeric" else bool((numbers == np.floor(numbers)).all())
     if is_weighted:
         edges = quantile_edges(numbers, observed[WEIGHT].to_numpy(), FEATURE_BINS)
@@ -330,11 +331,6 @@ def _is_key(name: str, span: float, people: int, is_sampled: bool) -> bool:
     """Return whether distinct whole numbers identify rows: hardly a gap, many rows, or a name such as "id"."""
     is_long = people >= MANY_NUMBERS and not is_sampled  # a sample of amounts may be distinct by accident
     return span < 2 * people or is_long or any(IDENTIFIER_NAME.search(text) for text in (name, name.lower()))
-
-
-def _ends(ranges: pl.DataFrame, dtype: pl.DataType) -> pl.Series:
-    ends = pl.Series([ranges["smallest"].min(), ranges["largest"].max()], dtype=pl.Float64)
-    return ends.cast(pl.Int64).cast(dtype) if dtype.is_temporal() else ends
 
 
 def _categorical(name: str, values: pl.DataFrame, ranges: pl.DataFrame, is_sampled: bool) -> Levels:

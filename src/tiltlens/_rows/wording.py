@@ -64,18 +64,11 @@ def check_wording(given: object, score_type: str) -> Wording:
             nearest = nearest_name(str(name), keys)
             hint = f"did you mean {nearest!r}? " if nearest else ""
             raise DataError(f"`wording` has no key {shown(name)}.", f"{hint}its keys are {', '.join(keys)}.")
-        _check_text(name, text)
+        if not (isinstance(text, str) and text.strip() == text and text.isprintable() and 0 < len(text) <= LONGEST):
+            got = f"{shown(text)} for {name!r}"
+            raise DataError(f"`wording` must have texts of 1 to {LONGEST} printable characters, got {got}.", EXAMPLE)
     _check_applies(words, score_type)
     return Wording(**words)
-
-
-def _check_text(name: str, text: object) -> None:
-    is_text = isinstance(text, str) and text.strip() == text and text.isprintable() and 0 < len(text) <= LONGEST
-    if not is_text:
-        raise DataError(
-            f"`wording` must have texts of 1 to {LONGEST} printable characters, got {shown(text)} for {name!r}.",
-            EXAMPLE,
-        )
 
 
 def _check_applies(words: dict[str, str], score_type: str) -> None:
