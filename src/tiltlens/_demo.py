@@ -24,7 +24,7 @@ from tiltlens._documents.quantities import FEATURES, estimate_cell, format_of, q
 from tiltlens._formats import number, percent
 from tiltlens._learners.candidates import outcome_scores
 from tiltlens._pipeline import audit
-from tiltlens._render.terminal import print_audit, print_document
+from tiltlens._render.terminal import print_document, print_result
 from tiltlens._results.audit import Audit
 from tiltlens._results.comparison import Comparison
 from tiltlens._results.profiles import Prototype
@@ -111,7 +111,7 @@ CORNERS = {"max": "f~ largest", "min": "f~ smallest", "near_zero": "f~ nearest 0
 
 def print_demo(plug_in: Audit, cross_fitted: Audit, cost: float, console: Console) -> None:
     """Print the paper's experiment: the cross-fitted audit as for any other data, then the paper's numbers."""
-    print_audit(cross_fitted, console, has_fits=True)
+    print_result(cross_fitted, console, has_fits=True)
     paper, honest = plug_in[0], cross_fitted[0]
     audited, ends = paper.audited, paper.correction.prototypes()
     blocks = (

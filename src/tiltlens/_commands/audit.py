@@ -33,7 +33,7 @@ from tiltlens._model_files.load import load_model
 from tiltlens._pipeline import audit
 from tiltlens._render.page import check_report, write_report
 from tiltlens._render.table_files import write_tables
-from tiltlens._render.terminal import print_audit, printable
+from tiltlens._render.terminal import print_result, printable
 from tiltlens._results.audit import Audit
 from tiltlens._results.monitor import StateFile
 from tiltlens._rows.roles import ONE_COLUMN, FeatureChoice, check_some, declared_features
@@ -122,7 +122,7 @@ def run_audit(request: AuditRequest) -> bool:
         use = given if options["scores"] or options["model"] else trained
         click.echo(f"--outcome {printable(options['outcome'])}: {use}.", err=True)
     has_fits = bool(outputs["json"] or outputs["report"] or has_costs)  # extra fits, which take time
-    show, junit = partial(print_audit, has_fits=has_fits), partial(write_junit, judgements)
+    show, junit = partial(print_result, has_fits=has_fits), partial(write_junit, judgements)
     deliver(outputs, audit, show, report=write_report, tables=write_tables, junit=junit)
     audit.count_batch()  # last, so that an interrupted run can be repeated
     return report_gates(request.gates, judgements, audit)

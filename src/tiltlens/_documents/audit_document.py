@@ -11,14 +11,12 @@ from tiltlens._analysis.periods import PeriodTable
 from tiltlens._documents.document import (
     BOTH,
     HEADLINE,
-    NAME,
     QUIET,
     SHORT,
     WARNING,
     Block,
     Bullets,
     Cell,
-    Column,
     Details,
     Document,
     FigureRef,
@@ -49,12 +47,12 @@ from tiltlens._documents.quantities import (
     FEATURES,
     INTERSECTION_KEYS,
     SEQUENCE_KEYS,
-    estimate_cell,
     estimate_words,
     fill,
     quantity,
     quantity_cell,
     quantity_table,
+    row_cell,
 )
 from tiltlens._documents.sentences import (
     IS_NO_FINDING,
@@ -82,7 +80,7 @@ from tiltlens._estimators.estimate import Estimate, Materiality, materiality
 from tiltlens._formats import NOTHING, capitalised, count, interval, label, minus, p_value, sentence
 from tiltlens._results.audit import Audit
 from tiltlens._results.comparison import Comparison
-from tiltlens._results.outputs import Checks, row_estimate
+from tiltlens._results.outputs import Checks
 from tiltlens._rows.wording import Measure
 
 STATES = {
@@ -123,12 +121,12 @@ def _looks(audit: Audit) -> Iterator[Block]:
         words = estimate_words(quantities["gap"], m, f"{level} confidence sequence")
         yield Paragraph(f"{label(name)}: gap {words} over all looks.{_state(audit, quantities['gap'])}")
     keys = [key for key in SEQUENCE_KEYS if any(key in quantities for quantities in sequences.values())]
-    columns = (Column("group", NAME), *(Column(quantity(key).name(m)) for key in keys))
+    heads = ("group", *(quantity(key).name(m) for key in keys))
     rows = (
-        (Cell(label(name)), *(quantity_cell(quantity(key), quantities.get(key), m) for key in keys))
+        (label(name), *(quantity_cell(quantity(key), quantities.get(key), m) for key in keys))
         for name, quantities in sequences.items()
     )
-    yield Table("sequences", columns, tuple(rows), f"{level} confidence sequence")
+    yield Table.of("sequences", heads, rows, f"{level} confidence sequence")
     for name in [*sequences][:NAMED_GROUPS]:
         looks = monitor.looks.filter(audited=name).tail(LAST_LOOKS)
         yield FigureRef("looks", (audit, name))
@@ -137,15 +135,15 @@ def _looks(audit: Audit) -> Iterator[Block]:
 
 
 def _look_table(looks: pl.DataFrame, name: str, m: Measure, level: str) -> Table:
-    heads = (quantity("gap").name(m), f"{level} CI", f"{level} confidence sequence")
+    heads = (f"look, {label(name)}", quantity("gap").name(m), f"{level} CI", f"{level} confidence sequence")
     cells = (
         (
-            *(Cell(str(row["look"])), Cell(m.difference(row["gap"]), value=row["gap"])),
-            *(Cell(interval(row[f"{key}_low"], row[f"{key}_high"], m.difference)) for key in ("gap", "sequence")),
+            *(row["look"], Cell(m.difference(row["gap"]), value=row["gap"])),
+            *(interval(row[f"{key}_low"], row[f"{key}_high"], m.difference) for key in ("gap", "sequence")),
         )
         for row in looks.iter_rows(named=True)
     )
-    return Table("looks", (Column(f"look, {label(name)}", NAME), *map(Column, heads)), tuple(cells))
+    return Table.of("looks", heads, cells)
 
 
 def _intersections(audit: Audit) -> Iterator[Block]:
@@ -186,16 +184,16 @@ def _group_table(audit: Audit, every: Intersections, level: str) -> Table:
     half, m = LISTED_GROUPS // 2, measure_of(audit)
     rows = sorted(every.frame.iter_rows(named=True), key=lambda row: row["deviation"])
     listed = rows if len(rows) <= LISTED_GROUPS else [*rows[:half], *rows[-half:]]
-    columns = (Column("group", NAME), *map(Column, ("people", quantity("deviation").name(m), "rank, lowest first")))
     cells = (
         (
-            *(Cell(label(group_name(audit.group, row["group"]))), Cell(count(row["people"]))),
-            estimate_cell(row_estimate(row, "deviation"), m.difference),
-            Cell(_rank(row["rank_low"], row["rank_high"], every.groups)),
+            *(label(group_name(audit.group, row["group"])), count(row["people"])),
+            row_cell(row, "deviation", m.difference),
+            _rank(row["rank_low"], row["rank_high"], every.groups),
         )
         for row in listed
     )
-    return Table("all-groups", columns, tuple(cells), f"{level} CI")
+    heads = ("group", "people", quantity("deviation").name(m), "rank, lowest first")
+    return Table.of("all-groups", heads, cells, f"{level} CI")
 
 
 def _rank(low: int, high: int, groups: int) -> str:
@@ -362,16 +360,15 @@ def _reasons(c: Comparison) -> Iterator[str]:
 def _periods(c: Comparison, periods: PeriodTable) -> Iterator[Block]:
     """Yield the table of periods, and the test of equal gaps."""
     m, every = measure_of(c), periods.frame.to_dicts()
-    columns = (Column("period", NAME), Column(weighted(quantity("gap"), c).name(m)), *(Column(group) for group in BOTH))
     rows = (
         (
-            Cell(label(row["period"])),
-            Cell("–", FEW) if row["reason"] else estimate_cell(row_estimate(row, "gap"), m.difference),
-            *(Cell(m.level(row[f"{group}_rate"])) for group in BOTH),
+            label(row["period"]),
+            Cell("–", FEW) if row["reason"] else row_cell(row, "gap", m.difference),
+            *(m.level(row[f"{group}_rate"]) for group in BOTH),
         )
         for row in every
     )
-    yield Table("periods", columns, tuple(rows), level_of(c))
+    yield Table.of("periods", ("period", weighted(quantity("gap"), c).name(m), *BOTH), rows, level_of(c))
     notes = [f"audited, reference: {m.rate} of each group{m.among}."]
     if any(row["reason"] for row in every):
         notes.append(f"{FEW}: fewer than 10 people in a group.")

@@ -74,6 +74,16 @@ class Table:
     rows: tuple[tuple[Cell, ...], ...]
     interval: str = ""
 
+    @classmethod
+    def of(cls, name: str, heads: Iterable[object], rows: Iterable[Iterable[object]], interval: str = "") -> Table:
+        """Return a table from columns and cells, or texts: the first column has names, others numbers."""
+        columns = (
+            head if isinstance(head, Column) else Column(str(head), NUMBER if index else NAME)
+            for index, head in enumerate(heads)
+        )
+        cells = (tuple(cell if isinstance(cell, Cell) else Cell(str(cell)) for cell in row) for row in rows)
+        return cls(name, tuple(columns), tuple(cells), interval)
+
 
 @dataclass(frozen=True, slots=True)
 class FigureRef:

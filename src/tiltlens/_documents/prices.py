@@ -32,10 +32,10 @@ from tiltlens._documents.document import (
 from tiltlens._documents.quantities import (
     FEATURES,
     change_table,
-    estimate_cell,
     format_of,
     quantity,
     quantity_table,
+    row_cell,
     row_cells,
     written,
 )
@@ -44,7 +44,6 @@ from tiltlens._formats import count, interval_name, label, minus, percent, sente
 from tiltlens._repair.evaluation import BEFORE_AFTER
 from tiltlens._repair.free_price import DiscriminationFreePrice, PriceEvaluation
 from tiltlens._results.comparison import Comparison
-from tiltlens._results.outputs import row_estimate
 from tiltlens._rows.wording import Measure, ScoreType, Wording, measure_for
 
 STATES = {
@@ -106,13 +105,12 @@ def _contributions(c: Comparison, costs: Prices, name: str) -> Iterator[Block]:
     if costs.contributions.is_empty():
         return
     m, items = measure_of(c), [FEATURES[key] for key in CONTRIBUTION_NAMES]
-    columns = (Column("feature", NAME), *(Column(item.name(m)) for item in items))
     rows = (
-        (Cell(label(row["feature"])), *row_cells(row, items, m))
+        (label(row["feature"]), *row_cells(row, items, m))
         for row in costs.contributions.head(MOST_CONTRIBUTIONS).iter_rows(named=True)
     )
     yield Heading("Contributions to proxy discrimination")
-    yield Table("price-contributions", columns, tuple(rows), name)
+    yield Table.of("price-contributions", ("feature", *(item.name(m) for item in items)), rows, name)
     yield Paragraph(OF_CONTRIBUTIONS, QUIET)
 
 
@@ -120,14 +118,13 @@ def decile_blocks(title: str, columns: Sequence[tuple[str, pl.DataFrame]], m: Me
     """Yield the table of A/E by decile of the price, with one column per head; nothing if there are no rows."""
     shown = format_of(quantity("actual_to_expected").scale, m).value
     by_decile = [
-        {row["decile"]: estimate_cell(row_estimate(row, "actual_to_expected"), shown) for row in rows.to_dicts()}
-        for _, rows in columns
+        {row["decile"]: row_cell(row, "actual_to_expected", shown) for row in rows.to_dicts()} for _, rows in columns
     ]
     deciles = sorted({decile for cells in by_decile for decile in cells})
-    rows = tuple((Cell(str(decile)), *(cells.get(decile, Cell("")) for cells in by_decile)) for decile in deciles)
-    if rows:
-        heads = (Column("decile of the price", NAME), *(Column(head) for head, _ in columns))
-        yield from (Heading(title), Table("actual-to-expected", heads, rows, level))
+    rows = ((decile, *(cells.get(decile, "") for cells in by_decile)) for decile in deciles)
+    if deciles:
+        heads = ("decile of the price", *(head for head, _ in columns))
+        yield from (Heading(title), Table.of("actual-to-expected", heads, rows, level))
 
 
 def _segments(c: Comparison, costs: Prices, name: str) -> Iterator[Block]:
@@ -135,18 +132,16 @@ def _segments(c: Comparison, costs: Prices, name: str) -> Iterator[Block]:
     if costs.segments.is_empty():
         return
     m, item = measure_of(c), FEATURES["segment_vulnerability"]
-    columns = (Column("feature", NAME), Column("value", NAME), Column(m.people), Column(item.name(m)))
     rows = (
         (
-            Cell(label(row["feature"])),
-            Cell(minus(label(row["value"]))),
+            *(label(row["feature"]), minus(label(row["value"]))),
             Cell(count(row["n"]), value=row["n"]),
-            estimate_cell(row_estimate(row, "vulnerability"), format_of(item.scale, m).value),
+            row_cell(row, "vulnerability", format_of(item.scale, m).value),
         )
         for row in costs.segments.iter_rows(named=True)
     )
     yield Heading("Segments with the largest proxy vulnerability")
-    yield Table("segments", columns, tuple(rows), name)
+    yield Table.of("segments", ("feature", Column("value", NAME), m.people, item.name(m)), rows, name)
     yield Paragraph(OF_SEGMENTS, QUIET)
 
 

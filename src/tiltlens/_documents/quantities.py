@@ -7,7 +7,7 @@ from dataclasses import dataclass, replace
 from functools import partial
 from typing import Any
 
-from tiltlens._documents.document import NAME, TEXT, Cell, Column, Table
+from tiltlens._documents.document import TEXT, Cell, Column, Table
 from tiltlens._estimators.estimate import Estimate
 from tiltlens._formats import (
     NOTHING,
@@ -395,6 +395,11 @@ def quantity_cell(item: Quantity, estimate: Estimate | None, measure: Measure) -
     return estimate_cell(estimate, shown)
 
 
+def row_cell(row: Mapping[str, Any], name: str, shown: Shown) -> Cell:
+    """Return the estimate in the columns NAME, NAME_low and NAME_high of a row as a cell."""
+    return estimate_cell(row_estimate(row, name), shown)
+
+
 def row_cells(row: Mapping[str, Any], items: Iterable[Quantity], measure: Measure) -> Iterator[Cell]:
     """Return the estimates of quantities in a row of a frame as cells."""
     return (quantity_cell(item, row_estimate(row, item.key), measure) for item in items)
@@ -404,12 +409,12 @@ def quantity_table(
     name: str, rows: Iterable[tuple[Quantity, Estimate | None]], measure: Measure, interval_label: str
 ) -> Table:
     """Return a table of quantities with their values, intervals and definitions."""
-    columns = (Column("quantity", NAME), Column("value"), Column("definition", TEXT, is_optional=True))
+    heads = ("quantity", "value", Column("definition", TEXT, is_optional=True))
     cells = (
-        (Cell(item.name(measure)), quantity_cell(item, estimate, measure), Cell(fill(item.definition, measure)))
+        (item.name(measure), quantity_cell(item, estimate, measure), fill(item.definition, measure))
         for item, estimate in rows
     )
-    return Table(name, columns, tuple(cells), interval_label)
+    return Table.of(name, heads, cells, interval_label)
 
 
 def change_table(
@@ -425,5 +430,5 @@ def change_table(
         shown = format_of(item.scale, measure)
         of_change = shown.value if estimates[0] is None else shown.change  # money moved is itself a change
         values = map(estimate_cell, estimates, (shown.value, shown.value, of_change))
-        cells.append((Cell(item.name(measure)), *values))
-    return Table(name, (Column("quantity", NAME), *map(Column, heads)), tuple(cells), interval_label)
+        cells.append((item.name(measure), *values))
+    return Table.of(name, ("quantity", *heads), cells, interval_label)

@@ -2,17 +2,17 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
 from typing import Any
 
 import polars as pl
 
 from tiltlens._documents import repair_sentences as sentences
+from tiltlens._documents.audit_document import audit_document, checks_document, comparison_document
 from tiltlens._documents.document import (
     EVIDENCE,
     HEADLINE,
-    NAME,
     NOTHING,
     OPEN,
     QUIET,
@@ -45,9 +45,11 @@ from tiltlens._documents.quantities import (
     estimate_words,
     format_of,
     quantity,
+    row_cell,
     row_cells,
 )
 from tiltlens._documents.sentences import IS_NO_FINDING, simultaneous_words
+from tiltlens._documents.tables import rule_document
 from tiltlens._estimators.estimate import Estimate, Materiality, is_beyond_zero, materiality
 from tiltlens._formats import (
     capitalised,
@@ -67,9 +69,12 @@ from tiltlens._repair.constraints import DECISIONS
 from tiltlens._repair.evaluation import BEFORE_AFTER, Evaluation, RepairEvaluation
 from tiltlens._repair.free_price import DiscriminationFreePrice, PriceEvaluation
 from tiltlens._repair.score_tilt import ScoreTilt
+from tiltlens._results.audit import Audit
 from tiltlens._results.change import NUMBERS, QUANTITIES, Change, ChangeVerdict, GroupChange, Origin
-from tiltlens._results.outputs import row_estimate
+from tiltlens._results.comparison import Comparison
+from tiltlens._results.outputs import Checks, row_estimate
 from tiltlens._rows.wording import POINTS
+from tiltlens._rules.tables import RuleTables
 
 Row = Mapping[str, Any]  # one row of the frame of features
 VERDICTS: dict[str, tuple[str, str]] = {  # verdict of the result → kind of mark, and phrase for a sentence
@@ -118,11 +123,9 @@ def provenance_blocks(change: Change) -> list[Block]:
         entries = side.stated | question | {"SHA-256 of the rows": side.data_sha256, "created": created}
         for name, text in entries.items():
             rows.setdefault(name, ["", ""])[index] = text
-    columns = (Column("provenance", NAME), *(Column(which, TEXT) for which in SIDES))
-    cells = (
-        (Cell(label(name.replace("_", " "))), *(Cell(label(text, 400)) for text in both)) for name, both in rows.items()
-    )
-    return [Heading("Provenance", 2), Table("provenance", columns, tuple(cells))]
+    cells = ((label(name.replace("_", " ")), *(label(text, 400) for text in both)) for name, both in rows.items())
+    heads = (Column(which, TEXT) for which in SIDES)
+    return [Heading("Provenance", 2), Table.of("provenance", ("provenance", *heads), cells)]
 
 
 def _group(c: GroupChange) -> list[Block]:
@@ -218,17 +221,16 @@ def _features(c: GroupChange) -> Table:
     keys = [key for key in NUMBERS if c.features[f"{key}_change"].is_not_null().any()]
     heads = (Column(f"change, {FEATURES[key].head}", is_optional=key == "shapley") for key in keys)
     both = (Column(f"{when}, {FEATURES['alone'].head}", is_optional=True) for when in SIDES)
-    columns = (Column("feature", NAME), *both, *heads, Column("verdict", TEXT))
     rows = (
         (
-            Cell(label(row["feature"])),
-            *(Cell(write(row[f"alone_{when}"])) for when in SIDES),
-            *(estimate_cell(row_estimate(row, f"{key}_change"), write) for key in keys),
+            label(row["feature"]),
+            *(write(row[f"alone_{when}"]) for when in SIDES),
+            *(row_cell(row, f"{key}_change", write) for key in keys),
             _verdict(row["verdict"]),
         )
         for row in _rows(c)
     )
-    return Table("contributions", columns, tuple(rows))
+    return Table.of("contributions", ("feature", *both, *heads, Column("verdict", TEXT)), rows)
 
 
 def _verdict(verdict: str) -> Cell:
@@ -322,22 +324,20 @@ def _before_after(
 
 
 def _decisions(evaluation: RepairEvaluation) -> Table:
-    columns = (Column("group", NAME), Column("people"), Column("from 0 to 1"), Column("from 1 to 0"))
     rows = (
         (label(getattr(evaluation.repair, who)), *map(count, (evaluation.rows[who], moved["up"], moved["down"])))
         for who, moved in evaluation.decisions.items()
     )
-    return Table("decisions", columns, tuple(tuple(map(Cell, row)) for row in rows))
+    return Table.of("decisions", ("group", "people", "from 0 to 1", "from 1 to 0"), rows)
 
 
 def _curve(evaluation: RepairEvaluation) -> Table:
     items = {key: _label(evaluation, key) for key in CURVE if key in evaluation.curve.columns}
-    columns = (Column("part", NAME), *(Column(item.name(POINTS)) for item in items.values()))
     rows = (
         (whole_percent(row["part"]), *(format_of(item.scale, POINTS).value(row[key]) for key, item in items.items()))
         for row in evaluation.curve[::STEP].iter_rows(named=True)
     )
-    return Table("curve", columns, tuple(tuple(map(Cell, row)) for row in rows))
+    return Table.of("curve", ("part", *(item.name(POINTS) for item in items.values())), rows)
 
 
 def alternatives_document(alternatives: AlternativesByGroup) -> Document:
@@ -390,34 +390,49 @@ def _differences(search: Alternatives, level: str) -> Table:
 def _tolerances(search: Alternatives) -> Table:
     """Return the reduction of the gap for each tolerated loss of accuracy."""
     items = [quantity(key) for key in ("accuracy_change", "gap_reduction", "ratio_gain")]
-    heads = (Column(item.name(POINTS)) for item in items)
-    columns = (Column("accepted loss (points)", NAME), *heads, Column("alternative", TEXT))
+    heads = ("accepted loss (points)", *(item.name(POINTS) for item in items), Column("alternative", TEXT))
     rows = (
-        (Cell(f"{100 * row['tolerance']:g}"), *row_cells(row, items, POINTS), Cell(row["verdict"]))
+        (f"{100 * row['tolerance']:g}", *row_cells(row, items, POINTS), row["verdict"])
         for row in search.tolerances.iter_rows(named=True)
     )
-    return Table("tolerances", columns, tuple(rows), interval_name(search.confidence, "simultaneous band"))
+    return Table.of("tolerances", heads, rows, interval_name(search.confidence, "simultaneous band"))
 
 
 def _attained(search: Alternatives, level: str) -> Table:
-    heads = (f"{sentences.gap_name(search)} (points)", sentences.accuracy_name(search))
+    heads = ("rule", f"{sentences.gap_name(search)} (points)", sentences.accuracy_name(search))
     curve = search.curve.rows(named=True)
     rows = [("audited rule", search.gap, search.accuracy)] + [
         (f"rule {index + 1} of {len(curve)}", row_estimate(curve[index], "gap"), row_estimate(curve[index], "accuracy"))
         for index in range(0, len(curve), max(1, (len(curve) - 1) // (RULES - 1)))
     ]
-    cells = ((Cell(rule), estimate_cell(gap, points), estimate_cell(accuracy, percent)) for rule, gap, accuracy in rows)
-    return Table("rules", (Column("rule", NAME), *map(Column, heads)), tuple(cells), level)
+    cells = ((rule, estimate_cell(gap, points), estimate_cell(accuracy, percent)) for rule, gap, accuracy in rows)
+    return Table.of("rules", heads, cells, level)
 
 
 def _what_ifs(search: Alternatives) -> Table:
     changes = ("gap_change", "accuracy_change")
-    heads = (Column(quantity(key).label) for key in ("gap", *changes))
+    heads = ("feature", Column("what if", TEXT), *(quantity(key).label for key in ("gap", *changes)))
     rows = (
-        (
-            *map(Cell, (label(row["feature"]), row["what_if"], points(row["gap"]))),
-            *(estimate_cell(row_estimate(row, key), points) for key in changes),
-        )
+        (label(row["feature"]), row["what_if"], points(row["gap"]), *(row_cell(row, key, points) for key in changes))
         for row in search.what_ifs.head(WHAT_IFS).iter_rows(named=True)
     )
-    return Table("what-ifs", (Column("feature", NAME), Column("what if", TEXT), *heads), tuple(rows))
+    return Table.of("what-ifs", heads, rows)
+
+
+BUILDERS: dict[type, Callable[..., Document]] = {
+    Audit: audit_document,
+    Comparison: comparison_document,
+    Checks: checks_document,
+    Change: change_document,
+    Adjustment: repair_document,
+    Evaluation: lambda evaluation: evaluation_document([evaluation]),
+    list: evaluation_document,
+    AlternativesByGroup: alternatives_document,
+    RuleTables: rule_document,
+}
+
+
+def document_of(result: object, **options: bool | str) -> Document:
+    """Return the document of a result, or of a list of evaluations."""
+    build = next(build for kind, build in BUILDERS.items() if isinstance(result, kind))
+    return build(result, **options)

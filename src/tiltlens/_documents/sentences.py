@@ -11,7 +11,6 @@ from tiltlens._analysis.output_tables import DecisionTable
 from tiltlens._analysis.splitting import Splitting
 from tiltlens._documents.document import (
     BOTH,
-    NAME,
     QUIET,
     VERDICTS,
     Block,
@@ -68,22 +67,21 @@ RATES_DO_NOT_SHOW = (
 def error_rate_blocks(c: Comparison, rates: ErrorRates) -> list[Block]:
     """Return the table of both groups' error rates and gaps, and notes on how to read it."""
     m = measure_of(c)
-    columns = (Column("quantity", NAME), *(Column(who) for who in BOTH), Column("audited minus reference"))
     rows, notes = [], [f"{_people(c, rates)}.", OF_RATES]
     # Decisions have no calibration or AUC, and scores no predictive values.
     keys = ERROR_RATE_KEYS if m.each != "decision" else OF_DECISIONS
     for key in keys:
         item, rate = quantity(key), rates.rate(key)
-        name, head = capitalised(item.label), Cell(item.name(m))
+        name, head = capitalised(item.label), item.name(m)
         if rate is not None:
             written = format_of(item.scale, m)
             cells = [estimate_cell(side, written.value) for side in (rate.audited, rate.reference)]
             rows.append((head, *cells, estimate_cell(rate.difference, written.change)))
             notes.append(f"{name}: {_in_words(definition(key, m.each), c)}.")
         elif key in rates.reasons:
-            rows.append((head, *[Cell(NOTHING)] * 3))
+            rows.append((head, *[NOTHING] * 3))
             notes.append(f"{name} is not measured: {rates.reasons[key]}.")
-    table = Table("error-rates", columns, tuple(rows), level_of(c))
+    table = Table.of("error-rates", ("quantity", *BOTH, "audited minus reference"), rows, level_of(c))
     bounds = [Paragraph(line) for line in selective_words(rates.selective_labels)]
     return [table, Paragraph(" ".join(notes), QUIET), *bounds, Paragraph(RATES_DO_NOT_SHOW, QUIET)]
 
@@ -351,16 +349,16 @@ def times_words(multiple: float) -> str:
 
 def _yardsticks(c: Comparison, sensitivity: Sensitivity) -> Table:
     m = measure_of(c)
-    columns = (Column("feature, given the others", NAME), *(Column(fill(quantity(key).label, m)) for key in YARDSTICKS))
+    heads = ("feature, given the others", *(fill(quantity(key).label, m) for key in YARDSTICKS))
     rows = (
         (
-            Cell(label(row.feature)),
+            label(row.feature),
             *(Cell(percent(share), value=share) for share in (row.r2_score, row.r2_group)),
             Cell(NOTHING if row.multiple is None else times_words(row.multiple), value=row.multiple),
         )
         for row in sensitivity.yardsticks[:MOST_SHOWN]
     )
-    return Table("yardsticks", columns, tuple(rows))
+    return Table.of("yardsticks", heads, rows)
 
 
 GAIN_COLUMNS = {"both": "equal weights", "audited": "audited", "reference": "reference", "largest": "largest"}
@@ -408,16 +406,13 @@ def splitting_words(c: Comparison, gains: Splitting) -> Iterator[str]:
 
 
 def _gains(gains: Splitting, level: str) -> Table:
-    columns = (
-        Column("gain", NAME),
-        *(Column(text, is_optional=key == "largest") for key, text in GAIN_COLUMNS.items()),
-    )
+    heads = (Column(text, is_optional=key == "largest") for key, text in GAIN_COLUMNS.items())
     rows = []
     for key, loss in (("brier", gains.brier), ("error_rate", gains.error_rate), ("log_loss", gains.log_loss)):
         item = quantity(key)
         shown = format_of(item.scale, POINTS).change
-        rows.append((Cell(item.name(POINTS)), *(estimate_cell(loss.of(name), shown) for name in GAIN_COLUMNS)))
-    return Table("splitting", columns, tuple(rows), level)
+        rows.append((item.name(POINTS), *(estimate_cell(loss.of(name), shown) for name in GAIN_COLUMNS)))
+    return Table.of("splitting", ("gain", *heads), rows, level)
 
 
 def decision_table_words(table: DecisionTable, level: str, among: str) -> list[str]:

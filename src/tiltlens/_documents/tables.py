@@ -11,7 +11,6 @@ import polars as pl
 from tiltlens._documents.document import (
     BOTH,
     EVIDENCE,
-    NAME,
     OPEN,
     QUIET,
     TEXT,
@@ -51,6 +50,7 @@ from tiltlens._documents.quantities import (
     quantity,
     quantity_cell,
     quantity_table,
+    row_cell,
 )
 from tiltlens._estimators.estimate import Estimate
 from tiltlens._estimators.verdicts import Verdict
@@ -72,7 +72,7 @@ from tiltlens._formats import (
 )
 from tiltlens._results.audit import Audit
 from tiltlens._results.comparison import ESTIMATES, Comparison
-from tiltlens._results.outputs import Contribution, Rates, row_estimate
+from tiltlens._results.outputs import Contribution, Rates
 from tiltlens._rows.groups import JOINT
 from tiltlens._rows.wording import Measure
 from tiltlens._rules.measures import MEASURES, TESTS
@@ -131,17 +131,17 @@ def contribution_table(c: Comparison, has_reasons: bool = False) -> Table:
     m = measure_of(c)
     keys = [key for key in CONTRIBUTIONS if any(getattr(row, key) is not None for row in c.by_feature)]
     heads = (Column(FEATURES[key].head, is_optional=key == "shapley") for key in keys)
+    last = [Column(name, TEXT) for name in ("verdict", "reason")][: 1 + has_reasons]
     rows = (
         (
-            Cell(label(row.feature)),
+            label(row.feature),
             *feature_cells(row, keys, m),
             Cell(row.verdict, mark=kind_of(row)),
-            *([Cell(reason(row))] if has_reasons else []),
+            *([reason(row)] if has_reasons else []),
         )
         for row in c.by_feature
     )
-    last = (Column("verdict", TEXT), *([Column("reason", TEXT)] if has_reasons else []))
-    return Table("contributions", (Column("feature", NAME), *heads, *last), tuple(rows))
+    return Table.of("contributions", ("feature", *heads, *last), rows)
 
 
 def shapley_words(c: Comparison) -> str:
@@ -185,16 +185,16 @@ def reason(row: Contribution) -> str:
 def factor_table(c: Comparison) -> Table:
     """Return the factors of each feature's contribution, and its share of the correction."""
     m = measure_of(c)
-    columns = (
-        Column("feature", NAME),
-        *(Column(FEATURES[key].label) for key in FACTORS),
-        *(Column(name, TEXT) for name in ("partner", "nearly redundant with")),
+    others = (Column(name, TEXT) for name in ("partner", "nearly redundant with"))
+    rows = (
+        (
+            label(row.feature),
+            *(_factor_cell(row, key, m) for key in FACTORS),
+            *(label(other or NOTHING) for other in (row.partner, row.redundant_with)),
+        )
+        for row in c.by_feature[:MOST_FACTORS]
     )
-    rows = []
-    for row in c.by_feature[:MOST_FACTORS]:
-        others = (Cell(label(other or NOTHING)) for other in (row.partner, row.redundant_with))
-        rows.append((Cell(label(row.feature)), *(_factor_cell(row, key, m) for key in FACTORS), *others))
-    return Table("factors", columns, tuple(rows))
+    return Table.of("factors", ("feature", *(FEATURES[key].label for key in FACTORS), *others), rows)
 
 
 def _factor_cell(row: Contribution, key: str, m: Measure) -> Cell:
@@ -221,27 +221,27 @@ def group_table(audit: Audit) -> Table:
         ratio_key,
         *(["shortfall"] if any(c.shortfall is not None for c in comparisons) else []),
     ]
-    columns = (
-        Column("group", NAME),
-        Column(f"{m.people}{expected(first)}"),
-        Column(fill(quantity(next(iter(rates_of_groups(first)))).label, m)),
-        Column(weighted(quantity("gap"), first).name(m)),
-        *(Column(quantity(key).name(m)) for key in keys),
+    heads = (
+        *("group", f"{m.people}{expected(first)}"),
+        fill(quantity(next(iter(rates_of_groups(first)))).label, m),
+        weighted(quantity("gap"), first).name(m),
+        *(quantity(key).name(m) for key in keys),
     )
-    rows = [_group_row(c, "audited", keys) for c in comparisons] + [_group_row(first, "reference", keys)]
-    blank = [Cell(NOTHING)] * (len(columns) - 2)
-    rows += [(Cell(label(name)), Cell(count(None)), *blank) for name in audit.too_small]
-    return Table("groups", columns, tuple(rows), interval_name(audit.settings.confidence))
+    blank = [NOTHING] * (1 + len(keys))
+    rate = estimate_cell(mean_estimates(first).reference, m.level)
+    rows: list[tuple[object, ...]] = [
+        *(_group_row(c, ["gap", *keys]) for c in comparisons),
+        (f"{label(first.reference)} (reference)", count(first.rows["reference"]), rate, *blank),
+        *((label(name), count(None), NOTHING, *blank) for name in audit.too_small),
+    ]
+    return Table.of("groups", heads, rows, interval_name(audit.settings.confidence))
 
 
-def _group_row(c: Comparison, role: str, keys: list[str]) -> tuple[Cell, ...]:
-    m, name, means = measure_of(c), label(group_of(c, role)), mean_estimates(c)
-    rate = estimate_cell(means.audited if role == "audited" else means.reference, m.level)
-    if role == "reference":
-        return (Cell(f"{name} (reference)"), Cell(count(c.rows[role])), rate, *[Cell(NOTHING)] * (1 + len(keys)))
-    gap = estimate_cell(c.gap, m.difference)
-    others = (quantity_cell(quantity(key), c.estimate(key), m) for key in keys)
-    return (Cell(name), Cell(count(c.rows[role])), rate, gap, *others)
+def _group_row(c: Comparison, keys: list[str]) -> tuple[object, ...]:
+    m = measure_of(c)
+    rate = estimate_cell(mean_estimates(c).audited, m.level)
+    estimates = (quantity_cell(quantity(key), c.estimate(key), m) for key in keys)
+    return (label(c.audited), count(c.rows["audited"]), rate, *estimates)
 
 
 def group_matrix(audit: Audit) -> Table:
@@ -252,17 +252,14 @@ def group_matrix(audit: Audit) -> Table:
         sizes[row.feature] = max(sizes.get(row.feature, 0.0), abs(row.alone or 0.0))
     names = sorted(sizes, key=lambda name: -sizes[name])[:MATRIX_FEATURES]
     keys = [key for key in ("gap", "adjusted_gap") if any(c.estimate(key) is not None for c in comparisons)]
-    heads = (
-        Column(weighted(quantity(key), comparisons[0]).name(m) if key == "gap" else quantity(key).name(m))
-        for key in keys
-    )
-    columns = (Column("group", NAME), *heads, *(Column(label(name, 24), is_optional=True) for name in names))
+    heads = (weighted(quantity(key), comparisons[0]).name(m) if key == "gap" else quantity(key).name(m) for key in keys)
     rows = []
     for c in comparisons:
         by_name = {row.feature: row for row in c.by_feature}
         estimates = (estimate_cell(c.estimate(key), m.difference) for key in keys)
-        rows.append((Cell(label(c.audited)), *estimates, *(_matrix_cell(by_name.get(name), m) for name in names)))
-    return Table("matrix", columns, tuple(rows), interval_name(audit.settings.confidence))
+        rows.append((label(c.audited), *estimates, *(_matrix_cell(by_name.get(name), m) for name in names)))
+    features = (Column(label(name, 24), is_optional=True) for name in names)
+    return Table.of("matrix", ("group", *heads, *features), rows, interval_name(audit.settings.confidence))
 
 
 def _matrix_cell(row: Contribution | None, m: Measure) -> Cell:
@@ -274,54 +271,42 @@ def _matrix_cell(row: Contribution | None, m: Measure) -> Cell:
 
 def check_table(audit: Audit) -> Table:
     """Return the overlap and calibration checks of each group."""
-    columns = (
-        Column("group", NAME),
-        Column("checks", TEXT),
-        *(Column(name) for name in ("AUC", "clipped", "calibration slope")),
-    )
-    rows = []
+    heads, rows = ("group", Column("checks", TEXT), "AUC", "clipped", "calibration slope"), []
     for c in audit.comparisons.values():
         if (checks := c.checks.balance) is None:
-            rows.append((Cell(label(c.audited)), Cell("not made"), *[Cell(NOTHING)] * 3))
+            rows.append((label(c.audited), "not made", *[NOTHING] * 3))
             continue
         reasons = "; ".join(minus(label(reason, LONGEST_REASON)) for reason in checks.reasons)
         numbers = (number(checks.auc, 2), percent(checks.clipped), number(checks.calibration.slope, 2))
-        result = "passed" if checks.is_adequate else f"failed: {reasons}"
-        rows.append((Cell(label(c.audited)), Cell(result), *map(Cell, numbers)))
-    return Table("checks", columns, tuple(rows))
+        rows.append((label(c.audited), "passed" if checks.is_adequate else f"failed: {reasons}", *numbers))
+    return Table.of("checks", heads, rows)
 
 
 def decile_table(c: Comparison) -> Table:
     """Return the share of each group whose amount lies above each overall decile."""
     m = measure_of(c)
-    columns = (Column("above", NAME), *(Column(group) for group in BOTH), Column("gap (points)"))
     rows = (
         (
-            Cell(m.level(row["amount"])),
-            *(estimate_cell(row_estimate(row, group), percent) for group in BOTH),
-            estimate_cell(row_estimate(row, "difference"), points),
+            m.level(row["amount"]),
+            *(row_cell(row, group, percent) for group in BOTH),
+            row_cell(row, "difference", points),
         )
         for row in c.outputs.decile_shares.iter_rows(named=True)
     )
-    return Table("deciles", columns, tuple(rows), level_of(c))
+    return Table.of("deciles", ("above", *BOTH, "gap (points)"), rows, level_of(c))
 
 
 def decision_table(c: Comparison, counts: Counts) -> Table:
     """Return the table of decision counts by group."""
-    columns = (
-        Column("group", NAME),
-        *(Column(str(outcome)) for outcome in counts["audited"]),
-        Column(measure_of(c).people),
-    )
     rows = (
         (
-            Cell(label(group_of(c, group))),
-            *(Cell("suppressed" if people is None else count(people)) for people in counts[group].values()),
-            Cell(count(c.rows[group])),
+            label(group_of(c, group)),
+            *("suppressed" if people is None else count(people) for people in counts[group].values()),
+            count(c.rows[group]),
         )
         for group in BOTH
     )
-    return Table("two-by-two", columns, tuple(rows))
+    return Table.of("two-by-two", ("group", *counts["audited"], measure_of(c).people), rows)
 
 
 def correction_table(c: Comparison) -> Table | None:
@@ -377,15 +362,6 @@ class GroupRows:
         """Return the name of a group."""
         return JOINT.join(label(row[column]) for column in self.columns)
 
-    def heads(self) -> Iterator[Column]:
-        """Yield the columns with the names of groups, of which the first heads the row."""
-        for index, name in enumerate(self.columns):
-            yield Column(label(name), TEXT if index else NAME)
-
-    def cells(self, row: RateRow) -> Iterator[Cell]:
-        """Yield the cells with the names of a group."""
-        return (Cell(label(row[column])) for column in self.columns)
-
 
 def _p(value: float | None) -> str:
     return NOTHING if value is None else p_value(value)
@@ -418,13 +394,18 @@ RULE_COLUMNS: dict[str, dict[str, tuple[str, Shown]]] = {
 
 def _rule_table(made: RuleTables, name: str, groups: GroupRows) -> Table:
     columns = RULE_COLUMNS[name]
-    heads = (Column(head.format(rate=made.rate)) for head, _ in columns.values())
+    first, *others = map(label, groups.columns)  # the first heads the row
+    heads = (head.format(rate=made.rate) for head, _ in columns.values())
     rows = (
-        (*groups.cells(row), *(_rule_cell(row, key, write) for key, (_, write) in columns.items()))
+        (
+            *(label(row[column]) for column in groups.columns),
+            *(_rule_cell(row, key, write) for key, (_, write) in columns.items()),
+        )
         for row in groups.rows
     )
-    return Table(name, (*groups.heads(), *heads), tuple(rows), interval_name(made.limits.confidence))
+    names = (first, *(Column(other, TEXT) for other in others))
+    return Table.of(name, (*names, *heads), rows, interval_name(made.limits.confidence))
 
 
-def _rule_cell(row: RateRow, key: str, write: Shown) -> Cell:
-    return estimate_cell(row_estimate(row, key), write) if f"{key}_low" in row else Cell(write(row[key]))
+def _rule_cell(row: RateRow, key: str, write: Shown) -> Cell | str:
+    return row_cell(row, key, write) if f"{key}_low" in row else write(row[key])

@@ -7,13 +7,12 @@ from collections.abc import Callable, Iterable
 from dataclasses import dataclass, replace
 from html import escape
 from importlib.util import find_spec
-from typing import Any, TypeVar
+from typing import Any
 
 import polars as pl
 
 from tiltlens import figures
 from tiltlens._documents import sentences as words
-from tiltlens._documents.audit_document import audit_document, checks_document, comparison_document
 from tiltlens._documents.document import (
     HEADLINE,
     NAME,
@@ -36,12 +35,7 @@ from tiltlens._documents.document import (
 from tiltlens._documents.first_screen import Doubt, reliability
 from tiltlens._documents.headline import named_list, of_kind
 from tiltlens._documents.prices import price_blocks
-from tiltlens._documents.result_documents import (
-    alternatives_document,
-    change_document,
-    evaluation_document,
-    repair_document,
-)
+from tiltlens._documents.result_documents import document_of
 from tiltlens._documents.sentences import error_rate_blocks, sensitivity_blocks, splitting_blocks
 from tiltlens._documents.tables import (
     contribution_table,
@@ -50,7 +44,6 @@ from tiltlens._documents.tables import (
     decision_table,
     estimate_table,
     factor_table,
-    rule_document,
 )
 from tiltlens._formats import label
 from tiltlens._render.terminal import unsplit
@@ -144,28 +137,15 @@ def _cell(column: Column, cell: Cell) -> str:
     return f'<td class="{kind}" data-name="{label}"{value}>{text}{ends}</td>'
 
 
-T = TypeVar("T")
-
-
 def document_html(document: Document) -> str:
     """Return a document as HTML without styles."""
     title = f"<p><b>{escape(label(document.title, 200))}</b></p>" if document.title else ""
     return f"<div>{title}{blocks_html(document.blocks, _picture)}</div>"
 
 
-def _html(build: Callable[[T], Document]) -> Callable[[T], str]:
-    """Return a function that converts a result to HTML through its document."""
-    return lambda result: document_html(build(result))
-
-
-def audit_html(audit: Audit) -> str:
-    """Return the HTML of an audit: the first screen and a figure, or for several groups a matrix and folded groups."""
-    return document_html(audit_document(audit, is_brief=True))
-
-
-comparison_html, checks_html, change_html = _html(comparison_document), _html(checks_document), _html(change_document)
-repair_html, evaluations_html = _html(repair_document), _html(evaluation_document)
-alternatives_html, rule_tables_html = _html(alternatives_document), _html(rule_document)
+def result_html(result: object) -> str:
+    """Return the document of a result as HTML; that of an audit is brief."""
+    return document_html(document_of(result, **({"is_brief": True} if isinstance(result, Audit) else {})))
 
 
 def _picture(reference: FigureRef) -> str:

@@ -16,7 +16,7 @@ from itertools import chain
 from pathlib import Path
 from shutil import which
 from tempfile import TemporaryDirectory
-from typing import Any, TypeVar
+from typing import Any
 
 from tiltlens import _formats as formats
 from tiltlens._documents import glossary
@@ -143,23 +143,19 @@ DATA_LIMIT = 300_000  # characters of JSON data; a page of nine groups then stay
 DIGITS = 10
 ENDINGS = (".html", ".htm", ".pdf")
 RUNNING = 110  # maximum number of characters of the model's name at the foot of a printed page
+Reported = Audit | Change | AlternativesByGroup | Sequence[Evaluation]
 FORMATS = (formats.number, formats.signed, formats.percent, formats.minus, formats.interval_name, formats.count)
 WORDS = (decision_table_words, expected, factor_words, reason_words, shapley_words)
 FUNCTIONS = (*FORMATS, *WORDS, unsplit, formats.label, formats.sentence)
 
 
-def write_report(audit: Audit, target: Target) -> None:
-    """Write the report of an audit as HTML or PDF, completely or not at all; as HTML to an open file."""
-    write_page(page(audit), target)
-
-
-def write_page(html: str, target: Target) -> None:
-    """Write a page as HTML, or print it if the name ends in .pdf."""
+def write_report(result: Reported, target: Target) -> None:
+    """Write the report of a result as HTML or PDF, completely or not at all; as HTML to an open file."""
     check_name(target)
     if is_pdf(target):
-        write_pdf(html, Path(str(target)))
+        write_pdf(page(result), Path(str(target)))
     else:
-        write_text(target, html)
+        write_text(target, page(result))
 
 
 def is_pdf(target: Target | None) -> bool:
@@ -185,8 +181,21 @@ def check_name(target: Target | None) -> None:
         raise DataError(f"A report must be an HTML or PDF file, got {str(target)!r}.", "for example audit.html.")
 
 
-def page(audit: Audit) -> str:
-    """Return the report as one HTML page, with clearly disadvantaged groups first, then by the size of the gap."""
+def page(result: Reported) -> str:
+    """Return the report of a result as one HTML page."""
+    match result:
+        case Audit():
+            return _audit_page(result)
+        case Change():
+            return _page(change_document(result), "Two audits compared", provenance_blocks(result))
+        case AlternativesByGroup():
+            document = alternatives_document(result)
+            return _page(document, "Other rules of the same features, compared on the same people")
+    return _page(evaluation_document(result), "Mitigation, separate from the audit that it acts on")
+
+
+def _audit_page(audit: Audit) -> str:
+    """Return the page of an audit, with clearly disadvantaged groups first, then by the size of the gap."""
     audit = by_gap(named(audit))
     comparisons = [section(audit, index, name) for index, name in enumerate(audit.comparisons)]
     whole = overview(audit)
@@ -352,9 +361,6 @@ def _rounded(value: Any) -> Any:
     return value
 
 
-T = TypeVar("T")
-
-
 @dataclass(frozen=True, slots=True)
 class _Section:
     """The blocks from one heading of level 2 to the next."""
@@ -362,35 +368,6 @@ class _Section:
     element: str
     title: str
     body: Any
-
-
-def change_page(change: Change) -> str:
-    """Return the page of a change."""
-    return _page(change_document(change), "Two audits compared", provenance_blocks(change))
-
-
-def evaluations_page(evaluations: Sequence[Evaluation]) -> str:
-    """Return the page of an adjustment's evaluation."""
-    return _page(evaluation_document(evaluations), "Mitigation, separate from the audit that it acts on")
-
-
-def alternatives_page(search: AlternativesByGroup) -> str:
-    """Return the page of the search for less discriminatory alternatives."""
-    return _page(alternatives_document(search), "Other rules of the same features, compared on the same people")
-
-
-def _writer(build: Callable[[T], str]) -> Callable[[T, Target], None]:
-    """Return a function that writes the page of a result, completely or not at all."""
-
-    def write(result: T, target: Target) -> None:
-        check_name(target)
-        write_page(build(result), target)
-
-    return write
-
-
-write_change, write_evaluations = _writer(change_page), _writer(evaluations_page)
-write_alternatives = _writer(alternatives_page)
 
 
 def _page(document: Document, lead: str, more: Iterable[Block] = ()) -> str:

@@ -9,7 +9,6 @@ from contextlib import contextmanager
 from dataclasses import dataclass
 from shutil import get_terminal_size
 from textwrap import wrap
-from typing import Concatenate, ParamSpec, TypeVar
 
 from rich.console import Console, ConsoleOptions, RenderableType, RenderResult
 from rich.measure import Measurement
@@ -17,7 +16,6 @@ from rich.progress import BarColumn, Progress, TaskProgressColumn, TextColumn, T
 from rich.table import Table as RichTable
 from rich.text import Text
 
-from tiltlens._documents.audit_document import audit_document, checks_document
 from tiltlens._documents.document import (
     EVIDENCE,
     HEADLINE,
@@ -34,13 +32,7 @@ from tiltlens._documents.document import (
     Paragraph,
     Table,
 )
-from tiltlens._documents.result_documents import (
-    alternatives_document,
-    change_document,
-    evaluation_document,
-    repair_document,
-)
-from tiltlens._documents.tables import rule_document
+from tiltlens._documents.result_documents import document_of
 from tiltlens._formats import END, ISOLATE, JOINERS, MINUS, NOTHING, typed
 
 INTERVAL = re.compile(r"\([^()]* to [^()]*\)")
@@ -206,8 +198,6 @@ KEPT = {*JOINERS, ISOLATE, END}  # invisible characters that words and names nee
 WIDE = 100  # width of a terminal whose width is unknown
 WIDEST = 110  # maximum width of a page, since longer lines are hard to read
 STYLES = {HEADLINE: "bold", QUIET: "dim", WARNING: "yellow"}
-T = TypeVar("T")
-P = ParamSpec("P")
 
 
 def print_document(document: Document, console: Console) -> None:
@@ -256,34 +246,18 @@ def _encodable(text: str, console: Console) -> str:
     return text
 
 
-def _printer(build: Callable[Concatenate[T, P], Document]) -> Callable[Concatenate[T, Console, P], None]:
-    """Return a function that prints the document of a result."""
-
-    def show(result: T, console: Console, /, *args: P.args, **options: P.kwargs) -> None:
-        print_document(build(result, *args, **options), console)
-
-    return show
+def print_result(result: object, console: Console, **options: bool | str) -> None:
+    """Print the document of a result; the options are those of its document."""
+    print_document(document_of(result, **options), console)
 
 
-def _writer(build: Callable[[T], Document]) -> Callable[[T], str]:
-    """Return a function that returns the document of a result as plain text, as wide as the terminal."""
-
-    def write(result: T) -> str:
-        width = min(get_terminal_size((WIDE, 24)).columns, WIDEST)
-        text = io.StringIO()
-        console = Console(file=text, width=width, color_system=None, force_terminal=False, force_jupyter=False)
-        print_document(build(result), console)
-        return text.getvalue().rstrip()
-
-    return write
-
-
-print_audit, audit_text = _printer(audit_document), _writer(audit_document)
-checks_text = _writer(checks_document)
-print_change, change_text = _printer(change_document), _writer(change_document)
-print_repair, repair_text = _printer(repair_document), _writer(repair_document)
-print_evaluations, evaluations_text = _printer(evaluation_document), _writer(evaluation_document)
-print_alternatives, print_rule_tables = _printer(alternatives_document), _printer(rule_document)
+def result_text(result: object) -> str:
+    """Return the document of a result as plain text, as wide as the terminal."""
+    width = min(get_terminal_size((WIDE, 24)).columns, WIDEST)
+    text = io.StringIO()
+    console = Console(file=text, width=width, color_system=None, force_terminal=False, force_jupyter=False)
+    print_result(result, console)
+    return text.getvalue().rstrip()
 
 
 @contextmanager

@@ -42,6 +42,7 @@ from tiltlens._repair.constraints import (
 )
 from tiltlens._repair.rows import AuditedRowIndex, AuditedRows, NewRowSums, Range, beyond_notes, values_beyond
 from tiltlens._results.codec import to_plain, write_json
+from tiltlens._results.outputs import DocumentView
 from tiltlens._rows.features import DesignColumn, Feature
 from tiltlens._rows.roles import Declared
 from tiltlens._rows.sampled_rows import ONE_AT_A_TIME
@@ -53,7 +54,7 @@ from tiltlens.paper.checks import Floats
 Labels = NDArray[np.str_]
 
 
-class Adjustment(ABC):
+class Adjustment(DocumentView, ABC):
     """An adjustment of outputs that can be applied to rows, evaluated, printed, and saved as JSON.
 
     The subclasses are dataclasses: they declare these fields in the order of their files.
@@ -177,16 +178,6 @@ class Adjustment(ABC):
         The file contains numbers and texts, and a user's own group-membership model in skops format.
         """
         write_json(self.to_dict(), str(path))
-
-    def _repr_html_(self) -> str:
-        from tiltlens._render.html import repair_html
-
-        return repair_html(self)
-
-    def __str__(self) -> str:
-        from tiltlens._render.terminal import repair_text
-
-        return repair_text(self)
 
 
 MIN_IDENTICAL_PEOPLE = 10  # with equal features: one of them hardly influences a model fitted on so many

@@ -118,9 +118,9 @@ class Alternatives:
     confidence: float
 
     def _repr_html_(self) -> str:
-        from tiltlens._render.html import alternatives_html
+        from tiltlens._render.html import result_html
 
-        return alternatives_html(AlternativesByGroup({self.audited: self}))
+        return result_html(AlternativesByGroup({self.audited: self}))
 
     def __str__(self) -> str:
         from tiltlens._documents.repair_sentences import verdict_sentence
@@ -137,9 +137,9 @@ class Alternatives:
 
     def report(self, path: str | Path | TextIO) -> None:
         """Write the alternatives as HTML that needs no network, or as PDF if the name ends in .pdf."""
-        from tiltlens._render.page import write_alternatives
+        from tiltlens._render.page import write_report
 
-        write_alternatives(AlternativesByGroup({self.audited: self}), path)
+        write_report(AlternativesByGroup({self.audited: self}), path)
 
     def plot(self) -> Figure:
         """Return the figure of accuracy against gap."""

@@ -22,7 +22,7 @@ from tiltlens._repair.least_change import repaired
 from tiltlens._repair.new_rows import HeldOutRows
 from tiltlens._repair.quantities import EvaluationRows, Measurements, are_decisions, measure, people_with_outcomes
 from tiltlens._results.codec import to_plain, write_json
-from tiltlens._results.outputs import row_estimate
+from tiltlens._results.outputs import DocumentView, row_estimate
 from tiltlens._sources.tables import Record
 from tiltlens.errors import DataError
 from tiltlens.paper.checks import Floats
@@ -36,7 +36,7 @@ BEFORE_AFTER = ("before", "after", "change")
 TABLE_SCHEMA = {"quantity": pl.String} | interval_schema(*BEFORE_AFTER)
 
 
-class Evaluation(ABC):
+class Evaluation(DocumentView, ABC):
     """The effect of an adjustment on held-out data; the subclasses are dataclasses.
 
     Their `table` has one row per quantity: before, after and change, each with its interval.
@@ -78,19 +78,9 @@ class Evaluation(ABC):
 
     def report(self, path: str | Path | TextIO) -> None:
         """Write the evaluation as one HTML page that needs no network."""
-        from tiltlens._render.page import write_evaluations
+        from tiltlens._render.page import write_report
 
-        write_evaluations([self], path)
-
-    def _repr_html_(self) -> str:
-        from tiltlens._render.html import evaluations_html
-
-        return evaluations_html([self])
-
-    def __str__(self) -> str:
-        from tiltlens._render.terminal import evaluations_text
-
-        return evaluations_text([self])
+        write_report([self], path)
 
     def __repr__(self) -> str:
         groups = f"{self.audited!r} against {self.reference!r}"

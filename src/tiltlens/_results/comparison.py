@@ -340,9 +340,9 @@ class Comparison:
         return comparison_figure(self, name, feature)
 
     def _repr_html_(self) -> str:
-        from tiltlens._render.html import comparison_html
+        from tiltlens._render.html import result_html
 
-        return comparison_html(self)
+        return result_html(self)
 
     def __repr__(self) -> str:
         name = "gap" if self.unobserved_group is None else "weighted gap"

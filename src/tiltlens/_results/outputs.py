@@ -26,8 +26,24 @@ from tiltlens._sources.arrays import row_hashes
 from tiltlens.errors import DataError, shown
 
 
+class DocumentView:
+    """A result that `print` and notebooks show as its document."""
+
+    __slots__ = ()
+
+    def _repr_html_(self) -> str:
+        from tiltlens._render.html import result_html
+
+        return result_html(self)
+
+    def __str__(self) -> str:
+        from tiltlens._render.terminal import result_text
+
+        return result_text(self)
+
+
 @dataclass(frozen=True, slots=True, eq=False)
-class Checks:
+class Checks(DocumentView):
     """The overlap and calibration checks of a comparison, and its warnings.
 
     Attributes
@@ -57,16 +73,6 @@ class Checks:
     def is_adequate(self) -> bool | None:
         """Whether the group-membership model passed its checks; None without checks."""
         return None if self.balance is None else self.balance.is_adequate
-
-    def _repr_html_(self) -> str:
-        from tiltlens._render.html import checks_html
-
-        return checks_html(self)
-
-    def __str__(self) -> str:
-        from tiltlens._render.terminal import checks_text
-
-        return checks_text(self)
 
 
 CONTRIBUTIONS = ("alone", "beyond_others", "shapley", "use")

@@ -142,9 +142,9 @@ class RuleTables:
         write_json(self.to_dict(), path)
 
     def _repr_html_(self) -> str:
-        from tiltlens._render.html import rule_tables_html
+        from tiltlens._render.html import result_html
 
-        return rule_tables_html(self)
+        return result_html(self)
 
     def __repr__(self) -> str:
         return f"RuleTables({self.rule.id}: {', '.join(map(repr, self.tables))})"
