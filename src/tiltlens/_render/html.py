@@ -54,8 +54,8 @@ from tiltlens._results.outputs import Contribution
 from tiltlens._rows.wording import ScoreType
 from tiltlens.errors import NothingToDrawError
 from tiltlens.figures import Figure
-from tiltlens.figures._figure import joined, on_page
-from tiltlens.figures._marks import FULL, dial_place, drawn_features
+from tiltlens.figures._figure import joined
+from tiltlens.figures._marks import FULL, dial_place, drawn_features, on_page
 
 CLASSES = {HEADLINE: "answer"}
 Draw = Callable[[FigureRef], str]

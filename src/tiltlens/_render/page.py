@@ -73,8 +73,7 @@ from tiltlens._rows.wording import reason_words
 from tiltlens.errors import DataError, MissingExtraError
 from tiltlens.figures import draw
 from tiltlens.figures._distributions import HIDDEN
-from tiltlens.figures._figure import altair, vl_convert
-from tiltlens.figures._marks import dial_place
+from tiltlens.figures._marks import altair, dial_place, vl_convert
 
 COMMANDS = (
     *("chromium", "chromium-browser", "google-chrome", "google-chrome-stable", "chrome"),

@@ -25,39 +25,9 @@ from tiltlens._results.audit import Audit
 from tiltlens._results.comparison import Comparison
 from tiltlens._results.outputs import Contribution, row_estimate
 from tiltlens._rows.wording import Measure
-from tiltlens.figures._figure import (
-    DISADVANTAGE,
-    FAINT,
-    INK,
-    PAPER,
-    QUIET,
-    WIDTH,
-    ChartPart,
-    Figure,
-    Record,
-    alt,
-    figure,
-    in_unit,
-    joined,
-    noted,
-    nothing,
-    source_of,
-)
-from tiltlens.figures._marks import (
-    ENDS,
-    FULL,
-    axis,
-    dots,
-    group_channels,
-    interval,
-    lines_at,
-    name_axis,
-    reach,
-    scaled,
-    span,
-    tick_format,
-    tooltip,
-)
+from tiltlens.figures import _marks as draw
+from tiltlens.figures._figure import Figure, figure, in_unit, joined, noted, nothing, source_of
+from tiltlens.figures._marks import ChartPart, Record, alt
 
 GROUPS = 30
 NAME_OF_GROUP = 40  # letters
@@ -92,7 +62,7 @@ def rates(audit: Audit) -> Figure:
     subtitle = joined(f"● audited, ◼ reference ({label(first.reference, GROUP)})", m.among.strip())
     name_of_ratio = quantity("impact_ratio").label
     reading = {"label": "group", "rate_text": m.rate} | ({} if is_soft else {"ratio_text": name_of_ratio})
-    chart = _panels(records, f"{name_of_ratio}: audited ÷ reference", has_line, m, tooltip(reading))
+    chart = _panels(records, f"{name_of_ratio}: audited ÷ reference", has_line, m, draw.tooltip(reading))
     chart = chart.hconcat[0] if is_soft else chart
     return figure(chart, records, title, description, reading, subtitle, note)
 
@@ -101,7 +71,7 @@ def _row(name: str, role: str, rate: Estimate, quotient: Estimate | None, m: Mea
     return {
         "group": name,
         "role": role,
-        **scaled({"rate": rate, "ratio": quotient}, 1.0),
+        **draw.scaled({"rate": rate, "ratio": quotient}, 1.0),
         "rate_text": written(rate, m.level),
         "ratio_text": written(quotient, ratio),
     }
@@ -109,42 +79,42 @@ def _row(name: str, role: str, rate: Estimate, quotient: Estimate | None, m: Mea
 
 def _panels(records: list[Record], ratio_title: str, has_line: bool, m: Measure, tips: list[ChartPart]) -> ChartPart:
     lines = [1.0, *(_four_fifths(records) if has_line else [])]
-    x_rate = axis("x", "rate", m.rate, _domain(records, "rate", [], m.is_amount), format=m.axis, tickCount=5)
-    x_ratio = axis("x", "ratio", ratio_title, _domain(records, "ratio", lines, False))
+    x_rate = draw.axis("x", "rate", m.rate, _domain(records, "rate", [], m.is_amount), format=m.axis, tickCount=5)
+    x_ratio = draw.axis("x", "ratio", ratio_title, _domain(records, "ratio", lines, False))
     panels = [
         _panel("rate", x_rate, tips),
-        alt.layer(lines_at("x", lines, ratio_title, solid=1.0), _panel("ratio", x_ratio, tips)),
+        alt.layer(draw.lines_at("x", lines, ratio_title, solid=1.0), _panel("ratio", x_ratio, tips)),
     ]
     return alt.hconcat(*(panel.properties(width=270, height=alt.Step(30)) for panel in panels), spacing=20)
 
 
 def _domain(records: list[Record], name: str, more: list[float], is_amount: bool) -> list[float]:
     """Return a domain just large enough for the intervals."""
-    ends = [record[f"{name}{end}"] for record in records for end in ENDS]
+    ends = [record[f"{name}{end}"] for record in records for end in draw.ENDS]
     numbers = [end for end in ends if end is not None] + more
-    domain = span(numbers, 0.12) if is_amount else span(numbers, 0.12, 0.1)
+    domain = draw.span(numbers, 0.12) if is_amount else draw.span(numbers, 0.12, 0.1)
     least = 0.0 if min(numbers, default=0.0) >= 0.0 else domain[0]
     return [max(domain[0], least), domain[1]]
 
 
 def _four_fifths(records: list[Record]) -> list[float]:
     """Return the ratios at which the lower rate is four fifths of the higher; above 1 only if a ratio is near it."""
-    ends = [record[f"ratio{end}"] or 0.0 for record in records for end in ENDS]
+    ends = [record[f"ratio{end}"] or 0.0 for record in records for end in draw.ENDS]
     return [FOUR_FIFTHS, OTHER_WAY] if max(ends) > NEAR else [FOUR_FIFTHS]
 
 
 def _panel(name: str, x: ChartPart, tips: list[ChartPart]) -> ChartPart:
-    y, (colour, shape) = name_axis(name == "rate", 270), group_channels()
+    y, (colour, shape) = draw.name_axis(name == "rate", 270), draw.group_channels()
     return alt.layer(
         alt.Chart().mark_point(opacity=0).encode(y=y),
-        interval("x", name, x["title"], y).encode(color=colour),
-        dots(name, size=95).encode(x=x, y=y, color=colour, shape=shape, tooltip=tips),
+        draw.interval("x", name, x["title"], y).encode(color=colour),
+        draw.dots(name, size=95).encode(x=x, y=y, color=colour, shape=shape, tooltip=tips),
     )
 
 
 STRONGEST = 12
 ROOM = 66  # pixels for the text right of the last bar, even on a narrow page
-KINDS = {"disadvantage": DISADVANTAGE, "advantage": FAINT, "mean": INK}  # by effect on the audited group
+KINDS = {"disadvantage": draw.DISADVANTAGE, "advantage": draw.FAINT, "mean": draw.INK}  # by effect on the audited group
 REMAINS = "datum.is_remainder == true"
 NAME = 34  # maximum number of characters of a step's name, including the role of a group
 LEFT = quantity("adjusted_gap").label
@@ -177,7 +147,7 @@ def waterfall(c: Comparison) -> Figure:
     reading = {"full": "step", "text": m.long_unit, "range": "interval"}
     note = noted(c, filled, intervals="CI" if has_ends else "")
     drawn = _labelled(records)
-    return figure(_steps(drawn, m, tooltip(reading)), drawn, title, description, reading, subtitle, note)
+    return figure(_steps(drawn, m, draw.tooltip(reading)), drawn, title, description, reading, subtitle, note)
 
 
 def _stairs(c: Comparison, rows: Sequence[Contribution], start: float) -> list[Record]:
@@ -262,7 +232,7 @@ def _labelled(records: list[Record]) -> list[Record]:
     labels_of_steps = labels((record["feature"] for record in records), NAME)
     after = [*labels_of_steps[1:], labels_of_steps[-1]]
     return [
-        record | {"full": label(record["feature"], FULL), "label": a, "next": b}
+        record | {"full": label(record["feature"], draw.FULL), "label": a, "next": b}
         for record, a, b in zip(records, labels_of_steps, after, strict=True)
     ]
 
@@ -272,18 +242,20 @@ def _steps(records: list[Record], m: Measure, tips: list[ChartPart]) -> ChartPar
     ends = [record[name] for record in records for name in names if record[name] is not None]
     reach = max(ends) - min(ends) or 0.01 * (abs(ends[0]) or 1.0)
     domain = [min(ends) - 0.06 * reach, max(ends) + 0.02 * reach]
-    y, title = name_axis(limit=205, grid=False), f"{m.mean}, in {m.long_unit if m.is_amount else '%'}"
+    y, title = draw.name_axis(limit=205, grid=False), f"{m.mean}, in {m.long_unit if m.is_amount else '%'}"
     x = alt.X(
         "start:Q",
         title=title,
         scale=alt.Scale(domain=domain, range=[0, {"expr": f"width - {ROOM}"}], zero=False, nice=False),
-        axis=alt.Axis(labelExpr=f"format(datum.value * {m.factor}, '{tick_format(m, reach)}')"),
+        axis=alt.Axis(labelExpr=f"format(datum.value * {m.factor}, '{draw.tick_format(m, reach)}')"),
     )
     scale = alt.Scale(domain=list(KINDS), range=list(KINDS.values()))
     colour, stroke = alt.Color("kind:N", scale=scale, legend=None), alt.Stroke("kind:N", scale=scale, legend=None)
-    joins = alt.Chart().mark_rule(color=QUIET, strokeWidth=1).encode(x=alt.X("end:Q"), y=y, y2=alt.Y2(field="next"))
+    joins = (
+        alt.Chart().mark_rule(color=draw.QUIET, strokeWidth=1).encode(x=alt.X("end:Q"), y=y, y2=alt.Y2(field="next"))
+    )
     steps = alt.Chart().transform_filter("datum.kind != 'mean'").transform_filter(REMAINS.replace("==", "!="))
-    rest = alt.Chart().transform_filter(REMAINS).mark_bar(height={"band": 0.58}, fill=PAPER, strokeWidth=2)
+    rest = alt.Chart().transform_filter(REMAINS).mark_bar(height={"band": 0.58}, fill=draw.PAPER, strokeWidth=2)
     means = alt.Chart().transform_filter("datum.kind == 'mean'").mark_tick(thickness=4, size=22, opacity=1)
     texts = alt.Chart().mark_text(align="left", dx=7, fontWeight=600)
     layers = [
@@ -292,11 +264,11 @@ def _steps(records: list[Record], m: Measure, tips: list[ChartPart]) -> ChartPar
             x=x, x2=alt.X2(field="end"), y=y, color=colour, tooltip=tips
         ),
         rest.encode(x=x, x2=alt.X2(field="end"), y=y, stroke=stroke, tooltip=tips),
-        interval("x", "reach", title, y),
+        draw.interval("x", "reach", title, y),
         means.encode(x=x, y=y, color=colour, tooltip=tips),
         texts.encode(x=alt.X("far:Q", title=title), y=y, text=alt.Text("text:N")),
     ]
-    return alt.layer(*layers).properties(width=WIDTH, height=30 * len(records))
+    return alt.layer(*layers).properties(width=draw.WIDTH, height=30 * len(records))
 
 
 DRAWN_GROUPS = 40
@@ -313,7 +285,7 @@ def intersections(audit: Audit) -> Figure:
     shown = rows if len(rows) <= DRAWN_GROUPS else [*rows[:half], *rows[-half:]]
     texts = labels((group_name(audit.group, row["group"]) for row in shown), GROUP)
     records = [
-        {"label": text, "text": written(deviation, m.difference)} | scaled({"deviation": deviation}, m.factor)
+        {"label": text, "text": written(deviation, m.difference)} | draw.scaled({"deviation": deviation}, m.factor)
         for text, deviation in zip(texts, (row_estimate(row, "deviation") for row in shown), strict=True)
     ]
     ends = f"{texts[0]} {m.difference(rows[0]['deviation'])}, {texts[-1]} {m.difference(rows[-1]['deviation'])}"
@@ -325,11 +297,11 @@ def intersections(audit: Audit) -> Figure:
     )
     what = f"deviation of the {m.mean}, in {m.long_unit}"
     reading = {"label": "group", "text": m.headed("deviation")}
-    x, y = axis("x", "deviation", what, reach(records, ("deviation",), 0.0)), name_axis(limit=270)
+    x, y = draw.axis("x", "deviation", what, draw.reach(records, ("deviation",), 0.0)), draw.name_axis(limit=270)
     chart = alt.layer(
-        lines_at("x", [0.0], what, "zero"),
-        interval("x", "deviation", what, y),
-        dots("deviation").encode(x=x, y=y, tooltip=tooltip(reading)),
+        draw.lines_at("x", [0.0], what, "zero"),
+        draw.interval("x", "deviation", what, y),
+        draw.dots("deviation").encode(x=x, y=y, tooltip=draw.tooltip(reading)),
     )
-    chart = chart.properties(width=WIDTH, height=alt.Step(22))
+    chart = chart.properties(width=draw.WIDTH, height=alt.Step(22))
     return figure(chart, records, title, description, reading, f"All groups by {label(audit.group)}", note)
