@@ -72,11 +72,6 @@ def ratio(value: float | None) -> str:
     return number(value, 2)
 
 
-def signed(value: float | None, digits: int = 4) -> str:
-    """Return a number with its sign."""
-    return NOTHING if value is None else minus(f"{value:+z.{digits}f}")
-
-
 def points(value: float | None) -> str:
     """Return a difference in percentage points, with a sign if it is negative."""
     return NOTHING if value is None else minus(f"{100 * value:z.2f}")

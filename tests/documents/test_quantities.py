@@ -35,7 +35,7 @@ from tiltlens._documents.quantities import (
 from tiltlens._documents.result_documents import CURVE, ORDER, RATES
 from tiltlens._documents.tables import FACTORS, rates_of_groups
 from tiltlens._estimators.estimate import Estimate
-from tiltlens._formats import interval, percent, points, signed, size
+from tiltlens._formats import interval, percent, points, size
 from tiltlens._render.html import result_html
 from tiltlens._render.page import page
 from tiltlens._render.table_files import AGAINST_REFERENCE, export_tables, markdown
@@ -303,4 +303,4 @@ def test_a_gap_has_one_decimal_from_a_point_on():
     assert estimate_words(large, POINTS, "95% CI") == "−12.9 points (95% CI −19.9 to −6.0)"
     small = Estimate(0.0001, 0.0, 0.0002)
     assert estimate_words(small, POINTS) == "0.01 points (0 to 0.02)"
-    assert (signed(0.02, 2), size(0.129)) == ("+0.02", "12.9")
+    assert size(0.129) == "12.9"

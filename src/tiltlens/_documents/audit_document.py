@@ -218,10 +218,14 @@ def audit_document(audit: Audit, is_brief: bool = False, has_fits: bool = False)
     if is_brief and is_single:
         blocks += _figures(comparisons[0])
     for c in comparisons:
-        section = comparison_blocks(audit, c, not is_single, has_fits)
-        blocks += [Details(_who_and_gap(c), tuple(section[1:]))] if is_brief and not is_single else section
+        section, m = comparison_blocks(audit, c, not is_single, has_fits), measure_of(c)
+        if is_brief and not is_single:
+            gap = m.with_unit(m.difference(c.gap.value))
+            section = [Details(f"{label(c.audited)} vs {label(c.reference)}: {gap}", tuple(section[1:]))]
+        blocks += section
     blocks += overall_blocks(audit)
-    blocks += [Heading("Data"), Paragraph(" ".join(filter(None, _data(audit))))]
+    data = [rows_words(audit), f"Favourable outcome: {favourable_words(audit)}.", simultaneous_words(audit)]
+    blocks += [Heading("Data"), Paragraph(" ".join(filter(None, data)))]
     if audit.too_small:
         names = ", ".join(label(name) for name in audit.too_small)
         blocks.append(Paragraph(f"Groups of fewer than 10 people are not analysed: {names}.", WARNING))
@@ -279,7 +283,8 @@ def comparison_blocks(
     blocks += bullets([minus(line) for line in unobserved_group_sentences(c)], "Unobserved groups")
     blocks += [estimate_table(c), *_tests(c)]
     if c.by_feature:
-        blocks += [Heading(measure_of(c).headed("Contributions of features")), *contribution_blocks(audit, c)]
+        blocks += [Heading(measure_of(c).headed("Contributions of features")), contribution_table(c)]
+        blocks += [Paragraph(_reading(audit, c), QUIET), Bullets(tuple(_reasons(c)))]
     blocks += sensitivity_blocks(c)
     if c.error_rates is not None:
         blocks += [Heading("Error rates by group"), *error_rate_blocks(c, c.error_rates)]
@@ -293,19 +298,10 @@ def comparison_blocks(
     return [*blocks, *_correction(c)]
 
 
-def _who_and_gap(c: Comparison) -> str:
-    m = measure_of(c)
-    return f"{label(c.audited)} vs {label(c.reference)}: {m.with_unit(m.difference(c.gap.value))}"
-
-
 def who(c: Comparison) -> str:
     """Return a heading with both groups and their sizes."""
     sizes = (f"{label(group_of(c, group))} ({count(c.rows[group])}{expected(c)}, {group})" for group in BOTH)
     return " vs ".join(sizes)
-
-
-def _data(audit: Audit) -> list[str]:
-    return [rows_words(audit), f"Favourable outcome: {favourable_words(audit)}.", simultaneous_words(audit)]
 
 
 def _tests(c: Comparison) -> Iterator[Block]:
@@ -319,12 +315,6 @@ def _tests(c: Comparison) -> Iterator[Block]:
         yield Paragraph(four_fifths_words(c.adverse_impact_ratio, level_of(c), among))
     for line in decision_table_words(c.decision_table, level_of(c), among) if c.decision_table else ():
         yield Paragraph(line)
-
-
-def contribution_blocks(audit: Audit | None, c: Comparison) -> list[Block]:
-    """Return the table of contributions, a note on how to read it, and the reasons for its verdicts."""
-    table = contribution_table(c)
-    return [table, Paragraph(_reading(audit, c), QUIET), Bullets(tuple(_reasons(c)))]
 
 
 def _reading(audit: Audit | None, c: Comparison) -> str:
@@ -378,9 +368,8 @@ def _periods(c: Comparison, periods: PeriodTable) -> Iterator[Block]:
 
 
 def _correction(c: Comparison) -> Iterator[Block]:
-    blocks: list[Block] = []
-    if (table := correction_table(c)) is not None:
-        blocks.append(table)
+    table = correction_table(c)
+    blocks: list[Block] = [table] if table else []
     if c.correction.numbers is not None:
         blocks.append(Paragraph(f"Group-membership model (propensity): {label(c.checks.propensity)}.", QUIET))
     if blocks:

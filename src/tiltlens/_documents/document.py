@@ -276,9 +276,9 @@ def group_words(c: Compared, role: str) -> str:
     return f"{name} {people}" if is_adjective else f"{people} ({name})"
 
 
-def strongest(count: int, shown: int, what: str = "features") -> str:
-    """Return a note on how many are shown, or "" if all are."""
-    return f"the {shown} strongest of {count} {what}" if count > shown else ""
+def strongest(count: int, shown: int) -> str:
+    """Return a note on how many features are shown, or "" if all are."""
+    return f"the {shown} strongest of {count} features" if count > shown else ""
 
 
 def disadvantage_sign(c: Compared) -> int:
@@ -317,14 +317,18 @@ def group_name(column: str, value: str) -> str:
 
 def named(audit: Audit) -> Audit:
     """Return an audit for display: with readable group names, and without the sizes of groups too small."""
-    audit, column = audit.disclosed(), audit.group
+    audit, column, monitor = audit.disclosed(), audit.group, audit.monitor
+    if monitor is not None:
+        names = {name: group_name(column, name) for name in monitor.looks["audited"].unique()}
+        looks = monitor.looks.with_columns(pl.col("audited").replace(names))
+        monitor = Monitor(looks, _by_name(monitor.sequences, column))
     comparisons = {name: _named_comparison(c, column) for name, c in audit.items()}
     return replace(
         audit,
         reference=group_name(column, audit.reference),
         too_small=_by_name(audit.too_small, column),
         comparisons=_by_name(comparisons, column),
-        monitor=None if audit.monitor is None else _named_monitor(audit.monitor, column),
+        monitor=monitor,
     )
 
 
@@ -338,11 +342,6 @@ def _named_comparison(c: Comparison, column: str) -> Comparison:
     who = f" among {group_words(c, 'audited')}"
     direction = pl.when(text.str.ends_with(end)).then(text.str.strip_suffix(end) + who).otherwise(text)
     return replace(c, contributions_full=c.contributions_full.with_columns(direction))
-
-
-def _named_monitor(monitor: Monitor, column: str) -> Monitor:
-    names = pl.col("audited").replace({name: group_name(column, name) for name in monitor.looks["audited"].unique()})
-    return replace(monitor, looks=monitor.looks.with_columns(names), sequences=_by_name(monitor.sequences, column))
 
 
 def named_change(change: Change) -> Change:

@@ -111,19 +111,15 @@ def ratio_words(c: Comparison, estimate: Estimate) -> str:
         names, rates = names[::-1], rates[::-1]
     who = " ÷ ".join(names)
     if is_favourable_mean(c) or m.is_amount or metric_of(c):
-        return f"{fill(_divided(c), m)}{m.among}, {who}"
+        return f"{fill(divided(c), m)}{m.among}, {who}"
     numbers = " ÷ ".join(m.level(rate.value) for rate in rates)
     if m.each == "decision":
         return f"rates of the favourable decision{f' ({m.favoured})' if m.favoured else ''}: {numbers}, {who}"
     return f"100% minus the {m.mean} ({numbers}, {who})"
 
 
-def ratio_definition(c: Comparison) -> str:
-    """Return the definition of an impact ratio, with placeholders for words of the measure."""
-    return f"{_divided(c)}, audited ÷ reference{{among}}"
-
-
-def _divided(c: Comparison) -> str:
+def divided(c: Comparison) -> str:
+    """Return what an impact ratio divides, with placeholders for words of the measure."""
     if measure_of(c).each != "score":
         return "{rate}"
     return "{predicted}" if is_favourable_mean(c) or metric_of(c) else "100% minus the {mean}"
@@ -276,20 +272,15 @@ def _weighted_sentence(c: Comparison, soft: UnobservedGroup) -> str:
     )
 
 
-def _why_none(c: Comparison) -> str:
-    """Return why the adjusted gap is exactly 0."""
-    if c.gap.low == c.gap.high == 0:
-        return f"all {measure_of(c).each}s are equal"
-    return f"the {measure_of(c).each}s use only the listed features"
-
-
 def adjusted_gap(c: Comparison) -> Iterator[str]:
     """Yield sentences on the part of the gap that features account for, and on the adjusted gap."""
     left, m = c.adjusted_gap, measure_of(c)
     if left is None or left.low is None:
         return
     if left.low == left.high == 0:
-        yield f"The adjusted gap is 0, because {_why_none(c)}."
+        is_equal = c.gap.low == c.gap.high == 0
+        why = f"all {m.each}s are equal" if is_equal else f"the {m.each}s use only the listed features"
+        yield f"The adjusted gap is 0, because {why}."
         return
     estimate, threshold = estimate_words(left, m, level_of(c)), threshold_words(c)
     among = fill(quantity("adjusted_gap").definition, m)
@@ -350,7 +341,9 @@ def _largest(c: Comparison) -> Iterator[str]:
     if against:
         yield f"Contribution{'s' if len(against) > 1 else ''} in the opposite direction{_listed(c, against)}."
     if used := [row.feature for row in evidence if row.feature not in unsettled]:
-        yield f"The {measure_of(c).each}s use {named_list(used)}.{_use_not_assessed(c)}"
+        others = [row.feature for row in of_kind(rows, OPEN) if row.use is None and not is_contribution(row)]
+        unassessed = f" Their use of {named_list(others)} was not assessed." if others else ""
+        yield f"The {measure_of(c).each}s use {named_list(used)}.{unassessed}"
     if uses:
         yield uses
     if c.gap.low is None:
@@ -406,12 +399,6 @@ def _judged_part(row: Contribution, c: Comparison) -> tuple[float, str]:
     if row.verdict == Verdict.PROXY_OR_STAND_IN and not is_alone:
         is_alone = materiality(alone.low, alone.high, c.scale.materiality) is Materiality.MATERIAL
     return (alone.value, "alone") if is_alone or beyond is None else (beyond.value, "beyond the others")
-
-
-def _use_not_assessed(c: Comparison) -> str:
-    """Return that the use of the other features that may contribute was not assessed; "" if there are none."""
-    others = [row.feature for row in of_kind(c.by_feature, OPEN) if row.use is None and not is_contribution(row)]
-    return f" Their use of {named_list(others)} was not assessed." if others else ""
 
 
 def _without_evidence(rows: Sequence[Contribution]) -> str:

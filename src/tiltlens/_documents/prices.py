@@ -158,9 +158,14 @@ def free_price_document(price: DiscriminationFreePrice) -> Document:
     """Return the discrimination-free price: its mixture, its features, and the gap on the audited rows."""
     m, shares = _measure(price.wording), {cost.group: cost.share for cost in price.costs}
     mixture = " and ".join(f"{label(group)} {percent(share)}" for group, share in shares.items())
+    gaps = (
+        f"Gap on the audited rows, {label(group)} vs {label(price.reference)}: "
+        f"{m.with_unit(m.difference(gap))} before, {m.with_unit(m.difference(price.gap_after[group]))} after."
+        for group, gap in price.gap_before.items()
+    )
     lines = [
         f"The price uses {sentences.listed(price.features)}. It does not use the group of new {m.people}.",
-        *_audited_gaps(price, m),
+        *gaps,
         SIMPLER,
         f"Expected costs are multiplied by {price.factor:.4f}, so that prices add up to costs on the audited rows.",
         "Evaluate it on held-out data before you use it.",
@@ -169,13 +174,6 @@ def free_price_document(price: DiscriminationFreePrice) -> Document:
     notes = [*map(sentence, price.notes), sentences.REGULATED]
     blocks = [Paragraph(first, HEADLINE), *map(Paragraph, lines), *bullets(notes, "Use of the group")]
     return Document("Discrimination-free price", tuple(blocks))
-
-
-def _audited_gaps(price: DiscriminationFreePrice, m: Measure) -> Iterator[str]:
-    for group, gap in price.gap_before.items():
-        before, after = (m.with_unit(m.difference(value)) for value in (gap, price.gap_after[group]))
-        who = f"{label(group)} vs {label(price.reference)}"
-        yield f"Gap on the audited rows, {who}: {before} before, {after} after."
 
 
 def price_evaluation_document(evaluations: Iterable[PriceEvaluation]) -> Document:

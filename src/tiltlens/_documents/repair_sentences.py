@@ -21,7 +21,6 @@ from tiltlens._formats import (
     number,
     percent,
     points,
-    sentence,
     size,
     value_of,
     with_interval,
@@ -60,6 +59,7 @@ REGULATED = (
     "The law may restrict the use of the group, or of a model that predicts it, in decisions about people. Check "
     "before you deploy the adjustment."
 )
+USED_TO_MEASURE = "On held-out data, the group was used to measure the effect, not to fit the adjustment."
 IS_NO_FINDING = (
     "Whether to {act} is a legal and policy decision, not a statistical one. The numbers apply to new people "
     "only if they resemble these."
@@ -254,12 +254,6 @@ def _accuracy_changes(table: Mapping[str, Row], column: str) -> Iterator[tuple[s
             yield key, written(estimate, write, unit=unit)
 
 
-def group_use(evaluation: RepairEvaluation) -> list[str]:
-    """Return sentences on where the group was used."""
-    notes = [sentence(note) for note in evaluation.repair.notes]
-    return [*notes, "On held-out data, the group was used to measure the effect, not to fit the adjustment.", REGULATED]
-
-
 def verdict_sentence(search: Alternatives) -> str:
     """Return the verdict on alternatives; with the rates of both rules if there is one."""
     reduction = search.gap_reduction
@@ -335,8 +329,6 @@ def reweighing_sentence(weights: Reweighing) -> str:
     )
 
 
-def listed(names: Sequence[str], most: int = 6) -> str:
+def listed(names: Sequence[str]) -> str:
     """Return the first few names of columns as a list for a sentence."""
-    if not names:
-        return "nothing else"
-    return named_list(names, most)
+    return named_list(names) if names else "nothing else"

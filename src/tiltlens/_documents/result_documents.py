@@ -273,7 +273,8 @@ def evaluation_document(evaluations: Sequence[Evaluation]) -> Document:
     named.sort(key=lambda each: -max(each.table.filter(quantity="gap")["before"].abs(), default=0.0))
     repair = named[0].repair
     blocks = [block for evaluation in named for block in _evaluation(evaluation)]
-    blocks += bullets(list(map(minus, sentences.group_use(named[0]))), "Use of the group")
+    notes = [*map(sentence, repair.notes), sentences.USED_TO_MEASURE, sentences.REGULATED]
+    blocks += bullets(list(map(minus, notes)), "Use of the group")
     blocks += bullets([*sentences.goal(repair), *sentences.fit_sentences(repair)], "Adjustment")
     return Document(
         "Effect of a score adjustment on held-out data",
@@ -353,6 +354,8 @@ def alternatives_document(alternatives: AlternativesByGroup) -> Document:
 def _alternatives(search: Alternatives) -> list[Block]:
     first, *others = sentences.verdict_words(search)
     level = interval_name(search.confidence)
+    keys = ("score_gap", "auc", "accuracy_change", "gap_reduction")  # the last two decide the verdict
+    differences = ((quantity(key), [getattr(search, key)]) for key in keys if getattr(search, key) is not None)
     counted = (
         f"Scores from {search.threshold:g} on count as decision 1; a loss of accuracy of up to "
         f"{size(search.tolerance)} points counts as none. People without a known outcome are left out."
@@ -362,7 +365,7 @@ def _alternatives(search: Alternatives) -> list[Block]:
         Paragraph(minus(first), HEADLINE),
         *(Paragraph(minus(line)) for line in others),
         _compared(search, level),
-        _differences(search, level),
+        change_table("estimates", differences, ["value"], POINTS, level),
         Paragraph(counted, QUIET),
         *(Heading("Accepted loss of accuracy"), FigureRef("tolerances", (search,)), _tolerances(search)),
         Paragraph(sentences.OF_TOLERANCES, QUIET),
@@ -378,13 +381,6 @@ def _compared(search: Alternatives, level: str) -> Table:
     """Return the rates of the audited model and of the alternative that are defined for both."""
     rows = ((quantity(key), [own[key] for own in search.rates.values()]) for key in RATES)
     return change_table("compared", (row for row in rows if None not in row[1]), COMPARED, POINTS, level)
-
-
-def _differences(search: Alternatives, level: str) -> Table:
-    """Return the numbers on which the verdict is based, and the audited score gap and AUC."""
-    keys = ("score_gap", "auc", "accuracy_change", "gap_reduction")
-    rows = ((quantity(key), [getattr(search, key)]) for key in keys if getattr(search, key) is not None)
-    return change_table("estimates", rows, ["value"], POINTS, level)
 
 
 def _tolerances(search: Alternatives) -> Table:

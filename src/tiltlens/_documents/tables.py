@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, replace
 from typing import Any
 
@@ -31,10 +31,10 @@ from tiltlens._documents.document import (
     measure_of,
 )
 from tiltlens._documents.headline import (
+    divided,
     expected,
     gap_name,
     leaves_adjusted_gap,
-    ratio_definition,
     shapley_parts,
     weighted,
 )
@@ -103,8 +103,12 @@ def estimate_table(c: Comparison) -> Table:
     """Return the quantities of the first screen: gap, adjusted gap, ratios, shortfall and rates."""
     rows = [*_present(c, HEADLINE_KEYS)]
     rows[0] = (weighted(rows[0][0], c), rows[0][1])
-    definition = {"impact_ratio": ratio_definition(c)}
-    rows = [(replace(item, definition=definition.get(item.key, item.definition)), rate) for item, rate in rows]
+    rows = [
+        (replace(item, definition=f"{divided(c)}, audited ÷ reference{{among}}"), rate)
+        if item.key == "impact_ratio"
+        else (item, rate)
+        for item, rate in rows
+    ]
     for key, rates in rates_of_groups(c).items():
         item = quantity(key)
         rows += [(replace(item, label=f"{item.label}, {who}"), rate) for who, rate in zip(BOTH, rates, strict=True)]
@@ -135,7 +139,7 @@ def contribution_table(c: Comparison, has_reasons: bool = False) -> Table:
     rows = (
         (
             label(row.feature),
-            *feature_cells(row, keys, m),
+            *(estimate_cell(getattr(row, key), format_of(FEATURES[key].scale, m).value) for key in keys),
             Cell(row.verdict, mark=kind_of(row)),
             *([reason(row)] if has_reasons else []),
         )
@@ -165,11 +169,6 @@ def shapley_words(c: Comparison) -> str:
 def has_bands(c: Comparison) -> bool:
     """Return whether contributions have simultaneous bands, which the verdicts are based on."""
     return any(row.alone is not None and row.alone.low is not None for row in c.by_feature)
-
-
-def feature_cells(row: Contribution, keys: Iterable[str], m: Measure) -> Iterator[Cell]:
-    """Yield the estimates of a feature as cells."""
-    return (estimate_cell(getattr(row, key), format_of(FEATURES[key].scale, m).value) for key in keys)
 
 
 def reason(row: Contribution) -> str:
@@ -230,18 +229,17 @@ def group_table(audit: Audit) -> Table:
     blank = [NOTHING] * (1 + len(keys))
     rate = estimate_cell(mean_estimates(first).reference, m.level)
     rows: list[tuple[object, ...]] = [
-        *(_group_row(c, ["gap", *keys]) for c in comparisons),
+        *(
+            (
+                *(label(c.audited), count(c.rows["audited"]), estimate_cell(mean_estimates(c).audited, m.level)),
+                *(quantity_cell(quantity(key), c.estimate(key), m) for key in ("gap", *keys)),
+            )
+            for c in comparisons
+        ),
         (f"{label(first.reference)} (reference)", count(first.rows["reference"]), rate, *blank),
         *((label(name), count(None), NOTHING, *blank) for name in audit.too_small),
     ]
     return Table.of("groups", heads, rows, interval_name(audit.settings.confidence))
-
-
-def _group_row(c: Comparison, keys: list[str]) -> tuple[object, ...]:
-    m = measure_of(c)
-    rate = estimate_cell(mean_estimates(c).audited, m.level)
-    estimates = (quantity_cell(quantity(key), c.estimate(key), m) for key in keys)
-    return (label(c.audited), count(c.rows["audited"]), rate, *estimates)
 
 
 def group_matrix(audit: Audit) -> Table:
@@ -399,13 +397,12 @@ def _rule_table(made: RuleTables, name: str, groups: GroupRows) -> Table:
     rows = (
         (
             *(label(row[column]) for column in groups.columns),
-            *(_rule_cell(row, key, write) for key, (_, write) in columns.items()),
+            *(
+                row_cell(row, key, write) if f"{key}_low" in row else write(row[key])
+                for key, (_, write) in columns.items()
+            ),
         )
         for row in groups.rows
     )
     names = (first, *(Column(other, TEXT) for other in others))
     return Table.of(name, (*names, *heads), rows, interval_name(made.limits.confidence))
-
-
-def _rule_cell(row: RateRow, key: str, write: Shown) -> Cell | str:
-    return row_cell(row, key, write) if f"{key}_low" in row else write(row[key])

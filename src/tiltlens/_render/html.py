@@ -32,7 +32,6 @@ from tiltlens._documents.document import (
     labels,
     measure_of,
 )
-from tiltlens._documents.first_screen import Doubt, reliability
 from tiltlens._documents.headline import named_list, of_kind
 from tiltlens._documents.prices import price_blocks
 from tiltlens._documents.result_documents import document_of
@@ -204,7 +203,6 @@ class Section:
     name: str
     c: Comparison
     findings: list[str]
-    reliability: list[Doubt]
     tables: dict[str, Any]
     drawings: dict[str, Drawing]
 
@@ -218,8 +216,8 @@ def section(audit: Audit, place: int, name: str) -> Section:
     """Return the section on one audited group; only the first few groups have figures."""
     c = audit.comparisons[name]
     drawings = _drawings(c, place) if place < PICTURED else {}
-    findings, doubts = words.findings(audit, c, len(audit) == 1), list(reliability(audit, c))
-    return Section(place, name, c, findings, doubts, _tables(c, bool(drawings)), drawings)
+    findings = words.findings(audit, c, len(audit) == 1)
+    return Section(place, name, c, findings, _tables(c, bool(drawings)), drawings)
 
 
 def _tables(c: Comparison, is_drawn: bool) -> dict[str, str]:

@@ -107,7 +107,8 @@ def write_pdf(html: str, path: Path) -> None:
         page, printed = Path(folder, "page.html"), Path(folder, "page.pdf")
         page.write_text(html, encoding="utf-8")
         own = [f"--user-data-dir={Path(folder, 'profile')}", f"--print-to-pdf={printed}", f"{page.as_uri()}#paper"]
-        _run([browser, *FLAGS, *_sandbox(), *own], printed)
+        is_root = sys.platform != "win32" and os.geteuid() == 0  # then Chromium starts only without its sandbox
+        _run([browser, *FLAGS, *(["--no-sandbox"] if is_root else []), *own], printed)
         write_bytes(path, printed.read_bytes())
 
 
@@ -120,12 +121,6 @@ def find_browser() -> str:
             "A PDF report needs Chromium, Chrome or Edge, and none was found.", f"Install one, or {BY_HAND}"
         )
     return browser
-
-
-def _sandbox() -> list[str]:
-    """Return the option that Chromium needs to start as root."""
-    is_root = sys.platform != "win32" and os.geteuid() == 0
-    return ["--no-sandbox"] if is_root else []
 
 
 def _run(command: list[str], printed: Path) -> None:
@@ -143,9 +138,10 @@ DIGITS = 10
 ENDINGS = (".html", ".htm", ".pdf")
 RUNNING = 110  # maximum number of characters of the model's name at the foot of a printed page
 Reported = Audit | Change | AlternativesByGroup | Sequence[Evaluation]
-FORMATS = (formats.number, formats.signed, formats.percent, formats.minus, formats.interval_name, formats.count)
-WORDS = (decision_table_words, expected, factor_words, reason_words, shapley_words)
-FUNCTIONS = (*FORMATS, *WORDS, unsplit, formats.label, formats.sentence)
+FUNCTIONS = (
+    *(formats.number, formats.minus, formats.interval_name, formats.count, formats.label, formats.sentence),
+    *(decision_table_words, expected, factor_words, reason_words, shapley_words, unsplit),
+)
 
 
 def write_report(result: Reported, target: Target) -> None:
