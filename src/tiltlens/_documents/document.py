@@ -12,6 +12,8 @@ import polars as pl
 from tiltlens._estimators.estimate import Estimate
 from tiltlens._estimators.verdicts import Verdict
 from tiltlens._formats import interval_name, label, minus, sentence
+from tiltlens._repair.alternatives import Alternatives
+from tiltlens._repair.constraints import Constraint, TiltSummary
 from tiltlens._results.audit import Audit
 from tiltlens._results.change import Change, GroupChange
 from tiltlens._results.comparison import Comparison
@@ -302,6 +304,7 @@ JOINT = " & "  # joins the columns, and the values, of an intersection
 BARE = {"yes", "no", "true", "false", "none", "null"}
 WORD = re.compile(r"[^\W\d_]{2}")
 T = TypeVar("T")
+Named = TypeVar("Named", Comparison, GroupChange, TiltSummary, Constraint, Alternatives)
 
 
 def group_name(column: str, value: str) -> str:
@@ -332,13 +335,19 @@ def named(audit: Audit) -> Audit:
     )
 
 
+def renamed(part: Named, column: str) -> Named:
+    """Return a part of a result with readable names of its groups."""
+    audited, reference = (group_name(column, str(name)) for name in (part.audited, part.reference))
+    return replace(part, audited=audited, reference=reference)
+
+
 def _by_name(parts: Mapping[str, T], column: str) -> dict[str, T]:
     return {group_name(column, name): part for name, part in parts.items()}
 
 
 def _named_comparison(c: Comparison, column: str) -> Comparison:
     text, end = pl.col("direction"), f" among {c.audited}"
-    c = replace(c, audited=group_name(column, c.audited), reference=group_name(column, c.reference))
+    c = renamed(c, column)
     who = f" among {group_words(c, 'audited')}"
     direction = pl.when(text.str.ends_with(end)).then(text.str.strip_suffix(end) + who).otherwise(text)
     return replace(c, contributions_full=c.contributions_full.with_columns(direction))
@@ -347,15 +356,11 @@ def _named_comparison(c: Comparison, column: str) -> Comparison:
 def named_change(change: Change) -> Change:
     """Return a change with readable names of groups."""
     column = change.group
-    comparisons = {
-        name: replace(c, audited=group_name(column, c.audited), reference=group_name(column, c.reference))
-        for name, c in change.comparisons.items()
-    }
     return replace(
         change,
         reference=group_name(column, change.reference),
         too_small=_by_name(change.too_small, column),
-        comparisons=_by_name(comparisons, column),
+        comparisons=_by_name({name: renamed(c, column) for name, c in change.comparisons.items()}, column),
     )
 
 

@@ -161,23 +161,22 @@ _CORRECTION = _table(
         (ScoreType.PROBABILITY, ScoreType.DECISION),
     ),
 )
-_ERRORS = _table(
+_ERROR_RATES = _table(
     Quantity("fpr", "false positive rate", "share", "share given 1 among {people} without the outcome"),
     Quantity("fnr", "false negative rate", "share", "share given 0 among {people} with the outcome"),
     Quantity("calibration", "calibration error", "points", "observed minus predicted rate of the outcome"),
-    Quantity("auc", "AUC", "index", "area under the ROC curve of the {each}s"),
     Quantity("ppv", "positive predictive value", "share", "share with the outcome among people given decision 1"),
     Quantity("npv", "negative predictive value", "share", "share without the outcome among people given decision 0"),
     Quantity("fdr", "false discovery rate", "share", "share without the outcome among people given decision 1"),
     Quantity("for", "false omission rate", "share", "share with the outcome among people given decision 0"),
-    Quantity("fpr_difference", "gap in false positive rates", "points", "audited minus reference"),
-    Quantity("fnr_difference", "gap in false negative rates", "points", "audited minus reference"),
-    Quantity("calibration_difference", "gap in calibration errors", "points", "audited minus reference"),
+)
+_ERRORS = _ERROR_RATES | _table(
+    *(
+        Quantity(f"{rate.key}_difference", f"gap in {rate.label}s", "points", "audited minus reference")
+        for rate in _ERROR_RATES.values()
+    ),
+    Quantity("auc", "AUC", "index", "area under the ROC curve of the {each}s"),
     Quantity("auc_difference", "difference in AUC", "index", "audited minus reference"),
-    Quantity("ppv_difference", "gap in positive predictive values", "points", "audited minus reference"),
-    Quantity("npv_difference", "gap in negative predictive values", "points", "audited minus reference"),
-    Quantity("fdr_difference", "gap in false discovery rates", "points", "audited minus reference"),
-    Quantity("for_difference", "gap in false omission rates", "points", "audited minus reference"),
     Quantity("log_loss_difference", "difference in log loss", "index", "audited minus reference"),
     Quantity("sign_gamma", "sign determined up to Γ", "points", "how much event rates of the unobserved may differ"),
 )
@@ -305,7 +304,6 @@ ALIASES = {
 HEADLINE_KEYS, CORRECTION_KEYS = tuple(_HEADLINE), tuple(_CORRECTION)
 INTERSECTION_KEYS = ("between_groups", "main_effects", "interaction")
 SEQUENCE_KEYS = ("gap", "impact_ratio", "fpr_difference", "fnr_difference")  # with confidence sequences
-ERROR_RATE_KEYS = ("fpr", "fnr", "calibration", "auc", "ppv", "npv", "fdr", "for", "log_loss")
 
 # Columns of the table of features, keyed by the names of these columns.
 FEATURES = _table(

@@ -4,12 +4,12 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import replace
-from typing import Any, TypeVar
+from typing import Any
 
 import polars as pl
 
 from tiltlens._analysis.unobserved_groups import UnobservedGroup
-from tiltlens._documents.document import group_name
+from tiltlens._documents.document import renamed
 from tiltlens._documents.headline import named_list
 from tiltlens._documents.quantities import format_of, quantity, written
 from tiltlens._estimators.estimate import Estimate, Materiality, materiality
@@ -45,7 +45,6 @@ from tiltlens._results.outputs import row_estimate
 from tiltlens._rows.wording import POINTS
 
 Row = Mapping[str, Any]  # of a frame
-Named = TypeVar("Named", TiltSummary, Constraint)
 FALSE_POSITIVES, FALSE_NEGATIVES = "false positive rates", "false negative rates"
 TARGETS = {  # for each metric: the quantities that it constrains, with their names
     MEAN: (("gap", "mean scores"),),
@@ -102,12 +101,7 @@ def named_repair(repair: TiltSummary) -> TiltSummary:
     repair = replace(repair, audited=repair.audited or several)
     if (column := repair.group) is None:
         return repair
-    return replace(_renamed(repair, column), constraints=tuple(_renamed(item, column) for item in repair.constraints))
-
-
-def _renamed(part: Named, column: str) -> Named:
-    audited, reference = (group_name(column, str(name)) for name in (part.audited, part.reference))
-    return replace(part, audited=audited, reference=reference)
+    return replace(renamed(repair, column), constraints=tuple(renamed(item, column) for item in repair.constraints))
 
 
 def targets(repair: TiltSummary) -> tuple[tuple[str, str], ...]:

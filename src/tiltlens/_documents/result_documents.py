@@ -28,11 +28,11 @@ from tiltlens._documents.document import (
     Paragraph,
     Table,
     bullets,
-    group_name,
     level_of,
     measure_of,
     named_change,
     pair_heading,
+    renamed,
     subject,
     warnings,
 )
@@ -345,8 +345,7 @@ def alternatives_document(alternatives: AlternativesByGroup) -> Document:
     """Return the document of a search for less discriminatory alternatives; the widest gap comes first."""
     blocks: list[Block] = []
     for search in sorted(alternatives.comparisons.values(), key=lambda search: -abs(search.gap)):
-        audited, reference = (group_name(alternatives.group, name) for name in (search.audited, search.reference))
-        blocks += _alternatives(replace(search, audited=audited, reference=reference))
+        blocks += _alternatives(renamed(search, alternatives.group))
     title = f"Less discriminatory alternatives by {label(alternatives.group)}"
     return Document(title, (*blocks, Paragraph(sentences.OF_RULES, QUIET)))
 

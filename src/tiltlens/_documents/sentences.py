@@ -33,7 +33,6 @@ from tiltlens._documents.headline import (
     unobserved_group_sentences,
 )
 from tiltlens._documents.quantities import (
-    ERROR_RATE_KEYS,
     estimate_cell,
     estimate_words,
     fill,
@@ -46,7 +45,7 @@ from tiltlens._estimators.verdicts import Verdict
 from tiltlens._formats import NOTHING, capitalised, count, label, number, p_value, percent, ratio, value_of, whole
 from tiltlens._results.audit import Audit
 from tiltlens._results.change import Change
-from tiltlens._results.comparison import Comparison
+from tiltlens._results.comparison import ERROR_RATE_KEYS, Comparison
 from tiltlens._results.outputs import Checks
 from tiltlens._rows.wording import METRICS, POINTS, exclusion_words
 

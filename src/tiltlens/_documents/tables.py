@@ -3,8 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
-from dataclasses import dataclass, replace
-from typing import Any
+from dataclasses import replace
 
 import polars as pl
 
@@ -75,7 +74,7 @@ from tiltlens._results.comparison import ESTIMATES, Comparison
 from tiltlens._results.outputs import Contribution, Rates
 from tiltlens._rows.groups import JOINT
 from tiltlens._rows.wording import Measure
-from tiltlens._rules.measures import MEASURES, TESTS
+from tiltlens._rules.measures import MEASURES
 from tiltlens._rules.tables import RuleTables
 
 FACTORS = ("reveals", "drives", "alignment", "share")
@@ -313,24 +312,22 @@ def correction_table(c: Comparison) -> Table | None:
     return quantity_table("further", rows, measure_of(c), level_of(c)) if rows else None
 
 
-RateRow = Mapping[str, Any]  # of a frame
-
-
 def rule_document(made: RuleTables) -> Document:
     """Return the document of a rule: its tables, their tests, and the questions that they do not decide."""
     rule = made.rule
     status = f"As of {rule.status_dated}, {rule.status}. Source: {rule.status_source}."
     compared = f"The rule compares {rule.compares}. {_rows(made)}"
     blocks: list[Block] = [Paragraph(f"{rule.citation} ({rule.dated}). {compared}", QUIET)]
-    for name in made:
-        table, tests = map(GroupRows.of, (made.tables[name], made.tests[name]))
-        blocks += [Heading(f"By {' & '.join(map(label, table.columns))}", 2), _rule_table(made, "rates", table)]
+    for name, table in made.tables.items():
+        tests = made.tests[name]
+        groups = [column for column in table.columns if column not in MEASURES]
+        blocks += [Heading(f"By {' & '.join(map(label, groups))}", 2), _rule_table(made, "rates", groups, table)]
         blocks.append(Paragraph(f"People with unknown group (excluded): {made.unknown[name]:,}.", QUIET))
-        if tests.rows:
+        if not tests.is_empty():
             names = ("sizes", "tests", "strata") if made.strata else ("sizes", "tests")
-            blocks += [_rule_table(made, part, tests) for part in names]
-        notes = [f"{table.name(row)}: {row['note']}." for row in (*table.rows, *tests.rows) if row["note"]]
-        blocks += bullets(notes)
+            blocks += [_rule_table(made, part, groups, tests) for part in names]
+        rows = (row for frame in (table, tests) for row in frame.iter_rows(named=True) if row["note"])
+        blocks += bullets([f"{JOINT.join(label(row[column]) for column in groups)}: {row['note']}." for row in rows])
     last = f"These tables do not decide {rule.does_not_decide}"
     blocks += bullets([*made.notes, last], "Warnings")
     return Document(rule.title, (*blocks, Heading("Status of the rule"), Paragraph(status, QUIET)))
@@ -341,24 +338,6 @@ def _rows(made: RuleTables) -> str:
     left_out = f"; {rows['missing_outcome']:,} excluded, outcome missing" if rows["missing_outcome"] else ""
     median = "" if made.median is None else f" Median score: {made.median:g}."
     return f"{rows['read']:,} rows read, {rows['used']:,} used{left_out}. Outcome: {label(made.outcome)}.{median}"
-
-
-@dataclass(frozen=True, slots=True)
-class GroupRows:
-    """The rows of a table, one per group, and the columns that name the groups."""
-
-    columns: tuple[str, ...]
-    rows: tuple[RateRow, ...]
-
-    @classmethod
-    def of(cls, frame: pl.DataFrame) -> GroupRows:
-        """Return the rows of a frame."""
-        names = (name for name in frame.columns if name not in MEASURES and name not in TESTS)
-        return cls(tuple(names), tuple(frame.iter_rows(named=True)))
-
-    def name(self, row: RateRow) -> str:
-        """Return the name of a group."""
-        return JOINT.join(label(row[column]) for column in self.columns)
 
 
 def _p(value: float | None) -> str:
@@ -390,19 +369,20 @@ RULE_COLUMNS: dict[str, dict[str, tuple[str, Shown]]] = {
 }
 
 
-def _rule_table(made: RuleTables, name: str, groups: GroupRows) -> Table:
+def _rule_table(made: RuleTables, name: str, groups: list[str], frame: pl.DataFrame) -> Table:
+    """Return one row per group; `groups` are the columns with their names, of which the first heads the row."""
     columns = RULE_COLUMNS[name]
-    first, *others = map(label, groups.columns)  # the first heads the row
+    first, *others = map(label, groups)
     heads = (head.format(rate=made.rate) for head, _ in columns.values())
     rows = (
         (
-            *(label(row[column]) for column in groups.columns),
+            *(label(row[column]) for column in groups),
             *(
                 row_cell(row, key, write) if f"{key}_low" in row else write(row[key])
                 for key, (_, write) in columns.items()
             ),
         )
-        for row in groups.rows
+        for row in frame.iter_rows(named=True)
     )
     names = (first, *(Column(other, TEXT) for other in others))
     return Table.of(name, (*names, *heads), rows, interval_name(made.limits.confidence))

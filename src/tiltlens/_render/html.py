@@ -207,11 +207,6 @@ class Section:
     drawings: dict[str, Drawing]
 
 
-def overview(audit: Audit) -> Drawing:
-    """Return the figure of the rates of all groups."""
-    return replace(Drawing.of("rates", figures.rates(audit)), table=None)
-
-
 def section(audit: Audit, place: int, name: str) -> Section:
     """Return the section on one audited group; only the first few groups have figures."""
     c = audit.comparisons[name]

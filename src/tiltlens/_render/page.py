@@ -9,7 +9,7 @@ import os
 import subprocess
 import sys
 from collections.abc import Callable, Iterable, Sequence
-from dataclasses import dataclass
+from dataclasses import replace
 from html import escape
 from importlib.resources import files
 from itertools import chain
@@ -58,7 +58,6 @@ from tiltlens._render.html import (
     Drawing,
     blocks_html,
     moving,
-    overview,
     section,
     shorten,
     table_html,
@@ -71,7 +70,7 @@ from tiltlens._results.change import Change
 from tiltlens._results.codec import Target, check_target, to_plain, write_bytes, write_text
 from tiltlens._rows.wording import reason_words
 from tiltlens.errors import DataError, MissingExtraError
-from tiltlens.figures import draw
+from tiltlens.figures import draw, rates
 from tiltlens.figures._distributions import HIDDEN
 from tiltlens.figures._marks import altair, dial_place, vl_convert
 
@@ -193,7 +192,7 @@ def _audit_page(audit: Audit) -> str:
     """Return the page of an audit, with clearly disadvantaged groups first, then by the size of the gap."""
     audit = by_gap(named(audit))
     comparisons = [section(audit, index, name) for index, name in enumerate(audit.comparisons)]
-    whole = overview(audit)
+    whole = replace(Drawing.of("rates", rates(audit)), table=None)
     overall, drawings = draw_blocks(overall_blocks(audit))
     drawings += [whole] if len(comparisons) > 1 else []
     drawings += [drawing for section in comparisons for drawing in section.drawings.values()]
@@ -356,15 +355,6 @@ def _rounded(value: Any) -> Any:
     return value
 
 
-@dataclass(frozen=True, slots=True)
-class _Section:
-    """The blocks from one heading of level 2 to the next."""
-
-    element: str
-    title: str
-    body: Any
-
-
 def _page(document: Document, lead: str, more: Iterable[Block] = ()) -> str:
     drawings: list[Drawing] = []
     sections = []
@@ -372,7 +362,7 @@ def _page(document: Document, lead: str, more: Iterable[Block] = ()) -> str:
         body, drawn = draw_blocks(others, len(drawings))
         drawings += drawn
         title = first.text if isinstance(first, Heading) else ""
-        sections.append(_Section("words" if index == 0 else f"c{index}", title, body))
+        sections.append({"element": f"c{index}" if index else "words", "title": title, "body": body})
     specs = {drawing.element: drawing.spec for drawing in drawings}
     data = as_json({"specs": specs, "comparisons": {}, "withheld": None})
     return rendered("document.html", data, title=label(document.title, 200), lead=lead, sections=sections)

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from dataclasses import replace
-from typing import NamedTuple
 
 import polars as pl
 
@@ -106,7 +105,11 @@ def looks(audit: Audit, audited: str | None = None) -> Figure:
         raise nothing("Gap at each look", "the audit has no state file of earlier looks")
     name = audited or next(iter(audit.monitor.sequences))
     m, rows = measure_of(audit), audit.monitor.looks.filter(audited=name).tail(DRAWN_LOOKS).iter_rows(named=True)
-    records = [_look(row, m) for row in rows]
+    records = []
+    for row in rows:
+        gap, sequence = row_estimate(row, "gap"), Estimate(row["gap"], row["sequence_low"], row["sequence_high"])
+        texts = {"gap_text": written(gap, m.difference), "sequence_text": written(sequence, m.difference)}
+        records.append({"look": row["look"]} | draw.scaled({"gap": gap, "sequence": sequence}, m.factor) | texts)
     description = f"{label(name, GROUP)} (audited): the gap over all people until each look. Last: "
     title, level = f"Gap at each look, {label(name, GROUP)}", interval_name(audit.settings.confidence)
     notes = joined(f"thick: {level} of one look", "thin: confidence sequence, valid for all looks at once")
@@ -114,12 +117,6 @@ def looks(audit: Audit, audited: str | None = None) -> Figure:
     reading = {"look": "look", "gap_text": f"gap ({level})", "sequence_text": "gap (confidence sequence)"}
     chart = _over_looks(audit, name, records, f"gap, in {m.long_unit}", draw.tooltip(reading))
     return figure(chart, records, title, f"{description}{records[-1]['sequence_text']}.", reading, subtitle, notes)
-
-
-def _look(row: Record, m: Measure) -> Record:
-    gap, sequence = row_estimate(row, "gap"), Estimate(row["gap"], row["sequence_low"], row["sequence_high"])
-    texts = {"gap_text": written(gap, m.difference), "sequence_text": written(sequence, m.difference)}
-    return {"look": row["look"]} | draw.scaled({"gap": gap, "sequence": sequence}, m.factor) | texts
 
 
 def _over_looks(audit: Audit, name: str, records: list[Record], what: str, tips: list[ChartPart]) -> ChartPart:
@@ -212,13 +209,6 @@ HEIGHT = 320
 NAMES = 0.3  # share of the axis that is kept free for names beyond the lines
 
 
-class Groups(NamedTuple):
-    """The two groups of an evaluation."""
-
-    audited: str
-    reference: str
-
-
 WITHOUT, WITH = "without the group", "with the group"
 RULE, MODEL, CHOSEN = "another rule", "the audited rule", "the alternative"
 DASHES = [[1, 0], [6, 3]]
@@ -240,8 +230,7 @@ def repair_curve(evaluation: RepairEvaluation) -> Figure:
     from_to = " to ".join(f"{end['gap_text']} points and {end['worth_text']}" for end in ends)
     lines = "one line with the group, one without" if len(both) > 1 else "one line"
     axis_title = f"gap in {rates}, audited minus reference, in points"
-    pair = Groups(str(repair.audited), repair.reference)
-    description = f"{versus(pair)}. {what} against the {axis_title}, {lines}: {records[0]['way']} from {from_to}."
+    description = f"{versus(repair)}. {what} against the {axis_title}, {lines}: {records[0]['way']} from {from_to}."
     reading = {
         "way": "adjustment",
         "part_text": "part of it",
@@ -251,7 +240,7 @@ def repair_curve(evaluation: RepairEvaluation) -> Figure:
     cost = "between the lines: the cost of not using the group" if len(both) > 1 else ""
     note = joined(people_of(evaluation.rows), "◆ before", "one dot per tenth of the adjustment", cost)
     chart = _traded(records, what, [f"gap in {rates}, in points", "audited minus reference"], draw.tooltip(reading))
-    return figure(chart, records, title, description, reading, in_unit(pair, "points"), note)
+    return figure(chart, records, title, description, reading, in_unit(repair, "points"), note)
 
 
 def attainable(search: Alternatives) -> Figure:

@@ -171,7 +171,7 @@ def _triangle(summary: Record, records: list[Record], tips: list[ChartPart]) -> 
         level = draw.chart(ends, "level").mark_line(color=draw.INK, strokeWidth=1.4, strokeDash=[2, 3])
         layers.append(level.encode(x=x, y=y, order=alt.Order("step:Q")))
         layers.append(_level_name(ends, x, y))
-    layers += [_ways(x, y, tips), *_points(_groups(summary), x, y)]
+    layers += [_ways(x, y, tips), *_points(summary, x, y)]
     layers += _way_names(records, x, y)
     return alt.layer(*layers).properties(width=540, height=470)
 
@@ -193,14 +193,11 @@ def _level_name(ends: list[Record], x: ChartPart, y: ChartPart) -> ChartPart:
     return text.encode(x=x, y=y, text=alt.Text("text:N"))
 
 
-def _groups(summary: Record) -> list[Record]:
-    return [
-        {"x": summary["p0"]["x"], "y": summary["p0"]["y"], "role": "audited", "text": "P0, audited"},
-        {"x": summary["p1"]["x"], "y": summary["p1"]["y"], "role": "reference", "text": "P1, reference"},
+def _points(summary: Record, x: ChartPart, y: ChartPart) -> list[ChartPart]:
+    marks = [
+        {"x": summary[key]["x"], "y": summary[key]["y"], "role": role, "text": f"{key.upper()}, {role}"}
+        for key, role in (("p0", "audited"), ("p1", "reference"))
     ]
-
-
-def _points(marks: list[Record], x: ChartPart, y: ChartPart) -> list[ChartPart]:
     colour, (_, shape) = _colour("role:N"), draw.group_channels()
     base = draw.chart(marks, "groups").encode(x=x, y=y)
     dots = base.mark_point(filled=True, size=150, opacity=1, stroke=draw.PAPER).encode(color=colour, shape=shape)

@@ -342,10 +342,12 @@ def balance(c: Comparison) -> Figure:
     if not checks.mismatches:
         raise nothing(title, "the audit has no features to balance")
     names = labels(mismatch.name for mismatch in checks.mismatches)
-    records = [
-        _mismatch(mismatch.name, name, mismatch.difference, mismatch.se)
-        for mismatch, name in zip(checks.mismatches, names, strict=True)
-    ]
+    records: list[Record] = []
+    for mismatch, name in zip(checks.mismatches, names, strict=True):
+        value, reach = mismatch.difference, 2 * mismatch.se
+        record = {"name": mismatch.name, "label": name, "difference": value, "se": mismatch.se}
+        record |= {"text": f"{short_number(value)} ± {short_number(reach)}"}
+        records.append(record | {"difference_low": value - reach, "difference_high": value + reach})
     worst = records[0]
     description = (
         f"{versus(c)}. Differences that remain between the audited group and the reweighted reference group, "
@@ -356,12 +358,6 @@ def balance(c: Comparison) -> Figure:
     reading = {"label": "feature or product", "text": "difference (standard deviations)"}
     subtitle = in_unit(c, "standard deviations")
     return figure(_mismatches(records, draw.tooltip(reading)), records, title, description, reading, subtitle, note)
-
-
-def _mismatch(name: str, label: str, value: float, se: float) -> Record:
-    text = f"{short_number(value)} ± {short_number(2 * se)}"
-    record = {"name": name, "label": label, "difference": value, "se": se, "text": text}
-    return record | {"difference_low": value - 2 * se, "difference_high": value + 2 * se}
 
 
 def _mismatches(records: list[Record], tips: list[ChartPart]) -> ChartPart:

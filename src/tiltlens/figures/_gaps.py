@@ -78,7 +78,9 @@ def _row(name: str, role: str, rate: Estimate, quotient: Estimate | None, m: Mea
 
 
 def _panels(records: list[Record], ratio_title: str, has_line: bool, m: Measure, tips: list[ChartPart]) -> ChartPart:
-    lines = [1.0, *(_four_fifths(records) if has_line else [])]
+    # The lower rate is four fifths of the higher; above 1, there is a line only if a ratio is near it.
+    ends = [record[f"ratio{end}"] or 0.0 for record in records for end in draw.ENDS]
+    lines = [1.0, *([FOUR_FIFTHS] if has_line else []), *([OTHER_WAY] if has_line and max(ends) > NEAR else [])]
     x_rate = draw.axis("x", "rate", m.rate, _domain(records, "rate", [], m.is_amount), format=m.axis, tickCount=5)
     x_ratio = draw.axis("x", "ratio", ratio_title, _domain(records, "ratio", lines, False))
     panels = [
@@ -95,12 +97,6 @@ def _domain(records: list[Record], name: str, more: list[float], is_amount: bool
     domain = draw.span(numbers, 0.12) if is_amount else draw.span(numbers, 0.12, 0.1)
     least = 0.0 if min(numbers, default=0.0) >= 0.0 else domain[0]
     return [max(domain[0], least), domain[1]]
-
-
-def _four_fifths(records: list[Record]) -> list[float]:
-    """Return the ratios at which the lower rate is four fifths of the higher; above 1 only if a ratio is near it."""
-    ends = [record[f"ratio{end}"] or 0.0 for record in records for end in draw.ENDS]
-    return [FOUR_FIFTHS, OTHER_WAY] if max(ends) > NEAR else [FOUR_FIFTHS]
 
 
 def _panel(name: str, x: ChartPart, tips: list[ChartPart]) -> ChartPart:
