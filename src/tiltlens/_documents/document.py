@@ -114,9 +114,14 @@ class Document:
     blocks: tuple[Block, ...]
 
 
-def pair_heading(audited: str, reference: str) -> Heading:
-    """Return the heading of the section on an audited group and the reference."""
-    return Heading(f"{label(audited)} (audited) vs {label(reference)} (reference)", 2)
+def headed(lines: Sequence[str]) -> list[Block]:
+    """Return sentences as paragraphs, of which the first is the headline."""
+    return [Paragraph(lines[0], HEADLINE), *map(Paragraph, lines[1:])]
+
+
+def pair_blocks(pair: Pair, lines: Sequence[str]) -> list[Block]:
+    """Return the start of the section on an audited group and the reference: the heading and sentences."""
+    return [Heading(f"{label(pair.audited)} (audited) vs {label(pair.reference)} (reference)", 2), *headed(lines)]
 
 
 def warnings(notes: Iterable[str]) -> list[Block]:

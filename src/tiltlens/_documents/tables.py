@@ -7,28 +7,7 @@ from dataclasses import replace
 
 import polars as pl
 
-from tiltlens._documents.document import (
-    BOTH,
-    EVIDENCE,
-    OPEN,
-    QUIET,
-    TEXT,
-    THE_GROUP,
-    Block,
-    Cell,
-    Column,
-    Document,
-    Heading,
-    Paragraph,
-    Table,
-    bullets,
-    group_of,
-    is_favourable_mean,
-    kind_of,
-    level_of,
-    mean_estimates,
-    measure_of,
-)
+from tiltlens._documents import document as doc
 from tiltlens._documents.headline import (
     divided,
     expected,
@@ -89,7 +68,7 @@ MOST_FACTORS = 60  # maximum number of features in the table of factors
 LONGEST_REASON = 600  # characters
 MATRIX_FEATURES = 8  # maximum number of features in the matrix
 NEGLIGIBLE = 0.01  # of the materiality threshold: two estimates of one number that differ less are the same
-MARKS = {EVIDENCE: " ●", THE_GROUP: " ■", OPEN: " ?"}  # after a contribution, by the kind of its verdict
+MARKS = {doc.EVIDENCE: " ●", doc.THE_GROUP: " ■", doc.OPEN: " ?"}  # after a contribution, by the kind of its verdict
 UNUSED = "the adjusted gap is among people with the same values of all features, used or not"
 REFITTED = "better-fitting regressions estimate the adjusted gap"
 MATRIX_NOTE = (
@@ -98,7 +77,7 @@ MATRIX_NOTE = (
 )
 
 
-def estimate_table(c: Comparison) -> Table:
+def estimate_table(c: Comparison) -> doc.Table:
     """Return the quantities of the first screen: gap, adjusted gap, ratios, shortfall and rates."""
     rows = [*_present(c, HEADLINE_KEYS)]
     rows[0] = (weighted(rows[0][0], c), rows[0][1])
@@ -110,15 +89,15 @@ def estimate_table(c: Comparison) -> Table:
     ]
     for key, rates in rates_of_groups(c).items():
         item = quantity(key)
-        rows += [(replace(item, label=f"{item.label}, {who}"), rate) for who, rate in zip(BOTH, rates, strict=True)]
-    return quantity_table("estimates", rows, measure_of(c), level_of(c))
+        rows += [(replace(item, label=f"{item.label}, {who}"), rate) for who, rate in zip(doc.BOTH, rates, strict=True)]
+    return quantity_table("estimates", rows, doc.measure_of(c), doc.level_of(c))
 
 
 def rates_of_groups(c: Comparison) -> dict[str, Rates]:
     """Return both groups' means in the direction of the gap; with a metric, also their favourable rates."""
     if c.outputs.metric_rates is not None:
         return {"metric_rate": c.outputs.metric_rates, "favourable_rate": c.outputs.rates}
-    return {"favourable_rate" if is_favourable_mean(c) else "metric_rate": mean_estimates(c)}
+    return {"favourable_rate" if doc.is_favourable_mean(c) else "metric_rate": doc.mean_estimates(c)}
 
 
 def _present(c: Comparison, keys: tuple[str, ...]) -> Iterator[tuple[Quantity, Estimate]]:
@@ -129,27 +108,27 @@ def _present(c: Comparison, keys: tuple[str, ...]) -> Iterator[tuple[Quantity, E
             yield quantity(key), estimate
 
 
-def contribution_table(c: Comparison, has_reasons: bool = False) -> Table:
+def contribution_table(c: Comparison, has_reasons: bool = False) -> doc.Table:
     """Return one row per feature: contributions, use, verdict and, with `has_reasons`, the reason for it."""
-    m = measure_of(c)
+    m = doc.measure_of(c)
     keys = [key for key in CONTRIBUTIONS if any(getattr(row, key) is not None for row in c.by_feature)]
-    heads = (Column(FEATURES[key].head, is_optional=key == "shapley") for key in keys)
-    last = [Column(name, TEXT) for name in ("verdict", "reason")][: 1 + has_reasons]
+    heads = (doc.Column(FEATURES[key].head, is_optional=key == "shapley") for key in keys)
+    last = [doc.Column(name, doc.TEXT) for name in ("verdict", "reason")][: 1 + has_reasons]
     rows = (
         (
             label(row.feature),
             *(estimate_cell(getattr(row, key), format_of(FEATURES[key].scale, m).value) for key in keys),
-            Cell(row.verdict, mark=kind_of(row)),
+            doc.Cell(row.verdict, mark=doc.kind_of(row)),
             *([reason(row)] if has_reasons else []),
         )
         for row in c.by_feature
     )
-    return Table.of("contributions", ("feature", *heads, *last), rows)
+    return doc.Table.of("contributions", ("feature", *heads, *last), rows)
 
 
 def shapley_words(c: Comparison) -> str:
     """Return sentences on the sum of Shapley contributions, and on how the remainder differs from the adjusted gap."""
-    left, adjusted, m = c.gap_parts.shapley_remainder, c.adjusted_gap, measure_of(c)
+    left, adjusted, m = c.gap_parts.shapley_remainder, c.adjusted_gap, doc.measure_of(c)
     if left is None:
         return ""
     whole = f"{shapley_parts(c)} sum to the {gap_name(c)} of {m.with_unit(m.difference(c.gap.value))}"
@@ -173,17 +152,17 @@ def has_bands(c: Comparison) -> bool:
 def reason(row: Contribution) -> str:
     """Return the reason for a verdict, with the direction, redundancy and notes of the feature."""
     sentences = [f"{row.reason}."]
-    if kind_of(row) == EVIDENCE:
+    if doc.kind_of(row) == doc.EVIDENCE:
         sentences.append(f"{row.direction}.")
         if row.redundant_with:
             sentences.append(f"It is nearly redundant with {label(row.redundant_with)}.")
     return minus(label(" ".join([*sentences, *([sentence(row.notes)] if row.notes else [])]), LONGEST_REASON))
 
 
-def factor_table(c: Comparison) -> Table:
+def factor_table(c: Comparison) -> doc.Table:
     """Return the factors of each feature's contribution, and its share of the correction."""
-    m = measure_of(c)
-    others = (Column(name, TEXT) for name in ("partner", "nearly redundant with"))
+    m = doc.measure_of(c)
+    others = (doc.Column(name, doc.TEXT) for name in ("partner", "nearly redundant with"))
     rows = (
         (
             label(row.feature),
@@ -192,26 +171,26 @@ def factor_table(c: Comparison) -> Table:
         )
         for row in c.by_feature[:MOST_FACTORS]
     )
-    return Table.of("factors", ("feature", *(FEATURES[key].label for key in FACTORS), *others), rows)
+    return doc.Table.of("factors", ("feature", *(FEATURES[key].label for key in FACTORS), *others), rows)
 
 
-def _factor_cell(row: Contribution, key: str, m: Measure) -> Cell:
+def _factor_cell(row: Contribution, key: str, m: Measure) -> doc.Cell:
     """Return a factor of a contribution, or "not determined" if its interval covers its full range."""
     estimate = getattr(row, key)
     if estimate is not None and (estimate.low, estimate.high) == RANGES.get(key):
-        return Cell("not determined")
+        return doc.Cell("not determined")
     return estimate_cell(estimate, format_of(FEATURES[key].scale, m).value)
 
 
 def factor_words(c: Comparison) -> str:
     """Return the definitions of the columns in the table of factors."""
-    words = "; ".join(f"{FEATURES[key].label}: {fill(FEATURES[key].definition, measure_of(c))}" for key in FACTORS)
+    words = "; ".join(f"{FEATURES[key].label}: {fill(FEATURES[key].definition, doc.measure_of(c))}" for key in FACTORS)
     return f"{capitalised(words)}. {PAIRS}"
 
 
-def group_table(audit: Audit) -> Table:
+def group_table(audit: Audit) -> doc.Table:
     """Return one row per group: the audited ones, the reference, and those too small to be analysed."""
-    m, comparisons = measure_of(audit), [*audit.comparisons.values()]
+    m, comparisons = doc.measure_of(audit), [*audit.comparisons.values()]
     first = comparisons[0]
     ratio_key = "bracket" if first.unobserved_group else "impact_ratio"
     keys = [
@@ -226,11 +205,11 @@ def group_table(audit: Audit) -> Table:
         *(quantity(key).name(m) for key in keys),
     )
     blank = [NOTHING] * (1 + len(keys))
-    rate = estimate_cell(mean_estimates(first).reference, m.level)
+    rate = estimate_cell(doc.mean_estimates(first).reference, m.level)
     rows: list[tuple[object, ...]] = [
         *(
             (
-                *(label(c.audited), count(c.rows["audited"]), estimate_cell(mean_estimates(c).audited, m.level)),
+                *(label(c.audited), count(c.rows["audited"]), estimate_cell(doc.mean_estimates(c).audited, m.level)),
                 *(quantity_cell(quantity(key), c.estimate(key), m) for key in ("gap", *keys)),
             )
             for c in comparisons
@@ -238,12 +217,12 @@ def group_table(audit: Audit) -> Table:
         (f"{label(first.reference)} (reference)", count(first.rows["reference"]), rate, *blank),
         *((label(name), count(None), NOTHING, *blank) for name in audit.too_small),
     ]
-    return Table.of("groups", heads, rows, interval_name(audit.settings.confidence))
+    return doc.Table.of("groups", heads, rows, interval_name(audit.settings.confidence))
 
 
-def group_matrix(audit: Audit) -> Table:
+def group_matrix(audit: Audit) -> doc.Table:
     """Return one row per group: gap, adjusted gap and each feature's contribution alone, marked by its verdict."""
-    m, comparisons = measure_of(audit), [*audit.comparisons.values()]
+    m, comparisons = doc.measure_of(audit), [*audit.comparisons.values()]
     sizes: dict[str, float] = {}
     for row in (row for c in comparisons for row in c.by_feature):
         sizes[row.feature] = max(sizes.get(row.feature, 0.0), abs(row.alone or 0.0))
@@ -255,20 +234,20 @@ def group_matrix(audit: Audit) -> Table:
         by_name = {row.feature: row for row in c.by_feature}
         estimates = (estimate_cell(c.estimate(key), m.difference) for key in keys)
         rows.append((label(c.audited), *estimates, *(_matrix_cell(by_name.get(name), m) for name in names)))
-    features = (Column(label(name, 24), is_optional=True) for name in names)
-    return Table.of("matrix", ("group", *heads, *features), rows, interval_name(audit.settings.confidence))
+    features = (doc.Column(label(name, 24), is_optional=True) for name in names)
+    return doc.Table.of("matrix", ("group", *heads, *features), rows, interval_name(audit.settings.confidence))
 
 
-def _matrix_cell(row: Contribution | None, m: Measure) -> Cell:
+def _matrix_cell(row: Contribution | None, m: Measure) -> doc.Cell:
     if row is None or row.alone is None:
-        return Cell(NOTHING)
-    kind = kind_of(row)
-    return Cell(f"{m.difference(row.alone)}{MARKS.get(kind, '')}", mark=kind, value=row.alone.value)
+        return doc.Cell(NOTHING)
+    kind = doc.kind_of(row)
+    return doc.Cell(f"{m.difference(row.alone)}{MARKS.get(kind, '')}", mark=kind, value=row.alone.value)
 
 
-def check_table(audit: Audit) -> Table:
+def check_table(audit: Audit) -> doc.Table:
     """Return the overlap and calibration checks of each group."""
-    heads, rows = ("group", Column("checks", TEXT), "AUC", "clipped", "calibration slope"), []
+    heads, rows = ("group", doc.Column("checks", doc.TEXT), "AUC", "clipped", "calibration slope"), []
     for c in audit.comparisons.values():
         if (checks := c.checks.balance) is None:
             rows.append((label(c.audited), "not made", *[NOTHING] * 3))
@@ -276,61 +255,63 @@ def check_table(audit: Audit) -> Table:
         reasons = "; ".join(minus(label(reason, LONGEST_REASON)) for reason in checks.reasons)
         numbers = (number(checks.auc, 2), percent(checks.clipped), number(checks.calibration.slope, 2))
         rows.append((label(c.audited), "passed" if checks.is_adequate else f"failed: {reasons}", *numbers))
-    return Table.of("checks", heads, rows)
+    return doc.Table.of("checks", heads, rows)
 
 
-def decile_table(c: Comparison) -> Table:
+def decile_table(c: Comparison) -> doc.Table:
     """Return the share of each group whose amount lies above each overall decile."""
-    m = measure_of(c)
+    m = doc.measure_of(c)
     rows = (
         (
             m.level(row["amount"]),
-            *(row_cell(row, group, percent) for group in BOTH),
+            *(row_cell(row, group, percent) for group in doc.BOTH),
             row_cell(row, "difference", points),
         )
         for row in c.outputs.decile_shares.iter_rows(named=True)
     )
-    return Table.of("deciles", ("above", *BOTH, "gap (points)"), rows, level_of(c))
+    return doc.Table.of("deciles", ("above", *doc.BOTH, "gap (points)"), rows, doc.level_of(c))
 
 
-def decision_table(c: Comparison, counts: Counts) -> Table:
+def decision_table(c: Comparison, counts: Counts) -> doc.Table:
     """Return the table of decision counts by group."""
     rows = (
         (
-            label(group_of(c, group)),
+            label(doc.group_of(c, group)),
             *("suppressed" if people is None else count(people) for people in counts[group].values()),
             count(c.rows[group]),
         )
-        for group in BOTH
+        for group in doc.BOTH
     )
-    return Table.of("two-by-two", ("group", *counts["audited"], measure_of(c).people), rows)
+    return doc.Table.of("two-by-two", ("group", *counts["audited"], doc.measure_of(c).people), rows)
 
 
-def correction_table(c: Comparison) -> Table | None:
+def correction_table(c: Comparison) -> doc.Table | None:
     """Return the quantities of the correction, for statisticians; None if there are none."""
     rows = [*_present(c, CORRECTION_KEYS)]
-    return quantity_table("further", rows, measure_of(c), level_of(c)) if rows else None
+    return quantity_table("further", rows, doc.measure_of(c), doc.level_of(c)) if rows else None
 
 
-def rule_document(made: RuleTables) -> Document:
+def rule_document(made: RuleTables) -> doc.Document:
     """Return the document of a rule: its tables, their tests, and the questions that they do not decide."""
     rule = made.rule
     status = f"As of {rule.status_dated}, {rule.status}. Source: {rule.status_source}."
     compared = f"The rule compares {rule.compares}. {_rows(made)}"
-    blocks: list[Block] = [Paragraph(f"{rule.citation} ({rule.dated}). {compared}", QUIET)]
+    blocks: list[doc.Block] = [doc.Paragraph(f"{rule.citation} ({rule.dated}). {compared}", doc.QUIET)]
     for name, table in made.tables.items():
         tests = made.tests[name]
         groups = [column for column in table.columns if column not in MEASURES]
-        blocks += [Heading(f"By {' & '.join(map(label, groups))}", 2), _rule_table(made, "rates", groups, table)]
-        blocks.append(Paragraph(f"People with unknown group (excluded): {made.unknown[name]:,}.", QUIET))
+        blocks += [doc.Heading(f"By {' & '.join(map(label, groups))}", 2), _rule_table(made, "rates", groups, table)]
+        blocks.append(doc.Paragraph(f"People with unknown group (excluded): {made.unknown[name]:,}.", doc.QUIET))
         if not tests.is_empty():
             names = ("sizes", "tests", "strata") if made.strata else ("sizes", "tests")
             blocks += [_rule_table(made, part, groups, tests) for part in names]
         rows = (row for frame in (table, tests) for row in frame.iter_rows(named=True) if row["note"])
-        blocks += bullets([f"{JOINT.join(label(row[column]) for column in groups)}: {row['note']}." for row in rows])
+        blocks += doc.bullets(
+            [f"{JOINT.join(label(row[column]) for column in groups)}: {row['note']}." for row in rows]
+        )
     last = f"These tables do not decide {rule.does_not_decide}"
-    blocks += bullets([*made.notes, last], "Warnings")
-    return Document(rule.title, (*blocks, Heading("Status of the rule"), Paragraph(status, QUIET)))
+    blocks += doc.bullets([*made.notes, last], "Warnings")
+    return doc.Document(rule.title, (*blocks, doc.Heading("Status of the rule"), doc.Paragraph(status, doc.QUIET)))
 
 
 def _rows(made: RuleTables) -> str:
@@ -369,7 +350,7 @@ RULE_COLUMNS: dict[str, dict[str, tuple[str, Shown]]] = {
 }
 
 
-def _rule_table(made: RuleTables, name: str, groups: list[str], frame: pl.DataFrame) -> Table:
+def _rule_table(made: RuleTables, name: str, groups: list[str], frame: pl.DataFrame) -> doc.Table:
     """Return one row per group; `groups` are the columns with their names, of which the first heads the row."""
     columns = RULE_COLUMNS[name]
     first, *others = map(label, groups)
@@ -384,5 +365,5 @@ def _rule_table(made: RuleTables, name: str, groups: list[str], frame: pl.DataFr
         )
         for row in frame.iter_rows(named=True)
     )
-    names = (first, *(Column(other, TEXT) for other in others))
-    return Table.of(name, (*names, *heads), rows, interval_name(made.limits.confidence))
+    names = (first, *(doc.Column(other, doc.TEXT) for other in others))
+    return doc.Table.of(name, (*names, *heads), rows, interval_name(made.limits.confidence))

@@ -12,26 +12,8 @@ from typing import Any
 import polars as pl
 
 from tiltlens import figures
+from tiltlens._documents import document as doc
 from tiltlens._documents import sentences as words
-from tiltlens._documents.document import (
-    HEADLINE,
-    NAME,
-    NOTHING,
-    NUMBER,
-    TEXT,
-    Block,
-    Bullets,
-    Cell,
-    Column,
-    Details,
-    Document,
-    FigureRef,
-    Heading,
-    Paragraph,
-    Table,
-    labels,
-    measure_of,
-)
 from tiltlens._documents.headline import named_list, of_kind
 from tiltlens._documents.prices import price_blocks
 from tiltlens._documents.result_documents import document_of
@@ -56,35 +38,35 @@ from tiltlens.figures import Figure
 from tiltlens.figures._figure import joined
 from tiltlens.figures._marks import FULL, dial_place, drawn_features, on_page
 
-CLASSES = {HEADLINE: "answer"}
-Draw = Callable[[FigureRef], str]
-Name = Callable[[int, Cell], str]
+CLASSES = {doc.HEADLINE: "answer"}
+Draw = Callable[[doc.FigureRef], str]
+Name = Callable[[int, doc.Cell], str]
 
 
-def blocks_html(blocks: Iterable[Block], draw: Draw) -> str:
+def blocks_html(blocks: Iterable[doc.Block], draw: Draw) -> str:
     """Return blocks as HTML; `draw` returns a figure as HTML."""
     return "\n".join(_block(block, draw) for block in blocks)
 
 
-def _block(block: Block, draw: Draw) -> str:
+def _block(block: doc.Block, draw: Draw) -> str:
     match block:
-        case Heading(text, level):
+        case doc.Heading(text, level):
             return f"<h{level}>{escape(text)}</h{level}>"
-        case Paragraph(text, tone):
+        case doc.Paragraph(text, tone):
             kind = CLASSES.get(tone, tone)
             text = escape(unsplit(text))
             return f'<p class="{kind}">{text}</p>' if kind else f"<p>{text}</p>"
-        case Bullets(items):
+        case doc.Bullets(items):
             return f'<ul class="notes">{"".join(f"<li>{escape(unsplit(item))}</li>" for item in items)}</ul>'
-        case Table():
+        case doc.Table():
             return table_html(block)
-        case FigureRef():
+        case doc.FigureRef():
             return draw(block)
-        case Details(title, blocks):
+        case doc.Details(title, blocks):
             return f"<details><summary>{escape(title)}</summary>{blocks_html(blocks, draw)}</details>"
 
 
-def table_html(table: Table, name: Name | None = None, split: int | None = None) -> str:
+def table_html(table: doc.Table, name: Name | None = None, split: int | None = None) -> str:
     """Return a table as HTML.
 
     `name` returns the content of a row's first cell, given the row's index. Rows from `split` on are hidden until the
@@ -102,32 +84,32 @@ def table_html(table: Table, name: Name | None = None, split: int | None = None)
     )
 
 
-def _head(table: Table, index: int, column: Column) -> str:
+def _head(table: doc.Table, index: int, column: doc.Column) -> str:
     has_intervals = table.interval and any(row[index].interval for row in table.rows)
     level = f" <small>{escape(table.interval)}</small>" if has_intervals else ""
-    kind = ' class="number"' if column.kind == NUMBER else ""
+    kind = ' class="number"' if column.kind == doc.NUMBER else ""
     label = escape(column.label).replace("_", "_<wbr>")  # so that long column names can break here
     return f'<th scope="col"{kind}>{label}{level}</th>'
 
 
-def _row(table: Table, index: int, row: tuple[Cell, ...], name: Name | None) -> str:
+def _row(table: doc.Table, index: int, row: tuple[doc.Cell, ...], name: Name | None) -> str:
     cells = []
     for column, cell in zip(table.columns, row, strict=True):
-        if column.kind == NAME:
+        if column.kind == doc.NAME:
             text = escape(cell.text) if name is None else name(index, cell)
             cells.append(f'<th scope="row">{text}</th>')
         else:
             cells.append(_cell(column, cell))
     is_immaterial = any(
-        cell.mark == NOTHING for column, cell in zip(table.columns, row, strict=True) if column.kind == TEXT
+        cell.mark == doc.NOTHING for column, cell in zip(table.columns, row, strict=True) if column.kind == doc.TEXT
     )
     kind = ' class="immaterial"' if is_immaterial else ""
     return f"<tr{kind}>{''.join(cells)}</tr>"
 
 
-def _cell(column: Column, cell: Cell) -> str:
+def _cell(column: doc.Column, cell: doc.Cell) -> str:
     label, text = escape(column.label), escape(cell.text)
-    if column.kind != NUMBER:
+    if column.kind != doc.NUMBER:
         text = f'<span class="verdict {cell.mark}">{text}</span>' if cell.mark else text
         return f'<td class="{"judged" if cell.mark else "words"}" data-name="{label}">{text}</td>'
     value = "" if cell.value is None else f' data-value="{cell.value}"'
@@ -136,7 +118,7 @@ def _cell(column: Column, cell: Cell) -> str:
     return f'<td class="{kind}" data-name="{label}"{value}>{text}{ends}</td>'
 
 
-def document_html(document: Document) -> str:
+def document_html(document: doc.Document) -> str:
     """Return a document as HTML without styles."""
     title = f"<p><b>{escape(label(document.title, 200))}</b></p>" if document.title else ""
     return f"<div>{title}{blocks_html(document.blocks, _picture)}</div>"
@@ -147,7 +129,7 @@ def result_html(result: object) -> str:
     return document_html(document_of(result, **({"is_brief": True} if isinstance(result, Audit) else {})))
 
 
-def _picture(reference: FigureRef) -> str:
+def _picture(reference: doc.FigureRef) -> str:
     """Return a figure as an embedded SVG image, or "" if the drawing packages are not installed."""
     if any(find_spec(package) is None for package in ("altair", "vl_convert")):
         return ""
@@ -219,7 +201,7 @@ def _tables(c: Comparison, is_drawn: bool) -> dict[str, str]:
     """Return the tables of a comparison as HTML, "" for those without content."""
     from markupsafe import Markup
 
-    tables: dict[str, Table | None] = {
+    tables: dict[str, doc.Table | None] = {
         "estimates": estimate_table(c),
         "deciles": None if c.outputs.decile_shares.is_empty() else decile_table(c),
         "decisions": None if c.decision_table is None else decision_table(c, c.decision_table.counts),
@@ -238,12 +220,12 @@ def _tables(c: Comparison, is_drawn: bool) -> dict[str, str]:
     shown["contributions"] = Markup(
         table_html(contributions, lambda index, cell: _feature_button(index, cell, is_drawn), SHOWN)
     )
-    names = [row.feature for row in of_kind(c.by_feature, NOTHING)]
+    names = [row.feature for row in of_kind(c.by_feature, doc.NOTHING)]
     shown["immaterial"] = named_list(names, MOST_IMMATERIAL) if len(names) > FOLDED else ""
     return shown
 
 
-def _feature_button(index: int, cell: Cell, is_drawn: bool) -> str:
+def _feature_button(index: int, cell: doc.Cell, is_drawn: bool) -> str:
     """Return the name of a feature as a button that shows its profile."""
     text, state = escape(cell.text), "" if is_drawn else " disabled"
     return (
@@ -264,7 +246,7 @@ def _drawings(c: Comparison, place: int) -> dict[str, Drawing]:
     drawings = {
         name: Drawing.of(f"{name}-{place}", figure)
         for name in (*in_tables, *names)
-        if (figure := figures.draw(FigureRef(name, (c,)))) is not None
+        if (figure := figures.draw(doc.FigureRef(name, (c,)))) is not None
     }
     without = in_tables if is_detailed else [*drawings]
     drawings |= {name: replace(drawings[name], table=None) for name in without if name in drawings}
@@ -289,7 +271,7 @@ def moving(c: Comparison, has_dial: bool = True) -> Plain:
     return {
         "audited": label(c.audited, SHORT),
         "reference": label(c.reference, SHORT),
-        "mean": measure_of(c).mean,
+        "mean": doc.measure_of(c).mean,
         "dial": to_plain(bins.tradeoff) if has_dial else [],
         "correction": bins.correction if has_dial else [],
         "features": [
@@ -310,14 +292,14 @@ def _shares(c: Comparison) -> dict[str, list[list[float | None]]]:
 
 
 def _feature(c: Comparison, text: str, row: Contribution, has_dial: bool) -> Plain:
-    profile, m = c.bins().profiles[row.feature], measure_of(c)
+    profile, m = c.bins().profiles[row.feature], doc.measure_of(c)
     unused = {"correction", "scores", "log_odds", "score"}
     still = {} if has_dial else {"quantiles": None, "mean_correction": None}
     values = [
         {key: entry for key, entry in to_plain(value).items() if key not in unused}
         | {"value": name, "score_text": m.level(value.score)}
         | still
-        for name, value in zip(labels((value.value for value in profile.values), 100), profile.values, strict=True)
+        for name, value in zip(doc.labels((value.value for value in profile.values), 100), profile.values, strict=True)
     ]
     return {
         "name": label(row.feature, FULL),
