@@ -54,7 +54,7 @@ from tiltlens._documents.tables import (
     shapley_words,
 )
 from tiltlens._estimators.estimate import Estimate, Materiality, materiality
-from tiltlens._formats import NOTHING, capitalised, count, interval, label, minus, p_value, sentence
+from tiltlens._formats import NOTHING, capitalised, count, interval, label, minus, p_value
 from tiltlens._results.audit import Audit
 from tiltlens._results.comparison import Comparison
 from tiltlens._results.outputs import Checks
@@ -220,7 +220,7 @@ def checks_document(checks: Checks) -> doc.Document:
     """Return the document of the checks of the group-membership model and the warnings of a comparison."""
     reasons = [] if checks.balance is None else checks.balance.reasons
     blocks = [doc.Paragraph(checks_words(checks)), *doc.bullets([label(reason, 1000) for reason in reasons], "Reasons")]
-    warnings = doc.bullets([minus(sentence(note)) for note in checks.notes], "Warnings")
+    warnings = doc.warnings(checks.notes)
     return doc.Document("Overlap and calibration checks", (*blocks, *warnings))
 
 
@@ -269,7 +269,7 @@ def comparison_blocks(
         blocks += [doc.Heading("Gap over time"), *_periods(c, c.periods)]
     if not c.outputs.decile_shares.is_empty():
         blocks += [doc.Heading("Share of each group above each overall decile"), decile_table(c)]
-    blocks += doc.bullets([minus(sentence(note)) for note in c.checks.notes], "Warnings")
+    blocks += doc.warnings(c.checks.notes)
     return [*blocks, *_correction(c)]
 
 
