@@ -9,6 +9,8 @@ import polars as pl
 from tiltlens._analysis.intersections import Intersections
 from tiltlens._analysis.periods import PeriodTable
 from tiltlens._documents import document as doc
+from tiltlens._documents import sentences as words
+from tiltlens._documents import tables
 from tiltlens._documents.first_screen import FirstScreen, first_screen, screen_of
 from tiltlens._documents.headline import (
     expected,
@@ -30,28 +32,6 @@ from tiltlens._documents.quantities import (
     quantity_cell,
     quantity_table,
     row_cell,
-)
-from tiltlens._documents.sentences import (
-    IS_NO_FINDING,
-    checks_words,
-    decision_table_words,
-    error_rate_blocks,
-    favourable_words,
-    rows_words,
-    sensitivity_blocks,
-    simultaneous_words,
-    splitting_blocks,
-)
-from tiltlens._documents.tables import (
-    MATRIX_NOTE,
-    contribution_table,
-    correction_table,
-    decile_table,
-    estimate_table,
-    group_matrix,
-    has_bands,
-    reason,
-    shapley_words,
 )
 from tiltlens._estimators.estimate import Estimate, Materiality, materiality
 from tiltlens._formats import NOTHING, capitalised, count, interval, label, minus, p_value
@@ -95,8 +75,8 @@ def _looks(audit: Audit) -> Iterator[doc.Block]:
     sequences, last = monitor.sequences, max(monitor.looks["look"], default=0)
     yield doc.Heading(f"Gap over {last} {'look' if last == 1 else 'looks'}", 2)
     for name, quantities in [*sequences.items()][:NAMED_GROUPS]:
-        words = estimate_words(quantities["gap"], m, f"{level} confidence sequence")
-        yield doc.Paragraph(f"{label(name)}: gap {words} over all looks.{_state(audit, quantities['gap'])}")
+        gap = estimate_words(quantities["gap"], m, f"{level} confidence sequence")
+        yield doc.Paragraph(f"{label(name)}: gap {gap} over all looks.{_state(audit, quantities['gap'])}")
     keys = [key for key in SEQUENCE_KEYS if any(key in quantities for quantities in sequences.values())]
     heads = ("group", *(quantity(key).name(m) for key in keys))
     rows = (
@@ -129,9 +109,9 @@ def _intersections(audit: Audit) -> Iterator[doc.Block]:
     every, m = audit.intersections.disclosed(), doc.measure_of(audit)
     level, spread = f"{100 * audit.settings.confidence:g}%", every.between_groups
     yield doc.Heading(f"All {every.groups:,} groups together", 2)
-    words = estimate_words(spread, m, f"{level} CI")
+    size = estimate_words(spread, m, f"{level} CI")
     test = f"Test of equal means: {p_value(every.equal_means)}."
-    yield doc.Paragraph(f"Standard deviation of the {m.mean} between groups: {words}.{_state(audit, spread)} {test}")
+    yield doc.Paragraph(f"Standard deviation of the {m.mean} between groups: {size}.{_state(audit, spread)} {test}")
     bound = f"{m.size(every.tail_bound)} {m.unit}"
     yield doc.Paragraph(
         f"For any set of groups with a tenth of the people, the mean is at most {bound} from the overall mean."
@@ -191,7 +171,7 @@ def audit_document(audit: Audit, is_brief: bool = False, has_fits: bool = False)
     is_single = len(comparisons) == 1
     blocks = [*_screen(first_screen(audit))]
     if not is_single:
-        blocks += [group_matrix(audit), doc.Paragraph(MATRIX_NOTE, doc.QUIET)]
+        blocks += [tables.group_matrix(audit), doc.Paragraph(tables.MATRIX_NOTE, doc.QUIET)]
     if is_brief and is_single:
         blocks += _figures(comparisons[0])
     for c in comparisons:
@@ -201,12 +181,16 @@ def audit_document(audit: Audit, is_brief: bool = False, has_fits: bool = False)
             section = [doc.Details(f"{label(c.audited)} vs {label(c.reference)}: {gap}", tuple(section[1:]))]
         blocks += section
     blocks += overall_blocks(audit)
-    data = [rows_words(audit), f"Favourable outcome: {favourable_words(audit)}.", simultaneous_words(audit)]
+    data = [
+        words.rows_words(audit),
+        f"Favourable outcome: {words.favourable_words(audit)}.",
+        words.simultaneous_words(audit),
+    ]
     blocks += [doc.Heading("Data"), doc.Paragraph(" ".join(filter(None, data)))]
     if audit.too_small:
         names = ", ".join(label(name) for name in audit.too_small)
         blocks.append(doc.Paragraph(f"Groups of fewer than 10 people are not analysed: {names}.", doc.WARNING))
-    return doc.Document(audit_title(audit), (*blocks, doc.Paragraph(IS_NO_FINDING, doc.QUIET)))
+    return doc.Document(audit_title(audit), (*blocks, doc.Paragraph(words.IS_NO_FINDING, doc.QUIET)))
 
 
 def audit_title(audit: Audit) -> str:
@@ -219,7 +203,10 @@ def audit_title(audit: Audit) -> str:
 def checks_document(checks: Checks) -> doc.Document:
     """Return the document of the checks of the group-membership model and the warnings of a comparison."""
     reasons = [] if checks.balance is None else checks.balance.reasons
-    blocks = [doc.Paragraph(checks_words(checks)), *doc.bullets([label(reason, 1000) for reason in reasons], "Reasons")]
+    blocks = [
+        doc.Paragraph(words.checks_words(checks)),
+        *doc.bullets([label(reason, 1000) for reason in reasons], "Reasons"),
+    ]
     warnings = doc.warnings(checks.notes)
     return doc.Document("Overlap and calibration checks", (*blocks, *warnings))
 
@@ -256,19 +243,19 @@ def comparison_blocks(
     if has_headline:
         blocks += doc.headed(headline(audit, c))
     blocks += doc.bullets([minus(line) for line in unobserved_group_sentences(c)], "Unobserved groups")
-    blocks += [estimate_table(c), *_tests(c)]
+    blocks += [tables.estimate_table(c), *_tests(c)]
     if c.by_feature:
-        blocks += [doc.Heading(doc.measure_of(c).headed("Contributions of features")), contribution_table(c)]
+        blocks += [doc.Heading(doc.measure_of(c).headed("Contributions of features")), tables.contribution_table(c)]
         blocks += [doc.Paragraph(_reading(audit, c), doc.QUIET), doc.Bullets(tuple(_reasons(c)))]
-    blocks += sensitivity_blocks(c)
+    blocks += words.sensitivity_blocks(c)
     if c.error_rates is not None:
-        blocks += [doc.Heading("Error rates by group"), *error_rate_blocks(c, c.error_rates)]
+        blocks += [doc.Heading("Error rates by group"), *words.error_rate_blocks(c, c.error_rates)]
     if has_fits:
-        blocks += [*splitting_blocks(c), *price_blocks(c)]
+        blocks += [*words.splitting_blocks(c), *price_blocks(c)]
     if c.periods is not None:
         blocks += [doc.Heading("Gap over time"), *_periods(c, c.periods)]
     if not c.outputs.decile_shares.is_empty():
-        blocks += [doc.Heading("Share of each group above each overall decile"), decile_table(c)]
+        blocks += [doc.Heading("Share of each group above each overall decile"), tables.decile_table(c)]
     blocks += doc.warnings(c.checks.notes)
     return [*blocks, *_correction(c)]
 
@@ -288,7 +275,7 @@ def _tests(c: Comparison) -> Iterator[doc.Block]:
     among = doc.measure_of(c).among
     if is_of_decisions(c) and c.adverse_impact_ratio is not None:
         yield doc.Paragraph(four_fifths_words(c.adverse_impact_ratio, doc.level_of(c), among))
-    for line in decision_table_words(c.decision_table, doc.level_of(c), among) if c.decision_table else ():
+    for line in words.decision_table_words(c.decision_table, doc.level_of(c), among) if c.decision_table else ():
         yield doc.Paragraph(line)
 
 
@@ -298,11 +285,11 @@ def _reading(audit: Audit | None, c: Comparison) -> str:
     whole = quantity("gap_given_exempt" if c.gap_parts.exempt else "gap").label
     used = [key for key in CONTRIBUTIONS if any(getattr(row, key) is not None for row in c.by_feature)]
     lines = [f"{FEATURES[key].head}: {fill(FEATURES[key].definition, m)}" for key in used if key != "shapley"]
-    rest = shapley_words(c) if "shapley" in used else ""
+    rest = tables.shapley_words(c) if "shapley" in used else ""
     text = f"Contributions to the {whole}. " * bool(c.gap_parts.exempt) + "; ".join(lines)
     text = f"{capitalised(text)}."
     text += f" {rest}" if rest else ""
-    if audit is not None and has_bands(c):
+    if audit is not None and tables.has_bands(c):
         level, threshold = f"{100 * c.scale.confidence:g}%", m.with_unit(m.size(c.scale.materiality))
         threshold += f" ({m.threshold(audit.settings.materiality)})" if m.is_amount else ""
         text += (
@@ -316,7 +303,7 @@ def _reasons(c: Comparison) -> Iterator[str]:
     """Yield the reason for each verdict, once for features with the same reason."""
     given: dict[str, list[str]] = {}
     for row in c.by_feature:
-        given.setdefault(reason(row), []).append(label(row.feature))
+        given.setdefault(tables.reason(row), []).append(label(row.feature))
     for why, names in given.items():
         more = len(names) - MOST_NAMED
         yield f"{', '.join(names[:MOST_NAMED])}{f' and {more} more' if more > 0 else ''}: {why}"
@@ -343,7 +330,7 @@ def _periods(c: Comparison, periods: PeriodTable) -> Iterator[doc.Block]:
 
 
 def _correction(c: Comparison) -> Iterator[doc.Block]:
-    table = correction_table(c)
+    table = tables.correction_table(c)
     blocks: list[doc.Block] = [table] if table else []
     if c.correction.numbers is not None:
         blocks.append(doc.Paragraph(f"Group-membership model (propensity): {label(c.checks.propensity)}.", doc.QUIET))

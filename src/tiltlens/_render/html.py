@@ -14,18 +14,11 @@ import polars as pl
 from tiltlens import figures
 from tiltlens._documents import document as doc
 from tiltlens._documents import sentences as words
+from tiltlens._documents import tables
 from tiltlens._documents.headline import named_list, of_kind
 from tiltlens._documents.prices import price_blocks
 from tiltlens._documents.result_documents import document_of
 from tiltlens._documents.sentences import error_rate_blocks, sensitivity_blocks, splitting_blocks
-from tiltlens._documents.tables import (
-    contribution_table,
-    correction_table,
-    decile_table,
-    decision_table,
-    estimate_table,
-    factor_table,
-)
 from tiltlens._formats import label
 from tiltlens._render.terminal import unsplit
 from tiltlens._results.audit import Audit
@@ -201,14 +194,14 @@ def _tables(c: Comparison, is_drawn: bool) -> dict[str, str]:
     """Return the tables of a comparison as HTML, "" for those without content."""
     from markupsafe import Markup
 
-    tables: dict[str, doc.Table | None] = {
-        "estimates": estimate_table(c),
-        "deciles": None if c.outputs.decile_shares.is_empty() else decile_table(c),
-        "decisions": None if c.decision_table is None else decision_table(c, c.decision_table.counts),
-        "factors": factor_table(c) if c.by_feature else None,
-        "correction": correction_table(c),
+    made: dict[str, doc.Table | None] = {
+        "estimates": tables.estimate_table(c),
+        "deciles": None if c.outputs.decile_shares.is_empty() else tables.decile_table(c),
+        "decisions": None if c.decision_table is None else tables.decision_table(c, c.decision_table.counts),
+        "factors": tables.factor_table(c) if c.by_feature else None,
+        "correction": tables.correction_table(c),
     }
-    shown: dict[str, str] = {name: Markup(table_html(table) if table else "") for name, table in tables.items()}
+    shown: dict[str, str] = {name: Markup(table_html(table) if table else "") for name, table in made.items()}
     blocks = {
         "sensitivity": sensitivity_blocks(c),
         "splitting": splitting_blocks(c),
@@ -216,7 +209,7 @@ def _tables(c: Comparison, is_drawn: bool) -> dict[str, str]:
         "error_rates": [] if c.error_rates is None else error_rate_blocks(c, c.error_rates),
     }
     shown |= {name: Markup(blocks_html(part, lambda reference: "")) for name, part in blocks.items()}
-    contributions = contribution_table(c, has_reasons=True)
+    contributions = tables.contribution_table(c, has_reasons=True)
     shown["contributions"] = Markup(
         table_html(contributions, lambda index, cell: _feature_button(index, cell, is_drawn), SHOWN)
     )

@@ -19,20 +19,10 @@ from tempfile import TemporaryDirectory
 from typing import Any
 
 from tiltlens import _formats as formats
-from tiltlens._documents import glossary
+from tiltlens._documents import document as doc
+from tiltlens._documents import glossary, tables
 from tiltlens._documents import sentences as words
 from tiltlens._documents.audit_document import audit_title, overall_blocks
-from tiltlens._documents.document import (
-    Block,
-    Cell,
-    Document,
-    FigureRef,
-    Heading,
-    by_gap,
-    is_favourable_mean,
-    measure_of,
-    named,
-)
 from tiltlens._documents.first_screen import first_screen
 from tiltlens._documents.headline import expected, ratio_words
 from tiltlens._documents.result_documents import (
@@ -42,14 +32,6 @@ from tiltlens._documents.result_documents import (
     provenance_blocks,
 )
 from tiltlens._documents.sentences import decision_table_words
-from tiltlens._documents.tables import (
-    MATRIX_NOTE,
-    check_table,
-    factor_words,
-    group_matrix,
-    group_table,
-    shapley_words,
-)
 from tiltlens._formats import label
 from tiltlens._render.html import (
     DETAILED,
@@ -139,7 +121,7 @@ RUNNING = 110  # maximum number of characters of the model's name at the foot of
 Reported = Audit | Change | AlternativesByGroup | Sequence[Evaluation]
 FUNCTIONS = (
     *(formats.number, formats.minus, formats.interval_name, formats.count, formats.label, formats.sentence),
-    *(decision_table_words, expected, factor_words, reason_words, shapley_words, unsplit),
+    *(decision_table_words, expected, tables.factor_words, reason_words, tables.shapley_words, unsplit),
 )
 
 
@@ -190,7 +172,7 @@ def page(result: Reported) -> str:
 
 def _audit_page(audit: Audit) -> str:
     """Return the page of an audit, with clearly disadvantaged groups first, then by the size of the gap."""
-    audit = by_gap(named(audit))
+    audit = doc.by_gap(doc.named(audit))
     comparisons = [section(audit, index, name) for index, name in enumerate(audit.comparisons)]
     whole = replace(Drawing.of("rates", rates(audit)), table=None)
     overall, drawings = draw_blocks(overall_blocks(audit))
@@ -202,8 +184,8 @@ def _audit_page(audit: Audit) -> str:
         audit=audit,
         settings=to_plain(audit.settings),
         words=words,
-        measure=measure_of(audit),
-        materiality=measure_of(audit).threshold(audit.settings.materiality),
+        measure=doc.measure_of(audit),
+        materiality=doc.measure_of(audit).threshold(audit.settings.materiality),
         glossary=glossary.glossary(audit),
         for_statisticians=glossary.for_statisticians(audit),
         pictured=PICTURED,
@@ -214,13 +196,13 @@ def _audit_page(audit: Audit) -> str:
         model=css_text(_model(audit)),
         created=(audit.provenance.created or "")[:10],
         ratio_note=_ratio_note(audit),
-        matrix=markup(table_html(group_matrix(audit), _linked(audit))),
-        matrix_note=MATRIX_NOTE,
+        matrix=markup(table_html(tables.group_matrix(audit), _linked(audit))),
+        matrix_note=tables.MATRIX_NOTE,
         checks=_checks(audit),
         dial_place=dial_place,
         dial_rows=DIAL_ROWS,
         overview=whole,
-        group_table=markup(table_html(group_table(audit), _linked(audit))),
+        group_table=markup(table_html(tables.group_table(audit), _linked(audit))),
         overall=overall,
         simultaneous=words.simultaneous_words(audit),
         comparisons=comparisons,
@@ -236,7 +218,7 @@ def _model(audit: Audit) -> str:
 def _ratio_note(audit: Audit) -> str:
     """Return the rates that an impact ratio divides, if they are not the means behind the gap."""
     c = audit[0]
-    return "" if is_favourable_mean(c) or c.impact_ratio is None else ratio_words(c, c.impact_ratio)
+    return "" if doc.is_favourable_mean(c) or c.impact_ratio is None else ratio_words(c, c.impact_ratio)
 
 
 def css_text(text: str) -> Any:
@@ -249,25 +231,25 @@ def css_text(text: str) -> Any:
 def _checks(audit: Audit) -> Any:
     """Return the table of checks of all groups, or "" if there are none."""
     has_checks = any(c.checks.balance is not None for _, c in audit.items())
-    return markup(table_html(check_table(audit), _linked(audit))) if has_checks else ""
+    return markup(table_html(tables.check_table(audit), _linked(audit))) if has_checks else ""
 
 
-def _linked(audit: Audit) -> Callable[[int, Cell], str]:
+def _linked(audit: Audit) -> Callable[[int, doc.Cell], str]:
     """Return a function that links the name of a group to its section."""
     count = len(audit.comparisons)
 
-    def name(index: int, cell: Cell) -> str:
+    def name(index: int, cell: doc.Cell) -> str:
         text = escape(cell.text)
         return f'<a href="#c{index}">{text}</a>' if index < count else text
 
     return name
 
 
-def draw_blocks(blocks: Iterable[Block], before: int = 0) -> tuple[Any, list[Drawing]]:
+def draw_blocks(blocks: Iterable[doc.Block], before: int = 0) -> tuple[Any, list[Drawing]]:
     """Return blocks as HTML and their drawings, numbered from `before`; beyond a limit, figures are left out."""
     drawings: list[Drawing] = []
 
-    def drawn(reference: FigureRef) -> str:
+    def drawn(reference: doc.FigureRef) -> str:
         if (number := before + len(drawings)) >= PICTURED:
             return ""
         if (figure := draw(reference)) is None:
@@ -355,25 +337,25 @@ def _rounded(value: Any) -> Any:
     return value
 
 
-def _page(document: Document, lead: str, more: Iterable[Block] = ()) -> str:
+def _page(document: doc.Document, lead: str, more: Iterable[doc.Block] = ()) -> str:
     drawings: list[Drawing] = []
     sections = []
     for index, (first, *others) in enumerate(_parts([*document.blocks, *more])):
         body, drawn = draw_blocks(others, len(drawings))
         drawings += drawn
-        title = first.text if isinstance(first, Heading) else ""
+        title = first.text if isinstance(first, doc.Heading) else ""
         sections.append({"element": f"c{index}" if index else "words", "title": title, "body": body})
     specs = {drawing.element: drawing.spec for drawing in drawings}
     data = as_json({"specs": specs, "comparisons": {}, "withheld": None})
     return rendered("document.html", data, title=label(document.title, 200), lead=lead, sections=sections)
 
 
-def _parts(blocks: Iterable[Block]) -> list[list[Block]]:
+def _parts(blocks: Iterable[doc.Block]) -> list[list[doc.Block]]:
     """Return blocks grouped by section; blocks before the first section are placed at its start."""
-    parts: list[list[Block]] = []
-    before: list[Block] = []
+    parts: list[list[doc.Block]] = []
+    before: list[doc.Block] = []
     for block in blocks:
-        if isinstance(block, Heading) and block.level == 2:
+        if isinstance(block, doc.Heading) and block.level == 2:
             parts.append([block, *before])
             before = []
         else:
