@@ -184,8 +184,10 @@ def count(value: float | None) -> str:
     return "fewer than 10" if value is None else f"{value:,.0f}"
 
 
-def p_value(value: float) -> str:
+def p_value(value: float | None) -> str:
     """Return a p-value in words."""
+    if value is None:
+        return NOTHING
     return "p < 0.001" if value < 0.001 else f"p = {value:.{3 if value < 0.01 else 2}f}"
 
 

@@ -321,10 +321,6 @@ def _rows(made: RuleTables) -> str:
     return f"{rows['read']:,} rows read, {rows['used']:,} used{left_out}. Outcome: {label(made.outcome)}.{median}"
 
 
-def _p(value: float | None) -> str:
-    return NOTHING if value is None else p_value(value)
-
-
 # The columns of each table of a rule: the key of a number, its head and its format.
 RULE_COLUMNS: dict[str, dict[str, tuple[str, Shown]]] = {
     "rates": {
@@ -336,15 +332,15 @@ RULE_COLUMNS: dict[str, dict[str, tuple[str, Shown]]] = {
     "sizes": {"shortfall": (quantity("shortfall").label, whole), "odds_ratio": ("odds ratio", ratio)},
     "tests": {
         "z": ("z", ratio),
-        "z_p_value": ("z test", _p),
-        "fisher_p_value": ("Fisher's test", _p),
+        "z_p_value": ("z test", p_value),
+        "fisher_p_value": ("Fisher's test", p_value),
         "ratio_flips": ("flips, ratio", whole),
         "z_flips": ("flips, z", whole),
     },
     "strata": {
         "strata": ("strata", whole),
         "cmh_z": ("CMH z", ratio),
-        "cmh_p_value": ("CMH test", _p),
+        "cmh_p_value": ("CMH test", p_value),
         "common_odds_ratio": ("common odds ratio", ratio),
     },
 }

@@ -6,16 +6,7 @@ from collections.abc import Sequence
 from functools import partial
 
 from tiltlens._analysis.bins import GroupBin, ValueProfile
-from tiltlens._documents.document import (
-    disadvantage_sign,
-    group_words,
-    groups,
-    labels,
-    mean_estimates,
-    means,
-    measure_of,
-    versus,
-)
+from tiltlens._documents import document as doc
 from tiltlens._documents.quantities import written
 from tiltlens._formats import Shown, count, label, number, percent, short_number
 from tiltlens._results.comparison import Comparison
@@ -35,10 +26,10 @@ NO_SHAPE = "every bin has fewer than ten people, or would reveal one that has"
 
 def score_distribution(c: Comparison) -> Figure:
     """Return the distribution of the score in both groups with their means; for decisions, one bar per group."""
-    m, bins = measure_of(c), c.bins().score
+    m, bins = doc.measure_of(c), c.bins().score
     if c.scale.score_type == "decision":
         return _decisions(c, m)
-    audited, reference = means(c)
+    audited, reference = doc.means(c)
     title = f"Distribution of {m.each}s by group"
     word = f"1 − {m.each}" if c.scale.metric == "fnr" else m.each
     write = m.level if m.is_amount else percent
@@ -50,11 +41,11 @@ def score_distribution(c: Comparison) -> Figure:
         for group, mean, side in (("audited", audited, 1), ("reference", reference, -1))
     ]
     description = (
-        f"{versus(c)}. Back-to-back histograms of the {word}: the audited group above, the reference group "
+        f"{doc.versus(c)}. Back-to-back histograms of the {word}: the audited group above, the reference group "
         f"below. The means are {m.level(audited)} and {m.level(reference)}."
     )
     reading = {"group": "group", "bin": word, "shown": "share of the group"}
-    better = "lower" if disadvantage_sign(c) > 0 else "higher"
+    better = "lower" if doc.disadvantage_sign(c) > 0 else "higher"
     x = draw.axis("x", "from", f"{word} ({better} is better)", [bins[0].start, bins[-1].stop], format=m.axis)
     chart = _mirrored(c, records, x, marked, draw.tooltip(reading))
     open_ends = "values beyond the axis are in the last bin" if m.is_amount else ""
@@ -66,9 +57,9 @@ def score_distribution(c: Comparison) -> Figure:
 def _decisions(c: Comparison, m: Measure) -> Figure:
     """Return one bar per group: the rate of the decision whose gap is audited, with its interval."""
     title = f"{m.mean.capitalize()} by group"
-    estimates = mean_estimates(c)
+    estimates = doc.mean_estimates(c)
     records = [
-        {"role": role, "label": group_words(c, role), "zero": 0.0, "whole": 1.0, "text": written(rate, percent)}
+        {"role": role, "label": doc.group_words(c, role), "zero": 0.0, "whole": 1.0, "text": written(rate, percent)}
         | draw.scaled({"rate": rate}, 1.0)
         | {"level": percent(rate.value), "people": f"{c.rows[role]:,}"}
         for role, rate in (("reference", estimates.reference), ("audited", estimates.audited))
@@ -90,7 +81,7 @@ def _decisions(c: Comparison, m: Measure) -> Figure:
     chart = alt.layer(*layers).properties(width=draw.WIDTH, height=alt.Step(40))
     note = noted(c, intervals="CI" if records[0]["rate_low"] is not None else "")
     subtitle = in_unit(c, "% of each group")
-    return figure(chart, records, title, f"{versus(c)}. {parts}.", reading, subtitle, note)
+    return figure(chart, records, title, f"{doc.versus(c)}. {parts}.", reading, subtitle, note)
 
 
 def overlap(c: Comparison) -> Figure:
@@ -100,7 +91,7 @@ def overlap(c: Comparison) -> Figure:
     if not any(record["share"] for record in records):
         raise nothing(title, NO_SHAPE)
     description = (
-        f"{versus(c)}. Back-to-back histograms of the log-ratio: how much more common a record is in the "
+        f"{doc.versus(c)}. Back-to-back histograms of the log-ratio: how much more common a record is in the "
         "audited group. Where one side is empty, people of the other group have no counterparts."
     )
     ends = [end for record in records if record["share"] != 0 for end in (record["from"], record["to"])]
@@ -161,7 +152,7 @@ def _names(c: Comparison) -> list[ChartPart]:
         draw.chart([{"name": f"{glyph} {text}"}], f"name_{baseline}")
         .mark_text(align="left", baseline=baseline, fontWeight=600, color=colour, limit=300)
         .encode(text=alt.Text("name:N"), x=alt.value(4), y=alt.value(height))
-        for text, (glyph, colour, height, baseline) in zip(groups(c), places, strict=True)
+        for text, (glyph, colour, height, baseline) in zip(doc.groups(c), places, strict=True)
     ]
 
 
@@ -192,7 +183,7 @@ def profile(c: Comparison, feature: str, position_index: int | None = None) -> F
 
     `position_index` is the position of the slider, by default that of the audit.
     """
-    values, m = draw.profile_of(c, feature), measure_of(c)
+    values, m = draw.profile_of(c, feature), doc.measure_of(c)
     title = f"Profile of {label(feature, 40)} by value"
     if not values:
         raise nothing(title, "the feature has no values")
@@ -200,7 +191,7 @@ def profile(c: Comparison, feature: str, position_index: int | None = None) -> F
     records = [_record(text, value, position, m) for text, value in values]
     where = draw.dial_words(c, position)
     description = (
-        f"{versus(c)}. For each value of the feature, three aligned panels: the share of each group that has "
+        f"{doc.versus(c)}. For each value of the feature, three aligned panels: the share of each group that has "
         f"it, the audited people's {m.mean}, and the spread of the correction function among them"
         f"{where and f', {where}'}. "
         + "; ".join(f"{record['label']}: {record['people']}" for record in records[:8])
@@ -313,8 +304,8 @@ def calibration(c: Comparison) -> Figure:
         for part in bins
     ]
     description = (
-        f"{versus(c)}. Each dot is a tenth of the people, or several tenths if one has few people of a group. Across: "
-        "the log-ratio that the model expects; up: the observed log-ratio. On the diagonal the two are equal."
+        f"{doc.versus(c)}. Each dot is a tenth of the people, or several tenths if one has few people of a group. "
+        "Across: the log-ratio that the model expects; up: the observed log-ratio. On the diagonal the two are equal."
     )
     reading = {"expected_text": "expected log-ratio", "observed_text": "observed log-ratio", "people": "people"}
     subtitle = in_unit(c, "log-ratios (0: as common in both groups)")
@@ -341,7 +332,7 @@ def balance(c: Comparison) -> Figure:
     checks = c.checks.balance.disclosed()
     if not checks.mismatches:
         raise nothing(title, "the audit has no features to balance")
-    names = labels(mismatch.name for mismatch in checks.mismatches)
+    names = doc.labels(mismatch.name for mismatch in checks.mismatches)
     records: list[Record] = []
     for mismatch, name in zip(checks.mismatches, names, strict=True):
         value, reach = mismatch.difference, 2 * mismatch.se
@@ -350,7 +341,7 @@ def balance(c: Comparison) -> Figure:
         records.append(record | {"difference_low": value - reach, "difference_high": value + reach})
     worst = records[0]
     description = (
-        f"{versus(c)}. Differences that remain between the audited group and the reweighted reference group, "
+        f"{doc.versus(c)}. Differences that remain between the audited group and the reweighted reference group, "
         f"in standard deviations, with two standard errors on either side. Largest: {worst['label']}, {worst['text']}."
     )
     verdict = f"model judged {'adequate' if checks.is_adequate else 'inadequate'}"

@@ -4,17 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from tiltlens._documents.document import (
-    GROUP,
-    disadvantage_sign,
-    group_name,
-    group_words,
-    labels,
-    level_of,
-    means,
-    measure_of,
-    versus,
-)
+from tiltlens._documents import document as doc
 from tiltlens._documents.headline import WEIGHTED, gap_name, is_of_decisions
 from tiltlens._documents.quantities import brief, brief_of, quantity, written
 from tiltlens._estimators.estimate import Estimate
@@ -37,7 +27,7 @@ NEAR = 1.1  # ratio above which the second line is drawn
 
 def rates(audit: Audit) -> Figure:
     """Return the favourable rate of every group with its interval, and its ratio to the reference's rate."""
-    m, comparisons = measure_of(audit), list(audit.comparisons.values())
+    m, comparisons = doc.measure_of(audit), list(audit.comparisons.values())
     is_soft = any(c.unobserved_group for c in comparisons)
     name = m.rate.capitalize()
     title = f"{name} by group {WEIGHTED}" if is_soft else f"{name} by group and ratio to the reference"
@@ -46,7 +36,7 @@ def rates(audit: Audit) -> Figure:
     first = comparisons[0]
     rows = [_row(first.reference, "reference", first.rates.reference, None, m)]
     rows += [_row(c.audited, "audited", c.rates.audited, c.impact_ratio, m) for c in comparisons]
-    texts = labels((row["group"] for row in rows[:GROUPS]), NAME_OF_GROUP)
+    texts = doc.labels((row["group"] for row in rows[:GROUPS]), NAME_OF_GROUP)
     records = [row | {"label": text} for row, text in zip(rows, texts, strict=False)]
     parts = ", ".join(f"{record['label']} {m.level(record['rate'])}" for record in records[:6])
     description = f"One row per group: its {m.rate}{m.among}{'' if is_soft else ', and its ratio'}. {parts}."
@@ -54,12 +44,12 @@ def rates(audit: Audit) -> Figure:
     people = first.rows["reference"] + sum(c.rows["audited"] for c in comparisons)
     note = joined(
         f"n = {people:,}",
-        level_of(first) if records[0]["rate_low"] is not None else "",
+        doc.level_of(first) if records[0]["rate_low"] is not None else "",
         "dashed: four fifths" if has_line and not is_soft else "",
         f"the first {GROUPS} of {len(rows)} groups" if len(rows) > GROUPS else "",
         source_of(first),
     )
-    subtitle = joined(f"● audited, ◼ reference ({label(first.reference, GROUP)})", m.among.strip())
+    subtitle = joined(f"● audited, ◼ reference ({label(first.reference, doc.GROUP)})", m.among.strip())
     name_of_ratio = quantity("impact_ratio").label
     reading = {"label": "group", "rate_text": m.rate} | ({} if is_soft else {"ratio_text": name_of_ratio})
     chart = _panels(records, f"{name_of_ratio}: audited ÷ reference", has_line, m, draw.tooltip(reading))
@@ -121,24 +111,24 @@ NO_PARTS = "the audit has no Shapley contributions; see the contribution of each
 
 def waterfall(c: Comparison) -> Figure:
     """Draw the gap in parts: reference mean, each feature's Shapley contribution, the remainder, audited mean."""
-    rows, m = c.by_feature, measure_of(c)
+    rows, m = c.by_feature, doc.measure_of(c)
     gap = c.gap
     title = f"Decomposition of the {gap_name(c)} of {m.with_unit(brief(gap, m)(gap.value))}"
     if not rows:
         raise nothing(title, "the audit has no features")
     if all(row.shapley is None for row in rows) and c.gap_parts.gap_explained_by_exempt is None:
         raise nothing(title, NO_PARTS)
-    audited, reference = means(c)
+    audited, reference = doc.means(c)
     records = _stairs(c, rows, reference)
     names = (label(name, NAME) for name in (c.reference, c.audited))
     records = [_mean(next(names), reference, m), *records, _mean(next(names), audited, m)]
     parts = ", ".join(f"{record['label']} {record['text']}" for record in _labelled(records))
     description = (
-        f"{versus(c)}. Steps from the reference group's {m.mean}, {m.level(reference)}, to the audited "
+        f"{doc.versus(c)}. Steps from the reference group's {m.mean}, {m.level(reference)}, to the audited "
         f"group's, {m.level(audited)}, in {m.long_unit}: {parts}."
     )
     has_ends = any(record["reach_low"] is not None for record in records)
-    filled = f"orange: disadvantage of {group_words(c, 'audited')}; outlined: not accounted for by features"
+    filled = f"orange: disadvantage of {doc.group_words(c, 'audited')}; outlined: not accounted for by features"
     subtitle = joined(in_unit(c, m.long_unit), "Shapley contributions")
     reading = {"full": "step", "text": m.long_unit, "range": "interval"}
     note = noted(c, filled, intervals="CI" if has_ends else "")
@@ -163,8 +153,8 @@ def _stairs(c: Comparison, rows: Sequence[Contribution], start: float) -> list[R
         steps.append((name, _remainder(c, gap.shapley_remainder), "remainder"))
     elif gap.gap_given_exempt is not None:
         steps.append((EQUAL, gap.gap_given_exempt, "equal"))
-    m, records, level = measure_of(c), [], start
-    sign = disadvantage_sign(c)
+    m, records, level = doc.measure_of(c), [], start
+    sign = doc.disadvantage_sign(c)
     values = [_shown(c, estimate.value, role) for _, estimate, role in steps]
     write = brief_of(values, m)
     for (name, estimate, role), shown in zip(steps, values, strict=True):
@@ -225,7 +215,7 @@ def _mean(name: str, value: float, m: Measure) -> Record:
 
 def _labelled(records: list[Record]) -> list[Record]:
     """Return the steps with distinct labels, each with the label of the next step."""
-    labels_of_steps = labels((record["feature"] for record in records), NAME)
+    labels_of_steps = doc.labels((record["feature"] for record in records), NAME)
     after = [*labels_of_steps[1:], labels_of_steps[-1]]
     return [
         record | {"full": label(record["feature"], draw.FULL), "label": a, "next": b}
@@ -276,10 +266,10 @@ def intersections(audit: Audit) -> Figure:
     every = None if audit.intersections is None else audit.intersections.disclosed()
     if every is None or every.frame.is_empty():
         raise nothing(title, "the audit has too few groups of ten people or more")
-    m, rows = measure_of(audit), sorted(every.frame.iter_rows(named=True), key=lambda row: row["deviation"])
+    m, rows = doc.measure_of(audit), sorted(every.frame.iter_rows(named=True), key=lambda row: row["deviation"])
     half = DRAWN_GROUPS // 2
     shown = rows if len(rows) <= DRAWN_GROUPS else [*rows[:half], *rows[-half:]]
-    texts = labels((group_name(audit.group, row["group"]) for row in shown), GROUP)
+    texts = doc.labels((doc.group_name(audit.group, row["group"]) for row in shown), doc.GROUP)
     records = [
         {"label": text, "text": written(deviation, m.difference)} | draw.scaled({"deviation": deviation}, m.factor)
         for text, deviation in zip(texts, (row_estimate(row, "deviation") for row in shown), strict=True)
