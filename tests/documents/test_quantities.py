@@ -21,7 +21,6 @@ from tiltlens._documents.quantities import (
     ALIASES,
     CONTRIBUTIONS,
     CORRECTION_KEYS,
-    ERROR_RATE_KEYS,
     FEATURES,
     HEADLINE_KEYS,
     QUANTITIES,
@@ -41,7 +40,7 @@ from tiltlens._render.page import page
 from tiltlens._render.table_files import AGAINST_REFERENCE, export_tables, markdown
 from tiltlens._render.terminal import print_result
 from tiltlens._results.change import QUANTITIES as CHANGED
-from tiltlens._results.comparison import ESTIMATES
+from tiltlens._results.comparison import ERROR_RATE_KEYS, ESTIMATES
 from tiltlens._rows.wording import MEASURES, POINTS, ScoreType, Wording, measure_for
 
 EVERY = [*QUANTITIES.values(), *FEATURES.values()]

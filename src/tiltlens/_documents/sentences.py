@@ -18,14 +18,7 @@ from tiltlens._documents.headline import (
     unfavourable_words,
     unobserved_group_sentences,
 )
-from tiltlens._documents.quantities import (
-    estimate_cell,
-    estimate_words,
-    fill,
-    format_of,
-    quantity,
-    written,
-)
+from tiltlens._documents.quantities import estimate_cell, estimate_words, fill, format_of, quantity, written
 from tiltlens._estimators.estimate import Materiality, is_beyond_zero, materiality
 from tiltlens._estimators.verdicts import Verdict
 from tiltlens._formats import NOTHING, capitalised, count, label, number, p_value, percent, ratio, value_of, whole

@@ -8,14 +8,7 @@ from dataclasses import replace
 import polars as pl
 
 from tiltlens._documents import document as doc
-from tiltlens._documents.headline import (
-    divided,
-    expected,
-    gap_name,
-    leaves_adjusted_gap,
-    shapley_parts,
-    weighted,
-)
+from tiltlens._documents.headline import divided, expected, gap_name, leaves_adjusted_gap, shapley_parts, weighted
 from tiltlens._documents.quantities import (
     CONTRIBUTIONS,
     CORRECTION_KEYS,
