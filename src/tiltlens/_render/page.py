@@ -88,8 +88,7 @@ def write_pdf(html: str, path: Path) -> None:
         page, printed = Path(folder, "page.html"), Path(folder, "page.pdf")
         page.write_text(html, encoding="utf-8")
         own = [f"--user-data-dir={Path(folder, 'profile')}", f"--print-to-pdf={printed}", f"{page.as_uri()}#paper"]
-        is_root = sys.platform != "win32" and os.geteuid() == 0  # then Chromium starts only without its sandbox
-        _run([browser, *FLAGS, *(["--no-sandbox"] if is_root else []), *own], printed)
+        _run([browser, *FLAGS, *_sandbox(), *own], printed)
         write_bytes(path, printed.read_bytes())
 
 
@@ -102,6 +101,12 @@ def find_browser() -> str:
             "A PDF report needs Chromium, Chrome or Edge, and none was found.", f"Install one, or {BY_HAND}"
         )
     return browser
+
+
+def _sandbox() -> list[str]:
+    """Return the option that Chromium needs to start as root."""
+    is_root = sys.platform != "win32" and os.geteuid() == 0
+    return ["--no-sandbox"] if is_root else []
 
 
 def _run(command: list[str], printed: Path) -> None:

@@ -5,7 +5,6 @@ from __future__ import annotations
 import math
 from collections.abc import Iterable, Mapping, Sequence
 from itertools import pairwise
-from statistics import fmean
 from types import ModuleType
 from typing import Any, TypeAlias
 
@@ -371,12 +370,23 @@ def _outside(box: Box, width: float, height: float) -> float:
 def spread(values: list[float], least: float) -> list[float]:
     """Return positions moved apart as little as possible, in the same order, so that their distances are ≥ `least`."""
     order = sorted(range(len(values)), key=lambda index: values[index])
-    blocks: list[list[float]] = []  # desired positions of members, less their least distances from the first of all
-    for rank, index in enumerate(order):
-        blocks.append([values[index] - rank * least])
-        while len(blocks) > 1 and fmean(blocks[-2]) > fmean(blocks[-1]):
-            last = blocks.pop()
-            blocks[-1] += last
-    starts = (fmean(block) for block in blocks for _ in block)
-    moved = {index: start + rank * least for rank, (index, start) in enumerate(zip(order, starts, strict=True))}
-    return [moved[index] for index in range(len(values))]
+    blocks: list[list[float]] = []  # sum of the desired starts, and number of members
+    for rank in range(len(order)):
+        blocks.append([values[order[rank]], 1.0])
+        while len(blocks) > 1 and blocks[-2][0] / blocks[-2][1] + least * _half(blocks[-2], blocks[-1]) > (
+            blocks[-1][0] / blocks[-1][1]
+        ):
+            wished, members = blocks.pop()
+            blocks[-1][0] += wished
+            blocks[-1][1] += members
+    moved, rank = [0.0] * len(values), 0
+    for total, members in blocks:
+        for step in range(int(members)):
+            moved[order[rank]] = total / members + least * (step - (members - 1) / 2)
+            rank += 1
+    return moved
+
+
+def _half(first: list[float], second: list[float]) -> float:
+    """Return the minimum distance between the centres of two blocks, in steps."""
+    return (first[1] + second[1]) / 2
