@@ -7,7 +7,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from itertools import combinations
 from pathlib import Path
-from typing import Any, NamedTuple, TypeAlias
+from typing import Any, TypeAlias
 
 import polars as pl
 
@@ -31,8 +31,8 @@ from tiltlens._rules.measures import (
 )
 from tiltlens._rules.rule import (
     Outcomes,
+    OutcomeSpec,
     Rule,
-    Tally,
     open_source,
     outcome_spec,
     outcomes_of,
@@ -42,7 +42,7 @@ from tiltlens._rules.rule import (
     tally_source,
 )
 from tiltlens._sources.engines import batches_of, names_of, reading_notes
-from tiltlens._sources.tables import Record
+from tiltlens._sources.tables import Batches, Record
 from tiltlens.errors import DataError, check_columns, listed, names_in, shown
 from tiltlens.paper.checks import check_probability
 
@@ -225,39 +225,28 @@ def rule_tables(
         check_probability("confidence", confidence),
     )
     stated = check_provenance(provenance)
-    people = _people(data, chosen, group, strata, selected, scores, favourable)
-    return _tables(chosen, people, favourable, limits, stated)
-
-
-class _People(NamedTuple):
-    """People counted by group, stratum and outcome, and what readers should know of how they were read."""
-
-    attributes: list[str]
-    strata: list[str]
-    outcomes: Outcomes
-    tally: Tally
-    coded: pl.DataFrame
-    notes: tuple[str, ...]
-
-
-def _people(
-    data: object, rule: Rule, group: object, strata: object, selected: object, scores: object, favourable: str
-) -> _People:
     batches = batches_of(data)
     names = names_of(data, batches)
-    attributes = _attributes(rule, group, names)
-    spec = outcome_spec(rule, selected, scores, favourable, names)
+    attributes = _attributes(chosen, group, names)
+    spec = outcome_spec(chosen, selected, scores, favourable, names)
     within = _strata(strata, names)
     _check_apart(group=attributes, strata=within, outcome=spec.columns)
-    source = open_source(data, batches, [*attributes, *within, *spec.columns], spec)
-    tally, middle = tally_source(source, [*attributes, *within], spec)
+    batches = open_source(data, batches, [*attributes, *within, *spec.columns], spec)
+    return _tables(chosen, batches, attributes, within, spec, limits, stated)
+
+
+def _tables(
+    rule: Rule,
+    batches: Batches,
+    attributes: list[str],
+    within: list[str],
+    spec: OutcomeSpec,
+    limits: Limits,
+    stated: dict[str, str],
+) -> RuleTables:
+    tally, middle = tally_source(batches, [*attributes, *within], spec)
     outcomes = outcomes_of(spec, tally.people, middle)
     coded = _coded(tally.people.filter(outcomes.known), attributes, within, outcomes)
-    return _People(attributes, within, outcomes, tally, coded, reading_notes(source.batches, source.read))
-
-
-def _tables(rule: Rule, people: _People, favourable: str, limits: Limits, stated: dict[str, str]) -> RuleTables:
-    attributes, within, outcomes, tally, coded, notes = people
     wanted = [[name] for name in attributes] + ([attributes] if len(attributes) > 1 else [])
     both = {JOINT.join(columns): _rates_and_tests(coded, columns, limits) for columns in wanted}
     frames, tests = ({name: pair[which] for name, pair in both.items()} for which in (0, 1))
@@ -269,15 +258,15 @@ def _tables(rule: Rule, people: _People, favourable: str, limits: Limits, stated
         tests=tests,
         unknown={name: used - int(frame["n"].sum()) for name, frame in frames.items()},
         rows={"read": tally.read, "used": used, "missing_outcome": tally.read - used},
-        rate=outcomes.rate,
-        outcome=outcomes.name,
-        favourable=favourable,
+        rate=spec.rate,
+        outcome=spec.name,
+        favourable=spec.favourable,
         median=outcomes.median,
         strata=tuple(within),
         limits=limits,
         notes=(
-            *notes,
-            *notes_of(rule, frames, outcomes, favourable, limits),
+            *reading_notes(batches, [*attributes, *within, *spec.columns]),
+            *notes_of(rule, frames, outcomes, spec.favourable, limits),
             *test_notes(tests, within, without_stratum, limits),
         ),
         provenance=provenance_of(tally.read, tally.fingerprint, [], {}, stated),
