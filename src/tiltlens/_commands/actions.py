@@ -135,11 +135,9 @@ def _evaluate(
     rows = table.filter(meets(table, options["where"]))
     columns = _columns(options["scores"]), _columns(options["group"])
     shared = {name: options[name] for name in ("outcome", "confidence", "sample_weight", "clusters")}
-    if not isinstance(tilt, ScoreTilt):
-        return [*tilt.evaluate_groups(rows, *columns, **shared).values()]
-    score_class = _class_of(options["scores"], options["favourable"])
-    evaluations = tilt.evaluate_groups(rows, *columns, score_class=score_class, compare_with=other, **shared)
-    return [*evaluations.values()]
+    if isinstance(tilt, ScoreTilt):
+        shared |= {"score_class": _class_of(options["scores"], options["favourable"]), "compare_with": other}
+    return [*tilt.evaluate_groups(rows, *columns, **shared).values()]
 
 
 def _columns(names: tuple[str, ...]) -> str | list[str]:

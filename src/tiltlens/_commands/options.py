@@ -247,11 +247,8 @@ WRITING = {
 TO_COMPARE = {
     "scores": Spec("Outcome", "COLUMN", "Scores in DATA: first the old model's, then the new one's.", multiple=True),
     "outcome": Spec("Outcome", "COLUMN", "Observed outcome, 0 or 1; adds error rates."),
-    "fail_if": Spec(
-        "Output",
-        "GATE",
-        'Exit with code 1 if the condition holds, e.g. "gap_change.low>0.01". Repeat for more.',
-        multiple=True,
+    "fail_if": WRITING["fail_if"]._replace(
+        help='Exit with code 1 if the condition holds, e.g. "gap_change.low>0.01". Repeat for more.'
     ),
 }
 TO_FIT = {  # the keywords of `Audit.repair`
