@@ -29,7 +29,7 @@ from tiltlens._learners.propensity import row_folds
 from tiltlens._limits import FEWEST_KNOWN, FOLDS, MINIMUM_ROWS, SMALLEST_SE, SMALLEST_SHARE
 from tiltlens._notes import Note
 from tiltlens._repair.adjustment import Design, additive_design, cross_fit
-from tiltlens._repair.least_change import gradient, tilted_score
+from tiltlens._repair.least_change import gradient, repaired
 from tiltlens._repair.problem import nearly_constant
 from tiltlens._repair.quantities import (
     EvaluationRows,
@@ -411,7 +411,7 @@ def _make_rules(data: PairedRows, design: Design) -> _Rules:
     a = gradient(probability, 1.0 - probability, (share, 1.0 - share))
     grid = np.linspace(-1.0, 1.0, TRADED_RULES) * max(share, 1.0 - share) * min(tau, 1.0 - tau)
     # logit η − logit τ ≈ (η − τ)/(τ(1 − τ)) near τ, so that the scores of a rule are tilted by as much
-    scores = [tilted_score(eta, mu * a / (tau * (1.0 - tau))) for mu in grid]
+    scores = [repaired(eta, mu * a / (tau * (1.0 - tau))) for mu in grid]
     return _Rules(grid, [eta - tau > mu * a for mu in grid], scores)
 
 

@@ -60,15 +60,13 @@ def shifted(logs: Floats, shift: Floats | float) -> Floats:
     return np.asarray(expit(logs - shift) if logs.ndim == 1 else softmax(logs - shift, axis=1))
 
 
-def tilted_score(scores: Floats, shift: Floats | float) -> Floats:
-    """Return the tilted scores, logit W' = logit W − shift for two outcomes; scores of 0 and 1 do not change."""
-    return shifted(log_scores(scores), shift)
-
-
 def repaired(scores: Floats, shift: Floats | float, threshold: float | None = None) -> Floats:
-    """Return the tilted scores or, with a threshold τ, decisions: 1 where W − τ ≥ shift."""
+    """Return the tilted scores or, with a threshold τ, decisions: 1 where W − τ ≥ shift.
+
+    For two outcomes logit W' = logit W − shift, so scores of 0 and 1 do not change.
+    """
     if threshold is None:
-        return tilted_score(scores, shift)
+        return shifted(log_scores(scores), shift)
     return np.asarray(scores - threshold >= shift, dtype=np.float64)
 
 

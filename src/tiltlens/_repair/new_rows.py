@@ -10,7 +10,7 @@ from functools import partial
 from itertools import chain
 from pathlib import Path
 from time import sleep
-from typing import Any, NamedTuple
+from typing import Any, cast
 
 import numpy as np
 import polars as pl
@@ -22,7 +22,7 @@ from tiltlens._limits import MINIMUM_ROWS, SCORE_ROUNDING
 from tiltlens._notes import LEFT_OUT, Note
 from tiltlens._repair.adjustment import Adjustment
 from tiltlens._repair.constraints import check_features
-from tiltlens._repair.rows import NewRowSums, condition_notes, meets
+from tiltlens._repair.rows import AuditedRowIndex, NewRowSums, condition_notes, meets
 from tiltlens._results.codec import check_target, whole_file
 from tiltlens._rows.features import DesignColumn
 from tiltlens._rows.groups import JOINT, check_sample_weight, factorize_groups
@@ -37,6 +37,7 @@ from tiltlens._sources.tables import (
     ValuesLike,
     check_index,
     clean_batch,
+    column_names,
     column_of_values,
     empty_table,
     in_batches,
@@ -274,30 +275,24 @@ class RowRepair:
         return after
 
 
-class _Rows(NamedTuple):
-    """A table with ordered rows, the names of its columns, and the adjustment to apply."""
-
-    table: OrderedBatches
-    names: list[str]
-    repair: RowRepair
-
-
 def apply_repair(adjustment: Adjustment, data: object, scores: object, group: object, out: str | Path | None) -> Any:
     """Return the adjusted scores: an array, for Spark a data frame, or with `out` the path of the file written."""
-    batches = batches_of(data)
+    batches: Any = batches_of(data)
     if isinstance(batches, SparkBatches):
         return _on_spark(batches, adjustment, scores, group, out)
-    rows = _open(data, batches, adjustment, scores, group, out is not None)
+    names = names_of(data, batches)
+    repair, arrays = _plan(adjustment, scores, group, names, has_arrays=batches is None)
+    table = _with_arrays(data, names if out is not None else repair.columns, arrays) if batches is None else batches
     if out is not None:
         check_outputs([("`out`", out)], inputs_of(data))
-        return _write(rows, Path(out))
-    columns, sums = rows.repair.columns, list[NewRowSums]()
-    step = partial(rows.repair, sums=sums)
-    with closing(in_batches(rows.table.frames(columns, _texts(rows.repair, columns)), step)) as parts:
+        return _write(table, names, repair, Path(out))
+    sums = list[NewRowSums]()
+    step = partial(repair, sums=sums)
+    with closing(in_batches(table.frames(repair.columns, _texts(repair, repair.columns)), step)) as parts:
         repaired = list(parts)
     if not repaired:
         raise empty_table()
-    _warn(rows.repair, sum(sums, NewRowSums()))
+    _warn(repair, sum(sums, NewRowSums()))
     return np.concatenate(repaired)
 
 
@@ -309,21 +304,16 @@ def _warn(repair: RowRepair, sums: NewRowSums) -> None:
         warnings.warn(note, UserWarning, stacklevel=4)
 
 
-def _open(data: object, batches: Any, adjustment: Adjustment, scores: object, group: object, is_whole: bool) -> _Rows:
-    """Return a table with its adjustment; a table in memory is read as a whole or with the columns needed."""
-    names = names_of(data, batches)
-    repair, arrays = _plan(adjustment, scores, group, names, has_arrays=batches is None)
-    if batches is not None:
-        return _Rows(batches, names, repair)
-    wanted = names if is_whole else [name for name in repair.columns if name in names] or names[:1]
-    frame = frame_of(data, wanted)
+def _with_arrays(data: object, wanted: list[str], arrays: dict[str, tuple[str, ValuesLike]]) -> FrameBatches:
+    """Return wanted columns of a table in memory, or its first if all are arrays, and the arrays as columns."""
+    frame = frame_of(data, [name for name in wanted if name not in arrays] or column_names(data)[:1])
     if not frame.height:
         raise empty_table()
     columns = []
     for name, (argument, values) in arrays.items():
         check_index(argument, values, data)
         columns.append(column_of_values(argument, values, frame.height).alias(name))
-    return _Rows(FrameBatches(frame.with_columns(columns)), names, repair)
+    return FrameBatches(frame.with_columns(columns))
 
 
 def _plan(
@@ -375,27 +365,28 @@ def _on_spark(batches: SparkBatches, adjustment: Adjustment, scores: object, gro
         raise DataError(
             "`out` is not supported for Spark data.", "write the returned data frame: .write.parquet(path)."
         )
-    rows = _open(None, batches, adjustment.without_row_index(), scores, group, is_whole=True)
+    names = batches.names()
+    for_workers: Any = replace(cast(Any, adjustment), row_index=AuditedRowIndex())  # the hashes are not needed there
+    repair, _ = _plan(for_workers, scores, group, names, has_arrays=False)
     few = SparkBatches(batches.frame.limit(CHECKED_SPARK_ROWS))
-    _warn(rows.repair, few.fold(rows.repair.columns, rows.repair.sums))
-    return with_numbers(batches.frame, rows.repair.columns, _added_columns(rows.repair, rows.names), rows.repair)
+    _warn(repair, few.fold(repair.columns, repair.sums))
+    return with_numbers(batches.frame, repair.columns, _added_columns(repair, names), repair)
 
 
-def _write(rows: _Rows, path: Path) -> Path:
+def _write(table: OrderedBatches, columns: list[str], repair: RowRepair, path: Path) -> Path:
     """Write the rows with their adjusted scores to a file, completely or not at all, and return its path."""
     sink = SINKS.get(path.suffix.lower())
     if sink is None:
         raise DataError(f"`out` must end in .parquet or .csv, got {shown(path.name)}.", "choose one of the two.")
     check_target(str(path))
-    columns, repair, sums = rows.names, rows.repair, list[NewRowSums]()
-    added = _added_columns(repair, columns)
+    sums, added = list[NewRowSums](), _added_columns(repair, columns)
 
     def step(batch: pl.DataFrame) -> pl.DataFrame:
         after = repair(batch, sums).reshape(batch.height, -1).T
         return batch.select(columns).with_columns(map(pl.Series, added, after))
 
     wanted = list(dict.fromkeys([*columns, *repair.columns]))
-    with _ended(in_batches(rows.table.frames(wanted, _texts(repair, wanted)), step)) as frames:
+    with _ended(in_batches(table.frames(wanted, _texts(repair, wanted)), step)) as frames:
         first = next(frames, None)
         if first is None:
             raise empty_table()

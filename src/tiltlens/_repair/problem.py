@@ -31,7 +31,6 @@ from tiltlens._repair.constraints import (
     MEAN,
     Cell,
     Constraint,
-    constrained_classes,
     overlap_weights,
 )
 from tiltlens._repair.least_change import (
@@ -55,6 +54,8 @@ SURELY_OFF = 0.9999  # confidence level of each of ten intervals of outcome rate
 
 def constraints_for(rows: AuditedRows, metric: str, limit: float) -> list[Constraint]:
     """Return the constraints, without multipliers, ordered by group, event and class; raise if a cell is too small."""
+    # The gaps of all classes sum to 0: one is redundant for two classes, and for any number if the limit is 0.
+    classes = range(1 if rows.outcomes == 2 or limit == 0.0 else 0, rows.outcomes)
     constraints = []
     for group in rows.groups[1:]:
         for event in EVENTS[metric]:
@@ -66,7 +67,6 @@ def constraints_for(rows: AuditedRows, metric: str, limit: float) -> list[Constr
                     "merge groups, or add rows.",
                 )
             which = EQUAL if event == ALL and rows.exempt else event
-            classes = constrained_classes(rows.outcomes, limit)
             constraints += [Constraint(group, rows.reference, which, y) for y in classes]
     return constraints
 
