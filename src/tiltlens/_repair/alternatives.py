@@ -19,7 +19,7 @@ from scipy.special import expit
 from tiltlens._analysis.evidence import interval_columns
 from tiltlens._analysis.unobserved_groups import UnobservedGroup
 from tiltlens._estimators.error_rates import UNKNOWN, WITH
-from tiltlens._estimators.estimate import Estimate, HasInterval, Normal, quantile
+from tiltlens._estimators.estimate import Estimate, HasInterval, quantile
 from tiltlens._estimators.influence import Booleans, InfluenceEstimate, Integers, Rows, combine, overall_mean
 from tiltlens._estimators.outputs import Scores, gap, group_rate, impact_ratio
 from tiltlens._estimators.verdicts import simultaneous_factor
@@ -191,33 +191,37 @@ class PairedRows:
         """Return the accuracy of decisions, with errors weighted by the threshold."""
         return accuracy_at(self.threshold, self.rows, decided, self.outcome)
 
-    def auc(self, scores: Floats) -> Normal:
-        """Return the area under the curve of scores."""
-        return area(self.rows, scores, self.outcome).normal(0.0, 1.0)
+    def measure(self, decided: Booleans, scores: Floats, confidence: float) -> dict[str, Estimate]:
+        """Return the gap and accuracy of decisions, and the gap and AUC of scores."""
+        quantities = {
+            "gap": decision_gap(self.rows, decided).normal(-1.0, 1.0),
+            "accuracy": self.accuracy(decided).normal(0.0, 1.0),
+            "score_gap": gap(self.rows, Scores.of(self.rows, scores)).normal(-1.0, 1.0),
+            "auc": area(self.rows, scores, self.outcome).normal(0.0, 1.0),
+        }
+        return {name: quantity.estimate(confidence) for name, quantity in quantities.items()}
 
-    def score_gap(self, scores: Floats) -> Normal:
-        """Return the gap of scores."""
-        return gap(self.rows, Scores.of(self.rows, scores)).normal(-1.0, 1.0)
-
-    def ratio_gain(self, decided: Booleans) -> InfluenceEstimate:
-        """Return the increase in the impact ratio (lower over higher favourable rate) compared with the model's."""
-        ratios = []
-        for selected in (self.decided, decided):
-            favourable = Scores.of(self.rows, (selected != self.audited.favours_low).astype(np.float64))
-            rates = (group_rate(self.rows, favourable, group) for group in (True, False))
-            ratios.append(quotient(*sorted(rates, key=lambda rate: rate.value)))
-        return ratios[1].minus(ratios[0])
+    def favourable(self, decided: Booleans) -> Scores:
+        """Return whether decisions are favourable, as scores."""
+        return Scores.of(self.rows, (decided != self.audited.favours_low).astype(np.float64))
 
     def changes(self, decided: Booleans) -> tuple[InfluenceEstimate, InfluenceEstimate, InfluenceEstimate]:
-        """Return the paired change of accuracy, reduction of the gap and increase in the impact ratio."""
-        accuracy = self.accuracy(decided).minus(self.accuracy(self.decided))
-        gaps = [decision_gap(self.rows, rule) for rule in (self.decided, decided)]
-        return accuracy, _reduction(*gaps), self.ratio_gain(decided)
+        """Return the paired change of accuracy, reduction of the gap and increase in the impact ratio.
+
+        The impact ratio is the lower favourable rate over the higher one.
+        """
+        rules, ratios = (self.decided, decided), []
+        for rule in rules:
+            rates = (group_rate(self.rows, self.favourable(rule), group) for group in (True, False))
+            ratios.append(quotient(*sorted(rates, key=lambda rate: rate.value)))
+        own, other = (decision_gap(self.rows, rule) for rule in rules)
+        signs = [1.0 if estimate.value >= 0.0 else -1.0 for estimate in (own, other)]
+        reduction = combine(abs(own.value) - abs(other.value), [(signs[0], own), (-signs[1], other)])
+        return self.accuracy(decided).minus(self.accuracy(self.decided)), reduction, ratios[1].minus(ratios[0])
 
     def rates(self, decided: Booleans, confidence: float) -> dict[str, Estimate | None]:
         """Return the share selected, the impact ratio and the true positive rate of decisions."""
-        rows, selected = self.rows, decided.astype(np.float64)
-        favourable = Scores.of(rows, (decided != self.audited.favours_low).astype(np.float64))
+        rows, selected, favourable = self.rows, decided.astype(np.float64), self.favourable(decided)
         # group probabilities as weights would bias a ratio towards 1
         has_ratio = not self.audited.soft and favourable.mean1[0] > SMALLEST_SHARE
         rates: dict[str, HasInterval | None] = {
@@ -268,12 +272,6 @@ def choose_rules(
         chosen[fold.rows] = rules[best][fold.rows]
         is_sure = is_sure and has_accurate
     return chosen, is_sure
-
-
-def _reduction(own: InfluenceEstimate, other: InfluenceEstimate) -> InfluenceEstimate:
-    """Return |gap of the model| − |gap of the alternative|."""
-    signs = [1.0 if estimate.value >= 0.0 else -1.0 for estimate in (own, other)]
-    return combine(abs(own.value) - abs(other.value), [(signs[0], own), (-signs[1], other)])
 
 
 def verdict_of(changes: Sequence[Estimate], tolerance: float, is_sure: bool) -> str:
@@ -333,17 +331,17 @@ def find_alternatives(comparison: Comparison, tolerance: float, threshold: float
     changes = [change.normal() for change in data.changes(chosen)]
     one_sided = [change.estimate(2.0 * confidence - 1.0) for change in changes]
     table, what_if_notes = _what_ifs(data, confidence)
-    is_scored = not are_decisions(audited.scores)
+    is_scored, own = not are_decisions(audited.scores), data.measure(data.decided, audited.scores, confidence)
     notes += [] if is_scored else [Note("scores are decisions")]
     notes += [Note("alternatives ignore exempt factors")] if audited.exempt else []
     decisions = {"model": data.decided, "alternative": chosen}
     return Alternatives(
         tolerances=tolerance_table(data, rules.decided, folds, tolerance, (sure, confidence)),
         curve=_curve(data, rules, confidence),
-        accuracy=data.accuracy(data.decided).normal(0.0, 1.0).estimate(confidence),
-        gap=decision_gap(data.rows, data.decided).normal(-1.0, 1.0).estimate(confidence),
-        auc=data.auc(audited.scores).estimate(confidence) if is_scored else None,
-        score_gap=data.score_gap(audited.scores).estimate(confidence),
+        accuracy=own["accuracy"],
+        gap=own["gap"],
+        auc=own["auc"] if is_scored else None,
+        score_gap=own["score_gap"],
         accuracy_change=changes[0].estimate(confidence),
         gap_reduction=changes[1].estimate(confidence),
         rates={name: data.rates(decided, confidence) for name, decided in decisions.items()},
@@ -446,14 +444,7 @@ def _curve(data: PairedRows, rules: _Rules, confidence: float) -> pl.DataFrame:
     """Return one row per rule, with the interval of each quantity."""
     records = []
     for mu, decided, scores in zip(rules.grid.tolist(), rules.decided, rules.scores, strict=True):
-        quantities = {
-            "gap": decision_gap(data.rows, decided).normal(-1.0, 1.0),
-            "accuracy": data.accuracy(decided).normal(0.0, 1.0),
-            "score_gap": data.score_gap(scores),
-            "auc": data.auc(scores),
-        }
-        record = {"mu": mu}
-        for name, quantity in quantities.items():
-            record |= interval_columns(name, quantity.estimate(confidence))
-        records.append(record)
+        records.append({"mu": mu})
+        for name, estimate in data.measure(decided, scores, confidence).items():
+            records[-1] |= interval_columns(name, estimate)
     return pl.DataFrame(records)
