@@ -28,18 +28,10 @@ from tiltlens._learners.design import code_columns
 from tiltlens._learners.propensity import row_folds
 from tiltlens._limits import FEWEST_KNOWN, FOLDS, MINIMUM_ROWS, SMALLEST_SE, SMALLEST_SHARE
 from tiltlens._notes import Note
+from tiltlens._repair import quantities
 from tiltlens._repair.adjustment import Design, additive_design, cross_fit
 from tiltlens._repair.least_change import gradient, repaired
 from tiltlens._repair.problem import nearly_constant
-from tiltlens._repair.quantities import (
-    EvaluationRows,
-    accuracy_at,
-    are_decisions,
-    area,
-    decision_gap,
-    log_losses,
-    quotient,
-)
 from tiltlens._repair.rows import AuditedRows, audited_rows
 from tiltlens._repair.what_ifs import SCHEMA, strongest_what_if, what_ifs
 from tiltlens._results.codec import to_plain, write_json
@@ -171,12 +163,6 @@ class PairedRows:
     fold: Integers
     threshold: float
 
-    @classmethod
-    def of(cls, audited: AuditedRows, threshold: float) -> PairedRows:
-        """Return the rows, which have outcomes, with folds that depend on the content of rows only."""
-        assert audited.outcome is not None
-        return cls(audited, audited.rows, audited.outcome, row_folds(audited.rows, FOLDS, 0), threshold)
-
     @property
     def decided(self) -> Booleans:
         """The audited decisions."""
@@ -189,17 +175,17 @@ class PairedRows:
 
     def accuracy(self, decided: Booleans) -> InfluenceEstimate:
         """Return the accuracy of decisions, with errors weighted by the threshold."""
-        return accuracy_at(self.threshold, self.rows, decided, self.outcome)
+        return quantities.accuracy_at(self.threshold, self.rows, decided, self.outcome)
 
     def measure(self, decided: Booleans, scores: Floats, confidence: float) -> dict[str, Estimate]:
         """Return the gap and accuracy of decisions, and the gap and AUC of scores."""
-        quantities = {
-            "gap": decision_gap(self.rows, decided).normal(-1.0, 1.0),
+        laws = {
+            "gap": quantities.decision_gap(self.rows, decided).normal(-1.0, 1.0),
             "accuracy": self.accuracy(decided).normal(0.0, 1.0),
             "score_gap": gap(self.rows, Scores.of(self.rows, scores)).normal(-1.0, 1.0),
-            "auc": area(self.rows, scores, self.outcome).normal(0.0, 1.0),
+            "auc": quantities.area(self.rows, scores, self.outcome).normal(0.0, 1.0),
         }
-        return {name: quantity.estimate(confidence) for name, quantity in quantities.items()}
+        return {name: law.estimate(confidence) for name, law in laws.items()}
 
     def favourable(self, decided: Booleans) -> Scores:
         """Return whether decisions are favourable, as scores."""
@@ -213,8 +199,8 @@ class PairedRows:
         rules, ratios = (self.decided, decided), []
         for rule in rules:
             rates = (group_rate(self.rows, self.favourable(rule), group) for group in (True, False))
-            ratios.append(quotient(*sorted(rates, key=lambda rate: rate.value)))
-        own, other = (decision_gap(self.rows, rule) for rule in rules)
+            ratios.append(quantities.quotient(*sorted(rates, key=lambda rate: rate.value)))
+        own, other = (quantities.decision_gap(self.rows, rule) for rule in rules)
         signs = [1.0 if estimate.value >= 0.0 else -1.0 for estimate in (own, other)]
         reduction = combine(abs(own.value) - abs(other.value), [(signs[0], own), (-signs[1], other)])
         return self.accuracy(decided).minus(self.accuracy(self.decided)), reduction, ratios[1].minus(ratios[0])
@@ -248,11 +234,11 @@ def measure_folds(data: PairedRows, rules: Sequence[Booleans]) -> list[_Fold]:
         others = data.fold != k
         part, outcome = data.rows.take(np.flatnonzero(others)), data.outcome[others]
         own, *accuracies = (
-            accuracy_at(data.threshold, part, decided[others], outcome) for decided in (data.decided, *rules)
+            quantities.accuracy_at(data.threshold, part, decided[others], outcome) for decided in (data.decided, *rules)
         )
         changes = [accuracy.minus(own) for accuracy in accuracies]
         values, errors = ([getattr(change, name) for change in changes] for name in ("value", "se"))
-        gaps = [abs(decision_gap(part, decided[others]).value) for decided in rules]
+        gaps = [abs(quantities.decision_gap(part, decided[others]).value) for decided in rules]
         folds.append(_Fold(~others, np.array(values), np.maximum(errors, SMALLEST_SE), np.array(gaps)))
     return folds
 
@@ -305,7 +291,7 @@ def tolerance_table(
     records = []
     for loss, (chosen, is_sure), row in zip(losses, choices, changes, strict=True):
         bands = [Estimate(c.value, c.value - factor * c.se, c.value + factor * c.se) for c in row]
-        record: Record = {"tolerance": loss, "gap": decision_gap(data.rows, chosen).value}
+        record: Record = {"tolerance": loss, "gap": quantities.decision_gap(data.rows, chosen).value}
         for name, band in zip(("accuracy_change", "gap_reduction", "ratio_gain"), bands, strict=True):
             record |= interval_columns(name, band)
         records.append(record | {"verdict": verdict_of(bands, loss, is_sure)})
@@ -324,14 +310,19 @@ def find_alternatives(comparison: Comparison, tolerance: float, threshold: float
     """Find rules of the audited features with other accuracies and gaps, evaluated on the rows with an outcome."""
     whole, index = _rows_with_outcome(comparison, tolerance, threshold)
     (audited, notes), confidence = whole.take(index).with_duplicates(), comparison.scale.confidence
-    data = PairedRows.of(audited, threshold)
+    rows = audited.rows
+    assert audited.outcome is not None
+    data = PairedRows(audited, rows, audited.outcome, row_folds(rows, FOLDS, 0), threshold)
     rules = _make_rules(data, additive_design(audited.features))
     folds, sure = measure_folds(data, rules.decided), quantile(2.0 * confidence - 1.0)
     chosen, is_sure = choose_rules(data, rules.decided, folds, tolerance, sure)
     changes = [change.normal() for change in data.changes(chosen)]
     one_sided = [change.estimate(2.0 * confidence - 1.0) for change in changes]
     table, what_if_notes = _what_ifs(data, confidence)
-    is_scored, own = not are_decisions(audited.scores), data.measure(data.decided, audited.scores, confidence)
+    is_scored, own = (
+        not quantities.are_decisions(audited.scores),
+        data.measure(data.decided, audited.scores, confidence),
+    )
     notes += [] if is_scored else [Note("scores are decisions")]
     notes += [Note("alternatives ignore exempt factors")] if audited.exempt else []
     decisions = {"model": data.decided, "alternative": chosen}
@@ -393,7 +384,7 @@ def _rows_with_outcome(comparison: Comparison, tolerance: object, threshold: obj
 def _what_ifs(data: PairedRows, confidence: float) -> tuple[pl.DataFrame, tuple[Note, ...]]:
     if data.audited.model is None:
         return pl.DataFrame(schema=SCHEMA), (Note("what-ifs need the model"),)
-    evaluated = EvaluationRows(data.rows, data.outcome, data.threshold)
+    evaluated = quantities.EvaluationRows(data.rows, data.outcome, data.threshold)
     table, notes = what_ifs(data.audited.model, evaluated, data.audited.scores, confidence)
     return table, (strongest_what_if(table), *notes)
 
@@ -418,7 +409,7 @@ def _cross_fit(design: Design, data: PairedRows, labels: Booleans) -> Floats:
     weights = data.rows.weights
     additive = cross_fit(design, weights, data.fold, labels, np.ones_like(labels))[1]
     candidates = np.array([additive, _cross_fit_trees(design, data, labels)])
-    return np.asarray(candidates[int(np.argmin(log_losses(candidates, labels) @ weights))])
+    return np.asarray(candidates[int(np.argmin(quantities.log_losses(candidates, labels) @ weights))])
 
 
 def _cross_fit_trees(design: Design, data: PairedRows, labels: Booleans) -> Floats:

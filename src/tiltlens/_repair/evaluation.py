@@ -17,6 +17,7 @@ from tiltlens._estimators.estimate import Estimate, HasInterval
 from tiltlens._estimators.influence import Booleans, Integers, Rows
 from tiltlens._limits import MINIMUM_ROWS, SUPPRESSED_BELOW
 from tiltlens._notes import Note
+from tiltlens._repair.adjustment import exempt_model
 from tiltlens._repair.constraints import TiltSummary
 from tiltlens._repair.least_change import repaired
 from tiltlens._repair.new_rows import HeldOutRows
@@ -186,7 +187,10 @@ def evaluate_repair(
     other, other_after = _evaluate(compare_with, rows, column, threshold, confidence)
     data = EvaluationRows(rows.rows, rows.outcome, threshold, tilt.favours_low)
     with_group, without_group = (after, other_after) if tilt.use_group else (other_after, after)
-    cost = _cost_of_blindness(measure(data, with_group), measure(data, without_group), confidence)
+    records = _records(measure(data, with_group), measure(data, without_group), confidence)
+    names = {"before": "with_group", "after": "without_group", "change": "cost"}
+    renamed = dict(zip(interval_schema(*names), interval_schema(*names.values()), strict=True))
+    cost = pl.DataFrame(records, schema=TABLE_SCHEMA).rename(renamed)
     return replace(evaluation, compared_with=other, cost_of_blindness=cost)
 
 
@@ -200,7 +204,8 @@ def _evaluate(
         after = repaired(rows.scores, part * shift, tilt.threshold)
         return after if after.ndim == 1 else after[:, column]
 
-    factors = tilt.exempt_columns(rows.frame)
+    exempt = exempt_model(tilt.models)
+    factors = None if exempt is None else exempt.columns(exempt.checked_table(rows.frame))
     data = EvaluationRows(rows.rows, rows.outcome, threshold, tilt.favours_low, tilt.has_multipliers, factors)
     repair = replace(tilt.summary(rows.group_name), audited=rows.audited)
     return evaluate_parts(data, scores_after, confidence, repair, rows.notes), scores_after(1.0)
@@ -244,13 +249,6 @@ def _missing_outcomes(rows: Rows, outcome: Integers) -> tuple[int, list[Note]]:
     if people_with_outcomes(rows, outcome).min() < MINIMUM_ROWS:
         notes.append(Note("few people with an outcome", minimum=MINIMUM_ROWS))
     return missing, notes
-
-
-def _cost_of_blindness(with_group: Measurements, without_group: Measurements, confidence: float) -> pl.DataFrame:
-    """Return each quantity of scores adjusted with the group and without it, and their paired difference."""
-    names = {"before": "with_group", "after": "without_group", "change": "cost"}
-    renamed = dict(zip(interval_schema(*names), interval_schema(*names.values()), strict=True))
-    return pl.DataFrame(_records(with_group, without_group, confidence), schema=TABLE_SCHEMA).rename(renamed)
 
 
 def _records(old: Measurements, new: Measurements, confidence: float) -> list[Record]:

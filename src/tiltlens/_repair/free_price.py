@@ -27,7 +27,7 @@ from tiltlens._notes import KEEP_PRICES, Note
 from tiltlens._repair.adjustment import Adjustment, Labels
 from tiltlens._repair.constraints import AdditiveModel, category_levels, feature_table
 from tiltlens._repair.evaluation import TABLE_SCHEMA, Evaluation, change_record
-from tiltlens._repair.new_rows import HeldOutRows, apply_repair, read_held_out
+from tiltlens._repair.new_rows import apply_repair, read_held_out
 from tiltlens._repair.rows import (
     COST,
     AuditedRowIndex,
@@ -207,7 +207,34 @@ class DiscriminationFreePrice(Adjustment):
         """
         check_probability("confidence", confidence)
         rows = read_held_out(self, held_out, audited, scores, group, outcome, sample_weight, clusters)
-        return evaluate_price(self, rows, self.repair_batch(rows.frame, rows.scores), confidence)
+        after = self.repair_batch(rows.frame, rows.scores)
+        cost = np.full(after.size, np.nan) if rows.outcome is None else rows.outcome
+        every = CostRows(rows.scores, cost, rows.rows.weights, rows.rows.audited, clusters=rows.rows.clusters)
+        has_cost = np.isfinite(cost)
+        costed = _taken(every, has_cost)
+        pairs, deciles = _price_quantities(every, after), list[Record]()
+        if min(int(costed.audited.sum()), int((~costed.audited).sum())) >= MINIMUM_ROWS:
+            both = {"before": costed, "after": replace(costed, price=after[has_cost])}
+            pairs |= _cost_quantities(*both.values())
+            deciles = [
+                {"which": which, **record}
+                for which, priced in both.items()
+                for record, _ in decile_cells(priced, 1.0, confidence)
+            ]
+        records = [change_record(name, pair, confidence) for name, pair in pairs.items()]
+        return PriceEvaluation(
+            audited=rows.audited,
+            reference=self.reference,
+            group=rows.group_name,
+            features=self.features,
+            table=pl.DataFrame(records, schema=TABLE_SCHEMA),
+            by_decile=pl.DataFrame(deciles, schema=DECILE_SCHEMA),
+            rows={"audited": rows.rows.count0, "reference": rows.rows.count1},
+            missing_outcome=None if rows.outcome is None else int((~has_cost).sum()),
+            notes=(*rows.notes, *self.notes),
+            confidence=confidence,
+            wording=self.wording,
+        )
 
     def mean(self, table: Table) -> Floats:
         """Return h*(x) for rows of numbers and codes."""
@@ -387,39 +414,6 @@ class PriceEvaluation(Evaluation):
         from tiltlens.figures import price_effect
 
         return price_effect(self)
-
-
-def evaluate_price(
-    price: DiscriminationFreePrice, rows: HeldOutRows, after: Floats, confidence: float
-) -> PriceEvaluation:
-    """Return the effect of the price on held-out rows of an audited group and the reference."""
-    cost = np.full(after.size, np.nan) if rows.outcome is None else rows.outcome
-    every = CostRows(rows.scores, cost, rows.rows.weights, rows.rows.audited, clusters=rows.rows.clusters)
-    has_cost = np.isfinite(cost)
-    costed = _taken(every, has_cost)
-    pairs, deciles = _price_quantities(every, after), list[Record]()
-    if min(int(costed.audited.sum()), int((~costed.audited).sum())) >= MINIMUM_ROWS:
-        both = {"before": costed, "after": replace(costed, price=after[has_cost])}
-        pairs |= _cost_quantities(*both.values())
-        deciles = [
-            {"which": which, **record}
-            for which, priced in both.items()
-            for record, _ in decile_cells(priced, 1.0, confidence)
-        ]
-    records = [change_record(name, pair, confidence) for name, pair in pairs.items()]
-    return PriceEvaluation(
-        audited=rows.audited,
-        reference=price.reference,
-        group=rows.group_name,
-        features=price.features,
-        table=pl.DataFrame(records, schema=TABLE_SCHEMA),
-        by_decile=pl.DataFrame(deciles, schema=DECILE_SCHEMA),
-        rows={"audited": rows.rows.count0, "reference": rows.rows.count1},
-        missing_outcome=None if rows.outcome is None else int((~has_cost).sum()),
-        notes=(*rows.notes, *price.notes),
-        confidence=confidence,
-        wording=price.wording,
-    )
 
 
 # A quantity before and after, and its change; each is None if it is not defined

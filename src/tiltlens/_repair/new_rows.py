@@ -10,7 +10,7 @@ from functools import partial
 from itertools import chain
 from pathlib import Path
 from time import sleep
-from typing import Any, cast
+from typing import Any, NamedTuple, cast
 
 import numpy as np
 import polars as pl
@@ -29,29 +29,19 @@ from tiltlens._rows.groups import JOINT, check_sample_weight, factorize_groups
 from tiltlens._rows.roles import must_be_column
 from tiltlens._rows.sampled_rows import row_name
 from tiltlens._rows.scores import RowName
+from tiltlens._sources import tables
 from tiltlens._sources.engines import SparkBatches, batches_of, collected, frame_of, names_of, with_numbers
 from tiltlens._sources.files import inputs_of
-from tiltlens._sources.tables import (
-    FrameBatches,
-    OrderedBatches,
-    ValuesLike,
-    check_index,
-    clean_batch,
-    column_names,
-    column_of_values,
-    empty_table,
-    in_batches,
-)
+from tiltlens._sources.tables import FrameBatches, OrderedBatches, ValuesLike
 from tiltlens.errors import TABLE, TABLES, DataError, check_columns, check_outputs, first_line, listed, names_in, shown
 from tiltlens.paper.checks import Floats
 
 
-class RepairTable:
+class RepairTable(NamedTuple):
     """A table of rows to adjust; columns are given by name or as arrays of the same length."""
 
-    def __init__(self, data: object) -> None:
-        self._given = data
-        self.frame = collected(data)
+    given: object
+    frame: pl.DataFrame
 
     def texts(self, argument: str, values: object) -> NDArray[np.str_]:
         """Return the values as texts ("" if missing); several columns are combined into intersections."""
@@ -61,7 +51,7 @@ class RepairTable:
     def scores(self, values: object) -> list[pl.Series]:
         """Return the columns of scores."""
         if getattr(values, "ndim", 1) == 2:
-            check_index("scores", values, self._given)
+            tables.check_index("scores", values, self.given)
         return [self.column("scores", column) for column in score_columns_of(values)]
 
     def weights(self, values: object) -> Floats:
@@ -82,8 +72,8 @@ class RepairTable:
     def column(self, argument: str, values: object) -> pl.Series:
         """Return a column by its name, or an array as a column."""
         if not isinstance(values, str):
-            check_index(argument, values, self._given)
-            return column_of_values(argument, values, self.frame.height)
+            tables.check_index(argument, values, self.given)
+            return tables.column_of_values(argument, values, self.frame.height)
         check_columns(argument, [values], self.frame.columns)
         return self.frame[values]
 
@@ -104,18 +94,6 @@ def intersection_labels(columns: Sequence[pl.Series]) -> NDArray[np.str_]:
     return np.array([*labels, ""])[codes]  # the code of a missing group is −1
 
 
-def probabilities_of(column: pl.Series, row_name: RowName = "row {}".format) -> Floats:
-    """Return the values of a clean column as numbers; raise unless all lie between 0 and 1."""
-    numbers = column.cast(pl.Float64, strict=False).to_numpy()
-    if not (numbers.min(initial=0.0) >= 0.0 and numbers.max(initial=0.0) <= 1.0):  # False if one is NaN
-        row = int(np.argmax(~((numbers >= 0.0) & (numbers <= 1.0))))
-        raise DataError(
-            f"`scores` must be probabilities, got {column[row]} in {row_name(row)}.",
-            "fill or leave out such rows first.",
-        )
-    return np.asarray(numbers)
-
-
 def score_columns_of(scores: ValuesLike) -> list[ValuesLike]:
     """Return scores as a list of columns (names or arrays), one per class."""
     if isinstance(scores, (list, tuple)) and scores and all(isinstance(name, str) for name in scores):
@@ -124,11 +102,19 @@ def score_columns_of(scores: ValuesLike) -> list[ValuesLike]:
     return list(np.asarray(scores).T) if is_matrix else [scores]
 
 
-def class_scores(columns: Sequence[Floats], row_name: RowName = "row {}".format) -> Floats:
-    """Return probabilities as an array: (n,) for one column; (n, K) for more, whose rows must sum to 1."""
-    if len(columns) == 1:
-        return columns[0]
-    scores = np.column_stack(list(columns))
+def probabilities_of(columns: Sequence[pl.Series], row_name: RowName) -> Floats:
+    """Return clean columns as probabilities: (n,) for one column; (n, K) for more, whose rows must sum to 1."""
+    parts = [column.cast(pl.Float64, strict=False).to_numpy() for column in columns]
+    for column, numbers in zip(columns, parts, strict=True):
+        if not (numbers.min(initial=0.0) >= 0.0 and numbers.max(initial=0.0) <= 1.0):  # False if one is NaN
+            row = int(np.argmax(~((numbers >= 0.0) & (numbers <= 1.0))))
+            raise DataError(
+                f"`scores` must be probabilities, got {column[row]} in {row_name(row)}.",
+                "fill or leave out such rows first.",
+            )
+    if len(parts) == 1:
+        return np.asarray(parts[0])
+    scores = np.column_stack(parts)
     total = scores.sum(axis=1)
     wrong = np.abs(total - 1.0) > SCORE_ROUNDING
     if wrong.any():
@@ -176,7 +162,7 @@ def read_held_out(
 
     Columns are given by name, or as arrays of the table's length.
     """
-    audited, table = _audited_group(adjustment, group_to_compare), RepairTable(data)
+    audited, table = _audited_group(adjustment, group_to_compare), RepairTable(data, collected(data))
     group_name = group if isinstance(group, str) else JOINT.join(crossed_columns(group, table.frame.columns)) or "group"
     labels, scores = table.texts("group", group), adjustment.read_scores(table.scores(scores))
     outcome = None if outcome is None else adjustment.read_outcome(table.column("outcome", outcome))
@@ -260,7 +246,7 @@ class RowRepair:
     def __call__(self, batch: pl.DataFrame, sums: list[NewRowSums] | None = None) -> Floats:
         """Return the adjusted scores of a batch, (n,) or (n, K), and append sums over its rows to `sums`."""
         adjustment = self.adjustment
-        rows = adjustment.declared.applied(clean_batch(batch.select(self.columns)))
+        rows = adjustment.declared.applied(tables.clean_batch(batch.select(self.columns)))
         name_row = row_name(batch)
         scores = adjustment.read_scores([rows[name] for name in self.scores], name_row)
         group = intersection_labels([rows[name] for name in self.group]) if self.group else None
@@ -288,10 +274,10 @@ def apply_repair(adjustment: Adjustment, data: object, scores: object, group: ob
         return _write(table, names, repair, Path(out))
     sums = list[NewRowSums]()
     step = partial(repair, sums=sums)
-    with closing(in_batches(table.frames(repair.columns, _texts(repair, repair.columns)), step)) as parts:
+    with closing(tables.in_batches(table.frames(repair.columns, _texts(repair, repair.columns)), step)) as parts:
         repaired = list(parts)
     if not repaired:
-        raise empty_table()
+        raise tables.empty_table()
     _warn(repair, sum(sums, NewRowSums()))
     return np.concatenate(repaired)
 
@@ -306,13 +292,13 @@ def _warn(repair: RowRepair, sums: NewRowSums) -> None:
 
 def _with_arrays(data: object, wanted: list[str], arrays: dict[str, tuple[str, ValuesLike]]) -> FrameBatches:
     """Return wanted columns of a table in memory, or its first if all are arrays, and the arrays as columns."""
-    frame = frame_of(data, [name for name in wanted if name not in arrays] or column_names(data)[:1])
+    frame = frame_of(data, [name for name in wanted if name not in arrays] or tables.column_names(data)[:1])
     if not frame.height:
-        raise empty_table()
+        raise tables.empty_table()
     columns = []
     for name, (argument, values) in arrays.items():
-        check_index(argument, values, data)
-        columns.append(column_of_values(argument, values, frame.height).alias(name))
+        tables.check_index(argument, values, data)
+        columns.append(tables.column_of_values(argument, values, frame.height).alias(name))
     return FrameBatches(frame.with_columns(columns))
 
 
@@ -386,10 +372,10 @@ def _write(table: OrderedBatches, columns: list[str], repair: RowRepair, path: P
         return batch.select(columns).with_columns(map(pl.Series, added, after))
 
     wanted = list(dict.fromkeys([*columns, *repair.columns]))
-    with _ended(in_batches(table.frames(wanted, _texts(repair, wanted)), step)) as frames:
+    with _ended(tables.in_batches(table.frames(wanted, _texts(repair, wanted)), step)) as frames:
         first = next(frames, None)
         if first is None:
-            raise empty_table()
+            raise tables.empty_table()
         with whole_file(path, TABLE) as part:
             try:
                 getattr(_lazy(first, frames), sink)(part, maintain_order=True)

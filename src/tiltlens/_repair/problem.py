@@ -23,6 +23,7 @@ from tiltlens._notes import (
     THE_GAP,
     Note,
 )
+from tiltlens._repair import least_change
 from tiltlens._repair.constraints import (
     ALL,
     DECISIONS,
@@ -32,15 +33,6 @@ from tiltlens._repair.constraints import (
     Cell,
     Constraint,
     overlap_weights,
-)
-from tiltlens._repair.least_change import (
-    GapProblem,
-    decision_multipliers,
-    gaps_of,
-    log_scores,
-    repaired,
-    score_multipliers,
-    shifts,
 )
 from tiltlens._repair.quantities import area, effective_size, log_losses, proportion
 from tiltlens._repair.rows import AuditedRows, condition_notes_of
@@ -113,8 +105,8 @@ class RepairProblem:
         scores, share, outcomes = self.rows.scores, self.rows.weights / self.rows.weights.sum(), self.rows.outcomes
         classes = np.array([constraint.score_class for constraint in self.constraints])
         wholes = np.arange(len(classes)).reshape(-1, outcomes) if outcomes > 2 and self.limit > 0.0 else ()
-        problem = GapProblem(
-            logs=log_scores(scores),
+        problem = least_change.GapProblem(
+            logs=least_change.log_scores(scores),
             gradients=a,
             classes=classes,
             measures=self.measures,
@@ -126,13 +118,14 @@ class RepairProblem:
             clusters=cluster_codes(self.rows.clusters),
         )
         if self.threshold is None:
-            t = score_multipliers(problem)
+            t = least_change.score_multipliers(problem)
         else:
-            t = decision_multipliers(problem, scores, self.threshold)
+            t = least_change.decision_multipliers(problem, scores, self.threshold)
         before, after = (
-            repaired(scores, shifts(part * t, a, classes, outcomes), self.threshold) for part in (0.0, 1.0)
+            least_change.repaired(scores, least_change.shifts(part * t, a, classes, outcomes), self.threshold)
+            for part in (0.0, 1.0)
         )
-        gaps = [gaps_of(own, self.measures, classes).tolist() for own in (before, after)]
+        gaps = [least_change.gaps_of(own, self.measures, classes).tolist() for own in (before, after)]
         errors = [problem.errors(own).tolist() for own in (before, after)]
         columns = zip(self.constraints, t.tolist(), *gaps, *errors, strict=True)
         solved = tuple(

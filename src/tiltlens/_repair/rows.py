@@ -317,15 +317,10 @@ class AuditedRows:
 def audited_rows(source: Comparison | Audit, action: str, use_group: bool = False) -> AuditedRows:
     """Return the rows of a comparison, or of all comparisons of an audit; raise if they do not allow the action."""
     if isinstance(source, Comparison):
-        _check(source, action, use_group)
-        return _comparison_rows(source, action)
-    comparisons = source.comparisons.values()
-    for comparison in comparisons:
-        _check(comparison, action, use_group)
-    rows = source._rows
+        return _comparison_rows(source, action, use_group)
+    parts, rows = [_comparison_rows(own, action, use_group) for own in source.comparisons.values()], source._rows
     if rows is None:
         raise needs_rows(action)
-    parts = [_comparison_rows(comparison, action) for comparison in comparisons]
     identifying = {feature.name for part in parts for feature in part.features if feature.is_group}
     return replace(
         parts[0],
@@ -342,18 +337,13 @@ def audited_rows(source: Comparison | Audit, action: str, use_group: bool = Fals
     )
 
 
-def is_of_amounts(source: Comparison | Audit) -> bool:
-    """Return whether the audit is of amounts instead of scores."""
-    comparisons = [source] if isinstance(source, Comparison) else source.comparisons.values()
-    return any(comparison.scale.score_type == ScoreType.AMOUNT for comparison in comparisons)
-
-
 def _outputs(rows: SampledRows) -> Floats:
     """Return the scores of rows or, for amounts, the amounts."""
     return rows.unit.level(rows.score) if rows.unit.is_amount else rows.scores
 
 
-def _comparison_rows(comparison: Comparison, action: str) -> AuditedRows:
+def _comparison_rows(comparison: Comparison, action: str, use_group: bool) -> AuditedRows:
+    _check(comparison, action, use_group)
     profiles = comparison._profiles
     if isinstance(profiles, NoRows):
         raise needs_rows(action)

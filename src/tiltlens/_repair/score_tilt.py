@@ -12,7 +12,7 @@ import polars as pl
 
 from tiltlens._estimators.influence import Integers
 from tiltlens._notes import KEEP_DECISIONS, KEEP_SCORES, Note
-from tiltlens._repair.adjustment import Adjustment, CellModel, Labels, exempt_model
+from tiltlens._repair.adjustment import Adjustment, CellModel, Labels
 from tiltlens._repair.constraints import (
     GIVEN_EXEMPT,
     CodedFeatures,
@@ -26,7 +26,7 @@ from tiltlens._repair.constraints import (
 )
 from tiltlens._repair.evaluation import RepairEvaluation, check_counterpart, evaluate_repair, score_column
 from tiltlens._repair.least_change import repaired
-from tiltlens._repair.new_rows import apply_repair, class_scores, probabilities_of, read_held_out
+from tiltlens._repair.new_rows import apply_repair, probabilities_of, read_held_out
 from tiltlens._repair.rows import MEMBERSHIP, AuditedRowIndex, NewRowSums, Range, gap_notes, moments
 from tiltlens._rows.features import DesignColumn
 from tiltlens._rows.groups import PLAIN, check_outcome, outcome_codes
@@ -198,7 +198,10 @@ class ScoreTilt(Adjustment):
         An array in the order of the rows; for Spark a data frame with the adjusted column, which the executors compute;
         with `out`, its path.
         """
-        self.check_group_given(group)
+        if not self.use_group and group is not None:
+            raise DataError("This adjustment does not use `group`.", "omit it, or fit one with use_group=True.")
+        if self.use_group and group is None:
+            raise DataError("An adjustment with use_group=True needs `group`.", "name its column.")
         return apply_repair(self, data, scores, group, out)
 
     def evaluate(
@@ -257,7 +260,13 @@ class ScoreTilt(Adjustment):
         self, frame: pl.DataFrame, scores: Floats, group: Labels | None = None, sums: list[NewRowSums] | None = None
     ) -> Floats:
         """Return the adjusted scores of a clean frame of rows, and append sums over them to `sums`."""
-        self._check_labels(group)
+        groups = [*self.groups, self.reference]
+        others = [] if group is None else sorted(set(group.tolist()) - set(groups))
+        if others:
+            raise DataError(
+                f"`group` must be {' or '.join(map(shown, groups))}, got {listed(others)}.",
+                "adjust the rows of these groups only.",
+            )
         if not self._changes_outputs:
             return scores
         a = self._gradients(self.table(frame), group)
@@ -269,7 +278,7 @@ class ScoreTilt(Adjustment):
     def read_scores(self, columns: Sequence[pl.Series], row_name: RowName = "row {}".format) -> Floats:
         """Return the scores to adjust, from clean columns."""
         self.check_score_columns(len(columns))
-        return class_scores([probabilities_of(column, row_name) for column in columns], row_name)
+        return probabilities_of(columns, row_name)
 
     def read_outcome(self, column: pl.Series) -> Integers:
         """Return the outcome code of each row."""
@@ -301,23 +310,6 @@ class ScoreTilt(Adjustment):
         for constraint in self.constraints:
             check_number("multiplier", constraint.multiplier)
 
-    def check_group_given(self, group: object) -> None:
-        """Raise if the group is given but not used, or used but not given."""
-        if not self.use_group and group is not None:
-            raise DataError("This adjustment does not use `group`.", "omit it, or fit one with use_group=True.")
-        if self.use_group and group is None:
-            raise DataError("An adjustment with use_group=True needs `group`.", "name its column.")
-
-    def _check_labels(self, group: Labels | None) -> None:
-        self.check_group_given(group)
-        groups = [*self.groups, self.reference]
-        others = [] if group is None else sorted(set(group.tolist()) - set(groups))
-        if others:
-            raise DataError(
-                f"`group` must be {' or '.join(map(shown, groups))}, got {listed(others)}.",
-                "adjust the rows of these groups only.",
-            )
-
     def shift(self, frame: pl.DataFrame, group: Labels | None) -> Floats:
         """Return the shift of the log-odds, or log-scores, for the rows of a clean frame."""
         return shift_of(self.constraints, self._gradients(self.table(frame), group), self.classes)
@@ -326,11 +318,6 @@ class ScoreTilt(Adjustment):
         probabilities = {model.cell: model.probability(table) for model in self.models}
         members = None if group is None else {name: group == name for name in (*self.groups, self.reference)}
         return gradients(self.constraints, probabilities, members)
-
-    def exempt_columns(self, frame: pl.DataFrame) -> Floats | None:
-        """Return the exempt factors of a clean frame as design columns; None if there are none."""
-        model = exempt_model(self.models)
-        return None if model is None else model.columns(model.checked_table(frame))
 
     def summary(self, group: str | None = None) -> TiltSummary:
         """Return the adjustment without its models and row hashes; `group` is the name of the group column."""

@@ -200,7 +200,7 @@ def checked_numbers(spec: OutcomeSpec, column: pl.Series) -> Floats:
     return column.cast(pl.Float64).fill_null(float("nan")).to_numpy()
 
 
-def outcomes_of(spec: OutcomeSpec, people: pl.DataFrame, middle: tuple[float, float] | None) -> Outcomes:
+def _outcomes_of(spec: OutcomeSpec, people: pl.DataFrame, middle: tuple[float, float] | None) -> Outcomes:
     """Return which tallied rows count towards the rate; `middle` has the two middle scores."""
     column, is_high = people[OUTCOME], spec.favourable != "low"
     if spec.is_selection and is_words(column):
@@ -244,7 +244,18 @@ def _summed(people: pl.DataFrame) -> pl.DataFrame:
     return counts
 
 
-def open_source(data: object, batches: Batches | None, columns: Sequence[str], spec: OutcomeSpec) -> Batches:
+def tally_people(
+    data: object, batches: Batches | None, keys: Sequence[str], spec: OutcomeSpec
+) -> tuple[Tally, Outcomes]:
+    """Return the tally of people by keys and outcome or, for scores, by side of the median; and what counts."""
+    opened = _opened(data, batches, [*keys, *spec.columns], spec)
+    middle = None if spec.is_selection else _middle(opened, spec)
+    step = partial(_count_batch, tuple(keys), spec, middle)
+    tally: Tally = opened.fold([*keys, spec.column], step)
+    return tally, _outcomes_of(spec, tally.people, middle)
+
+
+def _opened(data: object, batches: Batches | None, columns: Sequence[str], spec: OutcomeSpec) -> Batches:
     """Return the columns of the data as batches; an outcome that is an array is added as a column."""
     if batches is not None:
         if not spec.columns:
@@ -257,13 +268,6 @@ def open_source(data: object, batches: Batches | None, columns: Sequence[str], s
         check_index(spec.argument, spec.value, data)
         frame = frame.with_columns(column_of_values(spec.argument, spec.value, frame.height).alias(OUTCOME))
     return FrameBatches(frame)
-
-
-def tally_source(batches: Batches, keys: Sequence[str], spec: OutcomeSpec) -> tuple[Tally, tuple[float, float] | None]:
-    """Return the tally of people by keys and outcome or, for scores, by side of the median, with the middle scores."""
-    middle = None if spec.is_selection else _middle(batches, spec)
-    step = partial(_count_batch, tuple(dict.fromkeys(keys)), spec, middle)
-    return batches.fold(list(dict.fromkeys([*keys, spec.column])), step), middle
 
 
 def _count_batch(

@@ -18,31 +18,19 @@ from tiltlens._results.outputs import Provenance, check_provenance, provenance_o
 from tiltlens._rows.groups import JOINT, NO_GROUP, group_columns, level_codes
 from tiltlens._rows.roles import PEOPLE
 from tiltlens._rows.scores import either_spelling
-from tiltlens._rules.measures import (
-    MEASURES,
-    TESTS,
-    Kinds,
-    Limits,
-    compared_groups,
-    measure_groups,
-    notes_of,
-    run_tests,
-    test_notes,
-)
+from tiltlens._rules import measures
+from tiltlens._rules.measures import MEASURES, TESTS, Kinds, Limits
 from tiltlens._rules.rule import (
     Outcomes,
-    OutcomeSpec,
     Rule,
-    open_source,
     outcome_spec,
-    outcomes_of,
     ratio_threshold_of,
     rule_named,
     smallest_share_of,
-    tally_source,
+    tally_people,
 )
 from tiltlens._sources.engines import batches_of, names_of, reading_notes
-from tiltlens._sources.tables import Batches, Record
+from tiltlens._sources.tables import Record
 from tiltlens.errors import DataError, check_columns, listed, names_in, shown
 from tiltlens.paper.checks import check_probability
 
@@ -219,11 +207,8 @@ def rule_tables(
     'below the threshold of 0.80'
     """
     chosen, favourable = rule_named(rule), either_spelling(favourable, favorable)
-    limits = Limits(
-        ratio_threshold_of(chosen, ratio_threshold),
-        smallest_share_of(chosen, smallest_share),
-        check_probability("confidence", confidence),
-    )
+    least, share = ratio_threshold_of(chosen, ratio_threshold), smallest_share_of(chosen, smallest_share)
+    limits = Limits(least, share, check_probability("confidence", confidence))
     stated = check_provenance(provenance)
     batches = batches_of(data)
     names = names_of(data, batches)
@@ -231,21 +216,8 @@ def rule_tables(
     spec = outcome_spec(chosen, selected, scores, favourable, names)
     within = _strata(strata, names)
     _check_apart(group=attributes, strata=within, outcome=spec.columns)
-    batches = open_source(data, batches, [*attributes, *within, *spec.columns], spec)
-    return _tables(chosen, batches, attributes, within, spec, limits, stated)
-
-
-def _tables(
-    rule: Rule,
-    batches: Batches,
-    attributes: list[str],
-    within: list[str],
-    spec: OutcomeSpec,
-    limits: Limits,
-    stated: dict[str, str],
-) -> RuleTables:
-    tally, middle = tally_source(batches, [*attributes, *within], spec)
-    outcomes = outcomes_of(spec, tally.people, middle)
+    tally, outcomes = tally_people(data, batches, [*attributes, *within], spec)
+    notes = () if batches is None else reading_notes(batches, [*attributes, *within, *spec.columns])
     coded = _coded(tally.people.filter(outcomes.known), attributes, within, outcomes)
     wanted = [[name] for name in attributes] + ([attributes] if len(attributes) > 1 else [])
     both = {JOINT.join(columns): _rates_and_tests(coded, columns, limits) for columns in wanted}
@@ -253,7 +225,7 @@ def _tables(
     used = int(coded[PEOPLE].sum())
     without_stratum = int(coded.filter(pl.col(STRATUM).is_null())[PEOPLE].sum()) if within else 0
     return RuleTables(
-        rule=rule,
+        rule=chosen,
         tables=frames,
         tests=tests,
         unknown={name: used - int(frame["n"].sum()) for name, frame in frames.items()},
@@ -265,9 +237,9 @@ def _tables(
         strata=tuple(within),
         limits=limits,
         notes=(
-            *reading_notes(batches, [*attributes, *within, *spec.columns]),
-            *notes_of(rule, frames, outcomes, spec.favourable, limits),
-            *test_notes(tests, within, without_stratum, limits),
+            *notes,
+            *measures.notes_of(chosen, frames, outcomes, spec.favourable, limits),
+            *measures.test_notes(tests, within, without_stratum, limits),
         ),
         provenance=provenance_of(tally.read, tally.fingerprint, [], {}, stated),
     )
@@ -339,8 +311,8 @@ def _rates_and_tests(coded: pl.DataFrame, columns: Sequence[str], limits: Limits
     """Return the tidy table of the groups formed by these columns, and that of tests against the highest rate."""
     groups = _counts(coded, columns)
     names, counts = list(groups), list(groups.values())
-    rates = _tidy(columns, names, measure_groups(counts, limits), MEASURES)
-    compared, highest = compared_groups(counts, limits)
+    rates = _tidy(columns, names, measures.measure_groups(counts, limits), MEASURES)
+    compared, highest = measures.compared_groups(counts, limits)
     if highest is None or counts[highest].counted == 0:
         return rates, _tidy(columns, [], [], TESTS)
     strata = _by_stratum(coded, columns) if STRATUM in coded.columns else None
@@ -348,7 +320,7 @@ def _rates_and_tests(coded: pl.DataFrame, columns: Sequence[str], limits: Limits
     entries = []
     for index in others:
         pairs = None if strata is None else _pairs(strata[names[index]], strata[names[highest]])
-        entry = run_tests(counts[index], counts[highest], pairs, limits)
+        entry = measures.run_tests(counts[index], counts[highest], pairs, limits)
         entries.append(entry | {"against": JOINT.join(names[highest])})
     return rates, _tidy(columns, [names[index] for index in others], entries, TESTS)
 
