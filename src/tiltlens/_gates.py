@@ -18,6 +18,7 @@ from tiltlens._formats import interval_name
 from tiltlens._results.audit import Audit
 from tiltlens._results.change import LINEAR, QUANTITIES, Change, GroupChange
 from tiltlens._results.comparison import ESTIMATES, Comparison
+from tiltlens._results.monitor import Monitor
 from tiltlens._rows.wording import MEASURES, POINTS, ScoreType
 from tiltlens.errors import TiltlensError, nearest_name, shown
 
@@ -108,9 +109,10 @@ class Gate:
                 f"The gate {self.text!r} needs decisions, but the audit is of {scores}.",
                 f"{cut}use impact_ratio, the ratio of mean {scores}.",
             )
-        if isinstance(audit, Audit) and audit.monitor is not None and self.quantity in SEQUENCES:
-            names = dict.fromkeys([*audit.monitor.sequences, *audit.too_small])
-            return [self._judge_at_all_looks(name, audit) for name in names]
+        looks = self._looks(audit)
+        if looks is not None:
+            names = dict.fromkeys([*looks.sequences, *audit.too_small])
+            return [self._judge_at_all_looks(name, looks, name in audit.too_small) for name in names]
         confidence = audit.confidence if isinstance(audit, Change) else audit.settings.confidence
         judgements = [self._judge(name, comparison, confidence) for name, comparison in audit.comparisons.items()]
         others = [Judgement(self.text, name, UNJUDGED, _not_evaluated([name], audit)) for name in audit.too_small]
@@ -118,8 +120,7 @@ class Gate:
 
     def not_evaluated(self, audit: Audit | Change) -> str | None:
         """Return a sentence with the groups for which the gate could not be evaluated; None if there are none."""
-        has_looks = isinstance(audit, Audit) and audit.monitor is not None and self.quantity in SEQUENCES
-        if self.quantity == TOO_SMALL or not audit.too_small or has_looks:
+        if self.quantity == TOO_SMALL or not audit.too_small or self._looks(audit) is not None:
             return None
         return f"{self.text}: {_not_evaluated(audit.too_small, audit)}"
 
@@ -151,13 +152,14 @@ class Gate:
             return self._judgement(name, UNDEFINED, f"{words}, weighted by group probabilities, so it cannot pass")
         return self._judgement(name, FIRED if holds else OPEN if might else PASSED, words)
 
-    def _judge_at_all_looks(self, name: str, audit: Audit) -> Judgement:
+    def _looks(self, audit: Audit | Change) -> Monitor | None:
+        return audit.monitor if isinstance(audit, Audit) and self.quantity in SEQUENCES else None
+
+    def _judge_at_all_looks(self, name: str, looks: Monitor, is_too_small: bool) -> Judgement:
         """Return the judgement from the confidence sequence, by default at the end that must lie beyond the limit."""
-        sequences = {} if audit.monitor is None else audit.monitor.sequences.get(name, {})
-        estimate = sequences.get(SEQUENCES[self.quantity])
+        estimate = looks.sequences.get(name, {}).get(SEQUENCES[self.quantity])
         if estimate is None:
-            status = UNJUDGED if name in audit.too_small else UNDEFINED
-            return self._judgement(name, status, "is not defined")
+            return self._judgement(name, UNJUDGED if is_too_small else UNDEFINED, "is not defined")
         if self.quantity == DECISIONS_ONLY:
             estimate = lower_over_higher(estimate)
         part = ("high" if self.compare.startswith("<") else "low") if self.part == "value" else self.part

@@ -122,7 +122,6 @@ def _fit(
 def _evaluate(
     tilt: ScoreTilt | DiscriminationFreePrice, other: ScoreTilt | None, held_out: tuple[str, ...], options: Options
 ) -> list[Evaluation]:
-    """Return the evaluations of the audited groups on held-out rows."""
     table = rows_of(_read(held_out, options))
     check_columns("where", options["where"], table.columns)
     check_columns("group", _group(options), table.columns)

@@ -204,5 +204,4 @@ def _relative(data: str, target: Path) -> str:
 
 
 def _yaml(value: str) -> str:
-    """Return a text quoted for YAML."""
     return json.dumps(value, ensure_ascii=False)

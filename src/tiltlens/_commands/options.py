@@ -100,7 +100,6 @@ def _names(ctx: click.Context, option: click.Parameter, value: tuple[str, ...]) 
 
 
 def _pairs(ctx: click.Context, option: SectionOption, value: tuple[str, ...]) -> dict[str, str]:
-    """Return NAME=VALUE options as a dict."""
     pairs: dict[str, str] = {}
     for entry in value:
         name, sign, text = entry.partition("=")

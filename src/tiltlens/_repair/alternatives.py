@@ -432,7 +432,6 @@ def _cross_fit_trees(design: Design, data: PairedRows, labels: Booleans) -> Floa
 
 
 def _curve(data: PairedRows, rules: _Rules, confidence: float) -> pl.DataFrame:
-    """Return one row per rule, with the interval of each quantity."""
     records = []
     for mu, decided, scores in zip(rules.grid.tolist(), rules.decided, rules.scores, strict=True):
         records.append({"mu": mu})

@@ -162,7 +162,6 @@ class TiltedClassifier(ClassifierMixin, MetaEstimatorMixin, BaseEstimator):  # t
         return self
 
     def _keep(self, constraints: tuple[Constraint, ...]) -> None:
-        """Set the constraints, and the values of the only one."""
         self.constraints_ = constraints
         self.multiplier_ = only(constraints, "multiplier")
         self.gap_before_, self.gap_after_ = only(constraints, "gap_before"), only(constraints, "gap_after")
@@ -188,7 +187,6 @@ class TiltedClassifier(ClassifierMixin, MetaEstimatorMixin, BaseEstimator):  # t
         return Pipeline([*self.estimator.steps[:-1], ("propensity", LogisticRegression())])
 
     def _fit_membership(self, X: object, cells: Integers, weights: Floats | None) -> UserModel:
-        """Return the fitted model of the group, or of the group and the class."""
         try:
             return _fit(self._membership_model(), X, cells, weights)
         except (TypeError, ValueError) as error:

@@ -361,7 +361,6 @@ def _group_costs(rows: AuditedRows, features: Sequence[Feature], table: Table) -
 
 
 def _gaps(rows: AuditedRows, price: Floats) -> dict[str, float]:
-    """Return the gap of a price for each audited group."""
     gaps = {}
     for code, name in enumerate(rows.groups[1:], 1):
         compared = (rows.codes == code) | (rows.codes == 0)

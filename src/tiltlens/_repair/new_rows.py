@@ -206,7 +206,6 @@ def _check_groups(labels: NDArray[np.str_], clusters: Integers | None, groups: t
 
 
 def _audited_group(adjustment: Adjustment, audited: str | None) -> str:
-    """Return the audited group to compare with the reference."""
     group = adjustment.audited if audited is None else audited
     if group is None or group not in adjustment.groups:
         got = "none" if audited is None else shown(audited)

@@ -58,10 +58,12 @@ def measure_groups(groups: Sequence[Count], limits: Limits) -> list[Record]:
         is_excluded, is_small = group.size / total < limits.smallest_share, group.size < MINIMUM_ROWS
         entry: Record = dict.fromkeys(MEASURES) | {"n": group.size, "share": group.size / total}
         entry |= {"is_excluded": is_excluded, "rate": None if is_small else group.rate}
-        if highest is None or index not in compared:
-            entry["note"] = _left_out(is_excluded, is_small, limits)
-        else:
+        if highest is not None and index in compared:
             entry |= _compared(group, groups[highest], index == highest, len(compared) == 1, limits)
+        else:
+            notes = [Note("no rate", minimum=MINIMUM_ROWS)] * is_small
+            notes += [Note("no impact ratio", share=100 * limits.smallest_share)] * is_excluded
+            entry["note"] = "; ".join(notes)
         entries.append(entry)
     return entries
 
@@ -75,13 +77,6 @@ def compared_groups(groups: Sequence[Count], limits: Limits) -> tuple[list[int],
         if group.size >= MINIMUM_ROWS and group.size / total >= limits.smallest_share
     ]
     return compared, max(compared, key=lambda index: (groups[index].rate, groups[index].size), default=None)
-
-
-def _left_out(is_excluded: bool, is_small: bool, limits: Limits) -> str:
-    notes = [Note("no rate", minimum=MINIMUM_ROWS)] if is_small else []
-    if is_excluded:
-        notes.append(Note("no impact ratio", share=100 * limits.smallest_share))
-    return "; ".join(notes)
 
 
 def _compared(group: Count, highest: Count, is_highest: bool, is_alone: bool, limits: Limits) -> Record:
@@ -102,9 +97,7 @@ def _side(ratio: Estimate, threshold: float | None) -> Record:
     low, high, is_below = ratio.low or 0.0, ratio.high or 0.0, ratio.value < threshold - NOISE
     is_sure = high < threshold or low >= threshold
     side, line = "below" if is_below else "at or above", decimals(threshold)
-    note = Note("threshold in the interval", side=side, threshold=line)
-    if is_sure:
-        note = Note("side of the threshold", side=side, threshold=line)
+    note = Note("side of the threshold" if is_sure else "threshold in the interval", side=side, threshold=line)
     return {"is_below_threshold": is_below, "is_surely_below_threshold": is_below if is_sure else None, "note": note}
 
 

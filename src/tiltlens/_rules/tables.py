@@ -332,7 +332,6 @@ def _counts(coded: pl.DataFrame, columns: Sequence[str]) -> dict[Key, Count]:
 
 
 def _by_stratum(coded: pl.DataFrame, columns: Sequence[str]) -> dict[Key, dict[int, Count]]:
-    """Return the counts of each group in each stratum."""
     counts_of: dict[Key, dict[int, Count]] = defaultdict(dict)
     for (*names, stratum), count in _counts(coded, [*columns, STRATUM]).items():
         counts_of[(*names,)][stratum] = count
@@ -346,7 +345,6 @@ def _pairs(group: dict[int, Count], highest: dict[int, Count]) -> list[tuple[Cou
 
 
 def _tidy(columns: Sequence[str], names: list[Key], entries: list[Record], kinds: Kinds) -> pl.DataFrame:
-    """Return a frame of the groups' names and their entries."""
     groups = pl.DataFrame(names, schema=dict.fromkeys(columns, pl.String), orient="row")
     return pl.concat([groups, pl.DataFrame(entries, schema=kinds)], how="horizontal")
 
