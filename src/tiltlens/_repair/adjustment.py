@@ -7,6 +7,7 @@ as a skops file within the JSON, which contains data and type names but no code.
 
 from __future__ import annotations
 
+import math
 from abc import ABC, abstractmethod
 from base64 import b64encode
 from collections import Counter
@@ -25,7 +26,7 @@ from tiltlens._estimators.influence import Booleans, Integers, cluster_codes
 from tiltlens._learners.candidates import ridge_logit
 from tiltlens._learners.design import Encoding, Table, encoding
 from tiltlens._learners.propensity import estimator_log_odds, fit_clone, group_folds
-from tiltlens._limits import FOLDS, RIDGE, WEAK_RIDGE
+from tiltlens._limits import FOLDS, RIDGE, SUPPRESSED_BELOW, SURELY_BEYOND, WEAK_RIDGE
 from tiltlens._notes import Note
 from tiltlens._repair.constraints import (
     ALL,
@@ -39,7 +40,7 @@ from tiltlens._repair.constraints import (
     category_levels,
     feature_table,
 )
-from tiltlens._repair.rows import AuditedRowIndex, AuditedRows, NewRowSums, Range, beyond_notes, values_beyond
+from tiltlens._repair.rows import AuditedRowIndex, AuditedRows, NewRowSums, Range
 from tiltlens._results.codec import to_plain, write_json
 from tiltlens._rows.features import DesignColumn, Feature
 from tiltlens._rows.roles import Declared
@@ -148,18 +149,26 @@ class Adjustment(ABC):
 
     def row_sums(self, frame: pl.DataFrame) -> NewRowSums:
         """Return the number of rows of a clean frame with unseen levels, or with numbers beyond the audited range."""
-        reads = bool(self._readers) and self._changes_outputs
+        reads, table = bool(self._readers) and self._changes_outputs, self.table(frame)
         unseen = self._readers[0].unseen_levels(frame) if reads else {}
-        return NewRowSums(0, 0, Counter(unseen), values_beyond(self.table(frame), self.ranges))
+        ends = {name: self.ranges[name][:2] for name in table if name in self.ranges}
+        beyond = {name: int(((table[name] < a) | (table[name] > b)).sum()) for name, (a, b) in ends.items()}
+        return NewRowSums(0, 0, Counter(unseen), Counter(beyond))
 
     def row_notes(self, sums: NewRowSums) -> list[Note]:
         """Return notes on rows that differ from the audited ones, from their sums."""
         rows = sums.rows - sums.outside
-        unseen = [
+        notes = [
             Note("unseen values", count=count, rows=rows, feature=shown(name), model=self.LEARNT_BY)
             for name, count in sums.unseen.items()
         ]
-        return unseen + beyond_notes(sums.beyond, rows, self.ranges)
+        for name, count in sums.beyond.items():
+            feature, (low, high, audited) = shown(name), self.ranges[name]
+            expected = 2.0 * SUPPRESSED_BELOW * rows / audited  # negative binomial: beyond two order statistics
+            if count > expected + 2.0 * SURELY_BEYOND * math.sqrt(expected * (1.0 + rows / audited)):
+                code = "beyond the audited range"
+                notes.append(Note(code, count=count, rows=rows, feature=feature, low=low, high=high))
+        return notes
 
     def to_dict(self) -> dict[str, Any]:
         """Return the adjustment as plain numbers and texts, including its models and the hashes of audited rows."""

@@ -271,7 +271,7 @@ class CodedFeatures:
         for name in self.features:
             column, levels = frame[name], self.levels.get(name)
             if levels is not None:
-                had_missing = levels.missing < len(levels.values)
+                had_missing = levels.missing != len(levels.values)
                 unseen = int((column.is_not_null() & ~column.cast(pl.String).is_in(levels.values)).sum())
             else:
                 had_missing = name in self.missing

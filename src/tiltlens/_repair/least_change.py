@@ -316,8 +316,6 @@ def _jumps(margin: Floats, a: Floats, measure: Floats) -> tuple[Floats, Floats]:
     falls, rises = (a > 0.0) & (margin >= 0.0), (a < 0.0) & (margin < 0.0)
     at = np.flatnonzero(falls | rises)
     at = at[margin[at] / a[at] <= LARGEST_MULTIPLIER]
-    if not at.size:
-        return np.empty(0), np.empty(0)
     at = at[np.argsort(margin[at] / a[at], kind="stable")]
     jump = margin[at] / a[at]
     first = np.flatnonzero(np.diff(jump, prepend=-1.0) > ONE_JUMP * np.maximum(jump, ONE_JUMP))

@@ -17,7 +17,7 @@ import polars as pl
 from tiltlens._estimators.estimate import Normal
 from tiltlens._estimators.influence import Booleans, Integers, Rows
 from tiltlens._learners.design import Table
-from tiltlens._limits import FEW_REPAIRED, SUPPRESSED_BELOW, SURELY_BEYOND
+from tiltlens._limits import SUPPRESSED_BELOW, SURELY_BEYOND
 from tiltlens._notes import Note
 from tiltlens._repair.constraints import (
     ALL,
@@ -46,7 +46,6 @@ from tiltlens.paper.checks import Floats
 MIXED_DUPLICATES = 0.1  # times the disagreement of random pairs; beyond it, equal rows are different people
 MEMBERSHIP, COST = "group-membership model", "model of costs"
 MORE_ALIKE = 2.0  # times the matches with audited rows expected by chance: beyond it, rows were audited
-UNLIKE = 0.5  # of the closed gap: if this much reappears, rows differ from the audited ones
 
 Range = tuple[float, float, int]  # the tenth lowest and tenth highest value, and the number of values
 
@@ -178,12 +177,6 @@ def ranges_of(features: Sequence[Feature]) -> dict[str, Range]:
     return ranges
 
 
-def values_beyond(table: Table, ranges: Mapping[str, Range]) -> Counter[str]:
-    """Return, by feature, the number of rows with a number beyond the audited range."""
-    ends = {name: ranges[name][:2] for name in table if name in ranges}
-    return Counter({name: int(((table[name] < a) | (table[name] > b)).sum()) for name, (a, b) in ends.items()})
-
-
 def moments(a: Floats, after: Floats, constraints: Sequence[Constraint], weights: Floats | float = 1.0) -> Floats:
     """Return the sums for `modelled_gap`, from adjusted scores and gradients (C, n)."""
     scores = [after if after.ndim == 1 else after[:, constraint.score_class] for constraint in constraints]
@@ -198,32 +191,6 @@ def modelled_gap(sums: Floats) -> Normal:
     gap = float(means[1, 1]) - a * w
     square = np.array([a * a, -2.0 * a, 1.0]) @ means @ np.array([w * w, -2.0 * w, 1.0])
     return Normal(gap, math.sqrt(max(float(square) - gap * gap, 0.0) / float(sums[0, 0])))
-
-
-def gap_notes(sums: Floats, constraints: Sequence[Constraint], limit: float) -> list[Note]:
-    """Return a note if the gap predicted by the membership model regains half of what was closed, beyond chance."""
-    if sums.ndim < 3 or sums[0, 0, 0] < FEW_REPAIRED:
-        return []
-    closed = max(abs(constraint.gap_before) for constraint in constraints) - limit
-    has_classes = any(constraint.score_class != 1 for constraint in constraints)
-    for constraint, gap in zip(constraints, map(modelled_gap, sums), strict=True):
-        audited = gap.value if constraint.modelled is None else constraint.modelled
-        if abs(gap.value - audited) > max(SURELY_BEYOND * gap.se, UNLIKE * closed):
-            new, old = (100.0 * constraint.sign * value for value in (gap.value, audited))
-            return [Note("gap regained", gap=constraint.describe(has_classes), new=new, old=old)]
-    return []
-
-
-def beyond_notes(counts: Mapping[str, int], rows: int, ranges: Mapping[str, Range]) -> list[Note]:
-    """Return notes on features with more numbers beyond the audited range than expected by chance."""
-    notes = []
-    for name, count in counts.items():
-        low, high, audited = ranges[name]
-        expected = 2.0 * SUPPRESSED_BELOW * rows / audited  # negative binomial: beyond two order statistics
-        if count > expected + 2.0 * SURELY_BEYOND * math.sqrt(expected * (1.0 + rows / audited)):
-            feature = shown(name)
-            notes.append(Note("beyond the audited range", count=count, rows=rows, feature=feature, low=low, high=high))
-    return notes
 
 
 @dataclass(frozen=True, slots=True, eq=False)

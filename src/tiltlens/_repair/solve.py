@@ -15,7 +15,6 @@ from tiltlens._model_files.load import open_skops
 from tiltlens._repair.adjustment import MembershipFit, exempt_model, fit_cells
 from tiltlens._repair.constraints import (
     DECISIONS,
-    EQUAL,
     EVENTS,
     MEAN,
     ODDS,
@@ -137,8 +136,6 @@ def _solve(
 
 def _with_exempt_error(rows: AuditedRows, constraint: Constraint, columns: Floats, after: Floats) -> Constraint:
     """Return a constraint with the standard error of its gap at equal exempt factors, smaller than for two means."""
-    if constraint.event != EQUAL:
-        return constraint
     first, second = (rows.members(cell) for cell in constraint.cells)
     pair = Rows.of(first, rows.weights * (first | second), rows.clusters)
     scores = after if after.ndim == 1 else after[:, constraint.score_class]

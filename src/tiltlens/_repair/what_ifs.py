@@ -17,7 +17,7 @@ from tiltlens._analysis.evidence import interval_columns, interval_schema
 from tiltlens._estimators.influence import Booleans, Integers, Rows
 from tiltlens._estimators.sets import evenly
 from tiltlens._notes import Note
-from tiltlens._repair.quantities import EvaluationRows, Measurement, Measurements, accuracy_at, error_costs, measure
+from tiltlens._repair.quantities import EvaluationRows, Measurements, measure
 from tiltlens._rows.levels import numbers_of
 from tiltlens._rows.predictions import AskedModel
 from tiltlens._sources.tables import Record
@@ -58,15 +58,15 @@ def what_ifs(
     index, weights = _sample(data.rows)
     clusters = None if data.rows.clusters is None else data.rows.clusters[index]
     outcome = None if data.outcome is None else data.outcome[index]
-    part = data._replace(rows=Rows.of(data.rows.audited[index], weights, clusters), outcome=outcome)
-    before, model = _measure(part, scores[index]), model.rows(index)
+    part = data._replace(rows=Rows.of(data.rows.audited[index], weights, clusters), outcome=outcome, has_costs=True)
+    before, model = measure(part, scores[index]), model.rows(index)
     changes = [change for name in model.features for change in _changes(name, model.table[name], part.rows)]
     level = confidence ** (1.0 / max(len(changes), 1))
     records, notes = [], []
     for change in changes:
         try:
             after = np.asarray(sum(share * model.scores(change.feature, source) for source, share in change.values))
-            records.append(_record(change, before, _measure(part, after), level))
+            records.append(_record(change, before, measure(part, after), level))
         except TiltlensError as error:  # the model may reject combinations of values that it never saw
             notes.append(Note("what-if refused", feature=change.feature, what_if=change.kind, error=first_line(error)))
     if index.size < data.rows.audited.size:
@@ -159,16 +159,6 @@ def _coarse_levels(codes: Integers, rows: Rows) -> list[ValueSource]:
         return []
     own = np.arange(codes.size)
     return [(np.where(is_rare, row, own), share) for row, share in _values(codes, is_rare, rows)]
-
-
-def _measure(data: EvaluationRows, scores: Floats) -> Measurements:
-    """Return the quantities of scores; errors in the accuracy are weighted by the threshold."""
-    measured = measure(data, scores)
-    if data.outcome is None:
-        return measured
-    accuracy = Measurement(accuracy_at(data.threshold, data.rows, scores >= data.threshold, data.outcome))
-    cost = error_costs(data.threshold, data.outcome)
-    return measured._replace(quantities=measured.quantities | {"accuracy": accuracy}, cost=cost)
 
 
 def _record(what_if: WhatIf, before: Measurements, after: Measurements, level: float) -> Record:
