@@ -27,7 +27,7 @@ from tiltlens._notes import KEEP_PRICES, Note
 from tiltlens._repair.adjustment import Adjustment, Labels
 from tiltlens._repair.constraints import AdditiveModel, category_levels, feature_table
 from tiltlens._repair.evaluation import TABLE_SCHEMA, Evaluation, change_record
-from tiltlens._repair.new_rows import apply_repair, read_held_out
+from tiltlens._repair.new_rows import apply_repair, checked_scores, read_held_out
 from tiltlens._repair.rows import (
     COST,
     AuditedRowIndex,
@@ -251,15 +251,7 @@ class DiscriminationFreePrice(Adjustment):
     def read_scores(self, columns: Sequence[pl.Series], row_name: RowName = "row {}".format) -> Floats:
         """Return the audited prices, from clean columns."""
         self.check_score_columns(len(columns))
-        prices = columns[0].cast(pl.Float64, strict=False).to_numpy()
-        is_usable = np.abs(prices) <= LARGEST
-        if not is_usable.all():
-            row = int(np.argmin(is_usable))
-            raise DataError(
-                f"`scores` must be finite amounts, got {columns[0][row]} in {row_name(row)}.",
-                "fill or leave out such rows first.",
-            )
-        return np.asarray(prices)
+        return checked_scores(columns[0], -LARGEST, LARGEST, "finite amounts", row_name)
 
     def read_outcome(self, column: pl.Series) -> Floats:
         """Return the observed cost of each row, NaN where it is missing."""

@@ -102,18 +102,22 @@ def score_columns_of(scores: ValuesLike) -> list[ValuesLike]:
     return list(np.asarray(scores).T) if is_matrix else [scores]
 
 
+def checked_scores(column: pl.Series, low: float, high: float, rule: str, row_name: RowName) -> Floats:
+    """Return a clean column as numbers; raise unless all lie between two limits."""
+    numbers = column.cast(pl.Float64, strict=False).to_numpy()
+    if not (numbers.min(initial=low) >= low and numbers.max(initial=low) <= high):  # False if one is NaN
+        row = int(np.argmax(~((numbers >= low) & (numbers <= high))))
+        raise DataError(
+            f"`scores` must be {rule}, got {column[row]} in {row_name(row)}.", "fill or leave out such rows first."
+        )
+    return np.asarray(numbers)
+
+
 def probabilities_of(columns: Sequence[pl.Series], row_name: RowName) -> Floats:
     """Return clean columns as probabilities: (n,) for one column; (n, K) for more, whose rows must sum to 1."""
-    parts = [column.cast(pl.Float64, strict=False).to_numpy() for column in columns]
-    for column, numbers in zip(columns, parts, strict=True):
-        if not (numbers.min(initial=0.0) >= 0.0 and numbers.max(initial=0.0) <= 1.0):  # False if one is NaN
-            row = int(np.argmax(~((numbers >= 0.0) & (numbers <= 1.0))))
-            raise DataError(
-                f"`scores` must be probabilities, got {column[row]} in {row_name(row)}.",
-                "fill or leave out such rows first.",
-            )
+    parts = [checked_scores(column, 0.0, 1.0, "probabilities", row_name) for column in columns]
     if len(parts) == 1:
-        return np.asarray(parts[0])
+        return parts[0]
     scores = np.column_stack(parts)
     total = scores.sum(axis=1)
     wrong = np.abs(total - 1.0) > SCORE_ROUNDING

@@ -7,22 +7,13 @@ from dataclasses import dataclass, replace
 
 import numpy as np
 
+from tiltlens import _notes as phrases
 from tiltlens._estimators.error_rates import UNKNOWN, WITH, WITHOUT
 from tiltlens._estimators.estimate import Normal, quantile
 from tiltlens._estimators.influence import Booleans, Rows, cluster_codes, overall_mean
 from tiltlens._learners.propensity import check_overlap
 from tiltlens._limits import FEW_REPAIRED, MATERIALITY, MINIMUM_ROWS, REPAIRED, SCORE_TENTHS, SURELY_BEYOND
-from tiltlens._notes import (
-    ALMOST_EVERYBODY,
-    ALMOST_NOBODY,
-    EQUAL_DECISIONS,
-    EVERYBODY,
-    LARGEST_GAP,
-    NOBODY,
-    OUT_OF_REACH,
-    THE_GAP,
-    Note,
-)
+from tiltlens._notes import Note
 from tiltlens._repair import least_change
 from tiltlens._repair.constraints import (
     ALL,
@@ -167,7 +158,7 @@ def audit_notes(problem: RepairProblem, solved: Sequence[Constraint], use_group:
     notes, rows = [Note("group needed") if use_group else Note("group used to fit")], problem.rows
     largest = max((constraint.gap_before for constraint in solved), key=abs)
     if abs(largest) <= problem.limit + REPAIRED:
-        which = THE_GAP if len(solved) == 1 else LARGEST_GAP.format(gaps=len(solved))
+        which = phrases.THE_GAP if len(solved) == 1 else phrases.LARGEST_GAP.format(gaps=len(solved))
         notes.append(Note("nothing to adjust", gap=which, size=largest))
     if any(constraint.event != ALL for constraint in solved) and rows.outcome is not None:
         known = int((rows.outcome != UNKNOWN).sum())
@@ -194,9 +185,9 @@ def nearly_constant(before: Booleans, after: Booleans, weights: Floats) -> list[
     if min(new, 1.0 - new) >= min(FEW_DECIDED, old, 1.0 - old):
         return []
     if after.all() or not after.any():
-        people = EVERYBODY if after.all() else NOBODY
+        people = phrases.EVERYBODY if after.all() else phrases.NOBODY
     else:
-        people = ALMOST_NOBODY if new < 0.5 else ALMOST_EVERYBODY
+        people = phrases.ALMOST_NOBODY if new < 0.5 else phrases.ALMOST_EVERYBODY
     people = people.format(few=FEW_DECIDED, most=1.0 - FEW_DECIDED)
     return [Note("nearly constant rule", people=people, share=old)]
 
@@ -227,7 +218,7 @@ def _missed_limits(problem: RepairProblem, solved: Sequence[Constraint]) -> list
         size = 100.0 * closer[0].gap_after
         notes.append(Note("closed further", gap=closer[0].describe(False), size=size, limit=100.0 * limit))
     if over > REPAIRED + step:
-        reasons = [EQUAL_DECISIONS] * is_decided + [OUT_OF_REACH] * (not is_decided or len(solved) > 1)
+        reasons = [phrases.EQUAL_DECISIONS] * is_decided + [phrases.OUT_OF_REACH] * (not is_decided or len(solved) > 1)
         error = max(constraint.se or 0.0 for constraint in solved)
         notes.append(Note("limit missed", over=over, error=error, reason="; or ".join(reasons)))
     return notes

@@ -342,16 +342,11 @@ def _check(comparison: Comparison, action: str, use_group: bool) -> None:
             f"`{action}` needs an audit without a `metric`, got one of the {comparison.scale.metric!r}.",
             f"audit all rows with outcome=, and repair with metric={comparison.scale.metric!r}.",
         )
-    if is_amount and comparison.unobserved_group is not None:
-        raise DataError(
-            "The discrimination-free price needs observed groups, but these are known by probabilities only.",
-            "audit people whose group is known.",
-        )
-    if use_group and comparison.unobserved_group is not None:
-        raise DataError(
-            "`use_group` needs observed groups, but these are known by probabilities only.",
-            "leave it out.",
-        )
+    if comparison.unobserved_group is not None and (is_amount or use_group):
+        what, hint = "`use_group`", "leave it out."
+        if is_amount:
+            what, hint = "The discrimination-free price", "audit people whose group is known."
+        raise DataError(f"{what} needs observed groups, but these are known by probabilities only.", hint)
 
 
 def condition_notes_of(rows: AuditedRows) -> list[Note]:
