@@ -19,7 +19,7 @@ from tests.render.summaries import (
 )
 
 from tiltlens import _formats as formats
-from tiltlens._demo import print_demo
+from tiltlens._demo import Experiment, print_demo
 from tiltlens._documents.audit_document import audit_document
 from tiltlens._documents.document import EVIDENCE, HEADLINE, NAME, VERDICTS, Cell, Column, Details, Heading, Table
 from tiltlens._documents.quantities import CORRECTION_KEYS, HEADLINE_KEYS, quantity
@@ -192,7 +192,7 @@ def test_people_are_whole():
 @pytest.mark.parametrize("width", [60, 80, 110])
 def test_the_demo_says_which_numbers_are_which(width):
     console = Console(file=io.StringIO(), width=width)
-    print_demo(typed(demo()), typed(cross_fitted_audit()), 0.5, console)
+    print_demo(Experiment(typed(demo()), typed(cross_fitted_audit()), {"cost": 0.5}), console)
     shown = console.file.getvalue()
     assert max(len(line) for line in shown.splitlines()) <= width
     for part in ("the paper's numbers", "cross-fitted", "−0.62449"):

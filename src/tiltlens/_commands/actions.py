@@ -122,18 +122,15 @@ def _fit(
 def _evaluate(
     tilt: ScoreTilt | DiscriminationFreePrice, other: ScoreTilt | None, held_out: tuple[str, ...], options: Options
 ) -> list[Evaluation]:
-    """Return the evaluations of the audited groups on held-out rows."""
     table = rows_of(_read(held_out, options))
     check_columns("where", options["where"], table.columns)
     check_columns("group", _group(options), table.columns)
     rows = table.filter(meets(table, options["where"]))
     columns = _columns(options["scores"]), _columns(options["group"])
     shared = {name: options[name] for name in ("outcome", "confidence", "sample_weight", "clusters")}
-    if not isinstance(tilt, ScoreTilt):
-        return [*tilt.evaluate_groups(rows, *columns, **shared).values()]
-    score_class = _class_of(options["scores"], options["favourable"])
-    evaluations = tilt.evaluate_groups(rows, *columns, score_class=score_class, compare_with=other, **shared)
-    return [*evaluations.values()]
+    if isinstance(tilt, ScoreTilt):
+        shared |= {"score_class": _class_of(options["scores"], options["favourable"]), "compare_with": other}
+    return [*tilt.evaluate_groups(rows, *columns, **shared).values()]
 
 
 def _columns(names: tuple[str, ...]) -> str | list[str]:
