@@ -2,10 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from dataclasses import replace
 from functools import partial
-from typing import NamedTuple
 
 import numpy as np
 import polars as pl
@@ -54,25 +53,6 @@ from tiltlens.paper.exponents import TestPair
 Noted = tuple[Estimate | None, tuple[Note, ...]]
 
 
-class _ScoreGap(NamedTuple):
-    """The gap, ratio, standardised difference and divergence of scores, with notes on those that are undefined."""
-
-    gap: Estimate
-    impact_ratio: Estimate | None
-    standardised_difference: Estimate | None
-    output_divergence: Estimate | None
-    notes: tuple[Note, ...]
-
-
-class _PaperEstimates(NamedTuple):
-    """The estimates of the paper's quantities, with notes on those that are undefined."""
-
-    input_divergence: Estimate | None
-    descent_rate: Estimate | None
-    detection_sample_size: Estimate | None
-    notes: tuple[Note, ...]
-
-
 def compare(evidence: Evidence, settings: Settings) -> Comparison:
     """Return the comparison of one audited group with the reference."""
     every = settings.for_all(evidence.question.comparisons)  # gap and adjusted gap: at once for all audited groups
@@ -82,11 +62,18 @@ def compare(evidence: Evidence, settings: Settings) -> Comparison:
     exempt = exempt_parts(evidence)
     soft = None if evidence.rows.probabilities is None else unobserved_group(evidence, every)
     table = contribution_table(evidence, settings, function, left, soft, checked is None or checked.is_adequate)
-    of_scores = _compare_scores(evidence, settings, every)
-    of_paper = _paper_estimates(evidence, settings, checked, function, of_scores.gap)
+    gap = every.estimate(outputs.gap_law(evidence.population, evidence.score))
+    noted = _compare_scores(evidence, settings) | _paper_estimates(evidence, settings, checked, function, gap)
+    estimates = {name: estimate for name, (estimate, _) in noted.items()}
+    ratio = estimates["impact_ratio"]
     decisions, of_table = decision_table(evidence, settings) if evidence.question.is_decisions else (None, ())
     notes = (
-        *(*evidence.question.notes, *of_function, *of_adjusted, *of_scores.notes, *of_paper.notes),
+        *(
+            *evidence.question.notes,
+            *of_function,
+            *of_adjusted,
+            *(note for _, notes in noted.values() for note in notes),
+        ),
         *(*of_table, *table.notes, *evidence_notes(evidence, checked)),
     )
     comparison = Comparison(
@@ -94,12 +81,12 @@ def compare(evidence: Evidence, settings: Settings) -> Comparison:
         reference=evidence.question.reference,
         rows=dict(zip(("audited", "reference"), map(round, evidence.rows.facts.people), strict=True)),
         scale=_scale(evidence, settings),
-        outputs=_outputs(evidence, settings, of_scores),
-        gap=of_scores.gap,
+        outputs=_outputs(evidence, settings, estimates["standardised_difference"]),
+        gap=gap,
         adjusted_gap=left.estimate,
         gap_parts=_gap_parts(evidence, every, left, exempt, table),
-        impact_ratio=of_scores.impact_ratio,
-        adverse_impact_ratio=_adverse(evidence, of_scores.impact_ratio),
+        impact_ratio=ratio,
+        adverse_impact_ratio=lower_over_higher(ratio) if ratio is not None and evidence.question.is_decisions else None,
         shortfall=_shortfall(evidence, settings),
         gap_test=_test(evidence, settings),
         decision_table=decisions,
@@ -107,7 +94,7 @@ def compare(evidence: Evidence, settings: Settings) -> Comparison:
         error_rates=None if evidence.y_true is None else error_rates(evidence, evidence.y_true, settings),
         periods=None if evidence.rows.period is None else period_table(evidence, evidence.rows.period, settings),
         unobserved_group=soft,
-        correction=_correction(evidence, settings, function, checked, of_scores, of_paper, table),
+        correction=_correction(evidence, settings, function, checked, estimates, table),
         checks=Checks(evidence.nuisances.name, checked, tuple(dict.fromkeys(notes))),
         _errors=None if settings.folds is None else _errors(evidence, left, exempt, table.errors),
     )
@@ -140,13 +127,13 @@ def _scale(evidence: Evidence, settings: Settings) -> Scale:
     )
 
 
-def _outputs(evidence: Evidence, settings: Settings, of_scores: _ScoreGap) -> Outputs:
+def _outputs(evidence: Evidence, settings: Settings, spread: Estimate | None) -> Outputs:
     has_metric, is_amount = evidence.question.metric is not None, evidence.rows.unit.is_amount
     return Outputs(
         means=_means(evidence),
         rates=_rates(evidence, settings, evidence.favourable),
         metric_rates=_rates(evidence, settings, evidence.score) if has_metric else None,
-        standardised_difference=of_scores.standardised_difference,
+        standardised_difference=spread,
         decile_shares=decile_shares(evidence, settings) if is_amount else pl.DataFrame(schema=DECILE_SCHEMA),
     )
 
@@ -165,31 +152,30 @@ def _gap_parts(
     )
 
 
-def _compare_scores(evidence: Evidence, settings: Settings, every: Settings) -> _ScoreGap:
-    """Return the comparison of scores; `every` has the simultaneous confidence of all comparisons."""
+def _compare_scores(evidence: Evidence, settings: Settings) -> dict[str, Noted]:
+    """Return the ratio, the standardised difference and the divergence of scores."""
     population = evidence.population
     favourable = levels(evidence) if evidence.rows.unit.is_amount else evidence.favourable
-    ratio, of_ratio = _defined(settings, lambda: outputs.impact_ratio(population, favourable))
-    spread, of_spread = _defined(settings, lambda: outputs.standardised_difference(population, evidence.score).normal())
-    divergence, of_divergence = _defined(settings, lambda: outputs.output_divergence(population, evidence.scores))
-    gap = every.estimate(outputs.gap_law(population, evidence.score))
-    return _ScoreGap(gap, ratio, spread, divergence, (*of_ratio, *of_spread, *of_divergence))
+    measured: dict[str, Callable[[], HasInterval]] = {
+        "impact_ratio": lambda: outputs.impact_ratio(population, favourable),
+        "standardised_difference": lambda: outputs.standardised_difference(population, evidence.score).normal(),
+        "output_divergence": lambda: outputs.output_divergence(population, evidence.scores),
+    }
+    return {name: _defined(settings, make) for name, make in measured.items()}
 
 
 def _paper_estimates(
     evidence: Evidence, settings: Settings, checked: Balance | None, function: CorrectionFunction | None, gap: Estimate
-) -> _PaperEstimates:
+) -> dict[str, Noted]:
     """Return the paper's quantities; those of the inputs are None without features or propensity."""
-    needed, of_needed = _decisions(evidence, gap)
-    if function is None:
-        return _PaperEstimates(None, None, needed, (Note("no inputs"), *of_needed))
-    divergence, of_divergence = _of_propensity(
-        evidence, settings, checked, "input_divergence", lambda: _defined(settings, lambda: _input_divergence(evidence))
-    )
-    descent, of_descent = _of_propensity(
-        evidence, settings, checked, "descent_rate", lambda: _descent_rate(evidence, settings, function)
-    )
-    return _PaperEstimates(divergence, descent, needed, (*of_divergence, *of_descent, *of_needed))
+    measured: dict[str, Noted] = {"input_divergence": (None, (Note("no inputs"),)), "descent_rate": (None, ())}
+    if function is not None:
+        makes: dict[str, Callable[[], Noted]] = {
+            "input_divergence": lambda: _defined(settings, lambda: _input_divergence(evidence)),
+            "descent_rate": lambda: _descent_rate(evidence, settings, function),
+        }
+        measured = {name: _of_propensity(evidence, settings, checked, name, make) for name, make in makes.items()}
+    return measured | {"detection_sample_size": _decisions(evidence, gap)}
 
 
 def _correction(
@@ -197,17 +183,16 @@ def _correction(
     settings: Settings,
     function: CorrectionFunction | None,
     checked: Balance | None,
-    of_scores: _ScoreGap,
-    of_paper: _PaperEstimates,
+    estimates: Mapping[str, Estimate | None],
     table: ContributionTable,
 ) -> Correction:
     return Correction(
         numbers=None if function is None else function.to_dict(),
         epsilon_max=None if function is None else _epsilon_max(evidence, function),
-        descent_rate=of_paper.descent_rate,
-        input_divergence=of_paper.input_divergence,
-        output_divergence=of_scores.output_divergence,
-        detection_sample_size=of_paper.detection_sample_size,
+        descent_rate=estimates["descent_rate"],
+        input_divergence=estimates["input_divergence"],
+        output_divergence=estimates["output_divergence"],
+        detection_sample_size=estimates["detection_sample_size"],
         function=function,
         tradeoff=table.tradeoff and {name: table.tradeoff[name] for name in table.frame["feature"]},
         _confidence=None if checked is None else settings.confidence,
@@ -225,10 +210,6 @@ def _defined(settings: Settings, make: Callable[[], HasInterval]) -> Noted:
 
 def _rates(evidence: Evidence, settings: Settings, score: Scores) -> Rates:
     return Rates(*map(settings.estimate, outputs.group_rates(evidence.population, score)))
-
-
-def _adverse(evidence: Evidence, ratio: Estimate | None) -> Estimate | None:
-    return None if ratio is None or not evidence.question.is_decisions else lower_over_higher(ratio)
 
 
 def _shortfall(evidence: Evidence, settings: Settings) -> Estimate:

@@ -123,6 +123,7 @@ def select_rows(roles: ColumnRoles, survey: Survey, groups: ComparedGroups) -> E
     )
     frame = frame[pl.Series(order.index, dtype=pl.UInt32)]
     columns = _columns(roles, survey, frame, labels, order.content[order.index])
+    codes = in_threads(lambda own: own.codes(frame[own.name]), list(levels.values()), frame.height)
     facts = SampleFacts(
         people=tuple(survey.people[label] for label in labels),
         is_complete=survey.sample.is_complete,
@@ -136,8 +137,8 @@ def select_rows(roles: ColumnRoles, survey: Survey, groups: ComparedGroups) -> E
         _scored_rows(frame, survey, labels),
         columns=columns,
         labels=survey.labels,
-        features=tuple(feature.rows(order.index) for feature in features),
-        value_codes={name: fine.codes(frame[name]) for name, fine in levels.items()},
+        features=tuple(in_threads(lambda feature: feature.rows(order.index), features, frame.height)),
+        value_codes=dict(zip(levels, codes, strict=True)),
         facts=facts,
     )
     inputs = frame.select(pl.col(f"{INPUT}{name}").alias(name) for name in roles.sources if roles.keeps_inputs)
@@ -241,7 +242,9 @@ def _sampling_weights(frame: pl.DataFrame, survey: Survey) -> Floats | None:
 
 def _count_copies(hashes: Hashes, features: Sequence[Feature]) -> int:
     """Return the number of rows that repeat another; 0 if features have so few values that this may be chance."""
-    distinct = len(np.unique(hashes))
+    distinct = pl.Series(hashes).n_unique()
+    if distinct == len(hashes):
+        return 0
     is_continuous = any(
         feature.values is not None and len(np.unique(feature.values)) > CONTINUOUS * distinct for feature in features
     )

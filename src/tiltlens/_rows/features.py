@@ -58,7 +58,9 @@ class Feature:
 
     def rows(self, index: Integers) -> Feature:
         """Return the feature on some of the rows."""
-        return replace(self, codes=self.codes[index], values=None if self.values is None else self.values[index])
+        return replace(
+            self, codes=self.codes.take(index), values=None if self.values is None else self.values.take(index)
+        )
 
 
 def feature_of(levels: Levels, column: pl.Series) -> Feature:
