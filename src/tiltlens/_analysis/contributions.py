@@ -21,7 +21,14 @@ from tiltlens._estimators.influence import InfluenceEstimate, Integers, Rows, av
 from tiltlens._estimators.outputs import Scores, output_term
 from tiltlens._estimators.use import CORNERS, ShareForm, plug_in_form, share_form
 from tiltlens._formats import label, value_of
-from tiltlens._learners.propensity import Propensity, fold_pairings, prior_log_odds, row_folds, served_folds
+from tiltlens._learners.propensity import (
+    Propensity,
+    fold_pairings,
+    in_folds,
+    prior_log_odds,
+    row_folds,
+    served_folds,
+)
 from tiltlens._learners.regressions import SmoothPart, spline_means
 from tiltlens._limits import CLIP, FOLDS, NOISE, SUPPRESSED_BELOW
 from tiltlens._notes import Note
@@ -206,7 +213,7 @@ def _parts(evidence: Evidence, propensity: Propensity, settings: Settings) -> _P
     parts = []
     for number, (fitted_on, ell) in enumerate(zip(folds, ells, strict=True)):
         target = np.column_stack([ell, term, evidence.score.column])
-        trained, wanted = (np.isin(fold, some) for some in (fitted_on, served_folds(plan, number)))
+        trained, wanted = (in_folds(fold, some) for some in (fitted_on, served_folds(plan, number)))
         parts.append(SmoothPart.of(target, np.flatnonzero(rows.audited & trained), np.flatnonzero(wanted)))
     return _Parts(parts, fold, plan)
 

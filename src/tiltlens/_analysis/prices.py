@@ -32,7 +32,7 @@ from tiltlens._estimators.influence import Booleans, InfluenceEstimate, Integers
 from tiltlens._estimators.prices import AUDITED, REFERENCE, CostRows, PricedRows, ProxyDiscrimination, local_target
 from tiltlens._estimators.sets import covariance
 from tiltlens._formats import FieldTable
-from tiltlens._learners.propensity import Propensity, fold_pairings, row_folds
+from tiltlens._learners.propensity import Propensity, fold_pairings, in_folds, row_folds
 from tiltlens._learners.regressions import Regressor, TreeSize
 from tiltlens._limits import FEWEST_KNOWN, FOLDS, SCORE_TENTHS
 from tiltlens._sources.arrays import quantile_edges
@@ -199,8 +199,8 @@ def _expected_costs(
     group = evidence.rows.group[index]
 
     def fit(part: tuple[int, ...]) -> Floats:
-        is_own, served = np.isin(fold, part), [number for number, halves in enumerate(plan) if part in halves]
-        wanted, fitted = np.flatnonzero(np.isin(fold, served)), np.zeros((2, len(GROUPS), fold.size))
+        is_own, served = in_folds(fold, part), [number for number, halves in enumerate(plan) if part in halves]
+        wanted, fitted = np.flatnonzero(in_folds(fold, served)), np.zeros((2, len(GROUPS), fold.size))
         for member in GROUPS.values():
             fitted[:, member, wanted] = regressor.stages(cost, np.flatnonzero(is_own & (group == member)), wanted)
         return fitted

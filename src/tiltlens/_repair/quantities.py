@@ -38,6 +38,7 @@ class EvaluationRows(NamedTuple):
     favours_low: bool = False  # whether 0 is the favourable outcome, so that ratios use 1 − score
     moves: bool = True  # False if the two scores to compare are equal by construction
     factors: Floats | None = None  # the exempt factors, as columns
+    has_costs: bool = False  # whether the threshold weights errors in the accuracy
 
 
 class Measurement(NamedTuple):
@@ -58,7 +59,6 @@ class Measurements(NamedTuple):
     data: EvaluationRows
     scores: Floats
     quantities: dict[str, Measurement]
-    cost: Floats | float = 1.0  # of a wrong decision, if accuracy is weighted by cost
 
     def change(self, old: Measurements) -> dict[str, HasInterval]:
         """Return the change of each quantity from `old`, with paired intervals."""
@@ -88,7 +88,8 @@ class Measurements(NamedTuple):
             first, second = (_rate_change(rows, rows.weights * group, now, then) for group in members)
             changes[name] = Difference(second, first) if name == "fnr_difference" else Difference(first, second)
         if outcome is not None and "accuracy" in names:
-            weights = rows.weights * self.cost * (outcome != UNKNOWN)
+            cost = error_costs(threshold, outcome) if self.data.has_costs else 1.0
+            weights = rows.weights * cost * (outcome != UNKNOWN)
             changes["accuracy"] = _rate_change(rows, weights, now == (outcome == WITH), then == (outcome == WITH))
         return changes
 
@@ -166,7 +167,9 @@ def _accuracy(data: EvaluationRows, scores: Floats, outcome: Integers) -> dict[s
     def mean(values: Floats) -> InfluenceEstimate:
         return overall_mean(weights, values, rows.clusters)
 
-    rates = {"accuracy": mean(((scores >= data.threshold) == y).astype(np.float64))}
+    decided, tau = scores >= data.threshold, data.threshold
+    is_right = mean((decided == y).astype(np.float64))
+    rates = {"accuracy": accuracy_at(tau, rows, decided, outcome) if data.has_costs else is_right}
     losses: dict[str, Measurement] = {}
     if not are_decisions(scores):
         people = people_with_outcomes(rows, outcome)
