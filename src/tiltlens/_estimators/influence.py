@@ -15,7 +15,7 @@ from numpy.typing import ArrayLike, NDArray
 
 from tiltlens._estimators.estimate import (
     Difference,
-    LogNormal,
+    Mapped,
     MeanLaw,
     Normal,
     Proportion,
@@ -23,7 +23,7 @@ from tiltlens._estimators.estimate import (
     SquareRoot,
     student_factor,
 )
-from tiltlens._limits import EQUAL
+from tiltlens._limits import EQUAL, NOISE, SMALLEST_SHARE
 from tiltlens.errors import DataError, WeightsError
 from tiltlens.paper.checks import Floats
 
@@ -338,9 +338,9 @@ class InfluenceEstimate:
         """Return the law of sign·√value."""
         return SquareRoot(self.value, self.law_se, sign, self.degrees)
 
-    def exponential(self) -> LogNormal:
+    def exponential(self) -> Mapped:
         """Return the law of e^value."""
-        return LogNormal(self.value, self.law_se, self.degrees)
+        return Mapped(self.normal(), math.exp)
 
     def over(self, denominator: InfluenceEstimate) -> Ratio:
         """Return the law of value/`denominator`, with standard errors inflated for heavy tails."""
@@ -355,7 +355,9 @@ def ratio_tail(numerator: InfluenceEstimate, denominator: InfluenceEstimate) -> 
     """Return the `tail_factor` of θ − ρψ, at ρ = θ/ψ."""
     # Fieller’s interval is that of θ − ρψ, so its tails count, not those of θ and ψ.
     ratio = numerator.value / denominator.value if denominator.value > 0.0 else 0.0
-    return tail_factor(combine(0.0, [(1.0, numerator), (-ratio, denominator)]))
+    both = combine(0.0, [(1.0, numerator), (-ratio, denominator)])
+    # Of a θ that is 0 by construction only rounding errors are left, whose tails mean nothing.
+    return tail_factor(both) if both.variance > NOISE**2 * denominator.variance else 1.0
 
 
 def combine(value: float, terms: Sequence[tuple[float, InfluenceEstimate]]) -> InfluenceEstimate:
@@ -367,6 +369,19 @@ def combine(value: float, terms: Sequence[tuple[float, InfluenceEstimate]]) -> I
     )
     between = np.asarray(sum(slope * term.between for slope, term in terms))
     return InfluenceEstimate(value, parts, between, min(term.degrees for _, term in terms))
+
+
+def quotient(numerator: InfluenceEstimate, denominator: InfluenceEstimate) -> InfluenceEstimate:
+    """Return the ratio of two positive estimators."""
+    bottom = max(denominator.value, SMALLEST_SHARE)
+    ratio = numerator.value / bottom
+    return combine(ratio, [(1.0 / bottom, numerator), (-ratio / bottom, denominator)])
+
+
+def log_quotient(numerator: InfluenceEstimate, denominator: InfluenceEstimate) -> InfluenceEstimate:
+    """Return the logarithm of the ratio of two positive estimators (5)."""
+    a, b = numerator.value, denominator.value
+    return combine(math.log(a / b), [(1.0 / a, numerator), (-1.0 / b, denominator)])
 
 
 def covariances(terms: Sequence[InfluenceEstimate]) -> Floats:

@@ -14,7 +14,7 @@ import numpy as np
 from scipy.special import xlogy
 
 from tiltlens._estimators.estimate import Estimate, Square
-from tiltlens._estimators.influence import Booleans, InfluenceEstimate, Integers, combine, overall_mean
+from tiltlens._estimators.influence import Booleans, InfluenceEstimate, Integers, combine, log_quotient, overall_mean
 from tiltlens._estimators.sets import TargetErrors
 from tiltlens.paper.checks import Floats
 
@@ -23,17 +23,7 @@ AUDITED, REFERENCE = 0, 1  # positions of the groups in arrays
 
 @dataclass(frozen=True, slots=True, eq=False)
 class CostRows:
-    """Rows with a price and an observed cost.
-
-    Attributes
-    ----------
-    price, cost, weights
-        π(x), Y and the exposure of each row.
-    audited
-        Whether the row is of the audited group.
-    clusters
-        Codes of clusters, within which rows are dependent.
-    """
+    """Rows with a price π(x), an observed cost Y and exposure as weights; rows of one cluster are dependent."""
 
     price: Floats
     cost: Floats
@@ -334,9 +324,8 @@ def actual_to_expected(rows: CostRows, chosen: Booleans) -> InfluenceEstimate | 
     None where either is not positive, or where one cluster shows no error.
     """
     cost, expected = (rows.mean_of(x, chosen) for x in (rows.cost, rows.price))
-    if cost.value <= 0.0 or expected.value <= 0.0 or not rows.has_errors(chosen):
-        return None
-    return combine(math.log(cost.value / expected.value), [(1.0 / cost.value, cost), (-1.0 / expected.value, expected)])
+    is_defined = cost.value > 0.0 and expected.value > 0.0 and rows.has_errors(chosen)
+    return log_quotient(cost, expected) if is_defined else None
 
 
 def balance_factor(rows: CostRows) -> float:

@@ -440,6 +440,8 @@ def widened(omega: Floats, fitted: Callable[[Sequence[Block]], BasisFit]) -> Bas
     for search in each(
         (screen.singles, pairs, pairs, pairs, cells, leaves, cells, leaves, screen.triples, cells, leaves)
     ):
+        if search == screen.triples:  # with the last search of all features: alone, the tree would keep one thread busy
+            searches.make(screen.whole, search)
         if missed := missed_blocks(searches.make(search), searches.residuals, blocks):
             blocks += [part.block for part in missed]
             learnt += [part.hidden for part in missed if part.is_learnt]
