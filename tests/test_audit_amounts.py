@@ -75,6 +75,10 @@ def test_amounts_of_0_and_1_equal_decisions(options):
     assert amounts.outputs.means == pytest.approx(decisions.outputs.means, abs=1e-12)
     assert amounts.adverse_impact_ratio is amounts.correction.detection_sample_size is None
     assert not decisions.outputs.decile_shares.height
+    (above,) = amounts.outputs.decile_shares.to_dicts()  # of two amounts: the share with the larger, 1
+    shares = ("audited", "reference", "difference")
+    assert above["amount"] == 0.0
+    assert [above[name] for name in shares] == pytest.approx([*amounts.outputs.means, amounts.gap.value], abs=1e-12)
 
 
 @pytest.mark.parametrize("factor", [3.0, 1000.0])

@@ -370,6 +370,23 @@ def test_missing_scores_in_a_column_are_set_aside_and_counted():
     assert found.rows["used"] == N - 1
 
 
+@pytest.mark.parametrize("hold", [pl.DataFrame, pl.DataFrame.lazy])
+@pytest.mark.parametrize(
+    ("outputs", "score_type", "got"),
+    [
+        (NAN_FIRST, "probability", "`model` must give finite scores, got nan in row 0"),
+        (40 * np.ones(N), "probability", "`model` must give scores between 0 and 1, got 40.0 in row 0"),
+        (NAN_FIRST, "amount", "`model` must give finite amounts, got nan in row 0"),
+        (np.ones((N, 2)), "amount", "must have one number a row, got 2 columns"),
+    ],
+)
+def test_outputs_of_a_model_are_checked_as_such_whether_rows_are_in_memory_or_not(
+    refused, hold, outputs, score_type, got
+):
+    with refused(TiltlensError, got):
+        audited(hold(people()), scores=None, model=lambda rows: outputs, score_type=score_type, features=["income"])
+
+
 def row_of(found, feature):
     return next(row for row in found["A"].contributions_full.to_dicts() if row["feature"] == feature)
 

@@ -12,14 +12,14 @@ from tests.people import audited, note_codes, people
 from tiltlens._estimators.verdicts import Verdict
 from tiltlens._formats import minus, sentence
 from tiltlens._notes import Note
-from tiltlens._render.terminal import print_audit
+from tiltlens._render.terminal import print_result
 
 NUMBERS = people().select("group", "income", "weight").fill_null(40.0).with_columns(is_rich=pl.col("income") > 48)
 
 
 def printed(audit):
     console = Console(width=110, file=io.StringIO())
-    print_audit(audit, console)
+    print_result(audit, console)
     return " ".join(console.file.getvalue().split())
 
 

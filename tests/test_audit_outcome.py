@@ -17,7 +17,7 @@ import tiltlens as tl
 from tiltlens._documents.sentences import RATES_DO_NOT_SHOW
 from tiltlens._formats import points
 from tiltlens._render.page import page
-from tiltlens._render.terminal import audit_text
+from tiltlens._render.terminal import result_text
 from tiltlens._results.codec import to_plain
 from tiltlens.errors import DataError
 
@@ -404,7 +404,7 @@ def test_error_rates_of_decisions_are_defined_in_the_words_of_the_user(favourabl
 def test_what_was_not_measured_is_said_so():
     summary = audited(borrowers(), features=[], outcome="repaid").to_dict()
     summary["comparisons"]["A"]["error_rates"] |= {"auc": None, "reasons": {"auc": "too few people"}}
-    for text in (joined(audit_text(typed(summary))), page(typed(summary))):
+    for text in (joined(result_text(typed(summary))), page(typed(summary))):
         assert "AUC" in text.partition("too few people")[0][-25:]
 
 

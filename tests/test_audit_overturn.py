@@ -11,7 +11,7 @@ import tiltlens as tl
 from tiltlens._documents.audit_document import audit_document
 from tiltlens._documents.document import Heading
 from tiltlens._documents.sentences import sensitivity_words
-from tiltlens._render.html import comparison_html
+from tiltlens._render.html import result_html
 from tiltlens.errors import DataError
 
 SEPARATE, SENSITIVITY = "One model or separate models", "Sensitivity to an omitted factor"
@@ -173,4 +173,4 @@ def test_command_line_notebook_and_gates_have_the_sensitivity(tmp_path):
     assert result.returncode == 1
     assert SENSITIVITY in result.stdout
     c = audit_of(loans())["Black"]
-    assert SENSITIVITY in comparison_html(c)
+    assert SENSITIVITY in result_html(c)

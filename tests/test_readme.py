@@ -19,7 +19,7 @@ README = (Path(__file__).parent.parent / "README.md").read_text()
 def test_the_readme_shows_what_the_demo_prints():
     console = Console(file=io.StringIO(), width=100)
     demo = paper_experiment()
-    print_demo(demo.plug_in, demo.cross_fitted, demo.least_change["cost"], console)
+    print_demo(demo, console)
     printed = [line.rstrip() for line in console.file.getvalue().splitlines()]
     shown = README.split("$ make demo\n")[1].split("```")[0].splitlines()
     assert len(shown) > 15

@@ -24,10 +24,9 @@ from tiltlens._documents.quantities import FEATURES, estimate_cell, format_of, q
 from tiltlens._formats import number, percent
 from tiltlens._learners.candidates import outcome_scores
 from tiltlens._pipeline import audit
-from tiltlens._render.terminal import print_audit, print_document
+from tiltlens._render.terminal import print_document, print_result
 from tiltlens._results.audit import Audit
 from tiltlens._results.comparison import Comparison
-from tiltlens._results.profiles import Prototype
 from tiltlens._results.saved_audits import SavedParts
 from tiltlens._rows.wording import POINTS
 from tiltlens.datasets import COMPAS_FEATURES, load_compas
@@ -109,19 +108,18 @@ SHARES = ("share", "inputs only", "outputs only")
 CORNERS = {"max": "f~ largest", "min": "f~ smallest", "near_zero": "f~ nearest 0"}
 
 
-def print_demo(plug_in: Audit, cross_fitted: Audit, cost: float, console: Console) -> None:
+def print_demo(experiment: Experiment, console: Console) -> None:
     """Print the paper's experiment: the cross-fitted audit as for any other data, then the paper's numbers."""
-    print_audit(cross_fitted, console, has_fits=True)
-    paper, honest = plug_in[0], cross_fitted[0]
-    audited, ends = paper.audited, paper.correction.prototypes()
+    print_result(experiment.cross_fitted, console, has_fits=True)
+    paper, honest = experiment.plug_in[0], experiment.cross_fitted[0]
     blocks = (
         Paragraph(
             "The paper fits one group-membership model on all rows and treats it as exact. The audit above applies "
             "models to rows on which they were not fitted. If the numbers differ, rely on those of the audit."
         ),
-        *_correction(paper, cost),
+        *_correction(paper, experiment.least_change["cost"]),
         Heading("Profiles at the ends of the correction (the paper's Table 1)"),
-        _prototypes(audited, ends),
+        _prototypes(paper),
         Heading("Share of the correction by feature"),
         _shares(paper),
         Paragraph(
@@ -155,15 +153,13 @@ def _correction(c: Comparison, cost: float) -> list[Block]:
     ]
 
 
-def _prototypes(audited: str, prototypes: dict[str, Prototype]) -> Table:
-    corners = {label: prototypes[key] for key, label in CORNERS.items()}
-    rows = [
-        (Cell(feature), *(Cell(str(corner["values"][feature])) for corner in corners.values()))
-        for feature in prototypes["max"]["values"]
-    ]
-    rows.append((Cell("value of f~"), *(Cell(number(corner["correction"], 3)) for corner in corners.values())))
-    rows.append((Cell(f"{audited} people"), *(Cell(f"{corner['count']:,}") for corner in corners.values())))
-    return Table("prototypes", (Column("feature", NAME), *(Column(label, TEXT) for label in corners)), tuple(rows))
+def _prototypes(c: Comparison) -> Table:
+    corners = [c.correction.prototypes()[key] for key in CORNERS]
+    rows = [(feature, *(str(corner["values"][feature]) for corner in corners)) for feature in corners[0]["values"]]
+    rows.append(("value of f~", *(number(corner["correction"], 3) for corner in corners)))
+    rows.append((f"{c.audited} people", *(f"{corner['count']:,}" for corner in corners)))
+    columns = (Column("feature", NAME), *(Column(label, TEXT) for label in CORNERS.values()))
+    return Table("prototypes", columns, tuple(tuple(map(Cell, row)) for row in rows))
 
 
 def _shares(c: Comparison) -> Table:

@@ -72,11 +72,6 @@ def ratio(value: float | None) -> str:
     return number(value, 2)
 
 
-def signed(value: float | None, digits: int = 4) -> str:
-    """Return a number with its sign."""
-    return NOTHING if value is None else minus(f"{value:+z.{digits}f}")
-
-
 def points(value: float | None) -> str:
     """Return a difference in percentage points, with a sign if it is negative."""
     return NOTHING if value is None else minus(f"{100 * value:z.2f}")
@@ -197,8 +192,10 @@ def count(value: float | None) -> str:
     return "fewer than 10" if value is None else f"{value:,.0f}"
 
 
-def p_value(value: float) -> str:
+def p_value(value: float | None) -> str:
     """Return a p-value in words."""
+    if value is None:
+        return NOTHING
     return "p < 0.001" if value < 0.001 else f"p = {value:.{3 if value < 0.01 else 2}f}"
 
 

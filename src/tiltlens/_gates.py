@@ -6,7 +6,7 @@ import math
 import operator
 import re
 import warnings
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
 from xml.etree import ElementTree as ET
 
@@ -16,8 +16,9 @@ from tiltlens._estimators.outputs import lower_over_higher
 from tiltlens._estimators.verdicts import EVIDENCE, Verdict
 from tiltlens._formats import interval_name
 from tiltlens._results.audit import Audit
-from tiltlens._results.change import LINEAR, OF_ERROR_RATES, OF_RATES, QUANTITIES, Change, GroupChange
+from tiltlens._results.change import LINEAR, QUANTITIES, Change, GroupChange
 from tiltlens._results.comparison import ESTIMATES, Comparison
+from tiltlens._results.monitor import Monitor
 from tiltlens._rows.wording import MEASURES, POINTS, ScoreType
 from tiltlens.errors import TiltlensError, nearest_name, shown
 
@@ -29,11 +30,8 @@ COMPARE: dict[str, Callable[[float, float], bool]] = {
 }
 PATTERN = re.compile(r"^\s*(\w+)(?:\.(value|low|high))?\s*(<=|>=|<|>)\s*(\S+)\s*$")
 PROXIES = "potential_proxies"  # features with such a verdict: alone, in combination, or unless stand-ins
-COUNTED = {
-    "undecided": Verdict.INCONCLUSIVE,
-    "not_judged": Verdict.NOT_ASSESSED,
-    "stand_ins": Verdict.STAND_IN,
-}  # counts of features with this verdict
+# Counts of features with this verdict
+COUNTED = {"undecided": Verdict.INCONCLUSIVE, "not_judged": Verdict.NOT_ASSESSED, "stand_ins": Verdict.STAND_IN}
 DECISIONS_ONLY = "adverse_impact_ratio"
 TOO_SMALL = "too_small"  # count of groups that are too small to compare
 ENDS_ONLY = ("bracket", "limits")  # of unobserved groups: only their two ends are estimated
@@ -41,16 +39,7 @@ OF_UNOBSERVED = (*ENDS_ONLY, "linear")
 OF_AUDITS = (*ESTIMATES, PROXIES, *COUNTED, TOO_SMALL)
 OF_CHANGES = tuple(f"{name}_change" for name in QUANTITIES)
 SEQUENCES = {name: name for name in SEQUENCE_KEYS} | {DECISIONS_ONLY: "impact_ratio"}  # in monitored audits
-IN_UNITS = (
-    "gap",
-    "adjusted_gap",
-    "gap_explained_by_exempt",
-    "gap_given_exempt",
-    *OF_RATES,
-    LINEAR,
-    *OF_UNOBSERVED,
-)  # in the unit of amounts, else in points
-OF_DECISIONS = ("ppv_difference", "npv_difference", "fdr_difference", "for_difference")  # and in points
+IN_UNITS = ("gap", "level", "range")  # scales of quantities in the unit of amounts, else in points
 PASSED, FIRED = "passed", "fired"
 NOT_WEIGHTED = ("gap", f"{LINEAR}_change", *OF_UNOBSERVED, PROXIES, *COUNTED)  # allowed for unobserved groups
 UNDEFINED, OPEN, UNJUDGED = "not defined", "undecided", "not evaluated"  # only the first of these fails a run
@@ -98,7 +87,8 @@ class Gate:
     def check_range(self, is_amount: bool) -> None:
         """Raise if the limit is outside all possible values, such as 10 for ten points."""
         name, limit = self.quantity.removesuffix("_change"), self.limit
-        is_difference = name in (*OF_ERROR_RATES, *OF_DECISIONS) or (name in IN_UNITS and not is_amount)
+        scale = quantity(name).scale
+        is_difference = scale == "points" or name == "auc_difference" or (scale in IN_UNITS and not is_amount)
         if (is_difference and abs(limit) >= 1.0) or (name == DECISIONS_ONLY and not 0.0 <= limit <= 1.0):
             raise TiltlensError(
                 f"A gate on {name} needs a number between {-1 if is_difference else 0} and 1, got {self.text!r}.",
@@ -119,19 +109,18 @@ class Gate:
                 f"The gate {self.text!r} needs decisions, but the audit is of {scores}.",
                 f"{cut}use impact_ratio, the ratio of mean {scores}.",
             )
-        if isinstance(audit, Audit) and audit.monitor is not None and self.quantity in SEQUENCES:
-            names = dict.fromkeys([*audit.monitor.sequences, *audit.too_small])
-            return [self._judge_at_all_looks(name, audit) for name in names]
-        every: Mapping[str, Comparison | GroupChange] = audit.comparisons
+        looks = self._looks(audit)
+        if looks is not None:
+            names = dict.fromkeys([*looks.sequences, *audit.too_small])
+            return [self._judge_at_all_looks(name, looks, name in audit.too_small) for name in names]
         confidence = audit.confidence if isinstance(audit, Change) else audit.settings.confidence
-        judgements = [self._judge(name, comparison, confidence) for name, comparison in every.items()]
+        judgements = [self._judge(name, comparison, confidence) for name, comparison in audit.comparisons.items()]
         others = [Judgement(self.text, name, UNJUDGED, _not_evaluated([name], audit)) for name in audit.too_small]
         return judgements + others
 
     def not_evaluated(self, audit: Audit | Change) -> str | None:
         """Return a sentence with the groups for which the gate could not be evaluated; None if there are none."""
-        has_looks = isinstance(audit, Audit) and audit.monitor is not None and self.quantity in SEQUENCES
-        if self.quantity == TOO_SMALL or not audit.too_small or has_looks:
+        if self.quantity == TOO_SMALL or not audit.too_small or self._looks(audit) is not None:
             return None
         return f"{self.text}: {_not_evaluated(audit.too_small, audit)}"
 
@@ -153,40 +142,40 @@ class Gate:
                 worse = "low" if self.compare.startswith("<") else "high"
                 part, is_bracket = worse if part == "value" else part, True
             value = None if estimate is None else getattr(estimate, part)
-            beside = (
-                ""
-                if estimate is None
-                else self._interval(estimate, "from" if is_bracket else interval_name(confidence))
-            )
+            beside = self._interval(estimate, "from" if is_bracket else interval_name(confidence))
         if value is None:
             why = "is not reported for unobserved groups" if is_unobserved else "is not defined"
-            return Judgement(self.text, name, UNDEFINED, f"{self._name} of {name} {why}, so it cannot pass")
+            return self._judgement(name, UNDEFINED, f" {why}, so it cannot pass")
         holds, might = self._holds(float(value)), self._holds(float(value + open_cases))
-        links = ":" if self.quantity in (PROXIES, *COUNTED) else " is"  # names of counts are plural
-        sentence = f"{self._name} of {name}{links} {self._number(value)}{beside}"
+        link = ":" if self.quantity in (PROXIES, *COUNTED) else " is"  # names of counts are plural
+        words = f"{link} {self._number(value)}{beside}"
         if is_unobserved and not holds and self.quantity not in NOT_WEIGHTED:
-            sentence += ", weighted by group probabilities, so it cannot pass"
-            return Judgement(self.text, name, UNDEFINED, sentence)
-        return Judgement(self.text, name, FIRED if holds else OPEN if might else PASSED, sentence)
+            return self._judgement(name, UNDEFINED, f"{words}, weighted by group probabilities, so it cannot pass")
+        return self._judgement(name, FIRED if holds else OPEN if might else PASSED, words)
 
-    def _judge_at_all_looks(self, name: str, audit: Audit) -> Judgement:
+    def _looks(self, audit: Audit | Change) -> Monitor | None:
+        return audit.monitor if isinstance(audit, Audit) and self.quantity in SEQUENCES else None
+
+    def _judge_at_all_looks(self, name: str, looks: Monitor, is_too_small: bool) -> Judgement:
         """Return the judgement from the confidence sequence, by default at the end that must lie beyond the limit."""
-        sequences = {} if audit.monitor is None else audit.monitor.sequences.get(name, {})
-        estimate = sequences.get(SEQUENCES[self.quantity])
+        estimate = looks.sequences.get(name, {}).get(SEQUENCES[self.quantity])
         if estimate is None:
-            status = UNJUDGED if name in audit.too_small else UNDEFINED
-            return Judgement(self.text, name, status, f"{self._name} of {name} is not defined")
+            return self._judgement(name, UNJUDGED if is_too_small else UNDEFINED, " is not defined")
         if self.quantity == DECISIONS_ONLY:
             estimate = lower_over_higher(estimate)
         part = ("high" if self.compare.startswith("<") else "low") if self.part == "value" else self.part
-        end = float(getattr(estimate, part))
-        ends = self._interval(estimate, "confidence sequence")
-        sentence = f"{self._name} of {name} is {self._number(estimate.value)} over all looks{ends}"
-        return Judgement(self.text, name, FIRED if COMPARE[self.compare](end, self.limit) else PASSED, sentence)
+        words = f" is {self._number(estimate.value)} over all looks{self._interval(estimate, 'confidence sequence')}"
+        return self._judgement(name, FIRED if self._holds(float(getattr(estimate, part))) else PASSED, words)
 
-    def _interval(self, estimate: Estimate, name: str) -> str:
+    def _judgement(self, name: str, status: str, words: str) -> Judgement:
+        label = fill(quantity(self.quantity.removesuffix("_change")).label, POINTS)
+        label = f"change in {label}" if self.quantity.endswith("_change") else label
+        label = label if self.part == "value" else f"{self.part} end of the {label}"
+        return Judgement(self.text, name, status, f"{label} of {name}{words}")
+
+    def _interval(self, estimate: Estimate | None, name: str) -> str:
         """Return an interval of this name, or the ends of a bracket, in parentheses; "" if it has none or is open."""
-        if estimate.low is None or estimate.high is None:
+        if estimate is None or estimate.low is None or estimate.high is None:
             return ""
         return f" ({name} {self._number(estimate.low)} to {self._number(estimate.high)})"
 
@@ -195,12 +184,6 @@ class Gate:
         least = max(3, len(f"{abs(value):.0f}"))  # fewer would give 1.23e+04
         texts = (f"{value:.{digits}g}" for digits in range(least, least + 18))
         return next(text for text in texts if self._holds(float(text)) == self._holds(value)).replace("-", "−")
-
-    @property
-    def _name(self) -> str:
-        label = fill(quantity(self.quantity.removesuffix("_change")).label, POINTS)
-        label = f"change in {label}" if self.quantity.endswith("_change") else label
-        return label if self.part == "value" else f"{self.part} end of the {label}"
 
     def _counted(self, comparison: Comparison) -> float | None:
         verdicts = comparison.contributions_full["verdict"]
@@ -242,12 +225,12 @@ def gate(text: str, names: Sequence[str] = OF_AUDITS) -> Gate:
         raise TiltlensError(f"{match[1]} is a count without an interval, got {text!r}.", f"leave out .{match[2]}.")
     try:
         limit = float(match[4])
-        if not math.isfinite(limit):
-            raise ValueError
     except ValueError:
+        limit = math.nan
+    if not math.isfinite(limit):
         raise TiltlensError(
             f"A gate compares with a number, got {match[4]!r} in {text!r}.", f"for example {names[0]}>0.05."
-        ) from None
+        )
     return Gate(text.strip(), match[1], match[2] or "value", match[3], limit)
 
 
@@ -280,19 +263,17 @@ def assert_gate(audit: Audit | Change, *conditions: str) -> None:
 
 def junit(result: Audit | Change, judgements: Sequence[Judgement]) -> str:
     """Return JUnit XML with the judgements of gates on an audit or a change."""
-    suite = ET.Element("testsuite", name=_text(f"tiltlens, {result.group}"), tests=str(len(judgements)))
+    every = ET.Element("testsuites")
+    suite = ET.SubElement(every, "testsuite", name=_text(f"tiltlens, {result.group}"), tests=str(len(judgements)))
     for element, count in SUITE_COUNTS.items():
         suite.set(count, str(sum(ELEMENTS.get(part.status) == element for part in judgements)))
     for part in judgements:
         who = "all groups" if part.group is None else f"{part.group} against {result.reference}"
         case = ET.SubElement(suite, "testcase", classname=_text(who), name=_text(part.gate))
         if part.status in ELEMENTS:
-            said = ET.SubElement(case, ELEMENTS[part.status], message=_text(part.sentence))
-            said.set("type", part.status)
+            ET.SubElement(case, ELEMENTS[part.status], message=_text(part.sentence), type=part.status)
         else:
             ET.SubElement(case, "system-out").text = _text(part.sentence)
-    every = ET.Element("testsuites")
-    every.append(suite)
     ET.indent(every)
     return f'<?xml version="1.0" encoding="UTF-8"?>\n{ET.tostring(every, encoding="unicode")}\n'
 

@@ -26,7 +26,6 @@ from tiltlens._results.outputs import check_provenance, describe_request, proven
 from tiltlens._rows.compared_rows import (
     EncodedSample,
     GroupSums,
-    SumPlan,
     account_rows,
     check_same_rows,
     select_groups,
@@ -39,7 +38,7 @@ from tiltlens._rows.groups import DECIDED, ComparedGroups, alike_notes
 from tiltlens._rows.predictions import AskedModel, model_notes, native_columns
 from tiltlens._rows.roles import ColumnRoles, FeatureChoice, Request, resolve_roles, with_arrays
 from tiltlens._rows.scores import check_score_type, either_spelling
-from tiltlens._rows.survey import HashThreshold, Survey, survey_batch
+from tiltlens._rows.survey import Survey, survey_batch
 from tiltlens._rows.wording import MEASURES, Wording, check_wording, score_type_of
 from tiltlens._sources.engines import batches_of, frame_of, reading_notes
 from tiltlens._sources.tables import Batches, FrameBatches, checked_columns, column_names
@@ -294,7 +293,7 @@ def _run_audit(
     with stage(0.0, SURVEY, "reading rows"):
         source = _open(data, request)
         roles = source.roles
-        step = partial(survey_batch, roles, settings.sample_rows, HashThreshold())
+        step = partial(survey_batch, roles, settings.sample_rows, {})
         survey: Survey = source.batches.fold(source.columns, step)
         favourable = survey.outcome(request.favourable)
         groups = select_groups(roles, survey, request.reference, request.audited)
@@ -305,11 +304,11 @@ def _run_audit(
     with stage(SURVEY, SUMS, "summing all rows"):
         sums = _sums(source, survey, sample)
     with stage(SUMS, 1.0), one_thread(is_fitting=bool(roles.features)):
-        model, of_model = _model_to_ask(source, sample)
+        model, of_model = _model_to_ask(source, request.model, sample)
         notes = (*of_model, *_notes(source, request, survey, sample))
         question = _question(roles, groups, survey, stated.get("data", ""), wording, notes)
         native = pl.DataFrame(source.native) if isinstance(source.native, Mapping) else source.native
-        fits = FitSettings(settings.folds, settings.random_state, source.estimator, native, model)
+        fits = FitSettings(settings.folds, settings.random_state, request.estimator, native, model)
         comparisons = _comparisons(sample, sums, question, settings, fits)
     return Audit(
         comparisons=comparisons,
@@ -350,14 +349,12 @@ def _question(
 
 @dataclass(frozen=True, slots=True, eq=False)
 class _Source:
-    """The data as batches, the roles of their columns, and the user's own table and models."""
+    """The data as batches, the roles of their columns, and the user's own table."""
 
     batches: Batches
     columns: list[str]
     roles: ColumnRoles
-    estimator: object  # classifier of the propensity, to be cross-fitted
     native: object  # the features in the user's own table, for models; None if rows are read in batches
-    model: object  # computes the scores; None if they are given
 
 
 def _open(data: object, request: Request) -> _Source:
@@ -366,14 +363,14 @@ def _open(data: object, request: Request) -> _Source:
     if batches is not None:
         roles = resolve_roles(batches.names(), request, may_have_arrays=False)
         columns = checked_columns(batches.names(), roles.columns)
-        return _Source(batches, columns, roles, request.estimator, None, request.model)
+        return _Source(batches, columns, roles, None)
     roles = resolve_roles(column_names(data), request, may_have_arrays=True)
     named = [name for name in roles.columns if not name.startswith("\0")]
     frame = frame_of(data, named)
     columns = checked_columns(column_names(frame), named)
     frame, roles = with_arrays(frame.select(columns), data, request, roles)
     native = native_columns(data, frame, roles.sources) if roles.keeps_inputs else None
-    return _Source(FrameBatches(frame), list(frame.columns), roles, request.estimator, native, request.model)
+    return _Source(FrameBatches(frame), list(frame.columns), roles, native)
 
 
 def _sums(source: _Source, survey: Survey, sample: EncodedSample) -> GroupSums:
@@ -382,16 +379,7 @@ def _sums(source: _Source, survey: Survey, sample: EncodedSample) -> GroupSums:
     shift = 0.0 if rows.log_odds is None else float(rows.log_odds.max())
     if rows.facts.is_complete:
         return sum_rows(rows, sample.sizes, shift)
-    plan = SumPlan(
-        roles=source.roles,
-        groups=rows.groups,
-        levels=tuple(sample.levels.values()),
-        labels=rows.labels,
-        unit=rows.unit,
-        largest_weight=rows.facts.largest_weight,
-        shift=shift,
-    )
-    sums: GroupSums = source.batches.fold(source.columns, partial(sum_batch, plan))
+    sums: GroupSums = source.batches.fold(source.columns, partial(sum_batch, sample.emptied(), source.roles, shift))
     check_same_rows(survey.sample.counts, rows.groups, sums)
     return sums
 
@@ -417,6 +405,7 @@ def _notes(source: _Source, request: Request, survey: Survey, sample: EncodedSam
 
 
 def _cluster_notes(roles: ColumnRoles, sample: EncodedSample) -> Iterable[Note]:
+    """Return the note on clusters, or on identifiers that repeat; raise if a group is in one cluster."""
     clusters = sample.rows.cluster
     if roles.clusters is None or clusters is None:
         return repeated_ids(sample.table)
@@ -425,16 +414,16 @@ def _cluster_notes(roles: ColumnRoles, sample: EncodedSample) -> Iterable[Note]:
     return [cluster_note(name, clusters, sample.rows.group)]
 
 
-def _model_to_ask(source: _Source, sample: EncodedSample) -> tuple[AskedModel | None, list[Note]]:
+def _model_to_ask(source: _Source, model: object, sample: EncodedSample) -> tuple[AskedModel | None, list[Note]]:
     """Return the model for further predictions; None, with a note, if they differ from the audited scores."""
-    if source.model is None or source.roles.metric in DECIDED:  # such scores are also based on outcomes
+    if model is None or source.roles.metric in DECIDED:  # such scores are also based on outcomes
         return None, []
     rows = sample.rows
     row_number = None if source.native is None else rows.row_number
-    model = AskedModel(source.model, source.roles, sample.table, sample.inputs, source.native, row_number)
+    asked = AskedModel(model, source.roles, sample.table, sample.inputs, source.native, row_number)
     before = rows.unit.level(rows.score) if rows.unit.is_amount else rows.scores
-    changes = model.changes(1.0 - before if source.roles.metric == "fnr" else before, rows.unit.scale)
-    return (None, [Note("other answers")]) if changes else (model, [])
+    changes = asked.changes(1.0 - before if source.roles.metric == "fnr" else before, rows.unit.scale)
+    return (None, [Note("other answers")]) if changes else (asked, [])
 
 
 def _comparisons(

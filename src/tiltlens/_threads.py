@@ -16,7 +16,6 @@ from collections.abc import Callable, Generator, Iterable, Iterator, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor
 from contextlib import ExitStack, contextmanager
 from contextvars import ContextVar
-from dataclasses import dataclass
 from functools import cache
 from threading import Lock
 from typing import TypeVar
@@ -30,6 +29,7 @@ MOST_THREADS = 8  # a hundred cores would need the memory of a hundred batches o
 THREADED_ROWS = 8_000  # with fewer rows, threads wait for the GIL more than they work
 T = TypeVar("T")
 R = TypeVar("R")
+LOCK, LIMITS = Lock(), list[ExitStack]()  # for each context that limits threads, the stack that restores their number
 STARTED: set[int] = set()  # the processes in which Polars may have started threads
 
 
@@ -66,29 +66,19 @@ def one_thread(is_fitting: bool = False) -> Iterator[None]:
     if is_fitting and "sklearn.utils" not in sys.modules:
         with stage(0.0, LIBRARIES, "loading libraries"):  # it takes seconds
             import sklearn.utils  # noqa: F401
-    with LIMIT.lock:
-        LIMIT.depth += 1
-        if LIMIT.depth == 1:
-            LIMIT.stack.enter_context(warnings.catch_warnings())
+    with LOCK:
+        LIMITS.append(LIMITS[0] if LIMITS else ExitStack())
+        if len(LIMITS) == 1:
+            LIMITS[0].enter_context(warnings.catch_warnings())
             warnings.filterwarnings("ignore", module="sklearn.utils.parallel")
-            LIMIT.stack.enter_context(_libraries().limit(limits=1))
+            LIMITS[0].enter_context(_libraries("sklearn.utils" in sys.modules).limit(limits=1))
     try:
         yield
     finally:
-        with LIMIT.lock:
-            LIMIT.depth -= 1
-            if LIMIT.depth == 0:
-                LIMIT.stack.close()
-
-
-class _Limit:
-    """The number of contexts that limit threads, and the stack that restores the previous state."""
-
-    def __init__(self) -> None:
-        self.lock, self.depth, self.stack = Lock(), 0, ExitStack()
-
-
-LIMIT = _Limit()
+        with LOCK:
+            stack = LIMITS.pop()
+            if not LIMITS:
+                stack.close()
 
 
 def in_threads(work: Callable[[T], R], items: Sequence[T], rows: int) -> list[R]:
@@ -135,41 +125,21 @@ def _pool(is_fitting: bool = True) -> Iterator[ThreadPoolExecutor]:
 
 def _limit_openmp() -> None:
     """Limit OpenMP in this thread, because its limit applies per thread, unlike that of BLAS."""
-    _libraries().limit(limits=1, user_api="openmp")
-
-
-def _libraries() -> ThreadpoolController:
-    """Return the controller of the thread pools of numpy, scipy and scikit-learn."""
-    return _find_libraries("sklearn.utils" in sys.modules)
+    _libraries("sklearn.utils" in sys.modules).limit(limits=1, user_api="openmp")
 
 
 @cache
-def _find_libraries(has_sklearn: bool) -> ThreadpoolController:
-    """Return the controller of the loaded libraries, cached because the search takes milliseconds."""
+def _libraries(has_sklearn: bool) -> ThreadpoolController:
+    """Return the controller of the thread pools of loaded libraries, cached because the search takes milliseconds."""
     return ThreadpoolController()
 
 
 Listener = Callable[[str, float], object]  # receives the name of a stage and the fraction of all work done
 
 
-@dataclass(frozen=True, slots=True)
-class _Stage:
-    listener: Listener
-    name: str
-    low: float
-    high: float
-
-    def tell(self, part: float) -> None:
-        if self.name:
-            self.listener(self.name, self.low + part * (self.high - self.low))
-
-    def within(self, low: float, high: float, name: str) -> _Stage:
-        width = self.high - self.low
-        names = [part for part in (self.name, name) if part]
-        return _Stage(self.listener, ": ".join(names), self.low + low * width, self.low + high * width)
-
-
-_current: ContextVar[_Stage | None] = ContextVar("stage", default=None)
+# Receives the names of the stages inside the current one, and the fraction of its work that is done.
+_Tell = Callable[[tuple[str, ...], float], None]
+_current: ContextVar[_Tell | None] = ContextVar("stage", default=None)
 
 
 @contextmanager
@@ -177,17 +147,14 @@ def report_to(listener: Listener | None) -> Iterator[None]:
     """Report all stages of the work in this context to `listener`, unless it is None; the fraction never decreases."""
     highest = 0.0
 
-    def rise(name: str, fraction: float) -> None:  # work of unknown length may restart its steps
+    def tell(names: tuple[str, ...], fraction: float) -> None:  # work of unknown length may restart its steps
         nonlocal highest
-        highest = max(highest, fraction)
-        if listener is not None:
-            listener(name, highest)
+        if names and listener is not None:
+            highest = max(highest, fraction)
+            listener(": ".join(names), highest)
 
-    token = _current.set(None if listener is None else _Stage(rise, "", 0.0, 1.0))
-    try:
+    with _reporting_to(None if listener is None else tell):
         yield
-    finally:
-        _current.reset(token)
     if listener is not None:
         listener("done", 1.0)
 
@@ -199,20 +166,29 @@ def stage(low: float, high: float, name: str = "") -> Iterator[None]:
     if outer is None:
         yield
         return
-    inner = outer.within(low, high, name)
-    inner.tell(0.0)
-    token = _current.set(inner)
+
+    def tell(names: tuple[str, ...], part: float) -> None:
+        outer((name, *names) if name else names, low + part * (high - low))
+
+    tell((), 0.0)
+    with _reporting_to(tell):
+        yield
+    tell((), 1.0)
+
+
+@contextmanager
+def _reporting_to(tell: _Tell | None) -> Iterator[None]:
+    token = _current.set(tell)
     try:
         yield
     finally:
         _current.reset(token)
-    inner.tell(1.0)
 
 
 def each(items: Sequence[T]) -> Iterator[T]:
     """Yield the items, each of which is an equal step of the current stage."""
     for done, item in enumerate(items, start=1):
         yield item
-        here = _current.get()
-        if here is not None:
-            here.tell(done / len(items))
+        tell = _current.get()
+        if tell is not None:
+            tell((), done / len(items))

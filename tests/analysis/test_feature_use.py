@@ -183,6 +183,20 @@ def test_decisions_make_no_stand_ins():
     assert gate("potential_proxies>1")._counted(c) == 2.0  # what may be a proxy must not pass
 
 
+def test_the_unused_one_of_two_near_copies_is_not_accused_of_decisions_at_a_threshold():
+    rng, n = np.random.default_rng(4), 3_000
+    audited = rng.random(n) < 0.5
+    used = rng.normal(size=n) + 0.7 * audited
+    near, other = used + 0.2 * rng.normal(size=n), rng.normal(size=n)
+    decision = (0.8 * other - 0.6 * used - 0.9 > 0.0) * 1.0
+    table = pl.DataFrame({"near": near, "used": used, "other": other, "score": decision})
+    table = table.with_columns(g=pl.Series(np.where(audited, "a", "b")))
+    c = tl.audit(table, "g", reference="b", scores="score")["a"]
+    row = c.contributions.filter(feature="near").row(0, named=True)
+    # Products of `near` and `other` joined the basis, those of `used` did not: use was 0.31 (95% CI 0.21 to 0.38).
+    assert (row["verdict"], row["use_low"]) == (Verdict.PROXY_OR_STAND_IN, 0.0)
+
+
 def test_use_of_few_values_is_that_of_their_means():
     rng = np.random.default_rng(1)
     rows = Rows.of(rng.random(2000) < 0.5)

@@ -18,7 +18,7 @@ from tiltlens._analysis.bins import quantiles_of
 from tiltlens._analysis.evidence import part_of_group, withheld
 from tiltlens._limits import SUPPRESSED_BELOW
 from tiltlens._notes import Note
-from tiltlens._render.terminal import print_audit
+from tiltlens._render.terminal import print_result
 from tiltlens._results.audit import disclosed_rows
 from tiltlens._results.profiles import _spread
 
@@ -167,6 +167,6 @@ def test_the_terminal_names_small_groups_without_their_sizes(worded):
     assert (found.rows["read"], summary["rows"]["read"], summary["rows"]["too_small_group"]) == (400, 397, None)
     jsonschema.validate(json.loads(json.dumps(summary)), SCHEMA)
     console = Console(record=True, width=110, file=io.StringIO())
-    print_audit(found, console)
+    print_result(found, console)
     text = console.export_text()
     worded(line.strip() for line in text.splitlines() if "397 rows" in line or "group = C" in line)

@@ -11,7 +11,7 @@ from tiltlens._documents.audit_document import audit_document, comparison_docume
 from tiltlens._documents.document import EVIDENCE, HEADLINE, Details, Paragraph, Table
 from tiltlens._documents.first_screen import first_screen, reliability
 from tiltlens._documents.tables import MATRIX_NOTE, estimate_table, group_matrix, group_table, matrix_note
-from tiltlens._render.html import audit_html
+from tiltlens._render.html import result_html
 from tiltlens._render.page import page
 from tiltlens.figures import waterfall
 
@@ -24,7 +24,7 @@ group_table = of_summaries(group_table)
 first_screen = of_summaries(first_screen)
 reliability = of_summaries(reliability)
 waterfall = of_summaries(waterfall)
-audit_html = of_summaries(audit_html)
+result_html = of_summaries(result_html)
 page = of_summaries(page)
 
 
@@ -70,7 +70,7 @@ def test_page_terminal_and_notebook_say_the_same():
     for line in screen.findings:
         assert line in paragraphs
         assert line in html
-        assert line in audit_html(audit).replace("\u00a0", " ")
+        assert line in result_html(audit).replace("\u00a0", " ")
     assert f'<h1 class="answer">{screen.headline}</h1>' in html
     assert all(f"<li>{step}</li>" in html for step in screen.next_steps)
 
@@ -217,7 +217,7 @@ def test_a_notebook_folds_several_groups():
     blocks = audit_document(audit, is_brief=True).blocks
     assert sum(isinstance(block, Details) for block in blocks) == 8
     assert [block.name for block in blocks if isinstance(block, Table)] == ["matrix"]
-    assert audit_html(audit).count("<details>") >= 8
+    assert result_html(audit).count("<details>") >= 8
 
 
 def test_the_waterfall_has_what_remains_with_its_interval():

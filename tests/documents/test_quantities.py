@@ -21,7 +21,6 @@ from tiltlens._documents.quantities import (
     ALIASES,
     CONTRIBUTIONS,
     CORRECTION_KEYS,
-    ERROR_RATE_KEYS,
     FEATURES,
     HEADLINE_KEYS,
     QUANTITIES,
@@ -35,13 +34,13 @@ from tiltlens._documents.quantities import (
 from tiltlens._documents.result_documents import CURVE, ORDER, RATES
 from tiltlens._documents.tables import FACTORS, rates_of_groups
 from tiltlens._estimators.estimate import Estimate
-from tiltlens._formats import interval, percent, points, signed, size
-from tiltlens._render.html import audit_html
+from tiltlens._formats import interval, percent, points, size
+from tiltlens._render.html import result_html
 from tiltlens._render.page import page
 from tiltlens._render.table_files import AGAINST_REFERENCE, export_tables, markdown
-from tiltlens._render.terminal import print_audit
+from tiltlens._render.terminal import print_result
 from tiltlens._results.change import QUANTITIES as CHANGED
-from tiltlens._results.comparison import ESTIMATES
+from tiltlens._results.comparison import ERROR_RATE_KEYS, ESTIMATES
 from tiltlens._rows.wording import MEASURES, POINTS, ScoreType, Wording, measure_for
 
 EVERY = [*QUANTITIES.values(), *FEATURES.values()]
@@ -147,7 +146,7 @@ def numbers_of_html(html):
 
 def numbers_of_terminal(audit):
     """Yield the numbers in tables with the heads of their row and column, and those in sentences with these."""
-    print_audit(audit, Console(file=(text := StringIO()), width=10_000, color_system=None))
+    print_result(audit, Console(file=(text := StringIO()), width=10_000, color_system=None))
     heads, above = [], []
     for line in text.getvalue().splitlines():
         if "┃" in line:
@@ -175,7 +174,7 @@ def numbers_of_tables(audit):
 SURFACES = {
     "terminal": numbers_of_terminal,
     "page": lambda audit: numbers_of_html(page(audit)),
-    "notebook": lambda audit: numbers_of_html(audit_html(audit)),
+    "notebook": lambda audit: numbers_of_html(result_html(audit)),
     "tables": numbers_of_tables,
 }
 
@@ -303,4 +302,4 @@ def test_a_gap_has_one_decimal_from_a_point_on():
     assert estimate_words(large, POINTS, "95% CI") == "−12.9 points (95% CI −19.9 to −6.0)"
     small = Estimate(0.0001, 0.0, 0.0002)
     assert estimate_words(small, POINTS) == "0.01 points (0 to 0.02)"
-    assert (signed(0.02, 2), size(0.129)) == ("+0.02", "12.9")
+    assert size(0.129) == "12.9"

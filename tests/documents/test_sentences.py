@@ -200,7 +200,7 @@ def test_texts_that_cannot_be_written_are_the_users_mistake(refused):
 
 
 def test_nothing_is_printed_as_less_than_zero():
-    assert (formats.number(-1e-6), formats.points(-1e-6), formats.signed(-1e-6)) == ("0.0000", "0.00", "+0.0000")
+    assert (formats.number(-1e-6), formats.points(-1e-6)) == ("0.0000", "0.00")
     assert (formats.short_number(-1e-6), formats.percent(-1e-6)) == ("0.000", "0.0%")
     shares = [0.0, 1e-6, -1e-6, 0.0006, None]
     assert [*map(formats.brief_percent, shares)] == ["0%", "< 0.1%", "> −0.1%", "0.1%", "–"]

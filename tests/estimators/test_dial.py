@@ -1,5 +1,7 @@
 """The dial's forms give the same shares, with the same intervals, as the estimators at each (λ2, λ4)."""
 
+from dataclasses import replace
+
 import numpy as np
 import pytest
 from hypothesis import given
@@ -7,7 +9,7 @@ from hypothesis import strategies as st
 from scipy.special import expit
 
 from tiltlens._estimators.crossfit import explained_variance, gradient, gradient_variance, pairing
-from tiltlens._estimators.influence import Rows, average_estimates, ratio_tail
+from tiltlens._estimators.influence import Rows, average_estimates, combine, ratio_tail, tail_factor
 from tiltlens._estimators.outputs import Scores
 from tiltlens._estimators.use import CORNERS, plug_in_form, share_form, shares_along_dial
 
@@ -78,3 +80,14 @@ def test_shares_along_the_dial_are_the_form_s_at_each_position():
         expected = form.at(1 - position, position).estimate(0.9)
         assert share == [expected.value, expected.low, expected.high]
     assert [low for _, _, _, low, _ in shares_along_dial({"x": form}, [0.5], None)] == [None]
+
+
+def test_rounding_errors_of_a_share_of_0_do_not_decide_whether_it_is_determined():
+    rows, scores, pairs, _ = world(0)
+    whole = gradient_variance(rows, [gradient(rows, scores, pair) for pair in pairs])
+    noise = np.zeros_like(whole.influence)
+    noise[0] = 1e-17  # of one row, which would have the heaviest tails
+    rounded = replace(whole, value=1e-18, parts=(noise,) * len(whole.parts), between=1e-18 * whole.between)
+    exact = combine(0.0, [(0.0, whole)])
+    assert tail_factor(rounded) > 1.1
+    assert ratio_tail(rounded, whole) == ratio_tail(exact, whole) == 1.0

@@ -1,8 +1,11 @@
 """Error rates by group: scikit-learn's numbers, DeLong's errors, repeated rows, clusters."""
 
+import math
+
 import numpy as np
 import pytest
 from numpy.testing import assert_allclose
+from scipy.special import ndtri
 from scipy.stats import binom, binomtest, norm
 from sklearn.metrics import confusion_matrix, roc_auc_score
 
@@ -180,3 +183,26 @@ def test_intervals_of_differences_cover_the_truth(name):
 def _drawn(size, seed):
     audited, score, outcome, _ = people(size, seed)
     return Rows.of(audited), score, outcome
+
+
+@pytest.mark.parametrize(("area", "few"), [(0.7, 10), (0.9, 25)])
+def test_areas_of_few_people_with_the_outcome_are_covered(area, few):
+    rng, covered = np.random.default_rng(5), 0
+    y = np.repeat([1, 0, 1, 0], [few, 200, 60, 60])
+    audited = np.arange(y.size) < few + 200
+    for _ in range(300):
+        score = rng.normal(size=y.size) + y * math.sqrt(2.0) * ndtri(area)
+        estimate = area_pair(Rows.of(audited), score, y).audited.estimate()
+        covered += estimate.low <= area <= estimate.high
+    assert covered >= binom.ppf(0.001, 300, 0.94)  # with normal quantiles 91 to 93%
+
+
+def test_an_area_of_decisions_has_the_error_that_equal_decisions_hide():
+    rng, covered = np.random.default_rng(6), 0
+    y = np.repeat([1, 0, 1, 0], [10, 300, 60, 60])
+    audited = np.arange(y.size) < 310
+    for _ in range(300):
+        decision = (rng.random(y.size) < np.where(y == 1, 0.9, 0.1)) * 1.0
+        estimate = area_pair(Rows.of(audited), decision, y).audited.estimate()
+        covered += estimate.low <= 0.9 <= estimate.high
+    assert covered >= binom.ppf(0.001, 300, 0.95)  # 62% if ten equal decisions count as certain

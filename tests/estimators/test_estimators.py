@@ -495,7 +495,7 @@ def test_a_combination_of_estimators_has_their_influence_combined():
 STOOD_FOR = {
     "gap": lambda rows, scores: gap(rows, scores).se,
     "audited rate": lambda rows, scores: group_rate(rows, scores, True).se,
-    "impact ratio": lambda rows, scores: impact_ratio(rows, scores).se,
+    "impact ratio": lambda rows, scores: impact_ratio(rows, scores).normal.se,
     "standardised difference": lambda rows, scores: standardised_difference(rows, scores).se,
     "output divergence": lambda rows, scores: output_divergence(rows, scores).se,
     "output descent": lambda rows, scores: output_descent(rows, scores).se,

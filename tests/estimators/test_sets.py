@@ -406,7 +406,7 @@ def test_fewer_rows_keep_the_size_of_each_group_s_part_in_an_error():
     for own in (audited, ~audited):
         kept, whole = few.parameters[own[index]], errors.parameters[own]
         np.testing.assert_allclose((kept**2).sum(axis=0), (whole**2).sum(axis=0))
-    twos = np.arange(index.size) // 2
+    twos = Rows.of(audited[index], None, np.arange(index.size) // 2)
     assert errors.take(index, audited, twos).parameters.shape == (65, 2)
 
 

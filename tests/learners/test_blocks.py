@@ -9,7 +9,7 @@ from tests.people import note_codes
 import tiltlens as tl
 from tiltlens._estimators.feature_gap import Residuals, hidden_of
 from tiltlens._estimators.verdicts import EVIDENCE, Verdict
-from tiltlens._learners.design import normal_scores
+from tiltlens._learners.design import digits, normal_scores
 
 
 def residuals(random, cells, size):
@@ -84,6 +84,9 @@ FLAGS = RANDOM.integers(0, 2, (3, SIZE))
 HOME = RANDOM.integers(0, 60, SIZE)
 WORK = np.where(RANDOM.random(SIZE) < 0.4, HOME, RANDOM.integers(0, 60, SIZE))
 CITIES = {"home": HOME.astype(str), "work": WORK.astype(str)}
+REPORTED = np.random.default_rng(3).integers(10_000, 99_999, SIZE)
+ROUNDED = np.where(np.random.default_rng(4).random(SIZE) < 0.4, REPORTED // 10 * 10, REPORTED)
+PRICE = np.where(np.random.default_rng(5).random(SIZE) < 0.4, REPORTED // 100 * 100 + 99, REPORTED) / 100
 TWO_CATEGORIES = (np.where(FOUR % 2 == OTHER % 2, 1.0, -1.0), {"one": FOUR.astype(str), "two": OTHER.astype(str)})
 THREE_FLAGS = (np.where(FLAGS.sum(axis=0) % 2, 1.0, -1.0), dict(zip(("one", "two", "three"), FLAGS, strict=True)))
 WORLDS = {
@@ -92,6 +95,8 @@ WORLDS = {
     "weekend": (1.5 * (DAY % 7 > 4), {"one": np.datetime64("2022-01-03") + DAY.astype("timedelta64[D]")}),
     "difference of two numbers": (np.where(X > Y, 1.0, -1.0), {"one": X, "two": Y}),
     "three flags": THREE_FLAGS,
+    "round numbers": (np.where(ROUNDED % 10 == 0, 1.0, -1.0), {"one": ROUNDED}),
+    "prices that end in 99": (np.where(np.isclose(PRICE % 1, 0.99), 1.0, -1.0), {"one": PRICE}),
     "the same city": (np.where(HOME == WORK, 1.0, -1.0), CITIES),
     "the same city by other names": (np.where(HOME == WORK, 1.0, -1.0), CITIES | {"work": WORK + 1000}),
 }
@@ -144,3 +149,12 @@ def test_a_column_that_is_constant_but_for_a_missing_value_joins_no_pair():
     table = {"g": rng.choice(["a", "b"], 400), "x": rng.normal(size=400), "area": rng.choice(["u", "v", "z"], 400)}
     table |= {"w": pl.Series([None, *[1.0] * 399]), "score": rng.random(400)}
     assert tl.audit(table, "area", reference="u", scores="score")["v"].adjusted_gap is not None
+
+
+def test_digits_are_those_of_decimal_numbers_whatever_their_last_place():
+    (roundness, ending), tenth = digits(np.array([1000.0, 1500.0, 1234.0, 20.0, np.nan])), 0.1 * np.array([1, 20, 300])
+    assert np.diff(roundness[[4, 2, 3, 1, 0]]).min() > 0  # missing, to one, to ten, to five hundred, to a thousand
+    assert ending.tolist() == [101, 101, 105, 101, 100]
+    assert [part.tolist() for part in digits(tenth)][1] == [102, 101, 101]
+    assert set(list(digits(np.append(np.arange(200.0), np.full(50, 7.0))))[1]) == {7, *range(101, 111)}
+    assert not list(digits(np.array([np.pi, np.e, np.nan])))

@@ -11,7 +11,7 @@ from tests.render.summaries import cross_fitted_audit, typed
 from tiltlens._documents.document import group_name, labels, named
 from tiltlens._formats import label
 from tiltlens._render.page import write_report
-from tiltlens.figures import _figure as figure
+from tiltlens.figures import _marks as figure
 
 browser_only = pytest.mark.browser
 STYLE = files("tiltlens._render").joinpath("pieces", "page.css").read_text(encoding="utf-8")

@@ -19,8 +19,8 @@ import tiltlens as tl
 from tiltlens._documents import repair_sentences as words
 from tiltlens._estimators.estimate import Estimate
 from tiltlens._formats import interval, points
-from tiltlens._render.page import alternatives_page, evaluations_page
-from tiltlens._render.terminal import print_alternatives
+from tiltlens._render.page import page
+from tiltlens._render.terminal import print_result
 from tiltlens._repair.alternatives import AlternativesByGroup
 from tiltlens.errors import NothingToDrawError
 from tiltlens.figures import attainable, repair_curve
@@ -88,7 +88,7 @@ def test_what_a_rule_does_is_told_without_signs(rules, worded):
 
 def test_few_people_are_not_counted(evaluation):
     few = replace(evaluation, decisions={"audited": {"up": None, "down": 0}})
-    assert "fewer than 10" in evaluations_page([few])
+    assert "fewer than 10" in page([few])
 
 
 def test_figures_hold_the_numbers_of_the_summary(evaluation, rules):
@@ -111,7 +111,7 @@ def test_an_evaluation_without_outcomes_has_no_curve_of_accuracy(evaluation):
     bare = replace(evaluation, curve=evaluation.curve.select("part", "gap"))
     with pytest.raises(NothingToDrawError, match="was not given"):
         repair_curve(bare)
-    assert "in mean scores" in evaluations_page([bare])
+    assert "in mean scores" in page([bare])
 
 
 def test_what_ifs_are_told_with_the_rules(rules):
@@ -119,8 +119,8 @@ def test_what_ifs_are_told_with_the_rules(rules):
     what_if = {"feature": "age", "what_if": "neutralised", "gap": 0.1, **ends}
     one = replace(rules, what_ifs=pl.DataFrame([what_if]), notes=("look at age",))
     by_group, text = AlternativesByGroup({"a": one}), StringIO()
-    print_alternatives(by_group, Console(file=text, width=100))
-    for shown in (text.getvalue(), alternatives_page(by_group)):
+    print_result(by_group, Console(file=text, width=100))
+    for shown in (text.getvalue(), page(by_group)):
         for part in ("neutralised", "10.00", "Look at age."):
             assert part in shown
     assert re.search(r"−5.00\D+−8.00 to −2.00", text.getvalue())
@@ -139,8 +139,8 @@ def test_what_is_written_follows_its_schema(evaluation, rules, tmp_path):
 
 
 def test_names_from_data_stay_text(evaluation, rules):
-    assert HOSTILE not in evaluations_page([renamed(evaluation)])
-    assert HOSTILE not in alternatives_page(AlternativesByGroup({HOSTILE: replace(rules, audited=HOSTILE)}, HOSTILE))
+    assert HOSTILE not in page([renamed(evaluation)])
+    assert HOSTILE not in page(AlternativesByGroup({HOSTILE: replace(rules, audited=HOSTILE)}, HOSTILE))
 
 
 @pytest.mark.browser

@@ -19,12 +19,12 @@ from tests.render.summaries import (
 )
 
 from tiltlens import _formats as formats
-from tiltlens._demo import print_demo
+from tiltlens._demo import Experiment, print_demo
 from tiltlens._documents.audit_document import audit_document
 from tiltlens._documents.document import EVIDENCE, HEADLINE, NAME, VERDICTS, Cell, Column, Details, Heading, Table
 from tiltlens._documents.quantities import CORRECTION_KEYS, HEADLINE_KEYS, quantity
 from tiltlens._notes import Note
-from tiltlens._render.terminal import FittedTable, print_audit
+from tiltlens._render.terminal import FittedTable, print_result
 from tiltlens._rows.wording import POINTS
 
 SNAPSHOTS = Path(__file__).parent / "snapshots"
@@ -33,7 +33,7 @@ AUDITS = (cross_fitted_audit, decisions_audit, plug_in_audit, outputs_only_audit
 
 def printed(audit, width=160, **options):
     console = Console(file=io.StringIO(), width=width, **options)
-    print_audit(typed(audit), console, has_fits=True)
+    print_result(typed(audit), console, has_fits=True)
     return console.file.getvalue()
 
 
@@ -158,7 +158,7 @@ def test_the_minus_sign_is_a_hyphen_where_the_encoding_has_none():
     audit = cross_fitted_audit()
     for encoding, sign in (("utf-8", "−"), ("latin-1", "-"), ("ascii", "-")):
         stream = io.TextIOWrapper(io.BytesIO(), encoding=encoding, errors="replace")
-        print_audit(typed(audit), Console(file=stream, width=100))
+        print_result(typed(audit), Console(file=stream, width=100))
         stream.flush()
         text = stream.buffer.getvalue().decode(encoding)
         assert f"{sign}0.06" in text, encoding
@@ -192,7 +192,7 @@ def test_people_are_whole():
 @pytest.mark.parametrize("width", [60, 80, 110])
 def test_the_demo_says_which_numbers_are_which(width):
     console = Console(file=io.StringIO(), width=width)
-    print_demo(typed(demo()), typed(cross_fitted_audit()), 0.5, console)
+    print_demo(Experiment(typed(demo()), typed(cross_fitted_audit()), {"cost": 0.5}), console)
     shown = console.file.getvalue()
     assert max(len(line) for line in shown.splitlines()) <= width
     for part in ("the paper's numbers", "cross-fitted", "−0.62449"):

@@ -310,9 +310,9 @@ def test_weights_count_as_repeated_rows(refused, tilt):
 
 
 def test_rows_of_one_customer_are_one(tilt):
-    new = borrowers(600, 12)
+    new = borrowers(1_200, 12)
     once = tilt.evaluate(new, "score", "group", outcome="repaid")
-    own = np.tile(np.arange(600), 4)
+    own = np.tile(np.arange(1_200), 4)
     often = tilt.evaluate(pl.concat([new] * 4), "score", "group", outcome="repaid", clusters=own)
     for name in once.table["quantity"]:
         ours, theirs = often[name]["change"], once[name]["change"]

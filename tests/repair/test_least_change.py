@@ -16,7 +16,6 @@ from tiltlens._repair.least_change import (
     repaired,
     score_multipliers,
     shifted,
-    tilted_score,
 )
 from tiltlens.errors import SupportError
 
@@ -108,7 +107,7 @@ def test_two_outcomes_are_a_shift_of_the_logit():
     score, shift = np.array([0.2, 0.5, 0.9]), np.array([1.0, -2.0, 0.3])
     logs = log_scores(np.column_stack([1.0 - score, score]))
     both = shifted(logs, np.column_stack([np.zeros(3), shift]))
-    assert tilted_score(score, shift) == pytest.approx(both[:, 1], abs=1e-15)
+    assert repaired(score, shift) == pytest.approx(both[:, 1], abs=1e-15)
 
 
 def test_a_limit_beyond_reach_is_named(refused):
@@ -127,8 +126,8 @@ def test_constraints_that_fit_alone_and_not_together_are_named():
 
 
 def test_scores_of_0_and_1_do_not_move():
-    assert tilted_score(np.array([0.0, 0.5, 1.0]), np.full(3, 2.0))[[0, 2]].tolist() == [0.0, 1.0]
-    after = tilted_score(np.array([[0.0, 1.0, 0.0]]), np.array([[-5.0, 3.0, 0.0]]))
+    assert repaired(np.array([0.0, 0.5, 1.0]), np.full(3, 2.0))[[0, 2]].tolist() == [0.0, 1.0]
+    after = repaired(np.array([[0.0, 1.0, 0.0]]), np.array([[-5.0, 3.0, 0.0]]))
     assert after.tolist() == [[0.0, 1.0, 0.0]]
 
 

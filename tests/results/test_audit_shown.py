@@ -14,7 +14,7 @@ from tests.people import audited, people
 
 from tiltlens._gates import gate
 from tiltlens._notes import Note
-from tiltlens._render.terminal import audit_text
+from tiltlens._render.terminal import result_text
 from tiltlens.errors import DataError
 
 
@@ -134,4 +134,4 @@ def test_showing_an_audit_solves_nothing():
 @pytest.mark.parametrize("options", [{"threshold": 0.5}, {"score_type": "amount"}, {"features": []}])
 def test_a_printed_audit_says_what_its_whole_summary_says(options):
     audit = audited(people(), propensity="chance", folds=None, **options)
-    assert str(audit) == audit_text(audit)
+    assert str(audit) == result_text(audit)

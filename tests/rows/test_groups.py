@@ -9,6 +9,7 @@ import pandas as pd
 import polars as pl
 import pytest
 
+from tiltlens._estimators.error_rates import UNKNOWN, WITH, WITHOUT
 from tiltlens._notes import Note
 from tiltlens._rows.groups import (
     JOINT,
@@ -19,6 +20,7 @@ from tiltlens._rows.groups import (
     group_columns,
     group_key,
     natural_order,
+    outcome_codes,
 )
 from tiltlens._sources.tables import column_of_values, read_table
 from tiltlens.errors import DataError
@@ -222,3 +224,10 @@ def test_groups_that_differ_by_spaces_or_case_are_noted():
         Note("similar group names", groups="'CC', 'c c'"),
     ]
     assert alike_notes(["A", "B"]) == []
+
+
+@pytest.mark.parametrize("values", [[0, None], ["no", None], [False, None], [0.0, None]])
+def test_a_missing_outcome_is_unknown_though_nobody_in_the_batch_has_it(values):
+    codes, meanings = outcome_codes(pl.Series(values), {"0": WITHOUT, "false": WITHOUT, "yes": WITH})
+    assert codes.tolist() == [WITHOUT, UNKNOWN]
+    assert WITH not in meanings.values()

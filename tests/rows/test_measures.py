@@ -10,7 +10,7 @@ from tiltlens._documents.audit_document import comparison_document
 from tiltlens._documents.document import measure_of
 from tiltlens._render.html import document_html
 from tiltlens._render.page import page
-from tiltlens._render.terminal import audit_text
+from tiltlens._render.terminal import result_text
 from tiltlens._rows.wording import POINTS, UNITS, amount, measure_for
 
 
@@ -49,7 +49,7 @@ def test_the_channel_chooses_the_measure():
 
 def test_the_terminal_has_units_where_it_had_points():
     summary = amounts_audit()
-    text = audit_text(typed(summary))
+    text = result_text(typed(summary))
     c = summary["comparisons"]["A"]
     top, deciles = text.split("Share of each group above each overall decile")
     assert "Audit of amounts" in top
@@ -83,4 +83,4 @@ def test_a_notebook_says_units():
 
 def test_no_number_is_cut_on_a_narrow_terminal(monkeypatch):
     monkeypatch.setenv("COLUMNS", "80")
-    assert "…" not in audit_text(typed(amounts_audit()))
+    assert "…" not in result_text(typed(amounts_audit()))

@@ -11,7 +11,7 @@ from tests.people import assert_same_numbers, lending, note_codes
 
 import tiltlens as tl
 from tiltlens._rows.roles import GROUP, HASH, FeatureChoice, Request, resolve_roles
-from tiltlens._rows.survey import HashThreshold, RowSample, group_quota, survey_batch
+from tiltlens._rows.survey import RowSample, group_quota, survey_batch
 from tiltlens._sources import tables
 from tiltlens._sources.tables import FrameBatches, clean_batch
 
@@ -158,12 +158,12 @@ ROLES = resolve_roles(
 
 
 def survey_of(frame, size=SIZE, threshold=None):
-    return survey_batch(ROLES, size, HashThreshold() if threshold is None else threshold, clean_batch(frame))
+    return survey_batch(ROLES, size, {} if threshold is None else threshold, clean_batch(frame))
 
 
 def folded_sample(frame, size=SIZE):
     """Return the sample of all batches of a frame, as an audit draws it."""
-    return FrameBatches(frame).fold(frame.columns, partial(survey_batch, ROLES, size, HashThreshold())).sample
+    return FrameBatches(frame).fold(frame.columns, partial(survey_batch, ROLES, size, {})).sample
 
 
 def test_the_sample_is_the_rows_of_the_smallest_hashes_of_each_group(monkeypatch):
@@ -208,10 +208,10 @@ def test_samples_can_be_added_in_any_order():
 
 
 def test_a_threshold_spares_work_and_changes_nothing():
-    threshold = HashThreshold()
+    threshold = {}
     first = survey_of(lending(), threshold=threshold).sample.frame
     again = survey_of(lending(), threshold=threshold).sample
-    assert set(threshold.of_group) == {"a", "b"}
+    assert set(threshold) == {"a", "b"}
     assert again.parts[0].height < lending().height / 2
     assert again.frame.sort(HASH).equals(first.sort(HASH))
 
@@ -222,7 +222,7 @@ def test_of_copies_of_a_row_each_is_drawn_for_itself():
     rows = clean_batch(distinct[np.tile(np.arange(distinct.height), 40)])
     numbered = rows.with_columns(pl.int_range(pl.len(), dtype=pl.Int64).alias(tables.ROW))
     for parts in ([numbered], list(numbered.iter_slices(1_000))):
-        surveys = [survey_batch(ROLES, SIZE, HashThreshold(), part) for part in parts]
+        surveys = [survey_batch(ROLES, SIZE, {}, part) for part in parts]
         frame = sum(surveys[1:], surveys[0]).sample.frame
         assert frame.height == SIZE
         for _, group in frame.group_by(GROUP):

@@ -8,12 +8,12 @@ import polars as pl
 import pytest
 
 from tiltlens._rows import row_columns as module
-from tiltlens._rows.compared_rows import SumPlan, select_groups, select_rows, sum_batch, sum_rows
+from tiltlens._rows.compared_rows import select_groups, select_rows, sum_batch, sum_rows
 from tiltlens._rows.groups import NO_GROUP, encode_periods, read_periods, sort_periods
 from tiltlens._rows.roles import ColumnRoles, FeatureChoice, Request, resolve_roles
 from tiltlens._rows.row_columns import ROW_COLUMNS, RowColumn
 from tiltlens._rows.sampled_rows import SampledRows, SampleFacts
-from tiltlens._rows.survey import HashThreshold, survey_batch
+from tiltlens._rows.survey import survey_batch
 from tiltlens._sources import tables
 from tiltlens._sources.tables import FrameBatches
 
@@ -69,11 +69,11 @@ def rows_of(size=60):
 def survey_of(roles, frame, monkeypatch, sample_rows=10**6):
     monkeypatch.setattr(tables, "BATCH_ROWS", 90)
     names = [*roles.columns, "branch"]
-    return FrameBatches(frame).fold(names, partial(survey_batch, roles, sample_rows, HashThreshold()))
+    return FrameBatches(frame).fold(names, partial(survey_batch, roles, sample_rows, {}))
 
 
 def test_every_declared_column_has_a_role():
-    assert all(column.role is None or hasattr(ColumnRoles, column.role) for column in ROW_COLUMNS)
+    assert all(hasattr(ColumnRoles, column.role) for column in ROW_COLUMNS)
 
 
 def test_take_keeps_all_columns_in_step():
@@ -115,7 +115,6 @@ def test_optional_columns_of_a_sample_are_those_of_the_table(monkeypatch):
 def test_a_new_column_is_one_entry(monkeypatch, is_complete):
     branch = RowColumn(
         "branch",
-        pl.String,
         "features",  # any role that is set
         lambda roles, batch: read_periods(batch["branch"]),
         collect=sort_periods,
@@ -134,8 +133,8 @@ def test_a_new_column_is_one_entry(monkeypatch, is_complete):
     if is_complete:
         sums = sum_rows(rows, sample.sizes, 0.0)
     else:
-        plan = SumPlan(roles, rows.groups, tuple(sample.levels.values()), rows.labels, rows.unit, 1.0, shift=0.0)
-        sums = FrameBatches(frame).fold([*roles.columns, "branch"], partial(sum_batch, plan))
+        step = partial(sum_batch, sample.emptied(), roles, 0.0)
+        sums = FrameBatches(frame).fold([*roles.columns, "branch"], step)
     people = frame.group_by("group", "branch").agg(pl.len(), pl.sum("score")).sort("group", "branch")
     np.testing.assert_array_equal(sums.by_column["branch"].people[:, :2].ravel(), people["len"])
     np.testing.assert_allclose(sums.by_column["branch"].first[:, :2].ravel(), people["score"], rtol=1e-12)

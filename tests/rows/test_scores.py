@@ -12,7 +12,8 @@ from sklearn.preprocessing import OneHotEncoder
 from tests.people import ENGINES
 
 import tiltlens as tl
-from tiltlens._rows.scores import channel_of, score_columns
+from tiltlens._rows.roles import FeatureChoice, Request, resolve_roles, with_arrays
+from tiltlens._rows.scores import score_columns
 from tiltlens._sources.tables import read_table
 from tiltlens.errors import DataError, DistributionError
 
@@ -30,11 +31,14 @@ PEOPLE = pl.DataFrame(
 
 
 def from_scores(scores, table=PEOPLE, **options):
-    return channel_of(table, table, scores=scores, **options)
+    request = Request(group=np.zeros(table.height), scores=scores, **options)
+    table, roles = with_arrays(table, table, request, resolve_roles(table.columns, request, may_have_arrays=True))
+    return roles.channel(table, table, None)
 
 
 def from_model(model, data=PEOPLE, features=("age", "city"), **options):
-    return channel_of(data, read_table(data), model=model, features=features, **options)
+    request = Request(group="city", model=model, features=FeatureChoice(features), **options)
+    return resolve_roles(PEOPLE.columns, request, may_have_arrays=True).channel(data, read_table(data), model)
 
 
 def test_a_column_an_array_and_two_columns_are_the_same_binary_channel():
@@ -247,7 +251,7 @@ def test_an_unknown_score_column_gets_the_nearest_name(refused):
 @pytest.mark.parametrize(("options", "got"), [({}, "neither"), ({"scores": "score", "model": len}, "both")])
 def test_exactly_one_of_scores_and_model_must_be_given(refused, options, got):
     with refused(DataError, f"got {got}"):
-        channel_of(PEOPLE, PEOPLE, **options)
+        resolve_roles(PEOPLE.columns, Request(group="city", **options), may_have_arrays=True)
 
 
 @pytest.fixture(scope="module")
@@ -294,8 +298,9 @@ def test_a_lazy_frame_that_shuffles_its_rows_is_run_only_once():
         return frame.sample(fraction=1.0, shuffle=True, seed=len(runs))
 
     data = PEOPLE.lazy().map_batches(shuffle)
+    request = Request(group="city", model=lambda rows: rows["age"] / 100, features=FeatureChoice(["age"]))
     table = read_table(data)
-    channel = channel_of(data, table, model=lambda rows: rows["age"] / 100, features=["age"])
+    channel = resolve_roles(table.columns, request, may_have_arrays=True).channel(data, table, request.model)
     np.testing.assert_array_equal(channel.scores, table["age"].to_numpy() / 100)
 
 

@@ -11,7 +11,7 @@ from tests.people import FEATURES, SOURCES, classed
 from tiltlens import _pipeline
 from tiltlens._rows.compared_rows import select_groups, select_rows
 from tiltlens._rows.roles import FeatureChoice, Request
-from tiltlens._rows.survey import HashThreshold, survey_batch
+from tiltlens._rows.survey import survey_batch
 from tiltlens.paper.correction import GroupMoments
 
 CLASSES = ["none", "some", "all"]
@@ -54,7 +54,7 @@ def rows_and_sums(data, way):
     options = {"group": "group", "scores": "score"} | WAYS[way]
     source = _pipeline._open(data, Request(features=FeatureChoice(FEATURES), **options))
     size = 1_000 if source.roles.soft else 150
-    survey = source.batches.fold(source.columns, partial(survey_batch, source.roles, size, HashThreshold()))
+    survey = source.batches.fold(source.columns, partial(survey_batch, source.roles, size, {}))
     sample = select_rows(source.roles, survey, select_groups(source.roles, survey, "B", None))
     parts = {"rows": sample.rows, "table": sample.table.to_dict(), "sums": _pipeline._sums(source, survey, sample)}
     return dict(leaves(parts | {"people": survey.people, "seen": survey.read}))

@@ -9,7 +9,7 @@ from tests.people import FEATURES, people
 
 from tiltlens._rows.levels import Levels, value_counts
 from tiltlens._rows.roles import GROUP, PEOPLE, WEIGHT, FeatureChoice, Request, resolve_roles
-from tiltlens._rows.survey import HashThreshold, survey_batch
+from tiltlens._rows.survey import survey_batch
 from tiltlens._sources import tables
 from tiltlens._sources.arrays import factorize
 from tiltlens._sources.tables import FrameBatches, clean_batch
@@ -108,11 +108,11 @@ ROLES = resolve_roles(
 
 
 def test_a_survey_of_batches_is_that_of_all_rows(monkeypatch):
-    whole = survey_batch(ROLES, 10**6, HashThreshold(), clean_batch(messy()))
+    whole = survey_batch(ROLES, 10**6, {}, clean_batch(messy()))
     monkeypatch.setattr(tables, "BATCH_ROWS", 50)
     shuffled = messy().sample(fraction=1, shuffle=True, seed=2)
     for frame in (messy(), shuffled):
-        found = FrameBatches(frame).fold(ROLES.columns, partial(survey_batch, ROLES, 10**6, HashThreshold()))
+        found = FrameBatches(frame).fold(ROLES.columns, partial(survey_batch, ROLES, 10**6, {}))
         for name in (
             "read",
             "left_out",
@@ -120,7 +120,6 @@ def test_a_survey_of_batches_is_that_of_all_rows(monkeypatch):
             "weight_range",
             "outside",
             "is_decisions",
-            "is_present",
             "seen",
         ):
             assert getattr(found, name) == getattr(whole, name), name
@@ -132,7 +131,7 @@ def test_a_survey_of_batches_is_that_of_all_rows(monkeypatch):
 
 
 def test_a_survey_counts_who_was_left_out_by_the_first_reason():
-    found = survey_batch(ROLES, 10**6, HashThreshold(), clean_batch(messy()))
+    found = survey_batch(ROLES, 10**6, {}, clean_batch(messy()))
     kept = messy().filter("owner")
     assert found.read == 600
     assert found.left_out["not_given_owner"] == 600 - kept.height
@@ -149,10 +148,10 @@ def test_a_survey_counts_who_was_left_out_by_the_first_reason():
 
 
 def test_one_changed_value_changes_the_fingerprint():
-    plain = survey_batch(ROLES, 10**6, HashThreshold(), clean_batch(people()))
+    plain = survey_batch(ROLES, 10**6, {}, clean_batch(people()))
     owner = people()["owner"].arg_max()
     for name, value in (("income", 1.0), ("city", "West"), ("score", 0.125), ("weight", 9), ("chance", 0.125)):
         changed = people().with_columns(
             pl.when(pl.int_range(pl.len()) == owner).then(pl.lit(value)).otherwise(name).alias(name)
         )
-        assert survey_batch(ROLES, 10**6, HashThreshold(), clean_batch(changed)).fingerprint != plain.fingerprint, name
+        assert survey_batch(ROLES, 10**6, {}, clean_batch(changed)).fingerprint != plain.fingerprint, name

@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, replace
+from functools import partial
 from typing import NamedTuple
 
 import numpy as np
@@ -12,20 +13,13 @@ from scipy.special import expit
 
 from tiltlens._analysis.evidence import Evidence, OutputScale, Settings, output_scale
 from tiltlens._analysis.influence_matching import RowErrors
-from tiltlens._estimators.estimate import Estimate, Normal, is_beyond_zero, quantile, student_factor, without_noise
-from tiltlens._estimators.feature_gap import (
-    Coefficient,
-    bias_factor,
-    bias_scale,
-    hidden_share,
-    mean_coefficient,
-    partial_strengths,
-    robustness_value,
-    strength_multiple,
-)
+from tiltlens._estimators import feature_gap
+from tiltlens._estimators.estimate import Estimate, Normal, quantile, student_factor, without_noise
+from tiltlens._estimators.feature_gap import Coefficient
 from tiltlens._estimators.influence import InfluenceEstimate, average_estimates
 from tiltlens._estimators.outputs import unseen_se
 from tiltlens._estimators.sets import CellSets, RidgeSets, covariance
+from tiltlens._estimators.verdicts import is_beyond
 from tiltlens._formats import FieldTable, field_table
 from tiltlens._limits import HIDDEN, OF_PAIRINGS
 from tiltlens._notes import ACTING_TOGETHER, OMITTED, USE_OF_GROUP, Note
@@ -87,7 +81,7 @@ def exempt_parts(evidence: Evidence) -> ExemptParts | None:
         Normal(whole - coefficient.value, se_through, degrees=at.degrees).with_extra_se(*constant),
         Normal(coefficient.value, se_left, degrees=at.degrees).with_extra_se(*constant),
         coefficient.estimate(at),
-        bias_scale(at, coefficient),
+        feature_gap.bias_scale(at, coefficient),
         RowErrors(columns[:, 1:], of_pairings, constant),
         RowErrors(columns[:, :1], -of_pairings, constant),
     )
@@ -97,7 +91,7 @@ def _check_values(evidence: Evidence) -> None:
     """Raise DataError if an exempt factor has too many values for the rows to compare people who are equal in it."""
     for name in evidence.question.exempt:
         cells = evidence.cells.get(name)
-        if name in evidence.nuisances.pooled or (cells is not None and hidden_share(cells.sums) > HIDDEN):
+        if name in evidence.nuisances.pooled or (cells is not None and feature_gap.hidden_share(cells.sums) > HIDDEN):
             raise DataError(
                 "`exempt` must name features with few enough values for people to be equal in them, got "
                 f"{shown(name)} for the {evidence.population.count0:,} rows of {shown(evidence.question.audited)}.",
@@ -133,59 +127,47 @@ def adjusted_gap(evidence: Evidence, settings: Settings) -> tuple[AdjustedGap, t
 
     If the audited model computes the score from the features alone, c_all is 0 and its estimate checks the regressions.
     """
-    if evidence.nuisances.sets is None:
+    sets, is_of_features = evidence.nuisances.sets, evidence.score_is_of_features
+    if sets is None:
         return AdjustedGap(None, None), ()
     if settings.folds is None:
-        return AdjustedGap(_plug_in(evidence), None), ()
-    if evidence.nuisances.sets.pooled and not evidence.score_is_of_features:
-        names = ", ".join(evidence.nuisances.sets.pooled)
-        return AdjustedGap(None, None), (Note("too many values", quantity="the adjusted gap", features=names),)
+        # Plug-in ridges would predict their own rows.
+        plug_in = sets.coefficient(range(sets.features)).value if isinstance(sets, CellSets) else None
+        return AdjustedGap(None if plug_in is None else Estimate(without_noise(plug_in)), None), ()
+    if sets.pooled and not is_of_features:
+        note = Note("too many values", quantity="the adjusted gap", features=", ".join(sets.pooled))
+        return AdjustedGap(None, None), (note,)
     coefficients = _coefficients(evidence)
     if not coefficients:
         return AdjustedGap(None, None), (Note("groups identified"),)
     # (27): average over pairings, which share all rows.
     measured = _averaged([c.estimate(evidence.sample) for c in coefficients])
-    scale = _averaged([bias_scale(evidence.sample, c) for c in coefficients])
-    if evidence.score_is_of_features:
-        return AdjustedGap(Estimate(0.0, 0.0, 0.0), measured, is_by_construction=True), _check(
-            measured, output_scale(evidence, settings)
-        )
+    words = output_scale(evidence, settings)
+    if is_of_features:
+        return AdjustedGap(Estimate(0.0, 0.0, 0.0), measured, is_by_construction=True), _check(measured, words)
     seen = _seen(evidence)
     if seen is not None and seen < LEAST_SEEN:
         return AdjustedGap(None, measured), (Note("group probabilities too close"),)
     constant = unseen_se(evidence.population, evidence.score)  # of groups that all have one decision
-    estimate = measured.normal().with_extra_se(*constant).estimate(settings.confidence)
-    value, *ends = [0.0 if end is None else without_noise(end) for end in (estimate.value, estimate.low, estimate.high)]
-    words, missed = output_scale(evidence, settings), _missed(evidence)
-    # The hidden part biases c_all in a known direction, so it widens the interval on one side only.
-    widened = Estimate(value, ends[0] - max(missed, 0.0), ends[1] - min(missed, 0.0))
-    if abs(missed) > words.materiality:  # then name no causes
-        return AdjustedGap(widened, measured, scale), (Note("poor fit", size=words.size_words(missed)), *_parts(seen))
-    return AdjustedGap(widened, measured, scale), (*_not_accounted_for(evidence, widened, words), *_parts(seen))
-
-
-def _missed(evidence: Evidence) -> float:
-    """Return the largest significant part of c_all that the regressions miss in cells of the features; 0 if none is."""
+    estimate = settings.estimate(measured.normal().with_extra_se(*constant))
+    # The largest significant part that the regressions miss in cells of the features. It biases c_all in a known
+    # direction, so it widens the interval on one side only.
     hidden = () if evidence.nuisances.expectations is None else evidence.nuisances.expectations.hidden
-    return max((part.value for part in hidden if part.is_sure), key=abs, default=0.0)
+    missed = max((part.value for part in hidden if part.is_sure), key=abs, default=0.0)
+    low, high = (estimate.low or 0.0) - max(missed, 0.0), (estimate.high or 0.0) - min(missed, 0.0)
+    widened = Estimate(estimate.value, low, high)
+    if abs(missed) > words.materiality:  # then name no causes
+        notes: tuple[Note, ...] = (Note("poor fit", size=words.size_words(missed)),)
+    else:
+        notes = _not_accounted_for(evidence, widened, words)
+    if seen is not None and f"{seen:.0%}" != "100%":
+        notes += (Note("adjusted gap by group probabilities", share=seen),)
+    return AdjustedGap(
+        widened, measured, _averaged([feature_gap.bias_scale(evidence.sample, c) for c in coefficients])
+    ), notes
 
 
 MOST_FITTED = 2  # most features that one column of the regressions on sets depends on
-
-
-def is_material(estimate: Estimate, materiality: float) -> bool:
-    """Return whether the confidence interval lies entirely beyond ±materiality."""
-    return (estimate.low or 0.0) > materiality or (estimate.high or 0.0) < -materiality
-
-
-def may_act_together(evidence: Evidence) -> bool:
-    """Return whether features may interact in a way that no column represents; cells of joint values represent all."""
-    return len(evidence.rows.features) > MOST_FITTED and not isinstance(evidence.nuisances.sets, CellSets)
-
-
-def _parts(seen: float | None) -> tuple[Note, ...]:
-    is_whole = seen is None or f"{seen:.0%}" == "100%"
-    return () if is_whole else (Note("adjusted gap by group probabilities", share=seen),)
 
 
 def _seen(evidence: Evidence) -> float | None:
@@ -205,13 +187,6 @@ def _seen(evidence: Evidence) -> float | None:
     return max(float(np.mean(beyond)), 0.0) / float(omega @ (chance * (1.0 - chance)) + np.mean(beyond))
 
 
-def _plug_in(evidence: Evidence) -> Estimate | None:
-    """Return the plug-in c_all from cells of joint values; None for ridges, which would predict their own rows."""
-    if not isinstance(evidence.nuisances.sets, CellSets):
-        return None
-    return Estimate(without_noise(evidence.nuisances.sets.coefficient(range(evidence.nuisances.sets.features)).value))
-
-
 def _coefficients(evidence: Evidence) -> list[Coefficient]:
     """Return c_all = E[(S̄ − e)(W − m)]/E[(S̄ − e)²] of each pairing; empty if the features determine the group.
 
@@ -228,7 +203,7 @@ def _coefficients(evidence: Evidence) -> list[Coefficient]:
     ):
         # e and m from disjoint rows: fitted on the same ones, their errors correlate wherever c is not 0.
         product = 0.5 * ((s - e_a) * (w - m_b) + (s - e_b) * (w - m_a))
-        coefficients.append(mean_coefficient(rows, product, (s - e_a) * (s - e_b), (w - m_a) * (w - m_b)))
+        coefficients.append(feature_gap.mean_coefficient(rows, product, (s - e_a) * (s - e_b), (w - m_a) * (w - m_b)))
     # D = 0: the groups do not overlap, so c_all is not defined.
     return [] if any(c.is_separated for c in coefficients) else coefficients
 
@@ -250,11 +225,13 @@ def _check(estimate: InfluenceEstimate, words: OutputScale) -> tuple[Note, ...]:
 
 def _not_accounted_for(evidence: Evidence, estimate: Estimate, words: OutputScale) -> tuple[Note, ...]:
     """Return a note if the confidence interval of the adjusted gap is material, with possible explanations."""
-    if not is_material(estimate, words.materiality):
+    if not is_beyond(estimate, words.materiality):
         return ()
     apart = [feature.name for feature in evidence.rows.features if feature.is_group]
     causes = [OMITTED, USE_OF_GROUP, *(f"use of {name} (which identifies the group)" for name in apart)]
-    causes += [ACTING_TOGETHER] if may_act_together(evidence) else []
+    # Cells of joint values represent every interaction.
+    may_act_together = len(evidence.rows.features) > MOST_FITTED and not isinstance(evidence.nuisances.sets, CellSets)
+    causes += [ACTING_TOGETHER] if may_act_together else []
     ends = f"{words.signed(estimate.low or 0.0)} to {words.signed(estimate.high or 0.0)}"
     named = f"{', '.join(causes[:-1])} or {causes[-1]}"
     return (Note("not accounted for", gap=words.signed_words(estimate.value), interval=ends, causes=named),)
@@ -325,7 +302,9 @@ class Sensitivity(FieldTable):
             Share that the factor explains of the remaining variance of the score, given the group, and of the group,
             after the features.
         """
-        factor = bias_factor(check_share("r2_score", r2_score, SHARE), check_share("r2_group", r2_group, SHARE))
+        factor = feature_gap.bias_factor(
+            check_share("r2_score", r2_score, SHARE), check_share("r2_group", r2_group, SHARE)
+        )
         return GapBounds(self._moved(-factor), self._moved(factor))
 
     def _moved(self, factor: float) -> Estimate:
@@ -357,16 +336,14 @@ def sensitivities(
     sets, results = evidence.nuisances.sets, {}
     if settings.folds is None or sets is None or evidence.rows.probabilities is not None:
         return {}
-    names, level = list(evidence.table), settings.confidence
+    sensitivity, names = partial(_sensitivity, settings.confidence), list(evidence.table)
     if adjusted.estimate is not None and adjusted.measured is not None and adjusted.scale is not None:
-        strengths = [*_strengths(names, sets, range(sets.features))]
-        both = adjusted.measured, adjusted.scale
+        strengths = _strengths(names, sets, range(sets.features))
         se = math.hypot(adjusted.measured.se, *unseen_se(evidence.population, evidence.score))
-        results[OF_ALL] = _sensitivity(adjusted.estimate, se, both, level, strengths)
+        results[OF_ALL] = sensitivity(adjusted.estimate, se, adjusted.measured, adjusted.scale, strengths)
     if parts is not None and given_exempt is not None:
-        strengths = [*_strengths(names, sets, evidence.exempt)]
-        both = parts.measured, parts.scale
-        results[OF_EXEMPT] = _sensitivity(given_exempt, parts.at_equal.se, both, level, strengths)
+        strengths, se = _strengths(names, sets, evidence.exempt), parts.at_equal.se
+        results[OF_EXEMPT] = sensitivity(given_exempt, se, parts.measured, parts.scale, strengths)
     return results
 
 
@@ -375,32 +352,28 @@ def _strengths(
 ) -> Iterator[tuple[str, float, float]]:
     """Yield name, R²_W and R²_S of each feature of a set as if it were omitted, from the regressions without it."""
     without = [[other for other in features if other != feature] for feature in features]
-    shares = partial_strengths(*sets.means([list(features), *without]))
+    shares = feature_gap.partial_strengths(*sets.means([list(features), *without]))
     for feature, *both in zip(features, *(share.tolist() for share in shares), strict=True):
         if names[feature] not in sets.pooled:
             yield names[feature], both[0], both[1]
 
 
 def _sensitivity(
+    confidence: float,
     gap: Estimate,
     se: float,
-    measured: tuple[InfluenceEstimate, InfluenceEstimate],
-    confidence: float,
-    strengths: Sequence[tuple[str, float, float]],
+    value: InfluenceEstimate,
+    scale: InfluenceEstimate,
+    strengths: Iterable[tuple[str, float, float]],
 ) -> Sensitivity:
-    value, scale = measured
     ends = sorted(abs(end) for end in (gap.low, gap.high) if end is not None)
     # The end nearest to 0 gives the robustness value at the confidence level.
-    near = ends[0] if is_beyond_zero(gap.low, gap.high) else 0.0
-    values = [robustness_value(end, scale.value) for end in (gap.value, near, ends[-1])]
+    near = ends[0] if is_beyond(gap) else 0.0
+    values = [feature_gap.robustness_value(end, scale.value) for end in (gap.value, near, ends[-1])]
     yardsticks = [
-        Yardstick(name, *both, *(strength_multiple(end, scale.value, *both) for end in (gap.value, near)))
+        Yardstick(name, *both, *(feature_gap.strength_multiple(end, scale.value, *both) for end in (gap.value, near)))
         for name, *both in strengths
     ]
-    yardsticks.sort(key=_rank)
+    yardsticks.sort(key=lambda own: (math.inf if own.multiple is None else own.multiple, own.feature))
     spread, covariance = math.sqrt(scale.variance), value.covariance(scale)
     return Sensitivity(gap, scale.value, Estimate(*values), se, spread, covariance, confidence, tuple(yardsticks))
-
-
-def _rank(yardstick: Yardstick) -> tuple[float, str]:
-    return math.inf if yardstick.multiple is None else yardstick.multiple, yardstick.feature

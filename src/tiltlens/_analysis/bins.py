@@ -43,12 +43,12 @@ class Span(NamedTuple):
 class Binned:
     """Rows of a comparison, ready to be binned."""
 
-    # Who is audited, row weights, the score whose gap is measured and its bins, and all scores, (n,) or (n, K)
-    audited: Booleans
-    weights: Floats
+    rows: Rows
+    # The score whose gap is measured and its bins; and the scores that determine all scores of a row
     outcome: Floats
     span: Span
     scores: Floats
+    free_scores: Sequence[Floats]
     log_odds: Floats  # of being audited, from one fit on all rows; with the prior
     log_ratio: Floats  # cross-fitted where there is a cross-fit, without the prior
     features: tuple[Feature, ...]  # in the order of the table of contributions
@@ -57,18 +57,10 @@ class Binned:
     moved: Floats | None
 
 
-@dataclass(frozen=True, slots=True, eq=False)
-class Tally:
-    """People and their weights in each bin, in both groups."""
-
-    counts: tuple[Integers, Integers]
-    weights: tuple[Floats, Floats]
-
-    def shares(self, group: int) -> list[float | None]:
-        """Return each bin's share of a group (0 the audited, 1 the reference), None where it is withheld."""
-        share = self.weights[group] / self.weights[group].sum()
-        hidden = withheld(self.counts[group])
-        return [None if is_hidden else min(float(part), 1.0) for part, is_hidden in zip(share, hidden, strict=True)]
+def _shares(counts: Integers, weights: Floats) -> list[float | None]:
+    """Return each bin's share of the weights, None where its count is withheld."""
+    parts = zip(weights / weights.sum(), withheld(counts), strict=True)
+    return [None if is_hidden else min(float(share), 1.0) for share, is_hidden in parts]
 
 
 def score_span(outcome: Floats, is_amount: bool) -> Span:
@@ -90,23 +82,17 @@ def _bins(values: Floats, low: float, high: float, bins: int) -> Integers:
     return np.asarray(np.clip(x, 0, bins - 1).astype(np.intp))
 
 
-def _fine_bins(f: CorrectionFunction, log_odds: Floats, scores: Floats) -> Integers:
-    return _bins(np.asarray(f(log_odds, scores)), -FINE_REACH, FINE_REACH, FINE)
+def _weights(rows: Rows, codes: Integers, bins: int) -> list[Floats]:
+    """Return the sums of weights in each bin, in both groups."""
+    return [
+        np.bincount(codes, rows.weights * group, bins).astype(np.float64) for group in (rows.audited, ~rows.audited)
+    ]
 
 
-def _tally(rows: Binned | Rows, codes: Integers, bins: int) -> Tally:
-    counts, weights = [], []
-    for group in (rows.audited, ~rows.audited):
-        counts.append(np.bincount(codes[group], minlength=bins))
-        weights.append(np.bincount(codes[group], rows.weights[group], bins).astype(np.float64))
-    return Tally((counts[0], counts[1]), (weights[0], weights[1]))
-
-
-def _correction_tally(fine_bins: Integers, weights: Floats) -> Tally:
-    """Return the tally of f~ over the audited group in wider bins; the reference's counts are 0."""
-    counts = coarse(np.bincount(fine_bins, minlength=FINE), CORRECTION_BINS)
-    weighed = coarse(np.bincount(fine_bins, weights, FINE).astype(np.float64), CORRECTION_BINS)
-    return Tally((counts, np.zeros_like(counts)), (weighed, np.zeros_like(weighed)))
+def _correction_shares(fine_bins: Integers, weights: Floats) -> list[float | None]:
+    """Return the shares of f~ over the audited group in wider bins."""
+    counts, sums = np.bincount(fine_bins, minlength=FINE), np.bincount(fine_bins, weights, FINE).astype(np.float64)
+    return _shares(coarse(counts, CORRECTION_BINS), coarse(sums, CORRECTION_BINS))
 
 
 def coarse(fine: NDArray[Number], bins: int) -> NDArray[Number]:
@@ -248,19 +234,21 @@ def bin_rows(rows: Binned, correction: CorrectionFunction, path: Paths, least_ch
     """Return every bin and cell sum of a comparison whose rows are in memory."""
     dialled = dial_corrections(correction)
     positions = [f for _, f in dialled]
-    mine = np.flatnonzero(rows.audited)
-    fine_bins = [_fine_bins(f, rows.log_odds[mine], rows.scores[mine]) for f in (*positions, correction)]
+    mine = np.flatnonzero(rows.rows.audited)
+    log_odds, scores, weights = rows.log_odds[mine], rows.scores[mine], rows.rows.weights[mine]
+    reach = (-FINE_REACH, FINE_REACH, FINE)
+    fine_bins = [_bins(np.asarray(f(log_odds, scores)), *reach) for f in (*positions, correction)]
     room = int((np.cumsum([len(feature.labels) for feature in rows.features]) <= MOVING_VALUES).sum())
     drawn = [fine_bins if place < room else [] for place in range(len(rows.features))]
     return Bins(
-        score=_both_groups(rows, rows.outcome, rows.span),
-        overlap=_both_groups(rows, rows.log_ratio, Span(-4.0, 4.0, RATIO_BINS)),
+        score=_both_groups(rows.rows, rows.outcome, rows.span),
+        overlap=_both_groups(rows.rows, rows.log_ratio, Span(-4.0, 4.0, RATIO_BINS)),
         calibration=_calibration_bins(rows),
         tradeoff=[
             DialPoint(position, f.intercept, f.on_log_odds, list(f.on_scores), f.descent_rate)
             for position, f in dialled
         ],
-        correction=[_correction_tally(own_bins, rows.weights[mine]).shares(0) for own_bins in fine_bins[:-1]],
+        correction=[_correction_shares(own_bins, weights) for own_bins in fine_bins[:-1]],
         profiles={
             feature.name: _profile(rows, feature, own_bins, positions)
             for feature, own_bins in zip(rows.features, drawn, strict=True)
@@ -276,12 +264,12 @@ def bin_scores(rows: Rows, outcome: Floats, is_amount: bool) -> Bins:
     return Bins(score, [], [], [], [], {}, Paths([], []), None)
 
 
-def _both_groups(rows: Binned | Rows, values: Floats, span: Span) -> list[GroupBin]:
+def _both_groups(rows: Rows, values: Floats, span: Span) -> list[GroupBin]:
     """Return each group's shares in equal bins; log-ratios overlap where both are positive."""
-    tally = _tally(rows, _bins(values, *span), span.bins)
+    codes = _bins(values, *span)
+    shares = map(_shares, rows.counts(codes, span.bins), _weights(rows, codes, span.bins))
     edges = np.linspace(span.low, span.high, span.bins + 1).tolist()
-    shares = zip(tally.shares(0), tally.shares(1), strict=True)
-    return [GroupBin(start, stop, *both) for start, stop, both in zip(edges, edges[1:], shares, strict=False)]
+    return [GroupBin(*ends) for ends in zip(edges[:-1], edges[1:], *shares, strict=True)]
 
 
 def _calibration_bins(rows: Binned) -> list[CalibrationBin]:
@@ -291,18 +279,20 @@ def _calibration_bins(rows: Binned) -> list[CalibrationBin]:
     are merged, not left out, because the counts of a bin left out would follow by subtraction.
     """
     edges = np.unique(np.quantile(rows.log_ratio, np.linspace(0, 1, CALIBRATION_BINS + 1)[1:-1]))
-    codes, others = below(edges, rows.log_ratio + EDGE_ROUNDING, or_equal=True), np.flatnonzero(~rows.audited)
-    tally = _tally(rows, codes, len(edges) + 1)
-    (audited, reference), (weight, weight1) = tally.counts, tally.weights
-    ratios = np.bincount(codes[others], rows.weights[others] * np.exp(rows.log_ratio[others]), len(edges) + 1)
+    codes, others = below(edges, rows.log_ratio + EDGE_ROUNDING, or_equal=True), np.flatnonzero(~rows.rows.audited)
+    (audited, reference), (weight, weight1) = (
+        rows.rows.counts(codes, len(edges) + 1),
+        _weights(rows.rows, codes, len(edges) + 1),
+    )
+    ratios = np.bincount(codes[others], rows.rows.weights[others] * np.exp(rows.log_ratio[others]), len(edges) + 1)
     whole, whole1 = weight.sum(), weight1.sum()
-    bins = []
+    joined = []
     for part in _joined(audited, reference):
         expected = float(ratios[part].sum() / weight1[part].sum())
         observed = float((weight[part].sum() / whole) / (weight1[part].sum() / whole1))
         people = int(audited[part].sum() + reference[part].sum())
-        bins.append(CalibrationBin(float(np.log(expected)), float(np.log(observed)), people))
-    return bins
+        joined.append(CalibrationBin(float(np.log(expected)), float(np.log(observed)), people))
+    return joined
 
 
 def _joined(audited: Integers, reference: Integers) -> list[slice]:
@@ -335,10 +325,12 @@ def _profile(
 
     `fine_bins` are the fine bins of f~ at each dial position, then of the correction; empty if they are not drawn.
     """
-    tally = _tally(rows, feature.codes, len(feature.labels))
-    (audited, reference), shares, shares_reference = tally.counts, tally.shares(0), tally.shares(1)
-    hidden, people, people_reference = withheld(audited), disclosed_counts(audited), disclosed_counts(reference)
-    means, moved = _value_means(rows, feature, tally.weights[0])
+    codes, values = feature.codes, len(feature.labels)
+    counts_by_group, weights = rows.rows.counts(codes, values), _weights(rows.rows, codes, values)
+    audited, hidden = counts_by_group[0], withheld(counts_by_group[0])
+    people, people_reference = map(disclosed_counts, counts_by_group)
+    shares, shares_reference = map(_shares, counts_by_group, weights)
+    means, moved = _value_means(rows, feature, weights[0])
     counts, quantiles = _value_distributions(rows, feature, fine_bins)
     profiles = []
     for value, label in enumerate(feature.labels):
@@ -363,11 +355,10 @@ def _profile(
 
 def _value_means(rows: Binned, feature: Feature, weight: Floats) -> tuple[Floats, Floats | None]:
     """Return E0[(W, ℓ, W_1, …)|value], and each value's share after the least change (None where there is none)."""
-    mine, values = rows.audited, len(feature.labels)
-    codes, w, scores = feature.codes[mine], rows.weights[mine], rows.scores[mine]
-    columns = [rows.outcome[mine], rows.log_odds[mine], *(scores[:, 1:].T if scores.ndim == 2 else [scores])]
-    safe = np.where(weight > 0, weight, 1.0)
-    means = np.column_stack([np.bincount(codes, w * column, values) / safe for column in columns])
+    mine, values = rows.rows.audited, len(feature.labels)
+    codes, w, safe = feature.codes[mine], rows.rows.weights[mine], np.where(weight > 0, weight, 1.0)
+    columns = (rows.outcome, rows.log_odds, *rows.free_scores)
+    means = np.column_stack([np.bincount(codes, w * column[mine], values) / safe for column in columns])
     moved = None if rows.moved is None else np.bincount(codes, rows.moved[mine], values).astype(np.float64)
     return means, None if moved is None else moved / moved.sum()
 
@@ -379,10 +370,11 @@ def _value_distributions(
     if not fine_bins:
         return None, []
     shape = (len(feature.labels), FINE)
-    cells = [feature.codes[rows.audited] * FINE + own_bins for own_bins in fine_bins]
-    crowd = np.array([np.bincount(cell, minlength=math.prod(shape)).reshape(shape) for cell in cells])
-    weights = rows.weights[rows.audited]
-    fine = np.array([np.bincount(cell, weights, math.prod(shape)).reshape(shape) for cell in cells])
+    cells = [feature.codes[rows.rows.audited] * FINE + own_bins for own_bins in fine_bins]
+    weights = rows.rows.weights[rows.rows.audited]
+    crowd, fine = (
+        np.array([np.bincount(cell, by, math.prod(shape)).reshape(shape) for cell in cells]) for by in (None, weights)
+    )
     return coarse(crowd[-1], VALUE_BINS), _quantiles(fine[:-1], crowd[:-1])
 
 
@@ -391,26 +383,23 @@ def _mean(f: CorrectionFunction, means: Floats) -> float:
     return float(f.intercept + f.on_log_odds * means[0] + np.asarray(f.on_scores) @ means[1:])
 
 
-def _quantiles(fine: Floats, crowd: Floats) -> list[list[list[float | None]]]:
+def _quantiles(fine: Floats, crowd: Integers) -> list[list[list[float | None]]]:
     """Return the quantiles of f~ per value and dial position, to 0.02 standard deviations; None where suppressed."""
-    pairs = [quantiles_of(*one) for one in zip(fine, crowd, strict=True)]
+    pairs = map(quantiles_of, fine, crowd)
     found, is_shown = (np.array(one).transpose(2, 0, 1) for one in zip(*pairs, strict=True))
     rounded = np.where(is_shown, np.round(found, 2), np.nan).tolist()
     return [[[None if end != end else end for end in ends] for ends in value] for value in rounded]  # NaN ≠ NaN
 
 
-def quantiles_of(fine: Floats, crowd: Floats) -> tuple[Floats, Booleans]:
+def quantiles_of(fine: Floats, crowd: Integers) -> tuple[Floats, Booleans]:
     """Return the quantiles of f~ from its weight in fine bins, one row per quantile, and which of them may be shown.
 
     They are accurate to 0.02 standard deviations of f~; `crowd` counts the people in the bins.
     """
-    total = np.cumsum(fine, axis=-1)
+    total, people = np.cumsum(fine, axis=-1), np.cumsum(crowd, axis=-1)
     whole = np.where(total[..., -1:] > 0, total[..., -1:], 1.0)
     reached = np.array([(total / whole < q - EDGE_ROUNDING).sum(axis=-1) for q in QUANTILES])
-    people = np.cumsum(crowd, axis=-1)
-    to, of_all = np.minimum(reached, FINE - 1), people[..., -1]
-    up_to = np.array([np.take_along_axis(people, at[..., None], axis=-1)[..., 0] for at in to])
-    here = np.array([np.take_along_axis(crowd, at[..., None], axis=-1)[..., 0] for at in to])
-    return np.asarray(-FINE_REACH + 2 * FINE_REACH / FINE * (reached + 0.5)), may_show(
-        up_to - here, here, of_all - up_to
-    )
+    at = np.moveaxis(np.minimum(reached, FINE - 1), 0, -1)
+    up_to, here = (np.moveaxis(np.take_along_axis(x, at, axis=-1), -1, 0) for x in (people, crowd))
+    is_shown = may_show(up_to - here, here, people[..., -1] - up_to)
+    return np.asarray(-FINE_REACH + 2 * FINE_REACH / FINE * (reached + 0.5)), is_shown

@@ -10,9 +10,9 @@ import polars as pl
 
 from tiltlens._analysis.adjusted_gap import AdjustedGap
 from tiltlens._analysis.decomposition import decompose_gap
-from tiltlens._analysis.evidence import Columns, Evidence, Settings, interval_columns, interval_schema, output_measure
+from tiltlens._analysis.evidence import Columns, Evidence, Settings, estimate_columns, interval_schema, output_measure
 from tiltlens._analysis.feature_use import Partners, partners
-from tiltlens._analysis.influence_matching import RowErrors
+from tiltlens._analysis.influence_matching import ErrorKey, RowErrors
 from tiltlens._analysis.unobserved_groups import UnobservedGroup
 from tiltlens._estimators import crossfit
 from tiltlens._estimators.estimate import Estimate, Ratio
@@ -21,7 +21,14 @@ from tiltlens._estimators.influence import InfluenceEstimate, Integers, Rows, av
 from tiltlens._estimators.outputs import Scores, output_term
 from tiltlens._estimators.use import CORNERS, ShareForm, plug_in_form, share_form
 from tiltlens._formats import label, value_of
-from tiltlens._learners.propensity import Propensity, fold_pairings, prior_log_odds, row_folds, served_folds
+from tiltlens._learners.propensity import (
+    Propensity,
+    fold_pairings,
+    in_folds,
+    prior_log_odds,
+    row_folds,
+    served_folds,
+)
 from tiltlens._learners.regressions import SmoothPart, spline_means
 from tiltlens._limits import CLIP, FOLDS, NOISE, SUPPRESSED_BELOW
 from tiltlens._notes import Note
@@ -38,12 +45,13 @@ def direction(evidence: Evidence, feature: Feature, part: float | None = None) -
     Only associations with the sign of the feature's contribution `part` are named, and never levels with one to nine
     people of a group.
     """
-    rows, w, codes = evidence.sample, evidence.score.column, feature.codes
-    p0, p1 = _filled(rows.sums0(codes), feature), _filled(rows.sums1(codes), feature)
-    first = _filled(rows.sums0(codes, w), feature) + _filled(rows.sums1(codes, w), feature)
+    rows, w, codes, levels = evidence.sample, evidence.score.column, feature.codes, len(feature.labels)
+    both = rows.audited_share + rows.reference_share
+    p0, p1, first = (np.bincount(codes, x, levels) for x in (rows.audited_share, rows.reference_share, both * w))
     used = p0 + p1 > 0
     means = np.divide(first, p0 + p1, out=np.zeros_like(first), where=used)
-    group, output = evidence.question.audited, output_measure(evidence).output
+    output = output_measure(evidence).output
+    named = {"output": output, "group": evidence.question.audited}
     if feature.kind == "identifier":
         return Note("every value once")
     if used.sum() < 2:
@@ -53,15 +61,12 @@ def direction(evidence: Evidence, feature: Feature, part: float | None = None) -
     if np.abs(p0 - p1).max() < NOISE:
         return Note("equally common")
     if feature.kind in ("numeric", "date"):
-        level = np.arange(len(p0), dtype=np.float64)
-        higher = _trend(p0 + p1, level, means) > 0
+        level, share = np.arange(len(p0), dtype=np.float64), (p0 + p1) / (p0 + p1).sum()
+        higher = float(share @ ((level - share @ level) * (means - share @ means))) > 0
         commoner = float(p0 @ level) > float(p1 @ level)
         if not part or (part > 0.0) == (higher == commoner):
-            score, frequency = _association(higher, commoner)
-            return Note(
-                "higher values", feature=feature.name, score=score, output=output, frequency=frequency, group=group
-            )
-    people = rows.counts(codes, len(feature.labels))
+            return Note("higher values", feature=feature.name, **_association(higher, commoner), **named)
+    people = rows.counts(codes, levels)
     is_common = used & ~np.any([(n > 0) & (n < SUPPRESSED_BELOW) for n in people], axis=0)
     if not is_common.any():
         return Note("rare values")
@@ -72,23 +77,12 @@ def direction(evidence: Evidence, feature: Feature, part: float | None = None) -
         return Note("no common value")
     top = int(np.argmax(np.where(is_common, np.abs(pull), -1.0)))
     is_higher = means[top] > 0.5 * float((p0 + p1) @ means)
-    score, frequency = _association(is_higher, p0[top] > p1[top])
     value = value_of(feature.name, feature.labels[top])
-    return Note("value", value=value, score=score, output=output, frequency=frequency, group=group)
+    return Note("value", value=value, **_association(is_higher, p0[top] > p1[top]), **named)
 
 
-def _association(is_higher: bool, is_commoner: bool) -> tuple[str, str]:
-    return "higher" if is_higher else "lower", "more" if is_commoner else "less"
-
-
-def _filled(sums: Floats, feature: Feature) -> Floats:
-    """Pad sums by level with zeros for trailing levels without rows."""
-    return np.pad(sums, (0, len(feature.labels) - len(sums)))
-
-
-def _trend(weight: Floats, x: Floats, y: Floats) -> float:
-    share = weight / weight.sum()
-    return float(share @ ((x - share @ x) * (y - share @ y)))
+def _association(is_higher: bool, is_commoner: bool) -> dict[str, str]:
+    return {"score": "higher" if is_higher else "lower", "frequency": "more" if is_commoner else "less"}
 
 
 SHARES = {  # of g, of ℓ, and of W
@@ -121,22 +115,23 @@ def correction_shares(
     wholes = [crossfit.gradient_variance(rows, corner) for corner in corners]
     learnt = _parts(evidence, evidence.nuisances.propensity, settings)
 
+    def explained(gradients: Sequence[crossfit.Gradient], codes: Integers) -> InfluenceEstimate:
+        return average_estimates([crossfit.explained_variance(rows, g, codes) for g in gradients])
+
     def shared(feature: Feature) -> tuple[ShareForm, Ratio]:
         if feature.name in evidence.table and feature.is_binned:
             means = learnt.means(evidence.table[feature.name], rows.weights, settings.random_state)
             parts = [_learned_by(rows, corner, means, on) for corner, on in zip(corners, CORNERS, strict=False)]
             outputs = _learned_by(rows, scored, means, (0.0, 0.0)).over(spread)
         else:
-            parts = [_explained_by(rows, corner, feature.codes) for corner in corners]
-            outputs = _explained_by(rows, scored, feature.codes).over(spread)
+            parts = [explained(corner, feature.codes) for corner in corners]
+            outputs = explained(scored, feature.codes).over(spread)
         return share_form(_three(parts), _three(wholes)), outputs
 
     pairs_of_shares = steps_in_threads(shared, features, rows.audited.size)
-    columns, notes = _share_columns(
-        evidence, settings, correction, is_adequate, list(zip(features, pairs_of_shares, strict=True))
-    )
-    forms = {feature.name: form for feature, (form, _) in zip(features, pairs_of_shares, strict=True)}
-    return forms if is_adequate else None, columns, notes
+    shares = list(zip(features, pairs_of_shares, strict=True))
+    columns, notes = _share_columns(evidence, settings, correction, is_adequate, shares)
+    return {feature.name: form for feature, (form, _) in shares} if is_adequate else None, columns, notes
 
 
 def _share_columns(
@@ -156,12 +151,15 @@ def _share_columns(
         ratios = dict(zip(SHARES, (form.at(*weights), form.at(1.0, 0.0), of_outputs), strict=True))
         is_pooled = _pooled_share(evidence, feature) > POOLED_AUDITED
         pooled += [feature.name] if is_pooled else []
-        columns[feature.name] = {}
         for name, ratio in ratios.items():
             if is_reported[name] and not ratio.is_determined(settings.confidence):
                 notes.append(Note("no share: no correction", share=SHARES[name]))
-            law = ratio if is_reported[name] and not is_pooled else None
-            columns[feature.name] |= interval_columns(name, None if law is None else settings.estimate(law))
+        columns[feature.name] = estimate_columns(
+            {
+                name: settings.estimate(law) if is_reported[name] and not is_pooled else None
+                for name, law in ratios.items()
+            }
+        )
     if pooled:
         names = ", ".join(map(label, sorted(pooled)))
         notes.append(Note("no share: merged values", features=names, limit=POOLED_AUDITED))
@@ -215,7 +213,7 @@ def _parts(evidence: Evidence, propensity: Propensity, settings: Settings) -> _P
     parts = []
     for number, (fitted_on, ell) in enumerate(zip(folds, ells, strict=True)):
         target = np.column_stack([ell, term, evidence.score.column])
-        trained, wanted = (np.isin(fold, some) for some in (fitted_on, served_folds(plan, number)))
+        trained, wanted = (in_folds(fold, some) for some in (fitted_on, served_folds(plan, number)))
         parts.append(SmoothPart.of(target, np.flatnonzero(rows.audited & trained), np.flatnonzero(wanted)))
     return _Parts(parts, fold, plan)
 
@@ -231,23 +229,14 @@ def _learned_by(
     )
 
 
-def _explained_by(rows: Rows, gradients: list[crossfit.Gradient], codes: Integers) -> InfluenceEstimate:
-    return average_estimates([crossfit.explained_variance(rows, g, codes) for g in gradients])
-
-
 def _plug_in_shares(
     evidence: Evidence, settings: Settings, correction: CorrectionFunction
 ) -> tuple[dict[str, ShareForm], dict[str, Columns], list[Note]]:
-    outcomes = correction.outcomes - 1
-    slopes = (
-        correction.log_output_ratio[1:] - correction.log_output_ratio[0]
-        if has_outputs(evidence)
-        else np.zeros(outcomes)
-    )
+    ratios = correction.log_output_ratio
+    slopes = ratios[1:] - ratios[0] if has_outputs(evidence) else np.zeros(correction.outcomes - 1)
     spread = float(evidence.score.covariance0[0, 0])
-    scores = evidence.rows.scores[:, 1:] if evidence.rows.scores.ndim == 2 else evidence.rows.scores[:, None]
     # W last: its own share does not pass through T.
-    z = np.column_stack([evidence.nuisances.log_odds, scores, evidence.score.column])
+    z = np.column_stack([evidence.nuisances.log_odds, *evidence.rows.free_scores, evidence.score.column])
     forms, columns = {}, dict[str, Columns]()
     for feature in evidence.rows.features:
         between = _between(evidence, feature, z, settings)
@@ -255,9 +244,7 @@ def _plug_in_shares(
         share = form.at(correction.input_weight, correction.output_weight)
         of_outputs = float(between[-1, -1]) / spread if spread > 0 else 0.0
         values = (share.estimate().value, form.at(1.0, 0.0).estimate().value, of_outputs)
-        columns[feature.name] = {}
-        for name, value in zip(SHARES, values, strict=True):
-            columns[feature.name] |= interval_columns(name, Estimate(value))
+        columns[feature.name] = estimate_columns(dict(zip(SHARES, map(Estimate, values), strict=True)))
     return forms, columns, []
 
 
@@ -278,11 +265,8 @@ def _between(evidence: Evidence, feature: Feature, z: Floats, settings: Settings
 
 def _three(corners: list[InfluenceEstimate]) -> list[InfluenceEstimate]:
     """Return the estimates at the three corners of the dial; if outputs cannot be aligned, T contributes 0."""
-    if len(corners) == 3:
-        return corners
     # 0 with the shape of an estimate: T is left out of the form.
-    inputs = corners[0]
-    return [inputs, combine(0.0, [(0.0, inputs)]), inputs]
+    return corners if len(corners) == 3 else [corners[0], combine(0.0, [(0.0, corners[0])]), corners[0]]
 
 
 def _score_gradient(rows: Rows, outcome: Floats, pair: crossfit.Pairing) -> crossfit.Gradient:
@@ -314,7 +298,7 @@ class ContributionTable:
     tradeoff: dict[str, ShareForm] | None  # None if the output divergence is infinite, or the model of ℓ is inadequate
     remainder: float | None  # the gap minus the sum of the Shapley values
     band_factor: float | None  # κ of the bands
-    errors: dict[tuple[str, str], RowErrors]
+    errors: dict[ErrorKey, RowErrors]
     notes: tuple[Note, ...]
 
 

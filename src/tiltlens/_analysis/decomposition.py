@@ -9,14 +9,13 @@ from typing import NamedTuple
 
 import numpy as np
 
-from tiltlens._analysis.adjusted_gap import AdjustedGap, is_material
-from tiltlens._analysis.evidence import Columns, Evidence, OutputScale, Settings, interval_columns, output_scale
+from tiltlens._analysis.adjusted_gap import AdjustedGap
+from tiltlens._analysis.evidence import Columns, Evidence, OutputScale, Settings, estimate_columns, output_scale
 from tiltlens._analysis.feature_use import FeatureUses, Partners, feature_uses, judged_use
-from tiltlens._analysis.influence_matching import RowErrors, set_errors
+from tiltlens._analysis.influence_matching import ErrorKey, RowErrors, set_errors
 from tiltlens._analysis.unobserved_groups import UnobservedGroup
 from tiltlens._estimators.estimate import Estimate, Normal, quantile, without_noise
 from tiltlens._estimators.feature_gap import FeatureGap, cell_coefficient, feature_gap, hidden_share, rare_part
-from tiltlens._estimators.influence import Rows
 from tiltlens._estimators.outputs import Scores
 from tiltlens._estimators.sets import (
     CellSets,
@@ -27,7 +26,16 @@ from tiltlens._estimators.sets import (
     degrees_of_freedom,
     shapley_gaps,
 )
-from tiltlens._estimators.verdicts import EVIDENCE, Band, Judgement, Verdict, bands, simultaneous_factor, verdict
+from tiltlens._estimators.verdicts import (
+    EVIDENCE,
+    Band,
+    Judgement,
+    Verdict,
+    bands,
+    is_beyond,
+    simultaneous_factor,
+    verdict,
+)
 from tiltlens._limits import HIDDEN, SMALLEST_EXPECTED, SUPPRESSED_BELOW
 from tiltlens._notes import Note
 from tiltlens._rows.features import Feature
@@ -56,25 +64,8 @@ class GapParts:
     judgements: dict[str, Judgement]
     remainder: float | None
     band_factor: float | None
-    errors: dict[tuple[str, str], RowErrors]
+    errors: dict[ErrorKey, RowErrors]
     notes: tuple[Note, ...]
-
-
-@dataclass(frozen=True, slots=True, eq=False)
-class _Alone:
-    """gap(j) of the features for which it is defined, with factors, influences and deviations between pairings."""
-
-    gaps: dict[str, FeatureGap]
-    between: dict[str, Floats]
-
-    @property
-    def named(self) -> Named:
-        """The gaps in the order of the models' table, which does not depend on feature names."""
-        names = list(self.gaps)
-        gaps = [self.gaps[name].gap for name in names]
-        influence = np.column_stack([gap.influence for gap in gaps]) if gaps else np.zeros((0, 0))
-        between = np.array([_pad_pairings(self.between[name]) for name in names]).reshape(-1, 3).T
-        return Named(names, SetCoefficients(np.array([gap.value for gap in gaps]), influence, between))
 
 
 def decompose_gap(
@@ -89,12 +80,11 @@ def decompose_gap(
     `soft` limits the verdicts for unobserved groups.
     """
     doubt, visible = (None, 1.0) if soft is None else (soft.doubt, soft.visible)
-    at, outcome = _influence_sample(evidence)
-    alone = _alone(evidence, at, outcome, settings)
+    factors, alone = _alone(evidence, settings)
     sets = evidence.nuisances.sets
     every = None if sets is None else sets.left_out()
     joint = None if every is None else beyond_others(evidence, every)
-    gaps = at_equal_exempt(evidence, sets) if evidence.question.exempt and sets is not None else alone.named
+    gaps = at_equal_exempt(evidence, sets) if evidence.question.exempt and sets is not None else alone
     alone_bands, joint_bands, factor = simultaneous_bands(evidence, settings, gaps, joint)
     joint_bands = {name: _with_hidden(evidence, name, band) for name, band in joint_bands.items()}
     with stage(BANDS, USES):
@@ -104,9 +94,8 @@ def decompose_gap(
     errors = _errors("alone", gaps) | _errors("beyond_others", joint) | _errors("shapley", every_set)
     columns, judgements = dict[str, Columns](), dict[str, Judgement]()
     whole = whole_gap(evidence)
-    notes += (
-        _wide_bands_note(joint_bands.values(), output_scale(evidence, settings)) if settings.folds is not None else []
-    )
+    if settings.folds is not None:
+        notes += _wide_bands_note(joint_bands.values(), output_scale(evidence, settings))
     for feature in evidence.rows.features:
         name = feature.name
         both = alone_bands.get(name), joint_bands.get(name)
@@ -118,7 +107,7 @@ def decompose_gap(
         if doubt is not None and judgement.verdict not in (Verdict.EXEMPT, Verdict.IDENTIFIES_GROUP):
             judgement = Judgement(Verdict.NOT_ASSESSED, doubt)
         parts = (*both, shapley.get(name))
-        columns[name] = _columns(evidence, settings, name, parts, alone.gaps.get(name)) | uses.columns(name)
+        columns[name] = _columns(evidence, settings, name, parts, factors.get(name)) | uses.columns(name)
         judgements[name] = judgement
     return GapParts(columns, judgements, remainder, None if settings.folds is None else factor, errors, tuple(notes))
 
@@ -128,13 +117,9 @@ def _columns(
 ) -> Columns:
     """Return the parts of the gap that go through a feature, and their factors; no intervals for values too rare."""
     has_bands = settings.folds is not None and _rarity(evidence, settings, name) is None
-    columns: Columns = {}
-    for key, number in zip(PARTS, parts, strict=True):
-        columns |= interval_columns(key, number if number is None or has_bands else Estimate(number.value))
-    for key in FACTORS:
-        law = None if gap is None else getattr(gap, key)
-        columns |= interval_columns(key, None if law is None else settings.estimate(law))
-    return columns
+    shown = (number if number is None or has_bands else Estimate(number.value) for number in parts)
+    factors = {key: None if gap is None else settings.estimate(getattr(gap, key)) for key in FACTORS}
+    return estimate_columns(dict(zip(PARTS, shown, strict=True)) | factors)
 
 
 def _wide_bands_note(joint: Collection[Band], words: OutputScale) -> list[Note]:
@@ -161,7 +146,7 @@ def _recheck_clearance(
         return judgement
     words, z = output_scale(evidence, settings), quantile(settings.confidence)
     # A material adjusted gap may be due to any feature, so none is cleared.
-    if adjusted.estimate is not None and is_material(adjusted.estimate, words.materiality):
+    if adjusted.estimate is not None and is_beyond(adjusted.estimate, words.materiality):
         size = words.size_words(adjusted.value)
         return Judgement(Verdict.INCONCLUSIVE, Note("material adjusted gap", reason=judgement.reason, size=size))
     # Equivalence, not absence of a difference: the regressions must agree within ±m at the level asked.
@@ -185,51 +170,43 @@ def _with_hidden(evidence: Evidence, name: str, band: Band) -> Band:
     return band._replace(low=low, high=high, reach=max(band.value - low, high - band.value))
 
 
-def _errors(name: str, named: Named | None) -> dict[tuple[str, str], RowErrors]:
-    if named is None or not named.names:
-        return {}
-    return {(name, feature): part for feature, part in zip(named.names, set_errors(named.numbers), strict=True)}
+def _errors(name: str, named: Named | None) -> dict[ErrorKey, RowErrors]:
+    parts = [] if named is None else zip(named.names, set_errors(named.numbers), strict=True)
+    return {(name, feature): part for feature, part in parts}
 
 
-def _influence_sample(evidence: Evidence) -> tuple[Rows, Scores]:
-    """Return the rows with influences, weighted as a sample of all rows, and their scores."""
-    at, rows = evidence.nuisances.influence_rows, evidence.sample
-    some, everyone = rows.take(at), evidence.population
+def _alone(evidence: Evidence, settings: Settings) -> tuple[dict[str, FeatureGap], Named]:
+    """Return gap(j) of every feature: from cells if its values are countable, else from the regressions on sets.
+
+    They are in the order of the models' table, which does not depend on feature names.
+    """
+    index, sets, order = evidence.nuisances.influence_rows, evidence.nuisances.sets, list(evidence.table)
+    at, outcome = evidence.sample.take(index), replace(evidence.score, values=evidence.score.values[index])
     # (36): a sample's rows represent all rows, whose sums the values come from.
-    if everyone.is_sample or at.size < rows.audited.size:
-        some = some.represent(everyone)
-    return some, replace(evidence.score, values=evidence.score.values[at])
-
-
-def _alone(evidence: Evidence, at: Rows, outcome: Scores, settings: Settings) -> _Alone:
-    """Return gap(j) of every feature: from cells if its values are countable, else from the regressions on sets."""
+    if evidence.population.is_sample or index.size < evidence.sample.audited.size:
+        at = at.represent(evidence.population)
     gaps: dict[str, FeatureGap] = {}
     between: dict[str, Floats] = {}
-    numeric = [name for name in evidence.table if name not in evidence.cells]
     for feature in evidence.rows.features:
         if feature.name in evidence.cells and not feature.is_group:
             cells = evidence.cells[feature.name]
-            c = cell_coefficient(
-                at,
-                outcome.column,
-                cells.codes[evidence.nuisances.influence_rows],
-                cells.sums,
-                settings.folds is not None,
-            )
+            c = cell_coefficient(at, outcome.column, cells.codes[index], cells.sums, settings.folds is not None)
             if not c.is_separated:
                 gaps[feature.name] = feature_gap(at, outcome, c)
-                # Cells use leave-one-out means, not fitted models, so they have no pairings.
-                between[feature.name] = np.zeros(1)
-    if numeric and isinstance(evidence.nuisances.sets, RidgeSets):
-        order = list(evidence.table)
-        coefficients, spread = evidence.nuisances.sets.coefficients([[order.index(name)] for name in numeric])
-        for k, (name, c) in enumerate(zip(numeric, coefficients, strict=True)):
+    numeric = [name for name in order if name not in evidence.cells]
+    if numeric and isinstance(sets, RidgeSets):
+        coefficients, spread = sets.coefficients([[order.index(name)] for name in numeric])
+        for name, c, deviations in zip(numeric, coefficients, spread.T, strict=True):
             if not c.is_separated:
-                gaps[name] = feature_gap(evidence.nuisances.sets.at, sampled_scores(evidence, outcome), c)
+                gaps[name] = feature_gap(sets.at, sampled_scores(evidence, outcome), c)
                 # gap(j) = gap − c_j: deviations of c_j between pairings have the opposite sign in gap(j).
-                between[name] = -spread[:, k]
-    ordered = [*evidence.table, *sorted(set(gaps) - set(evidence.table))]
-    return _Alone({name: gaps[name] for name in ordered if name in gaps}, between)
+                between[name] = -_pad_pairings(deviations)
+    names = [name for name in (*order, *sorted(set(gaps) - set(order))) if name in gaps]
+    parts = [gaps[name].gap for name in names]
+    influence = np.column_stack([part.influence for part in parts]) if parts else np.zeros((0, 0))
+    # Cells use leave-one-out means, not fitted models, so they have no pairings.
+    deviations = np.array([between.get(name, np.zeros(3)) for name in names]).reshape(-1, 3).T
+    return gaps, Named(names, SetCoefficients(np.array([part.value for part in parts]), influence, deviations))
 
 
 def at_equal_exempt(evidence: Evidence, sets: CellSets | RidgeSets) -> Named:
@@ -280,7 +257,7 @@ def simultaneous_bands(
 
 
 def _pad_pairings(between: Floats) -> Floats:
-    """Return the deviations between three pairings, which are 0 if there is only one."""
+    """Return the deviations between three pairings, 0 if there is only one."""
     return between if between.size == 3 else np.zeros(3)
 
 
@@ -311,8 +288,9 @@ def _verdict(
         return Judgement(Verdict.NOT_ASSESSED, Note("plug-in"))
     if feature.kind == "identifier":
         return Judgement(Verdict.NOT_ASSESSED, Note("looks like an identifier"))
+    judge = partial(verdict, size=words.size, unit=words.measure.unit)
     if feature.kind == "constant":
-        return verdict(Band(0.0, 0.0, 0.0, 0.0), None, words.materiality, 0, size=words.size, unit=words.measure.unit)
+        return judge(Band(0.0, 0.0, 0.0, 0.0), None, words.materiality, 0)
     cells = evidence.cells.get(feature.name)
     is_sparse = cells is not None and hidden_share(cells.sums) > HIDDEN
     if alone is None and is_sparse:  # values of one person each separate any two groups
@@ -323,9 +301,8 @@ def _verdict(
     if rarity is not None:
         return Judgement(Verdict.NOT_ASSESSED, rarity)
     rows, partner = round(sum(evidence.rows.facts.people)), pairs.get(feature.name, Partners()).partner
-    size, unit = words.size, words.measure.unit
     way = partial(_direction, whole=whole, materiality=words.materiality, audited=evidence.question.audited)
-    judgement = verdict(alone, joint, words.materiality, rows, partner, visible=visible, size=size, unit=unit, way=way)
+    judgement = judge(alone, joint, words.materiality, rows, partner, visible=visible, way=way)
     if judgement.verdict not in EVIDENCE and feature.name in evidence.nuisances.pooled:
         return Judgement(Verdict.NOT_ASSESSED, Note("too many values together"))
     return Judgement(Verdict.NOT_ASSESSED, Note("too sparse")) if is_sparse else judgement
@@ -336,9 +313,8 @@ def _rarity(evidence: Evidence, settings: Settings, name: str) -> Note | None:
 
     If a group has no row with such a value or decision, its influences cannot show the error that follows.
     """
-    rows, cells, outcome = evidence.population, evidence.cells.get(name), evidence.score
+    rows, cells, rates = evidence.population, evidence.cells.get(name), evidence.score.means
     group = evidence.question.audited if rows.square0 >= rows.square1 else evidence.question.reference
-    rates = outcome.means
     # Cochran's rule: the rarer decision's share times the effective n.
     rarest = min(max(rates), 1.0 - min(rates)) / max(rows.square0, rows.square1)
     if evidence.question.is_decisions and rarest < SMALLEST_EXPECTED:
@@ -365,11 +341,10 @@ def shapley_parts(
         return {}, None, [Note("no Shapley: too many values", features=", ".join(pooled))], None
     if sets is None or every is None or adjusted.value is None:
         return {}, None, [], None
-    start, whole = evidence.exempt, whole_gap(evidence)
+    start, whole, words = evidence.exempt, whole_gap(evidence), output_scale(evidence, settings)
     if len(start) == sets.features:
         return {}, without_noise(whole), [], None
-    difference = float(every.values[0]) - adjusted.value
-    se, words = difference_se(every, adjusted), output_scale(evidence, settings)
+    difference, se = float(every.values[0]) - adjusted.value, difference_se(every, adjusted)
     # Shapley values whose sum contradicts the best regressions would be precise but wrong.
     if settings.folds is not None and abs(difference) > SHAPLEY_AGREED * se + 0.1 * words.materiality:
         note = Note(
@@ -424,15 +399,13 @@ def difference_se(every: SetCoefficients, adjusted: AdjustedGap) -> float:
 
     Influences are subtracted row by row if both use the same rows. A c_all of 0 by construction has no error.
     """
-    influence, best = every.influence[:, 0], adjusted.measured
-    if best is None or adjusted.is_by_construction:
-        shared, rest = influence, 0.0
-    elif best.influence.size == influence.size:
-        # Row by row: both c_all come from the same rows, and their errors mostly cancel.
-        shared, rest = influence - best.influence, 2.0 * float(best.between @ best.between) / len(best.parts)
-    else:
-        shared, rest = influence, best.variance
-    return float(np.sqrt(covariance(shared[:, None], every.between[:, :1])[0, 0] + rest))
+    influence, best, rest = every.influence[:, 0], adjusted.measured, 0.0
+    if best is not None and not adjusted.is_by_construction:
+        rest = best.variance
+        if best.influence.size == influence.size:
+            # Row by row: both c_all come from the same rows, and their errors mostly cancel.
+            influence, rest = influence - best.influence, 2.0 * float(best.between @ best.between) / len(best.parts)
+    return float(np.sqrt(covariance(influence[:, None], every.between[:, :1])[0, 0] + rest))
 
 
 def sampled_scores(evidence: Evidence, outcome: Scores) -> Scores:

@@ -66,22 +66,18 @@ class SelectiveLabels(FieldTable):
 def selective_labels(evidence: Evidence, settings: Settings, measured: Collection[str]) -> SelectiveLabels | None:
     """Return bounds of the measured gaps in false positive and negative rates; None where all outcomes are observed."""
     outcome, rows, score = evidence.rows.y_true, evidence.sample, evidence.score.column
-    codes = {
-        name: pair
-        for name, pair in {"fpr": (rates.WITHOUT, score), "fnr": (rates.WITH, 1 - score)}.items()
-        if name in measured
-    }
+    both = {"fpr": (rates.WITHOUT, score), "fnr": (rates.WITH, 1 - score)}
+    codes = {name: pair for name, pair in both.items() if name in measured}
     if outcome is None or not codes or not (outcome == rates.UNKNOWN).any() or evidence.rows.probabilities is not None:
         return None
-    edges = quantile_edges(score, rows.weights, SCORE_TENTHS) if score.min() < score.max() else np.zeros(0)
-    cell = np.searchsorted(edges, score, side="left")
+    cell = np.searchsorted(quantile_edges(score, rows.weights, SCORE_TENTHS), score, side="left")
 
     def ends(code: int, x: Floats) -> Callable[[float], Ends]:
-        pair = [rates.partly_seen_rate(rows, group, x, outcome, code, cell, MINIMUM_ROWS) for group in (True, False)]
+        pair = (rates.partly_seen_rate(rows, group, x, outcome, code, cell, MINIMUM_ROWS) for group in (True, False))
+        audited, reference = pair
 
         def at(gamma: float) -> Ends:
-            bounds = rates.bound_gap(pair[0], pair[1], gamma)
-            low, high = (settings.estimate(bound.normal(-1.0, 1.0)) for bound in bounds)
+            low, high = (settings.estimate(end.normal(-1.0, 1.0)) for end in rates.bound_gap(audited, reference, gamma))
             return low.value, high.value, low.low, high.high
 
         return at
@@ -190,10 +186,9 @@ def rate_pairs(evidence: Evidence, y_true: Integers) -> tuple[dict[str, rates.Gr
     else:
         makers["log_loss"] = lambda: rates.log_loss(evidence.sample, score, y_true)
     # As a fraction, a rate of decisions would reveal numbers of people that are suppressed.
-    few = [
-        group for group, counts in _people(sums).items() if evidence.question.is_decisions and counts["with"] is None
-    ]
-    reveals = f"it would reveal how few people of the {few[0]} group are with, or without, the outcome" if few else None
+    is_few = (group for group, counts in _people(sums).items() if counts["with"] is None)
+    few = next(is_few, None) if evidence.question.is_decisions else None
+    reveals = few and f"it would reveal how few people of the {few} group are with, or without, the outcome"
     reasons = {name: why for name in makers if (why := _too_few(name, evidence, y_true, sums) or reveals)}
     return {name: make() for name, make in makers.items() if name not in reasons}, reasons
 
@@ -201,9 +196,10 @@ def rate_pairs(evidence: Evidence, y_true: Integers) -> tuple[dict[str, rates.Gr
 def error_rates(evidence: Evidence, y_true: Integers, settings: Settings) -> ErrorRates:
     """Return the error rates, given the codes of observed outcomes."""
     (pairs, reasons), sums = rate_pairs(evidence, y_true), _counted(evidence)
-    laws = {name: (pair.audited, pair.reference, pair.difference) for name, pair in pairs.items()}
-    measured = {name: ErrorRate(*map(settings.estimate, laws[name])) if name in laws else None for name in QUANTITIES}
-    measured["for_"] = measured.pop("for")
+    measured: dict[str, ErrorRate | None] = dict.fromkeys("for_" if name == "for" else name for name in QUANTITIES)
+    for name, pair in pairs.items():
+        estimates = map(settings.estimate, (pair.audited, pair.reference, pair.difference))
+        measured["for_" if name == "for" else name] = ErrorRate(*estimates)
     return ErrorRates(
         **measured,
         selective_labels=selective_labels(evidence, settings, pairs),
@@ -226,32 +222,28 @@ def _counted(evidence: Evidence) -> CellSums:
 def _too_few(name: str, evidence: Evidence, y_true: Integers, sums: CellSums) -> str | None:
     """Return why a rate is not estimated, such as too few people to whom it applies; None if it is."""
     rows, score = evidence.sample, evidence.score.column
+    groups = tuple(zip(GROUPS, (rows.audited, ~rows.audited), strict=True))
     if name in PREDICTIVE:
         decided = PREDICTIVE[name][0]
         is_decided = (score == decided) & (y_true != rates.UNKNOWN)
-        groups = zip(GROUPS, (rows.audited, ~rows.audited), strict=True)
-        few = [group for group, who in groups if (is_decided & who).sum() < MINIMUM_ROWS]
-        if few:
-            return f"fewer than {MINIMUM_ROWS} people of the {few[0]} group have decision {decided}"
-        return _one_cluster(rows, is_decided, f"have decision {decided}")
+        for group, who in groups:
+            if few := _few(rows, is_decided & who):
+                return f"{few} of the {group} group have decision {decided}"
+        return None
     if name == "log_loss" and (score == np.where(y_true == rates.WITH, 0.0, 1.0))[y_true != rates.UNKNOWN].any():
         return "it is infinite, because a score of 0 or 1 was wrong"
     for code in (rates.WITHOUT, rates.WITH):
         whose = NEEDED["fpr" if code == rates.WITHOUT else "fnr"]
-        for group, who, people in zip(GROUPS, (rows.audited, ~rows.audited), sums.people[:, code], strict=True):
-            fewest = min(int((who & (y_true == code)).sum()), int(people))
-            if NEEDED.get(name, whose) == whose and fewest < MINIMUM_ROWS:
-                return f"fewer than {MINIMUM_ROWS} people of the {group} group are {whose}"
-        is_needed = name == "auc" or NEEDED.get(name) == whose
-        if is_needed and (reason := _one_cluster(rows, y_true == code, f"are {whose}")) is not None:
-            return reason
+        for (group, who), people in zip(groups, sums.people[:, code], strict=True):
+            if NEEDED.get(name, whose) == whose and (few := _few(rows, who & (y_true == code), int(people))):
+                return f"{few} of the {group} group are {whose}"
     return None
 
 
-def _one_cluster(rows: Rows, chosen: Booleans, words: str) -> str | None:
-    """Return that all people of a group with an outcome or decision are in one cluster: their error is then unknown."""
-    groups = [group for group, count in zip(GROUPS, rows.clusters_of(chosen), strict=True) if count < 2]
-    return f"all people of the {groups[0]} group who {words} are in one cluster" if groups else None
+def _few(rows: Rows, chosen: Booleans, people: int = MINIMUM_ROWS) -> str | None:
+    if min(int(chosen.sum()), people) < MINIMUM_ROWS:
+        return f"fewer than {MINIMUM_ROWS} people"
+    return None if rows.has_errors(chosen) else "people of one cluster only"
 
 
 def _people(sums: CellSums) -> dict[str, dict[str, int | None]]:
@@ -271,10 +263,7 @@ def _by_decile(evidence: Evidence, y_true: Integers, settings: Settings, sums: C
     has_outcome = y_true != rates.UNKNOWN
     records: list[Record] = []
     if has_outcome.any():
-        is_constant = score[has_outcome].min() == score[has_outcome].max()
-        edges = (
-            np.zeros(0) if is_constant else quantile_edges(score[has_outcome], rows.weights[has_outcome], SCORE_TENTHS)
-        )
+        edges = quantile_edges(score[has_outcome], rows.weights[has_outcome], SCORE_TENTHS)
         # Cut at deciles of both groups together: a cell then means the same score in either.
         decile = np.searchsorted(edges, score, side="left")
         for group, who in zip(GROUPS, (rows.audited, ~rows.audited), strict=True):

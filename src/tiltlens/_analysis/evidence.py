@@ -328,6 +328,12 @@ def interval_columns(name: str, estimate: Estimate | Band | None, unit: float = 
     return dict(zip(interval_schema(name), values, strict=True))
 
 
+def estimate_columns(estimates: Mapping[str, Estimate | Band | None], unit: float = 1.0) -> Columns:
+    """Return named estimates, or bands, as columns."""
+    parts = (interval_columns(name, estimate, unit) for name, estimate in estimates.items())
+    return {key: value for part in parts for key, value in part.items()}
+
+
 def levels(evidence: Evidence) -> Scores:
     """Return the score of the favourable outcome on the user's scale: a probability, or an amount in its unit."""
     unit = evidence.rows.unit
@@ -347,10 +353,9 @@ def output_scale(evidence: Evidence, settings: Settings) -> OutputScale:
     The setting is in points for probabilities and, for amounts, in the standard deviations of the standardised
     difference, which are converted here.
     """
-    measure = output_measure(evidence)
-    if not evidence.rows.unit.is_amount:
-        return OutputScale(evidence.rows.unit, measure, settings.materiality)
-    return OutputScale(evidence.rows.unit, measure, settings.materiality * evidence.score.spread)
+    unit = evidence.rows.unit
+    spread = evidence.score.spread if unit.is_amount else 1.0
+    return OutputScale(unit, output_measure(evidence), settings.materiality * spread)
 
 
 FEW_PEOPLE = 30  # effective sample size below which intervals are unreliable

@@ -47,7 +47,10 @@ def partners(
         both = _explained(rows, g, codes[j] * width + codes[k]) / total
         # θ of two features together beyond the sum of both: 0 if g is additive and they are independent.
         synergy, less = both - alone[j] - alone[k], min(alone[j], alone[k])
-        noise = _synergy_noise(rows, int(codes[j].max()) * (width - 1), alone[j] * alone[k])
+        # √(2·df/n0² + 4·share·share/n0), its standard error for features that do not interact: df is the product of
+        # both (levels − 1), and the second term is the chance correlation of their effects.
+        degrees, square = int(codes[j].max()) * (width - 1), rows.square0
+        noise = math.sqrt(2 * degrees * square**2 + 4 * alone[j] * alone[k] * square)
         for first, other in ((j, k), (k, j)):
             name, partner = features[first].name, features[other].name
             if synergy > max(SYNERGY, PARTNER_SURE * noise, best[first]):
@@ -60,16 +63,6 @@ def partners(
 def _explained(rows: Rows, g: crossfit.Gradient, codes: Integers) -> float:
     """Return Var0(E0[g|cell])."""
     return max(crossfit.explained_variance(rows, g, codes).value, 0.0)
-
-
-def _synergy_noise(rows: Rows, degrees: int, product: float) -> float:
-    """Return √(2·df/n0² + 4·share·share/n0), the standard error of the synergy of features that do not interact.
-
-    `degrees` is df, the product of (levels − 1) of both; the second term is the chance correlation of their effects,
-    with `product` the product of their shares.
-    """
-    spread = rows.square0
-    return math.sqrt(2 * degrees * spread**2 + 4 * product * spread)
 
 
 MOST_USES = 20  # features whose use is measured, the strongest first: each may need fits of its own
@@ -118,16 +111,14 @@ def feature_uses(
     measure = _make_measure(evidence, settings, m, rest, ignored)
     if measure is None:
         return FeatureUses(dict.fromkeys(ignored, UNUSED), unchanged_rows, unused=tuple(ignored))
-    use = dict(zip(rest, measure([[name] for name in rest]), strict=True))
-    sure = tuple(name for name in rest if name in evidence.nuisances.sets.pooled and use[name].low > 0.0)
-    rest = [name for name in rest if name not in evidence.nuisances.sets.pooled]
+    use, pooled = dict(zip(rest, measure([[name] for name in rest]), strict=True)), evidence.nuisances.sets.pooled
+    sure = tuple(name for name in rest if name in pooled and use[name].low > 0.0)
+    rest = [name for name in rest if name not in pooled]
     use = dict.fromkeys(ignored, UNUSED) | {name: use[name] for name in rest}
-    small = [
-        name for name in rest if use[name].high <= m and not evidence.question.is_decisions
-    ]  # decisions are too noisy
-    copies, dropped = _find_copies(
-        {name: use[name] for name in sorted(small, key=lambda name: (use[name].high, name))}, measure, m
-    )
+    # Decisions are too noisy.
+    small = [] if evidence.question.is_decisions else [name for name in rest if use[name].high <= m]
+    ordered = sorted(small, key=lambda name: (use[name].high, name))
+    copies, dropped = _find_copies({name: use[name] for name in ordered}, measure, m)
     for name in rest:  # pairs with significant joint use, although neither feature has significant use given the other
         other = pairs.get(name, Partners()).redundant_with
         is_open = other in rest and name not in copies and use[name].low == use[other].low == 0.0
@@ -157,13 +148,9 @@ def _find_copies(small: Mapping[str, Use], measure: Measure, m: float) -> tuple[
         if together.high <= m:
             dropped.append(name)
         elif together.low > 0.0 and together.value > max(small[each].high for each in (*dropped, name)):
-            pairs = measure([[name, other] for other in dropped])
-            alone = [max(small[name].high, small[other].high) for other in dropped]
-            used = [
-                other
-                for other, both, each in zip(dropped, pairs, alone, strict=True)
-                if both.low > 0.0 and both.value > each
-            ]
+            pairs = zip(dropped, measure([[name, other] for other in dropped]), strict=True)
+            most = {other: max(small[name].high, small[other].high) for other in dropped}
+            used = [other for other, both in pairs if both.low > 0.0 and both.value > most[other]]
             group = [name, *(used or dropped)]
             for member in group:
                 copies[member] = tuple(sorted({*copies.get(member, ()), *group} - {member}))
@@ -214,14 +201,11 @@ def _make_measure(
         return _measure_cells(sets, positions, positions(ignored), confidence)
     if not isinstance(sets, RidgeSets):
         return None
+    index, features = evidence.nuisances.influence_rows, evidence.rows.features
     use = ScoreUse.of(
         sets,
-        {name: column[evidence.nuisances.influence_rows] for name, column in evidence.table.items()},
-        {
-            feature.name: feature.values[evidence.nuisances.influence_rows]
-            for feature in evidence.rows.features
-            if feature.values is not None
-        },
+        {name: column[index] for name, column in evidence.table.items()},
+        {feature.name: feature.values[index] for feature in features if feature.values is not None},
         positions(candidates),
         positions(ignored),
         is_probability=evidence.score.is_probability,
@@ -244,9 +228,8 @@ def _measure_cells(
 
     def measure(names: Sequence[Sequence[str]]) -> list[Use]:
         without = [ignored, *([*ignored, *positions(own)] for own in names)]
-        return estimate_uses(
-            squared_uses(at, cell_products(at, sets.outcome, [codes(left_out) for left_out in without])[0]), confidence
-        )
+        products, _ = cell_products(at, sets.outcome, [codes(left_out) for left_out in without])
+        return estimate_uses(squared_uses(at, products), confidence)
 
     at = Rows.of(sets.at.audited, sets.at.weights, sets.at.clusters)
     return measure if cell_products(at, sets.outcome, [codes(())])[1] <= HIDDEN else None
@@ -263,14 +246,14 @@ def judged_use(evidence: Evidence, settings: Settings, uses: FeatureUses, name: 
         return Judgement(
             Verdict.PROXY_OR_STAND_IN, Note("one of several used", output=words.measure.each, features=features)
         )
-    rows = uses.unchanged_rows.get(name)
-    can_stand_in = (rows is not None or not evidence.question.is_decisions) and name not in uses.copies
+    rows, is_decided = uses.unchanged_rows.get(name), evidence.question.is_decisions
+    can_stand_in = (rows is not None or not is_decided) and name not in uses.copies
     if use is not None and use.high <= words.materiality and can_stand_in:
         others = _stands_for(evidence, uses, name, words.materiality)
         return Judgement(Verdict.STAND_IN, Note("stand-in", unused=_unused(rows, use, words), others=others))
     if has_changed or name in uses.sure or (use is not None and use.low > 0.0):
         return verdict
-    reason = Note("unsettled use", reason=verdict.reason, doubt=_unsettled(evidence, use, words))
+    reason = Note("unsettled use", reason=verdict.reason, doubt=_unsettled(is_decided, use, words))
     return Judgement(Verdict.PROXY_OR_STAND_IN, reason)
 
 
@@ -284,14 +267,12 @@ def _unused(unchanged_rows: int | None, use: Use, words: OutputScale) -> Note:
     return Note("scores do not use", output=words.measure.each)
 
 
-def _unsettled(evidence: Evidence, use: Use | None, words: OutputScale) -> Note:
+def _unsettled(is_decided: bool, use: Use | None, words: OutputScale) -> Note:
     """Return why it is open whether the score uses a feature, and what would settle it."""
-    output = words.measure.each
     if use is None:
-        return Note("use not measured", output=output)
-    is_decided = evidence.question.is_decisions
+        return Note("use not measured", output=words.measure.each)
     settles = f"an audit of {SCORES_BEHIND}," if is_decided else f"more rows or an audit of {MODEL_ITSELF}"
-    return Note("use not shown", output=output, most=words.size_words(use.high), settles=settles)
+    return Note("use not shown", output=words.measure.each, most=words.size_words(use.high), settles=settles)
 
 
 def _stands_for(evidence: Evidence, uses: FeatureUses, name: str, m: float) -> str:

@@ -16,26 +16,16 @@ from tiltlens._estimators.influence import Integers, Population, Rows, sums_by
 from tiltlens._estimators.outputs import Scores
 from tiltlens._estimators.ridges import FoldRidges
 from tiltlens._estimators.sets import CellSets, RidgeSets, TargetErrors, evenly
+from tiltlens._learners import propensity as membership
 from tiltlens._learners.blocks import BasisFit, screen_of, widened
 from tiltlens._learners.candidates import logistic_log_odds
 from tiltlens._learners.design import Block, Table, normal_scores
 from tiltlens._learners.linear_models import Basis, basis_grams, basis_of, pooled_features, widen_basis
-from tiltlens._learners.propensity import (
-    Propensity,
-    area_under_curve,
-    check_overlap,
-    choose_membership,
-    estimator_membership,
-    fit_log_odds,
-    given_membership,
-    prior_log_odds,
-    row_folds,
-    wrap_estimator_errors,
-)
+from tiltlens._learners.propensity import Propensity, prior_log_odds, row_folds
 from tiltlens._learners.regressions import Expectations, best_expectations, expectations
 from tiltlens._limits import FOLDS, HIDDEN
 from tiltlens._rows.compared_rows import EncodedSample, GroupSums
-from tiltlens._rows.features import DesignColumn, Feature, check_exempt, design_columns, flag_separating
+from tiltlens._rows.features import DesignColumn, check_exempt, design_columns, flag_separating
 from tiltlens._rows.groups import NO_GROUP
 from tiltlens._rows.predictions import AskedModel
 from tiltlens._rows.sampled_rows import SampledRows
@@ -137,7 +127,9 @@ def _fit_data(
     cells = {
         feature.name: every[feature.name]
         for feature in rows.features
-        if feature.name in every and _has_cells(feature, every[feature.name])
+        if feature.name in every
+        # A numeric feature gets one cell per value only if nearly all values repeat.
+        and (not feature.is_binned or hidden_share(every[feature.name].sums, REPEATED_ROWS) <= HIDDEN)
     }
     return _FitData(
         rows=rows,
@@ -164,7 +156,10 @@ def _fit_nuisances(data: _FitData) -> Nuisances:
     """Fit the regressions on sets of features, the propensity model and the regressions of E[W|X], in this order."""
     influence_rows = _influence_rows(data.sample, len(data.table))
     with stage(0.0, SETS, "regressions on sets of features"):
-        sets, fit = _fit_sets(data, influence_rows)
+        sets: CellSets | RidgeSets | None = _cell_sets(data, influence_rows)
+        fit: BasisFit | None = None
+        if sets is None and data.table:
+            sets, fit = _ridge_sets(data, influence_rows)
     blocks = () if fit is None else fit.basis.encoder.blocks
     with stage(SETS, PROPENSITY, "group-membership model"):
         propensity, log_odds, name = _propensity(data, blocks)
@@ -179,11 +174,6 @@ def _fit_nuisances(data: _FitData) -> Nuisances:
         basis=None if fit is None else fit.basis,
         influence_rows=influence_rows,
     )
-
-
-def _has_cells(feature: Feature, cells: FeatureCells) -> bool:
-    """Return whether a feature gets one cell per value; a numeric feature does only if nearly all values repeat."""
-    return not feature.is_binned or hidden_share(cells.sums, REPEATED_ROWS) <= HIDDEN
 
 
 def _all_values(name: str, column: DesignColumn, cells: dict[str, FeatureCells]) -> DesignColumn:
@@ -211,8 +201,7 @@ def _scores(channel: Floats, audited: GroupMoments, reference: GroupMoments) -> 
     others = channel.shape[1] - 1
     # W_0 = 1 − ΣW_y is linear in the others, and so are its moments.
     mix, level = np.hstack([-np.ones((others, 1)), np.eye(others)]), np.eye(1 + others)[0]
-    means = [level + parts[k] @ mix for k in (0, 1)]
-    return Scores(channel, means[0], means[1], mix.T @ parts[2] @ mix, mix.T @ parts[3] @ mix)
+    return replace(Scores(channel[:, 1:], *parts).mix(mix, level), values=channel)
 
 
 def _measured_scores(rows: SampledRows, sums: GroupSums, code: int, scores: Scores) -> tuple[Scores, Scores]:
@@ -249,7 +238,8 @@ def _propensity(data: _FitData, blocks: Blocks) -> tuple[Propensity | None, Floa
     # A sample may have other shares of the groups than the table; ℓ must not depend on them (19).
     shift = prior_log_odds(data.population)
     if log_odds is not None:
-        given = given_membership(sample, log_odds - shift + prior_log_odds(sample), area_under_curve(sample, log_odds))
+        area = membership.area_under_curve(sample, log_odds)
+        given = membership.given_membership(sample, log_odds - shift + prior_log_odds(sample), area)
         return None if data.settings.folds is None else given, log_odds, "given"
     propensity, log_odds, name = _fit_propensity(data, blocks)
     return propensity, log_odds - prior_log_odds(sample) + shift, name
@@ -263,20 +253,20 @@ def _fit_propensity(data: _FitData, blocks: Blocks) -> tuple[Propensity | None, 
         return _fit_estimator(data)
     if settings.folds is None:
         log_odds = logistic_log_odds(data.rows.features, sample.audited, sample.weights)
-        check_overlap(area_under_curve(sample, log_odds))
+        membership.check_overlap(membership.area_under_curve(sample, log_odds))
         return None, log_odds, "logistic"
-    chosen = choose_membership(sample, data.table, settings.folds, settings.seed, blocks=blocks)
+    chosen = membership.choose_membership(sample, data.table, settings.folds, settings.seed, blocks=blocks)
     return chosen, chosen.log_odds, chosen.name
 
 
 def _fit_estimator(data: _FitData) -> tuple[Propensity | None, Floats, str]:
     sample, settings = data.sample, data.settings
     estimator, name = settings.estimator, type(settings.estimator).__name__
-    with wrap_estimator_errors(estimator):
+    with membership.wrap_estimator_errors(estimator):
         if settings.folds is None:
-            is_used = np.ones(sample.audited.size, dtype=np.bool_)
-            return None, fit_log_odds(sample, estimator, data.inputs, is_used), name
-        fitted = estimator_membership(sample, estimator, data.inputs, settings.folds, settings.seed)
+            everybody = np.ones(sample.audited.size, dtype=np.bool_)
+            return None, membership.fit_log_odds(sample, estimator, data.inputs, everybody), name
+        fitted = membership.estimator_membership(sample, estimator, data.inputs, settings.folds, settings.seed)
         return fitted, fitted.log_odds, name
 
 
@@ -290,9 +280,7 @@ def _fit_expectations(
     expected = expectations(
         sample, data.table, data.values, data.score, propensity, folds=settings.folds, seed=settings.seed, blocks=blocks
     )
-    if fit is None:
-        return expected
-    return best_expectations(sample, data.score, propensity, expected, fit)
+    return expected if fit is None else best_expectations(sample, data.score, propensity, expected, fit)
 
 
 def _influence_rows(sample: Rows, features: int) -> Integers:
@@ -313,18 +301,10 @@ def _influence_rows(sample: Rows, features: int) -> Integers:
     return np.sort(np.concatenate([evenly(members, quota) for members in groups]))
 
 
-def _fit_sets(data: _FitData, influence_rows: Integers) -> tuple[CellSets | RidgeSets | None, BasisFit | None]:
-    """Fit the regressions on sets of features, by cells if joint values are few, else by ridges; return both."""
-    if not data.table:
-        return None, None
-    by_cell = _cell_sets(data, influence_rows)
-    return (by_cell, None) if by_cell is not None else _ridge_sets(data, influence_rows)
-
-
 def _cell_sets(data: _FitData, influence_rows: Integers) -> CellSets | None:
-    """Return the regressions by cells of joint values; None if there are too many cells for the rows."""
+    """Return the regressions by cells of joint values; None without any, or if there are too many for the rows."""
     sample, cells = data.sample, data.cells
-    if len(data.table) > MOST_CELL_FEATURES or not all(name in cells for name in data.table):
+    if not 0 < len(data.table) <= MOST_CELL_FEATURES or not all(name in cells for name in data.table):
         return None
     codes = np.column_stack([cells[name].codes for name in data.table])
     sets = cell_sets(sample, codes, data.score, influence_rows, data.settings.folds is not None)
@@ -346,15 +326,18 @@ def cell_sets(
 def _ridge_sets(data: _FitData, influence_rows: Integers) -> tuple[RidgeSets, BasisFit]:
     """Return the regressions by ridges on a basis, which is widened where residuals show structure."""
     sample, table, score, seed = data.sample, data.values, data.score, data.settings.seed
-    days = {
-        feature.name: feature.values
-        for feature in data.rows.features
-        if feature.kind == "date" and feature.values is not None
-    }
+    days, numbers = (
+        {
+            feature.name: feature.values
+            for feature in data.rows.features
+            if feature.kind == kind and feature.values is not None
+        }
+        for kind in ("date", "numeric")
+    )
     audited, omega = sample.audited.astype(np.float64), sample.balanced_weights
     fold = row_folds(sample, FOLDS, seed)
     first = basis_of(table, audited, score, omega, seed)
-    screen = screen_of(table, days, (audited, score), omega, fold, seed)
+    screen = screen_of(table, days, numbers, (audited, score), omega, fold, seed)
 
     def fit_basis(blocks: Sequence[Block]) -> BasisFit:
         basis = widen_basis(first, table, blocks, seed) if blocks else first
@@ -362,9 +345,10 @@ def _ridge_sets(data: _FitData, influence_rows: Integers) -> tuple[RidgeSets, Ba
         return BasisFit.of(screen, basis, _fold_ridges(basis, table, sample, score, omega, fold, index))
 
     fit = widened(omega, fit_basis)
-    index = _gram_rows(len(score), len(fit.basis.owners) + 3)
-    sets = _sets_of(fit.ridges, fit.basis, table, sample, score, fold, index, influence_rows)
-    return replace(sets, pooled=tuple(pooled_features(table, fit.basis, omega)), hidden=fit.left), fit
+    at = _as_sample_of(sample, influence_rows, _gram_rows(len(score), len(fit.basis.owners) + 3))
+    z, pooled = fit.basis.rows(table, influence_rows, audited, score), pooled_features(table, fit.basis, omega)
+    sets = RidgeSets(fit.ridges, len(table), z, fold[influence_rows], at, pooled=tuple(pooled), hidden=fit.left)
+    return sets, fit
 
 
 def sets_of_target(
@@ -385,10 +369,10 @@ def sets_of_target(
         omega, outcome = np.zeros((2, sample.audited.size))
         omega[index], outcome[index] = own.balanced_weights, target
         fold, used = row_folds(sample, FOLDS, seed), index[_gram_rows(index.size, len(basis.owners) + 3)]
-        ridges = _fold_ridges(basis, table, sample, outcome, omega, fold, used)
-        sets = _sets_of(ridges, basis, table, sample, outcome, fold, used, index[influence_rows])
-        sets = replace(sets, pooled=old.pooled)
-    return replace(sets, target=errors.take(influence_rows, own.audited, sets.at.clusters))
+        ridges, shown = _fold_ridges(basis, table, sample, outcome, omega, fold, used), index[influence_rows]
+        z, at = basis.rows(table, shown, sample.audited.astype(np.float64), outcome), _as_sample_of(sample, shown, used)
+        sets = RidgeSets(ridges, len(table), z, fold[shown], at, pooled=old.pooled)
+    return replace(sets, target=errors.take(influence_rows, own.audited, sets.at))
 
 
 def _fold_ridges(
@@ -400,21 +384,6 @@ def _fold_ridges(
     shares = shares if sample.clusters is None else sums_by(sample.clusters[index], shares)
     apply = partial(in_threads, rows=len(basis.owners) ** 2)  # what takes time are products of columns
     return FoldRidges(grams, basis.owners, basis.blocks, 1.0 / float(shares @ shares), apply)
-
-
-def _sets_of(
-    ridges: FoldRidges,
-    basis: Basis,
-    table: Table,
-    sample: Rows,
-    target: Floats,
-    fold: Integers,
-    index: Integers,
-    influence_rows: Integers,
-) -> RidgeSets:
-    """Return the regressions from the rows `index` on sets of features, with the influence of some rows."""
-    z = basis.rows(table, influence_rows, sample.audited.astype(np.float64), target)
-    return RidgeSets(ridges, len(table), z, fold[influence_rows], _as_sample_of(sample, influence_rows, index))
 
 
 def _gram_rows(rows: int, columns: int) -> Integers:

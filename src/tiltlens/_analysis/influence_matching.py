@@ -6,10 +6,11 @@ import math
 from dataclasses import dataclass, field, replace
 
 import numpy as np
+import polars as pl
 
 from tiltlens._analysis.evidence import Evidence, levels
 from tiltlens._estimators import outputs
-from tiltlens._estimators.influence import Booleans, InfluenceEstimate, Integers, tail_factor
+from tiltlens._estimators.influence import Booleans, InfluenceEstimate, Integers, quotient, tail_factor
 from tiltlens._estimators.outputs import Scores
 from tiltlens._estimators.sets import SetCoefficients
 from tiltlens._limits import NOISE, OF_PAIRINGS, SMALLEST_SHARE
@@ -95,14 +96,14 @@ def set_errors(coefficients: SetCoefficients) -> list[RowErrors]:
     return [RowErrors(coefficients.influence[:, [k]], between[:, k]) for k in range(len(coefficients.values))]
 
 
-def output_errors(evidence: Evidence) -> dict[str, RowErrors]:
+def output_errors(evidence: Evidence) -> dict[ErrorKey, RowErrors]:
     """Return the row-wise errors of the gap, rates, ratio and standardised difference, as far as these are defined."""
     rows = evidence.population
-    favourable = levels(evidence) if evidence.rows.unit.is_amount else evidence.favourable
+    favourable = levels(evidence)
     p, p1 = favourable.means
-    rates = [outputs.group_rate(rows, favourable, who) for who in (True, False)]
+    rates = outputs.both_rates(rows, favourable)
     e0, e1 = _unseen(evidence, favourable)
-    errors = {
+    errors: dict[ErrorKey, RowErrors] = {
         "gap": replace(errors_of(outputs.gap(rows, evidence.score)), unseen=_unseen(evidence, evidence.score)).times(
             evidence.rows.unit.scale
         ),
@@ -111,8 +112,7 @@ def output_errors(evidence: Evidence) -> dict[str, RowErrors]:
     }
     if p1 > SMALLEST_SHARE and (p > 0.0 or favourable.is_probability):
         # Delta method of p/p1 (section 14), not of its logarithm: two ratios are subtracted.
-        ratio = rates[0].parts[0] / p1 - rates[1].parts[0] * (p / p1**2)
-        errors["impact_ratio"] = RowErrors(ratio[:, None], unseen=(e0 / p1, e1 * p / p1**2))
+        errors["impact_ratio"] = replace(errors_of(quotient(*rates)), unseen=(e0 / p1, e1 * p / p1**2))
     try:
         return errors | {"standardised_difference": errors_of(outputs.standardised_difference(rows, evidence.score))}
     except SupportError:
@@ -144,21 +144,18 @@ class Pairs:
 
     def change(self, old: RowErrors, new: RowErrors) -> RowErrors:
         """Return the errors of new − old: subtracted for rows in both audits, unchanged for rows in one only."""
-        if old.parts.shape[1] != new.parts.shape[1]:
-            old, new = (replace(errors, parts=_join_pairings(errors.parts)) for errors in (old, new))
-        parts = np.zeros((self.size, new.parts.shape[1]))
-        parts[self.new] = new.parts
-        parts[self.old] -= old.parts
+        before, after = old.parts, new.parts
+        if before.shape[1] != after.shape[1]:
+            before, after = (x.sum(axis=1, keepdims=True) / math.sqrt(x.shape[1]) for x in (before, after))
+        parts = np.zeros((self.size, after.shape[1]))
+        parts[self.new] = after
+        parts[self.old] -= before
         # The same folds and pairings in both: their deviations are subtracted like rows.
         same = old.between.size == new.between.size
         between = new.between - old.between if same else np.concatenate([new.between, old.between])
         # The same unseen error in both audits cancels in their difference.
         unseen = [0.0 if a == b else math.hypot(a, b) for a, b in zip(old.unseen, new.unseen, strict=True)]
         return RowErrors(parts, between, (unseen[0], unseen[1]))
-
-
-def _join_pairings(parts: Floats) -> Floats:
-    return np.asarray(parts.sum(axis=1, keepdims=True) / math.sqrt(parts.shape[1]))
 
 
 def standard_error(errors: RowErrors) -> float:
@@ -181,28 +178,18 @@ def paired(
         return _side_by_side(old.hashes, new.hashes)
     if old.numbers is not None and new.numbers is not None:
         _, at_old, at_new = np.intersect1d(old.numbers, new.numbers, assume_unique=True, return_indices=True)
-        if _are_same(old, new, at_old, at_new, same_rows):
+        # Rows with equal numbers match in content or, of different tables, at least in group.
+        before, after = (old.hashes, new.hashes) if same_rows else (old.audited, new.audited)
+        if before is not None and after is not None and at_old.size and (before[at_old] == after[at_new]).all():
             return _side_by_side(old.numbers, new.numbers)
     if not same_rows and (old.audited is not None or new.audited is not None):
-        raise DataError(
-            "`paired` requires rows that both audits have, got tables with different contents.",
-            NAME_AN_ID,
-        )
+        raise DataError("`paired` requires rows that both audits have, got tables with different contents.", NAME_AN_ID)
     if scores is not None and _differ_alike(old, new, scores):
         raise DataError(
             "`paired` requires rows that can be matched, got rows in another order that differ by their scores alone.",
             NAME_AN_ID,
         )
     return _side_by_side(*(mixed_hashes(rows.hashes, _occurrence(rows.hashes)) for rows in (old, new)))
-
-
-def _are_same(old: RowIdentities, new: RowIdentities, at_old: Integers, at_new: Integers, same_rows: bool) -> bool:
-    """Return whether rows with equal numbers match: in content if `same_rows`, else at least in group."""
-    if same_rows:
-        return bool(at_old.size) and bool((old.hashes[at_old] == new.hashes[at_new]).all())
-    if old.audited is None or new.audited is None:
-        return False
-    return bool(at_old.size) and bool((old.audited[at_old] == new.audited[at_new]).all())
 
 
 def _side_by_side(old: Integers, new: Integers) -> Pairs:
@@ -212,12 +199,8 @@ def _side_by_side(old: Integers, new: Integers) -> Pairs:
 
 def _occurrence(keys: Hashes) -> Integers:
     """Return 0 for the first of equal keys, 1 for the second, and so on."""
-    order = np.argsort(keys, kind="stable")
-    is_first = np.concatenate([[True], keys[order][1:] != keys[order][:-1]])
-    first = np.maximum.accumulate(np.where(is_first, np.arange(keys.size), 0))
-    occurrence = np.empty(keys.size, dtype=np.int64)
-    occurrence[order] = np.arange(keys.size) - first
-    return occurrence
+    number = pl.int_range(pl.len(), dtype=pl.Int64).over("key")
+    return pl.DataFrame({"key": keys}).select(number).to_series().to_numpy()
 
 
 def _differ_alike(old: RowIdentities, new: RowIdentities, scores: tuple[RowErrors, RowErrors]) -> bool:
@@ -228,8 +211,7 @@ def _differ_alike(old: RowIdentities, new: RowIdentities, scores: tuple[RowError
 
 def _several(keys: Hashes, values: Floats) -> Hashes:
     """Return the keys whose rows have different values."""
-    order = np.argsort(keys, kind="stable")
-    ordered, sizes = keys[order], values[order]
-    starts = np.flatnonzero(np.concatenate([[True], ordered[1:] != ordered[:-1]]))
-    spread = np.maximum.reduceat(sizes, starts) - np.minimum.reduceat(sizes, starts)
-    return ordered[starts[spread > NOISE * max(float(np.abs(values).max()), NOISE)]]
+    spread = pl.col("value").max() - pl.col("value").min()
+    least = NOISE * max(float(np.abs(values).max()), NOISE)
+    groups = pl.DataFrame({"key": keys, "value": values}).group_by("key").agg(spread.alias("spread"))
+    return groups.filter(pl.col("spread") > least)["key"].to_numpy()

@@ -11,17 +11,9 @@ import numpy as np
 import polars as pl
 
 from tiltlens._analysis.evidence import Settings, withheld
+from tiltlens._estimators import group_means
 from tiltlens._estimators.estimate import Estimate
-from tiltlens._estimators.group_means import (
-    PEOPLE,
-    WEIGHT,
-    GroupMeans,
-    dispersion,
-    effect_forms,
-    equal_means_p_value,
-    shrink_means,
-    total_form,
-)
+from tiltlens._estimators.group_means import PEOPLE, WEIGHT, GroupMeans
 from tiltlens._estimators.influence import Integers
 from tiltlens._formats import FieldTable
 from tiltlens._limits import SUPPRESSED_BELOW
@@ -93,7 +85,7 @@ def find_intersections(
         return None
     sums, names = sums[is_many], [label for label, kept in zip(labels, is_many, strict=True) if kept]
     means, share = GroupMeans.of(sums), sums[:, WEIGHT] / sums[:, WEIGHT].sum()
-    estimate = dispersion(total_form(share), share, means).estimate(settings.confidence)
+    estimate = group_means.dispersion(group_means.total_form(share), share, means).estimate(settings.confidence)
     people = sums[:, PEOPLE]
     is_counted = is_decisions and bool((people == sums[:, WEIGHT]).all()) and people.sum() < MOST_DRAWN
     main, interaction = _effects(share, means, names, columns, settings.confidence)
@@ -103,7 +95,7 @@ def find_intersections(
         between_groups=estimate,
         main_effects=main,
         interaction=interaction,
-        equal_means=equal_means_p_value(share, means, is_counted, settings.random_state),
+        equal_means=group_means.equal_means_p_value(share, means, is_counted, settings.random_state),
         # Cauchy–Schwarz: the mean deviation of a share s of the people is at most √(θ/s).
         tail_bound=float(estimate.high or 0.0) / math.sqrt(TAIL),
         frame=_group_frame(names, people.astype(np.int64), share, means, estimate, settings.confidence),
@@ -118,17 +110,17 @@ def _effects(
     if columns < 2 or any(len(part) != columns for part in parts):
         return None, None
     codes: Integers = np.column_stack([np.unique(column, return_inverse=True)[1] for column in np.array(parts).T])
-    forms = effect_forms(share, codes)
+    forms = group_means.effect_forms(share, codes)
     if np.allclose(forms[1].main_diagonal, 0.0, atol=1e-12):
         return None, None
-    main, interaction = (dispersion(form, share, means).estimate(confidence) for form in forms)
+    main, interaction = (group_means.dispersion(form, share, means).estimate(confidence) for form in forms)
     return main, interaction
 
 
 def _group_frame(
     names: list[str], people: Integers, share: Floats, means: GroupMeans, spread: Estimate, confidence: float
 ) -> pl.DataFrame:
-    value, reach = shrink_means(share, means, spread.value**2, float(spread.high or 0.0) ** 2, confidence)
+    value, reach = group_means.shrink_means(share, means, spread.value**2, float(spread.high or 0.0) ** 2, confidence)
     low, high = value - reach, value + reach
     # A group surely ranks before those whose whole interval lies above its own.
     ranks = 1 + np.searchsorted(np.sort(high), low), np.searchsorted(np.sort(low), high, "right")

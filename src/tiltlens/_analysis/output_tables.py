@@ -9,27 +9,18 @@ import numpy as np
 import polars as pl
 
 from tiltlens._analysis.evidence import (
-    Columns,
     Evidence,
     Settings,
     disclosed_counts,
-    interval_columns,
+    estimate_columns,
     interval_schema,
     may_show,
 )
+from tiltlens._estimators import verdicts
 from tiltlens._estimators.estimate import Estimate, quantile
 from tiltlens._estimators.influence import Integers
-from tiltlens._estimators.outputs import Scores, gap_law, group_rates
-from tiltlens._estimators.verdicts import (
-    Count,
-    fisher_p_value,
-    is_sparse,
-    odds_ratio,
-    ratio_flips,
-    two_sided,
-    z_flips,
-    z_score,
-)
+from tiltlens._estimators.outputs import gap_law, group_rates
+from tiltlens._estimators.verdicts import Count
 from tiltlens._formats import FieldTable
 from tiltlens._limits import FOUR_FIFTHS, SMALLEST_EXPECTED, SUPPRESSED_BELOW
 from tiltlens._notes import Note
@@ -73,7 +64,7 @@ class DecisionTable(FieldTable):
     note: str
 
 
-def decision_table(evidence: Evidence, settings: Settings) -> tuple[DecisionTable | None, tuple[str, ...]]:
+def decision_table(evidence: Evidence, settings: Settings) -> tuple[DecisionTable | None, tuple[Note, ...]]:
     """Return the table of decisions from sums over all rows; None with a note if rows are not independent people.
 
     Plug-in values have no tests, so there is no table for them.
@@ -90,17 +81,17 @@ def decision_table(evidence: Evidence, settings: Settings) -> tuple[DecisionTabl
 
 
 def _tested(audited: Count, reference: Count, confidence: float) -> DecisionTable:
-    z, orders = z_score(audited, reference), ((audited, reference), (reference, audited))
+    z, orders = verdicts.z_score(audited, reference), ((audited, reference), (reference, audited))
     return DecisionTable(
         counts={"audited": _disclosed(audited), "reference": _disclosed(reference)},
         z=z,
-        z_p_value=two_sided(z),
+        z_p_value=verdicts.two_sided(z),
         critical_z=quantile(confidence),
-        fisher_p_value=fisher_p_value(audited, reference),
-        odds_ratio=odds_ratio(audited, reference, confidence),
+        fisher_p_value=verdicts.fisher_p_value(audited, reference),
+        odds_ratio=verdicts.odds_ratio(audited, reference, confidence),
         # either group may have the lower rate, so take the fewer flips of both directions
-        ratio_flips=min(ratio_flips(lower, higher, FOUR_FIFTHS) for lower, higher in orders),
-        z_flips=min(z_flips(lower, higher, confidence) for lower, higher in orders),
+        ratio_flips=min(verdicts.ratio_flips(*pair, FOUR_FIFTHS) for pair in orders),
+        z_flips=min(verdicts.z_flips(*pair, confidence) for pair in orders),
         note="; ".join(table_notes(audited, reference)),
     )
 
@@ -113,9 +104,9 @@ def _disclosed(group: Count) -> dict[str, int | None]:
 
 def table_notes(group: Count, other: Count) -> Iterator[Note]:
     """Yield notes on the limits of a 2×2 table."""
-    if z_score(group, other) is None:
+    if verdicts.z_score(group, other) is None:
         yield Note("same outcome")
-    elif is_sparse(group, other):
+    elif verdicts.is_sparse(group, other):
         yield Note("sparse table", minimum=SMALLEST_EXPECTED)
 
 
@@ -124,26 +115,17 @@ def decile_shares(evidence: Evidence, settings: Settings) -> pl.DataFrame:
 
     A decile is left out if it separates 1 to 9 people of a group, or could be one person's amount.
     """
-    edges = evidence.rows.unit.edges or ()
+    edges, deciles = evidence.rows.unit.edges or (), evidence.scores
     is_disclosed = _disclosed_edges(evidence, len(edges))
     records = []
     for edge in np.flatnonzero(is_disclosed).tolist():
-        share = _beyond(evidence.scores, edge)
-        rates = group_rates(evidence.population, share)
-        both = gap_law(evidence.population, share)
-        record: Columns = {"amount": edges[edge]}
-        for name, law in zip(BEYOND, (*rates, both), strict=True):
-            record |= interval_columns(name, settings.estimate(law))
-        records.append(record)
+        # The indicator of amounts above an edge: the sum of all bins above it.
+        above = (np.arange(len(edges) + 1) > edge).astype(np.float64)
+        share = deciles if len(edges) == 1 else deciles.mix(above[:, None], np.zeros(1))
+        laws = (*group_rates(evidence.population, share), gap_law(evidence.population, share))
+        estimates = dict(zip(BEYOND, map(settings.estimate, laws), strict=True))
+        records.append({"amount": edges[edge], **estimate_columns(estimates)})
     return pl.DataFrame(records, schema=DECILE_SCHEMA)
-
-
-def _beyond(deciles: Scores, edge: int) -> Scores:
-    """Return the indicator of amounts above an edge: the sum of all bins above it."""
-    bins = deciles.values.shape[1]
-    if bins == 1:
-        return deciles
-    return deciles.mix((np.arange(bins) > edge).astype(np.float64)[:, None], np.zeros(1))
 
 
 def _disclosed_edges(evidence: Evidence, edges: int) -> list[bool]:
@@ -162,11 +144,10 @@ def _disclosed_edges(evidence: Evidence, edges: int) -> list[bool]:
 
 def _people(evidence: Evidence) -> list[Integers]:
     """Return the number of people of each group in each bin; a lower bound if rows are a sample."""
-    rows, values = evidence.sample, evidence.scores.values
-    bins = values if values.shape[1] > 1 else np.column_stack([1.0 - values, values])
-    people = []
-    for group, mean in ((rows.audited, evidence.scores.mean0), (~rows.audited, evidence.scores.mean1)):
-        shares = mean if mean.size > 1 else np.array([1.0 - mean[0], mean[0]])
-        counts = bins[group].sum(axis=0).astype(np.int64)
+    rows, bins, people = evidence.sample, evidence.scores, []
+    if bins.values.shape[1] == 1:
+        bins = bins.mix(np.array([[-1.0, 1.0]]), np.array([1.0, 0.0]))
+    for group, shares in ((rows.audited, bins.mean0), (~rows.audited, bins.mean1)):
+        counts = bins.values[group].sum(axis=0).astype(np.int64)
         people.append(np.where((counts == 0) & (not evidence.rows.facts.is_complete) & (shares > 0.0), 1, counts))
     return people

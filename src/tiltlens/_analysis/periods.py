@@ -9,13 +9,7 @@ from typing import Annotated, NamedTuple
 import numpy as np
 import polars as pl
 
-from tiltlens._analysis.evidence import (
-    Evidence,
-    Settings,
-    disclosed_counts,
-    interval_columns,
-    interval_schema,
-)
+from tiltlens._analysis.evidence import Evidence, Settings, disclosed_counts, estimate_columns, interval_schema
 from tiltlens._estimators.error_rates import WITH, WITHOUT, GroupPair, mean_pair
 from tiltlens._estimators.estimate import HasInterval, student_factor, unseen_mean_se
 from tiltlens._estimators.group_means import PEOPLE, GroupMeans
@@ -27,7 +21,7 @@ from tiltlens._sources.tables import Record
 from tiltlens.paper.checks import Floats
 
 FEW = f"fewer than {MINIMUM_ROWS} people of a group"
-ONE_CLUSTER = "all people of a group are in one cluster"  # whose influences sum to 0, as if there were no error
+ONE_CLUSTER = "only one cluster of a group"
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -55,18 +49,15 @@ def period_table(evidence: Evidence, codes: Integers, settings: Settings) -> Per
     records: list[Record] = []
     influences: list[InfluenceEstimate] = []
     for code, label in enumerate(labels):
-        record: Record = {"period": label, "n_audited": shown[0][code], "n_reference": shown[1][code], "reason": ""}
-        is_seen = _people(evidence, codes == code) >= 2  # of either group, in the sample
-        if people[:, code].min() < MINIMUM_ROWS or not is_seen:
-            records.append({**record, "reason": FEW})
-            continue
-        if min(evidence.sample.clusters_of(codes == code)) < 2:
-            records.append({**record, "reason": ONE_CLUSTER})
-            continue
-        measured, pair = _measure_period(evidence, codes == code, code)
-        influences.append(pair.influence)
-        for name, law in measured.items():
-            record |= interval_columns(name, settings.estimate(law))
+        record: Record = {"period": label, "n_audited": shown[0][code], "n_reference": shown[1][code], "reason": FEW}
+        # At least two of either group in the sample
+        if people[:, code].min() >= MINIMUM_ROWS and _people(evidence, codes == code) >= 2:
+            record["reason"] = ONE_CLUSTER
+            if evidence.sample.has_errors(codes == code):
+                measured, pair = _measure_period(evidence, codes == code, code)
+                influences.append(pair.influence)
+                record["reason"] = ""
+                record |= estimate_columns({name: settings.estimate(law) for name, law in measured.items()})
         records.append(record)
     frame = pl.DataFrame(records, schema=SCHEMA, infer_schema_length=None)
     is_tested = settings.folds is not None and len(influences) > 1
@@ -93,8 +84,7 @@ def _measure_period(evidence: Evidence, chosen: Booleans, code: int) -> tuple[di
         "audited_rate": rates.audited,
         "reference_rate": rates.reference,
     }
-    p, p1 = rates.audited, rates.reference
-    if min(p.value, p1.value) > SMALLEST_SHARE and evidence.rows.probabilities is None:
+    if min(mean.value for mean in rates.means) > SMALLEST_SHARE and evidence.rows.probabilities is None:
         measured["impact_ratio"] = ratio_of_means(rates.means, rates.unseen)
     return measured | _error_rates(evidence, chosen), pair
 
@@ -107,10 +97,8 @@ def _error_rates(evidence: Evidence, chosen: Booleans) -> dict[str, HasInterval]
     rows, score = evidence.sample, evidence.score.column
     for name, code, x in (("fpr", WITHOUT, score), ("fnr", WITH, 1.0 - score)):
         is_counted = chosen & (evidence.y_true == code)
-        if _people(evidence, is_counted) >= MINIMUM_ROWS and min(rows.clusters_of(is_counted)) >= 2:
-            part = is_counted.astype(np.float64)
-            means = np.array([rows.mean0(part * x) / rows.mean0(part), rows.mean1(part * x) / rows.mean1(part)])
-            measured[f"{name}_difference"] = mean_pair(rows, x, is_counted, means).difference
+        if _people(evidence, is_counted) >= MINIMUM_ROWS and rows.has_errors(is_counted):
+            measured[f"{name}_difference"] = mean_pair(rows, x, is_counted).difference
     return measured
 
 

@@ -17,7 +17,14 @@ from tiltlens._analysis.decomposition import (
     shapley_values,
     simultaneous_bands,
 )
-from tiltlens._analysis.evidence import Evidence, Settings, interval_columns, interval_schema, withheld
+from tiltlens._analysis.evidence import (
+    Evidence,
+    Settings,
+    estimate_columns,
+    interval_columns,
+    interval_schema,
+    withheld,
+)
 from tiltlens._analysis.fitting import sets_of_target
 from tiltlens._estimators import prices as estimators
 from tiltlens._estimators.estimate import Estimate, Materiality, Normal, materiality, student_factor
@@ -25,7 +32,7 @@ from tiltlens._estimators.influence import Booleans, InfluenceEstimate, Integers
 from tiltlens._estimators.prices import AUDITED, REFERENCE, CostRows, PricedRows, ProxyDiscrimination, local_target
 from tiltlens._estimators.sets import covariance
 from tiltlens._formats import FieldTable
-from tiltlens._learners.propensity import Propensity, fold_pairings, row_folds
+from tiltlens._learners.propensity import Propensity, fold_pairings, in_folds, row_folds
 from tiltlens._learners.regressions import Regressor, TreeSize
 from tiltlens._limits import FEWEST_KNOWN, FOLDS, SCORE_TENTHS
 from tiltlens._sources.arrays import quantile_edges
@@ -127,7 +134,7 @@ def _prices(
     status = materiality(proxy.low, proxy.high, MATERIAL_PROXY)
 
     def amount(measured: InfluenceEstimate, least: float = -np.inf) -> Estimate:
-        return measured.normal(least).estimate(confidence).mapped(lambda seen: scale * seen)
+        return measured.normal(least).estimate(confidence).mapped(evidence.rows.unit.difference)
 
     return Prices(
         rows={name: int(rows.in_group[at].sum()) for name, at in GROUPS.items()},
@@ -143,7 +150,7 @@ def _prices(
         free_gap=amount(estimators.free_price_gap(rows)),
         proxy_gap=None if parts is None else parts[0],
         contributions=pl.DataFrame(schema=CONTRIBUTION_SCHEMA) if parts is None else parts[1],
-        by_decile=pl.DataFrame(list(_deciles(rows, scale, confidence)), schema=DECILE_SCHEMA),
+        by_decile=pl.DataFrame(list(decile_cells(rows, scale, confidence)), schema=DECILE_SCHEMA),
         segments=_segments(evidence, rows, index, confidence),
     )
 
@@ -192,8 +199,8 @@ def _expected_costs(
     group = evidence.rows.group[index]
 
     def fit(part: tuple[int, ...]) -> Floats:
-        is_own, served = np.isin(fold, part), [number for number, halves in enumerate(plan) if part in halves]
-        wanted, fitted = np.flatnonzero(np.isin(fold, served)), np.zeros((2, len(GROUPS), fold.size))
+        is_own, served = in_folds(fold, part), [number for number, halves in enumerate(plan) if part in halves]
+        wanted, fitted = np.flatnonzero(in_folds(fold, served)), np.zeros((2, len(GROUPS), fold.size))
         for member in GROUPS.values():
             fitted[:, member, wanted] = regressor.stages(cost, np.flatnonzero(is_own & (group == member)), wanted)
         return fitted
@@ -231,19 +238,10 @@ def log_difference(first: InfluenceEstimate | None, other: InfluenceEstimate | N
     return None if first is None or other is None else first.minus(other)
 
 
-def _deciles(rows: PricedRows, scale: float, confidence: float) -> Iterator[Record]:
-    """Yield each group's cells by decile of the price, with their mean discrimination-free price."""
-    free = rows.free_price
-    for record, cell in decile_cells(rows, scale, confidence):
-        if cell is not None:
-            record["free_price"] = scale * float(np.average(free[cell], weights=rows.weights[cell]))
-        yield record
-
-
-def decile_cells(rows: CostRows, scale: float, confidence: float) -> Iterator[tuple[Record, Booleans | None]]:
-    """Yield each group's cells by decile of the price, without numbers or rows where they are suppressed."""
-    is_constant = rows.price.min() == rows.price.max()
-    edges = np.zeros(0) if is_constant else quantile_edges(rows.price, rows.weights, SCORE_TENTHS)
+def decile_cells(rows: CostRows, scale: float, confidence: float) -> Iterator[Record]:
+    """Yield each group's cells by decile of the price, without numbers where they are suppressed."""
+    priced = {"price": rows.price} | ({"free_price": rows.free_price} if isinstance(rows, PricedRows) else {})
+    edges = quantile_edges(rows.price, rows.weights, SCORE_TENTHS)
     decile = np.searchsorted(edges, rows.price, side="left")
     for group, at in GROUPS.items():
         mine = rows.in_group[at] > 0
@@ -251,14 +249,14 @@ def decile_cells(rows: CostRows, scale: float, confidence: float) -> Iterator[tu
         for number, (people, is_hidden) in enumerate(zip(counts.tolist(), withheld(counts).tolist(), strict=True)):
             record: Record = {"group": group, "decile": number + 1}
             if not people or is_hidden:
-                yield record | ({} if people else {"n": 0}), None
+                yield record | ({} if people else {"n": 0})
                 continue
             cell: Booleans = mine & (decile == number)
-            mean = float(np.average(rows.price[cell], weights=rows.weights[cell]))
+            record |= {
+                name: scale * float(np.average(x[cell], weights=rows.weights[cell])) for name, x in priced.items()
+            }
             ratio = ratio_of_log(estimators.actual_to_expected(rows, cell), confidence)
-            record |= {"n": people, "price": scale * mean}
-            record |= interval_columns("actual_to_expected", ratio)
-            yield record, cell
+            yield record | {"n": people} | interval_columns("actual_to_expected", ratio)
 
 
 def _segments(evidence: Evidence, rows: PricedRows, index: Integers, confidence: float) -> pl.DataFrame:
@@ -273,11 +271,9 @@ def _segments(evidence: Evidence, rows: PricedRows, index: Integers, confidence:
         cells += [(abs(float(means[code])), feature, code, int(counts[code])) for code in shown]
     records = []
     for _, feature, code, people in sorted(cells, key=lambda cell: -cell[0])[:MOST_SEGMENTS]:
-        measured = (
-            estimators.segment_vulnerability(rows, terms, feature.codes[index] == code).normal().estimate(confidence)
-        )
+        mean = estimators.segment_vulnerability(rows, terms, feature.codes[index] == code)
         record = {"feature": feature.name, "value": feature.labels[code], "n": people}
-        records.append(record | interval_columns("vulnerability", measured, scale))
+        records.append(record | interval_columns("vulnerability", mean.normal().estimate(confidence), scale))
     return pl.DataFrame(records, schema=SEGMENT_SCHEMA)
 
 
@@ -308,10 +304,7 @@ def price_contributions(
     records = []
     for name in sorted(alone, key=lambda name: (-abs(alone[name].value), name)):
         # Values that share a column would also hide part of the contribution alone.
-        own = None if name in sets.pooled else alone[name]
-        record: Record = {"feature": name}
-        for key, number in zip(PARTS, (own, beyond.get(name), shapley.get(name)), strict=True):
-            record |= interval_columns(key, number, scale)
-        records.append(record)
-    money_gap = gap.estimate(settings.confidence).mapped(lambda part: scale * part)
+        parts = (None if name in sets.pooled else alone[name], beyond.get(name), shapley.get(name))
+        records.append({"feature": name} | estimate_columns(dict(zip(PARTS, parts, strict=True)), scale))
+    money_gap = gap.estimate(settings.confidence).mapped(evidence.rows.unit.difference)
     return money_gap, pl.DataFrame(records, schema=CONTRIBUTION_SCHEMA)

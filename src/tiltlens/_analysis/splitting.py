@@ -104,7 +104,7 @@ def splitting(sampled: SampledRows, confidence: float, seed: int = 0) -> Splitti
     blind = predictions.blind(EVEN)[1]
     brier = float(rows.balanced_weights @ (predictions.outcome - blind) ** 2)
     least = MATERIAL_SPLIT * brier
-    of_brier = {name: getattr(gains["brier"], name) for name in ("both", "audited", "reference")}
+    of_brier = {name: gains["brier"].of(name) for name in ("both", "audited", "reference")}
     status = {name: materiality(gain.low, gain.high, least) for name, gain in of_brier.items()}
     outcome_gap, least_gain = _outcome_gap(predictions, confidence)
     return Splitting(

@@ -4,21 +4,14 @@ from __future__ import annotations
 
 from dataclasses import dataclass, field, replace
 from enum import StrEnum
+from functools import partial
 
 import numpy as np
 
 from tiltlens._analysis.evidence import Evidence, Settings
+from tiltlens._estimators import group_means
 from tiltlens._estimators.estimate import Estimate
-from tiltlens._estimators.group_means import (
-    Calibration,
-    ChanceRows,
-    Signs,
-    calibration,
-    frechet_limits,
-    signs,
-    slope_on_chance,
-    visible_part,
-)
+from tiltlens._estimators.group_means import Calibration, ChanceRows, Signs
 from tiltlens._estimators.influence import Integers, Rows, cluster_codes
 from tiltlens._estimators.outputs import Scores, gap_law
 from tiltlens._formats import FieldTable
@@ -86,9 +79,22 @@ class UnobservedGroup(FieldTable):
 
 
 def unobserved_group(evidence: Evidence, settings: Settings) -> UnobservedGroup:
-    """Return the estimates of the gap between groups observed only as probabilities, with their checks."""
-    rows = _rows(evidence)
-    return replace(_estimate_gap(evidence, rows, settings.confidence), visible=visible_part(rows))
+    """Return the estimates of the gap between groups observed only as probabilities, checked against known groups."""
+    rows, confidence = _rows(evidence), settings.confidence
+    weighted = gap_law(evidence.population, evidence.score).estimate(confidence)
+    slope = group_means.slope_on_chance(rows, rows.score)
+    linear = None if slope is None else slope.normal().estimate(confidence)
+    limits = _limits(rows, confidence)
+    bracket = partial(_bracket, weighted, linear, limits)
+    made = partial(UnobservedGroup, weighted, linear, limits, visible=group_means.visible_part(rows))
+    if evidence.rows.known_group is None:
+        return made(bracket((0.0, 0.0)), None, None, None, Status.NOT_CHECKED, Note("no labels"))
+    labelled, audited = _labelled(evidence)
+    slopes, sides, reason = _checks(labelled, audited, confidence)
+    if reason is not None or sides is None:
+        reason = reason or Note("labels of one group")
+        return made(None, audited.size, slopes, sides, Status.NOT_JUDGED, reason)
+    return made(bracket(sides.outside), audited.size, slopes, sides, Status.CHECKED, Note("calibrated"))
 
 
 def unobserved_group_of(
@@ -102,46 +108,13 @@ def unobserved_group_of(
     )
 
 
-def _estimate_gap(evidence: Evidence, rows: ChanceRows, confidence: float) -> UnobservedGroup:
-    """Return the estimates, and the results of checking them against known groups."""
-    weighted = gap_law(evidence.population, evidence.score).estimate(confidence)
-    slope = slope_on_chance(rows, rows.score)
-    linear = None if slope is None else slope.normal().estimate(confidence)
-    limits = _limits(rows, confidence)
-    unchecked = UnobservedGroup(
-        weighted=weighted,
-        linear=linear,
-        limits=limits,
-        bracket=_bracket(weighted, linear, (0.0, 0.0), limits),
-        labelled=None,
-        calibration=None,
-        signs=None,
-        status=Status.NOT_CHECKED,
-        reason=Note("no labels"),
-    )
-    if evidence.rows.known_group is None:
-        return unchecked
-    labelled, audited = _labelled(evidence)
-    slopes, sides, reason = _checks(labelled, audited, confidence)
-    checked = replace(unchecked, bracket=None, labelled=audited.size, calibration=slopes, signs=sides)
-    if reason is not None or sides is None:
-        return replace(checked, status=Status.NOT_JUDGED, reason=reason or Note("labels of one group"))
-    return replace(
-        checked,
-        bracket=_bracket(weighted, linear, sides.outside, limits),
-        status=Status.CHECKED,
-        reason=Note("calibrated"),
-    )
-
-
 def _rows(evidence: Evidence) -> ChanceRows:
     """Return one entry per row: its audited copy or, if its probability of being audited is 0, its reference copy.
 
     Given membership of either group, b = p0/(p0 + p1); a row counts as p0 + p1 people.
     """
     at, both, weights = _once(evidence)
-    total = both.sum(axis=1)
-    return _chance_rows(evidence, at, both[:, 0] / total, weights * total)
+    return _chance_rows(evidence, at, both, weights * both.sum(axis=1))
 
 
 def _labelled(evidence: Evidence) -> tuple[ChanceRows, Floats]:
@@ -149,8 +122,7 @@ def _labelled(evidence: Evidence) -> tuple[ChanceRows, Floats]:
     at, both, weights = _once(evidence)
     group = np.asarray(evidence.rows.known_group)[at]
     keep = np.flatnonzero(group != NO_GROUP)
-    chance = both[keep, 0] / both[keep].sum(axis=1)
-    return _chance_rows(evidence, at[keep], chance, weights[keep]), (group[keep] == 0).astype(np.float64)
+    return _chance_rows(evidence, at[keep], both[keep], weights[keep]), (group[keep] == 0).astype(np.float64)
 
 
 def _once(evidence: Evidence) -> tuple[Integers, Floats, Floats]:
@@ -163,16 +135,14 @@ def _once(evidence: Evidence) -> tuple[Integers, Floats, Floats]:
     return at, both, rate * sample.weights[at] / np.where(is_audited, both[:, 0], both[:, 1])
 
 
-def _chance_rows(evidence: Evidence, at: Integers, chance: Floats, weights: Floats) -> ChanceRows:
-    clusters = evidence.sample.clusters
-    return ChanceRows(
-        chance, weights, evidence.score.column[at], None if clusters is None else cluster_codes(clusters[at])
-    )
+def _chance_rows(evidence: Evidence, at: Integers, both: Floats, weights: Floats) -> ChanceRows:
+    clusters = None if evidence.sample.clusters is None else cluster_codes(evidence.sample.clusters[at])
+    return ChanceRows(both[:, 0] / both.sum(axis=1), weights, evidence.score.column[at], clusters)
 
 
 def _limits(rows: ChanceRows, confidence: float) -> Estimate | None:
     """Return the midpoint of the limits, with the outer ends of their confidence intervals."""
-    ends = frechet_limits(rows, FOLDS)
+    ends = group_means.frechet_limits(rows, FOLDS)
     if ends is None:
         return None
     low, high = (end.estimate(confidence) for end in ends)
@@ -180,7 +150,7 @@ def _limits(rows: ChanceRows, confidence: float) -> Estimate | None:
 
 
 def _bracket(
-    weighted: Estimate, linear: Estimate | None, outside: tuple[float, float], limits: Estimate | None
+    weighted: Estimate, linear: Estimate | None, limits: Estimate | None, outside: tuple[float, float]
 ) -> Estimate | None:
     """Return the midpoint of both estimates, with the outer ends of their intervals cut to the limits."""
     if linear is None:
@@ -203,7 +173,10 @@ def _checks(
     """Return calibration and signs on the labelled rows, and the reason if a check fails."""
     if min(audited.sum(), (1.0 - audited).sum()) < SUPPRESSED_BELOW:
         return None, None, Note("few labels", minimum=SUPPRESSED_BELOW)
-    slopes, sides = calibration(labelled, audited, confidence), signs(labelled, audited, confidence)
+    slopes, sides = (
+        group_means.calibration(labelled, audited, confidence),
+        group_means.signs(labelled, audited, confidence),
+    )
     if slopes is None or sides is None:
         return slopes, sides, Note("equal probabilities")
     if not slopes.holds:
@@ -214,16 +187,10 @@ def _checks(
 
 
 def _uncalibrated(slopes: Calibration, labelled: int) -> Note:
-    slope, difference = slopes.slope, slopes.difference
-    way = "more" if difference.value > 0 else "less"
-    what = Note(
-        "slope on the probability",
-        slope=slope.value,
-        low=slope.low,
-        high=slope.high,
-        points=100 * abs(difference.value),
-        way=way,
-    )
+    slope, difference = slopes.slope, slopes.difference.value
+    ends = {"slope": slope.value, "low": slope.low, "high": slope.high}
+    way = "more" if difference > 0 else "less"
+    what = Note("slope on the probability", **ends, points=100 * abs(difference), way=way)
     if slope.low is not None and slope.high is not None and slope.low <= 1.0 <= slope.high:
         return Note("calibration open", rows=labelled, limit=CALIBRATED, slope=what)
     return Note("too extreme", slope=what) if slope.value < 1.0 else Note("not extreme enough", slope=what)

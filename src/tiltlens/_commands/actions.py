@@ -22,14 +22,8 @@ from tiltlens._commands.outputs import (
     write_junit,
 )
 from tiltlens._gates import OF_CHANGES, gate
-from tiltlens._render.page import write_alternatives, write_change, write_evaluations
-from tiltlens._render.terminal import (
-    print_alternatives,
-    print_change,
-    print_evaluations,
-    print_repair,
-    print_rule_tables,
-)
+from tiltlens._render.page import write_report
+from tiltlens._render.terminal import print_result
 from tiltlens._repair.alternatives import AlternativesByGroup
 from tiltlens._repair.evaluation import Evaluation, evaluations_summary
 from tiltlens._repair.free_price import DiscriminationFreePrice
@@ -68,10 +62,10 @@ def repair_command(
         tilt.to_json(save)
         announce("adjustment", save)
     if evaluations is None:
-        print_repair(tilt, screen(), " & ".join(options["group"]) or "group")
+        print_result(tilt, screen(), group=" & ".join(options["group"]) or "group")
     else:
         outputs = {"json": json, "report": report}
-        deliver(outputs, evaluations, print_evaluations, json=_write_json, report=write_evaluations)
+        deliver(outputs, evaluations, print_result, json=_write_json, report=write_report)
 
 
 def _write_json(evaluations: list[Evaluation], target: str) -> None:
@@ -128,18 +122,15 @@ def _fit(
 def _evaluate(
     tilt: ScoreTilt | DiscriminationFreePrice, other: ScoreTilt | None, held_out: tuple[str, ...], options: Options
 ) -> list[Evaluation]:
-    """Return the evaluations of the audited groups on held-out rows."""
     table = rows_of(_read(held_out, options))
     check_columns("where", options["where"], table.columns)
     check_columns("group", _group(options), table.columns)
     rows = table.filter(meets(table, options["where"]))
     columns = _columns(options["scores"]), _columns(options["group"])
     shared = {name: options[name] for name in ("outcome", "confidence", "sample_weight", "clusters")}
-    if not isinstance(tilt, ScoreTilt):
-        return [*tilt.evaluate_groups(rows, *columns, **shared).values()]
-    score_class = _class_of(options["scores"], options["favourable"])
-    evaluations = tilt.evaluate_groups(rows, *columns, score_class=score_class, compare_with=other, **shared)
-    return [*evaluations.values()]
+    if isinstance(tilt, ScoreTilt):
+        shared |= {"score_class": _class_of(options["scores"], options["favourable"]), "compare_with": other}
+    return [*tilt.evaluate_groups(rows, *columns, **shared).values()]
 
 
 def _columns(names: tuple[str, ...]) -> str | list[str]:
@@ -190,7 +181,7 @@ def alternatives_command(data: tuple[str, ...], tolerance: float, threshold: flo
         audit = audit_files(data, progress, folds=0, **options)
     by_group = {name: c.alternatives(tolerance, threshold) for name, c in audit.comparisons.items()}
     alternatives = AlternativesByGroup(by_group, audit.group)
-    deliver(outputs, alternatives, print_alternatives, report=write_alternatives)
+    deliver(outputs, alternatives, print_result, report=write_report)
 
 
 def compare_command(data: tuple[str, ...], fail_if: tuple[str, ...], **options: Value) -> None:
@@ -201,7 +192,7 @@ def compare_command(data: tuple[str, ...], fail_if: tuple[str, ...], **options: 
     check_gated(outputs["junit"], gates)
     change = _compare(data, **options)
     judgements = [judgement for condition in gates for judgement in condition.judge(change)]
-    deliver(outputs, change, print_change, report=write_change, junit=partial(write_junit, judgements))
+    deliver(outputs, change, print_result, report=write_report, junit=partial(write_junit, judgements))
     if report_gates(gates, judgements, change):
         sys.exit(GATE_FAILED)
 
@@ -236,4 +227,4 @@ def rule_command(data: tuple[str, ...], rule: str, json: str | None, **options: 
     lists = {"group": list(options["group"]), "strata": list(options["strata"]) or None}
     source = read(list(data), **{name: options.pop(name) for name in READING})
     tables = rule_tables(source, rule, **options | lists)
-    deliver({"json": json}, tables, print_rule_tables)
+    deliver({"json": json}, tables, print_result)

@@ -33,7 +33,7 @@ from tiltlens._model_files.load import load_model
 from tiltlens._pipeline import audit
 from tiltlens._render.page import check_report, write_report
 from tiltlens._render.table_files import write_tables
-from tiltlens._render.terminal import print_audit, printable
+from tiltlens._render.terminal import print_result, printable
 from tiltlens._results.audit import Audit
 from tiltlens._results.monitor import StateFile
 from tiltlens._rows.roles import ONE_COLUMN, FeatureChoice, check_some, declared_features
@@ -129,7 +129,7 @@ def run_audit(request: AuditRequest) -> bool:
         use = given if options["scores"] or options["model"] else trained
         click.echo(f"--outcome {printable(options['outcome'])}: {use}.", err=True)
     has_fits = bool(outputs["json"] or outputs["report"] or has_costs)  # extra fits, which take time
-    show, junit = partial(print_audit, has_fits=has_fits), partial(write_junit, judgements)
+    show, junit = partial(print_result, has_fits=has_fits), partial(write_junit, judgements)
     deliver(outputs, audit, show, report=write_report, tables=write_tables, junit=junit)
     audit.count_batch()  # last, so that an interrupted run can be repeated
     return report_gates(request.gates, judgements, audit)
@@ -156,7 +156,8 @@ def audit_files(files: tuple[str, ...], progress: Listener | None = None, **opti
     }
     if path:
         model = load_model(path, trusted)
-        arguments["provenance"] = {"model file": _describe_file(path)} | arguments["provenance"]
+        digest = sha256(Path(path).read_bytes()).hexdigest()
+        arguments["provenance"] = {"model file": f"{Path(path).name}, SHA-256 {digest}"} | arguments["provenance"]
         return audit(source, model=model, outcome=outcome, **arguments)
     if scores:
         return audit(source, scores=list(scores) if len(scores) > 1 else scores[0], outcome=outcome, **arguments)
@@ -212,18 +213,8 @@ def _check_options(options: Mapping[str, Value]) -> None:
     Settings(**{name: options[name] for name in given} | {"folds": options["folds"] or None})
 
 
-def _describe_file(path: str) -> str:
-    """Return a model file's name and SHA-256 hash, for the provenance."""
-    return f"{Path(path).name}, SHA-256 {sha256(Path(path).read_bytes()).hexdigest()}"
-
-
 def demo_command(json: str | None, report: str | None) -> None:
     """Run the paper's experiment on bundled COMPAS data."""
-    check_targets({"json": json, "report": report})
-    experiment = paper_experiment()
-    deliver(
-        {"json": json, "report": report},
-        experiment,
-        lambda result, console: print_demo(result.plug_in, result.cross_fitted, result.least_change["cost"], console),
-        report=lambda result, target: write_report(result.cross_fitted, target),
-    )
+    outputs = {"json": json, "report": report}
+    check_targets(outputs)
+    deliver(outputs, paper_experiment(), print_demo, report=lambda own, target: write_report(own.cross_fitted, target))

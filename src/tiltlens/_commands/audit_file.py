@@ -78,7 +78,6 @@ def _name_key(option: re.Match[str]) -> str:
 
 
 def _parse(file: Path) -> dict[str, object]:
-    """Return the keys and values of a file."""
     readers = {".toml": _parse_toml, ".yaml": _parse_yaml, ".yml": _parse_yaml}
     if file.suffix.lower() not in readers:
         raise DataError(f"{str(file)!r} is not an audit file.", "its name must end in .yaml, .yml or .toml.")
@@ -159,7 +158,6 @@ def _check_keys(file: Path, within: str, keys: Mapping[str, object], names: Sequ
 
 
 def _value(file: Path, key: str, option: click.Parameter, value: object) -> Value:
-    """Return a value in the type of the option."""
     if "=" in (option.metavar or ""):
         if not isinstance(value, dict):
             raise _mistake(file, key, "texts by name", value, f"for example {key}: {{name: text}}.")

@@ -9,6 +9,7 @@ from collections.abc import Callable, Iterator, Sequence
 from contextlib import closing
 from dataclasses import dataclass, field, replace
 from pathlib import Path
+from typing import NamedTuple
 
 import click
 import polars as pl
@@ -52,15 +53,12 @@ def _ask(draft: Draft, key: str, question: str, yes: bool) -> Draft:
     """Return the draft with a column that the user names; raise if no question can be asked."""
     if yes or not sys.stdin.isatty():
         raise DataError(f"The column of --{key} could not be guessed.", f"name it; columns: {listed(draft.free)}.")
-    column = click.prompt(question, type=click.Choice(draft.free), err=True)
-    return draft.with_column(key, column)
+    return draft.with_column(key, click.prompt(question, type=click.Choice(draft.free), err=True))
 
 
-@dataclass(frozen=True)
-class Guess:
+class Guess(NamedTuple):
     """The column that is guessed for a key of the audit file, and the reason."""
 
-    key: str
     column: str
     reason: str
 
@@ -79,9 +77,9 @@ class Draft:
         taken = {guess.column for guess in self.guesses.values()} | set(self.excluded)
         return [name for name in self.table.columns if name not in taken]
 
-    def with_column(self, key: str, column: str) -> Draft:
-        """Return the draft with a column named by the user."""
-        return replace(self, guesses=self.guesses | {key: Guess(key, column, "as you said")})
+    def with_column(self, key: str, column: str, reason: str = "as you said") -> Draft:
+        """Return the draft with a column for a key."""
+        return replace(self, guesses=self.guesses | {key: Guess(column, reason)})
 
 
 def first_rows(data: str) -> pl.DataFrame:
@@ -106,13 +104,14 @@ def first_rows(data: str) -> pl.DataFrame:
 
 def guess_roles(table: pl.DataFrame, given: dict[str, str | None]) -> Draft:
     """Return the roles that names and values of columns suggest; roles that are given are not guessed."""
-    named = {key: name for key, name in given.items() if name is not None}
-    for key, name in named.items():
-        check_columns(key, [name], table.columns)
-    draft = Draft(table, {key: Guess(key, name, "as you said") for key, name in named.items()})
+    draft = Draft(table)
+    for key, name in given.items():
+        if name is not None:
+            check_columns(key, [name], table.columns)
+            draft = draft.with_column(key, name)
     for key, words, fits, reason in _RULES:
         if key not in draft.guesses and (column := _first_match(draft, words, fits)) is not None:
-            draft = Draft(table, draft.guesses | {key: Guess(key, column, reason)}, draft.excluded)
+            draft = draft.with_column(key, column, reason)
     return _with_identifiers(draft)
 
 
@@ -127,7 +126,7 @@ def _first_match(draft: Draft, words: Sequence[str], fits: Callable[[pl.Series],
 
 def _words(name: str) -> list[str]:
     """Return the words in a column's name: "approvedByBank" or "approved_by_bank" gives approved, by, bank."""
-    return re.sub(r"(?<=[a-z])(?=[A-Z])", "_", name).lower().replace("-", "_").replace(" ", "_").split("_")
+    return re.split("[-_ ]", re.sub(r"(?<=[a-z])(?=[A-Z])", "_", name).lower())
 
 
 def _is_category(column: pl.Series) -> bool:
@@ -140,9 +139,7 @@ def _is_binary(column: pl.Series) -> bool:
 
 def _is_probability(column: pl.Series) -> bool:
     values = column.drop_nulls()
-    if not values.dtype.is_numeric() or not values.len():
-        return False
-    return bool(values.is_between(0, 1).all())
+    return values.dtype.is_numeric() and bool(values.len()) and bool(values.is_between(0, 1).all())
 
 
 def _is_number(column: pl.Series) -> bool:
@@ -163,23 +160,21 @@ def _with_identifiers(draft: Draft) -> Draft:
     """Return the draft without identifiers; the first identifier with repeated values becomes `clusters`."""
     identifiers = [name for name in draft.free if IDENTIFIER.search(name)]
     repeated = [name for name in identifiers if draft.table[name].n_unique() < draft.table.height]
-    guesses = dict(draft.guesses)
     if repeated:
         reason = "its name is that of an identifier and its values repeat: rows of one person belong together"
-        guesses["clusters"] = Guess("clusters", repeated[0], reason)
-    return Draft(draft.table, guesses, tuple(name for name in identifiers if name not in repeated[:1]))
+        draft = draft.with_column("clusters", repeated[0], reason)
+    return replace(draft, excluded=tuple(name for name in identifiers if name not in repeated[:1]))
 
 
 def audit_file_lines(data: str, target: Path, draft: Draft) -> Iterator[str]:
     """Yield the lines of the audit file; a comment before each guess explains it."""
-    scores = draft.guesses["scores"].column
     yield f"# Written by `tiltlens init` from the first {draft.table.height:,} rows. Check every line."
     yield f"data: {_yaml(_relative(data, target))}"
     for key, guess in draft.guesses.items():
         yield f"\n# {guess.reason[0].upper()}{guess.reason[1:]}."
         yield f"{key}: {_yaml(guess.column)}"
         if key == "scores":
-            yield from _favourable(draft.table[scores])
+            yield from _favourable(draft.table[guess.column])
     if draft.excluded:
         yield "\n# Columns named like identifiers, which are not inputs of a model."
         yield f"exclude: [{', '.join(map(_yaml, draft.excluded))}]"
@@ -211,5 +206,4 @@ def _relative(data: str, target: Path) -> str:
 
 
 def _yaml(value: str) -> str:
-    """Return a text quoted for YAML."""
     return json.dumps(value, ensure_ascii=False)

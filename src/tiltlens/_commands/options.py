@@ -109,7 +109,6 @@ def _names(ctx: click.Context, option: click.Parameter, value: tuple[str, ...]) 
 
 
 def _pairs(ctx: click.Context, option: SectionOption, value: tuple[str, ...]) -> dict[str, str]:
-    """Return NAME=VALUE options as a dict."""
     pairs: dict[str, str] = {}
     for entry in value:
         name, sign, text = entry.partition("=")
@@ -256,11 +255,8 @@ WRITING = {
 TO_COMPARE = {
     "scores": Spec("Outcome", "COLUMN", "Scores in DATA: first the old model's, then the new one's.", multiple=True),
     "outcome": Spec("Outcome", "COLUMN", "Observed outcome, 0 or 1; adds error rates."),
-    "fail_if": Spec(
-        "Output",
-        "GATE",
-        'Exit with code 1 if the condition holds, e.g. "gap_change.low>0.01". Repeat for more.',
-        multiple=True,
+    "fail_if": WRITING["fail_if"]._replace(
+        help='Exit with code 1 if the condition holds, e.g. "gap_change.low>0.01". Repeat for more.'
     ),
 }
 TO_FIT = {  # the keywords of `Audit.repair`

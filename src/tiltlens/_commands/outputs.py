@@ -6,7 +6,7 @@ import sys
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from pathlib import Path
-from typing import Any, TypeVar
+from typing import TypeVar
 
 import click
 from rich.console import Console
@@ -96,7 +96,8 @@ def deliver(
 
     JSON has a default writer. If JSON goes to standard output, nothing else is printed there.
     """
-    for option, write in ({"json": _write_summary} | writers).items():
+    default = {"json": lambda own, target: write_json(own.to_dict(), target)}
+    for option, write in (default | writers).items():
         target = outputs.get(option)
         if target is not None:
             write(result, target)
@@ -104,10 +105,6 @@ def deliver(
                 announce(option, target)
     if outputs["json"] != "-":
         show(result, screen())
-
-
-def _write_summary(result: Any, target: str) -> None:
-    write_json(result.to_dict(), target)
 
 
 def write_junit(judgements: Sequence[Judgement], result: Audit | Change, target: str) -> None:

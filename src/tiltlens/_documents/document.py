@@ -12,6 +12,8 @@ import polars as pl
 from tiltlens._estimators.estimate import Estimate
 from tiltlens._estimators.verdicts import Verdict
 from tiltlens._formats import interval_name, label, minus, sentence
+from tiltlens._repair.alternatives import Alternatives
+from tiltlens._repair.constraints import Constraint, TiltSummary
 from tiltlens._results.audit import Audit
 from tiltlens._results.change import Change, GroupChange
 from tiltlens._results.comparison import Comparison
@@ -74,6 +76,16 @@ class Table:
     rows: tuple[tuple[Cell, ...], ...]
     interval: str = ""
 
+    @classmethod
+    def of(cls, name: str, heads: Iterable[object], rows: Iterable[Iterable[object]], interval: str = "") -> Table:
+        """Return a table from columns and cells, or texts: the first column has names, others numbers."""
+        columns = (
+            head if isinstance(head, Column) else Column(str(head), NUMBER if index else NAME)
+            for index, head in enumerate(heads)
+        )
+        cells = (tuple(cell if isinstance(cell, Cell) else Cell(str(cell)) for cell in row) for row in rows)
+        return cls(name, tuple(columns), tuple(cells), interval)
+
 
 @dataclass(frozen=True, slots=True)
 class FigureRef:
@@ -102,9 +114,14 @@ class Document:
     blocks: tuple[Block, ...]
 
 
-def pair_heading(audited: str, reference: str) -> Heading:
-    """Return the heading of the section on an audited group and the reference."""
-    return Heading(f"{label(audited)} (audited) vs {label(reference)} (reference)", 2)
+def headed(lines: Sequence[str]) -> list[Block]:
+    """Return sentences as paragraphs, of which the first is the headline."""
+    return [Paragraph(lines[0], HEADLINE), *map(Paragraph, lines[1:])]
+
+
+def pair_blocks(pair: Pair, lines: Sequence[str]) -> list[Block]:
+    """Return the start of the section on an audited group and the reference: the heading and sentences."""
+    return [Heading(f"{label(pair.audited)} (audited) vs {label(pair.reference)} (reference)", 2), *headed(lines)]
 
 
 def warnings(notes: Iterable[str]) -> list[Block]:
@@ -266,9 +283,9 @@ def group_words(c: Compared, role: str) -> str:
     return f"{name} {people}" if is_adjective else f"{people} ({name})"
 
 
-def strongest(count: int, shown: int, what: str = "features") -> str:
-    """Return a note on how many are shown, or "" if all are."""
-    return f"the {shown} strongest of {count} {what}" if count > shown else ""
+def strongest(count: int, shown: int) -> str:
+    """Return a note on how many features are shown, or "" if all are."""
+    return f"the {shown} strongest of {count} features" if count > shown else ""
 
 
 def disadvantage_sign(c: Compared) -> int:
@@ -292,6 +309,7 @@ JOINT = " & "  # joins the columns, and the values, of an intersection
 BARE = {"yes", "no", "true", "false", "none", "null"}
 WORD = re.compile(r"[^\W\d_]{2}")
 T = TypeVar("T")
+Named = TypeVar("Named", Comparison, GroupChange, TiltSummary, Constraint, Alternatives)
 
 
 def group_name(column: str, value: str) -> str:
@@ -307,15 +325,25 @@ def group_name(column: str, value: str) -> str:
 
 def named(audit: Audit) -> Audit:
     """Return an audit for display: with readable group names, and without the sizes of groups too small."""
-    audit, column = audit.disclosed(), audit.group
+    audit, column, monitor = audit.disclosed(), audit.group, audit.monitor
+    if monitor is not None:
+        names = {name: group_name(column, name) for name in monitor.looks["audited"].unique()}
+        looks = monitor.looks.with_columns(pl.col("audited").replace(names))
+        monitor = Monitor(looks, _by_name(monitor.sequences, column))
     comparisons = {name: _named_comparison(c, column) for name, c in audit.items()}
     return replace(
         audit,
         reference=group_name(column, audit.reference),
         too_small=_by_name(audit.too_small, column),
         comparisons=_by_name(comparisons, column),
-        monitor=None if audit.monitor is None else _named_monitor(audit.monitor, column),
+        monitor=monitor,
     )
+
+
+def renamed(part: Named, column: str) -> Named:
+    """Return a part of a result with readable names of its groups."""
+    audited, reference = (group_name(column, str(name)) for name in (part.audited, part.reference))
+    return replace(part, audited=audited, reference=reference)
 
 
 def _by_name(parts: Mapping[str, T], column: str) -> dict[str, T]:
@@ -324,29 +352,20 @@ def _by_name(parts: Mapping[str, T], column: str) -> dict[str, T]:
 
 def _named_comparison(c: Comparison, column: str) -> Comparison:
     text, end = pl.col("direction"), f" among {c.audited}"
-    c = replace(c, audited=group_name(column, c.audited), reference=group_name(column, c.reference))
+    c = renamed(c, column)
     who = f" among {group_words(c, 'audited')}"
     direction = pl.when(text.str.ends_with(end)).then(text.str.strip_suffix(end) + who).otherwise(text)
     return replace(c, contributions_full=c.contributions_full.with_columns(direction))
 
 
-def _named_monitor(monitor: Monitor, column: str) -> Monitor:
-    names = pl.col("audited").replace({name: group_name(column, name) for name in monitor.looks["audited"].unique()})
-    return replace(monitor, looks=monitor.looks.with_columns(names), sequences=_by_name(monitor.sequences, column))
-
-
 def named_change(change: Change) -> Change:
     """Return a change with readable names of groups."""
     column = change.group
-    comparisons = {
-        name: replace(c, audited=group_name(column, c.audited), reference=group_name(column, c.reference))
-        for name, c in change.comparisons.items()
-    }
     return replace(
         change,
         reference=group_name(column, change.reference),
         too_small=_by_name(change.too_small, column),
-        comparisons=_by_name(comparisons, column),
+        comparisons=_by_name({name: renamed(c, column) for name, c in change.comparisons.items()}, column),
     )
 
 

@@ -49,7 +49,9 @@ def next_steps(comparisons: Sequence[Comparison]) -> Iterator[str]:
     if not steps:
         m = measure_of(comparisons[0])
         yield f"{_owner(comparisons)}: Repeat the audit when the {m.each}s or the {m.people} change."
-    yield f"Legal and policy: {_decide(comparisons)}"
+    names = _names(of_kind([row for c in comparisons for row in c.by_feature], EVIDENCE))
+    legitimate = f"whether the use of {names} is legitimate and " if names else ""
+    yield f"Legal and policy: Decide {legitimate}{DECISION}"
 
 
 def _owner(comparisons: Sequence[Comparison]) -> str:
@@ -127,11 +129,6 @@ def _alternatives(comparisons: Sequence[Comparison]) -> Iterator[str]:
         has_outcomes = all(c.error_rates is not None for c in worse)
         needs = "" if has_outcomes else " (observed outcomes are needed)"
         yield f"Search for less discriminatory alternatives{needs}."
-
-
-def _decide(comparisons: Sequence[Comparison]) -> str:
-    names = _names(of_kind([row for c in comparisons for row in c.by_feature], EVIDENCE))
-    return f"Decide whether the use of {names} is legitimate and {DECISION}" if names else f"Decide {DECISION}"
 
 
 def _names(rows: Sequence[Contribution]) -> str:

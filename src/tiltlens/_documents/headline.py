@@ -6,23 +6,7 @@ from collections.abc import Iterator, Sequence
 from dataclasses import replace
 
 from tiltlens._analysis.unobserved_groups import Status, UnobservedGroup
-from tiltlens._documents.document import (
-    EVIDENCE,
-    EXEMPT,
-    OPEN,
-    SHORT,
-    THE_GROUP,
-    Result,
-    disadvantage_sign,
-    group_words,
-    has_noun,
-    is_favourable_mean,
-    kind_of,
-    level_of,
-    means,
-    measure_of,
-    metric_of,
-)
+from tiltlens._documents import document as doc
 from tiltlens._documents.quantities import Quantity, brief, estimate_words, fill, quantity, range_words, written
 from tiltlens._estimators.estimate import Estimate, Materiality, materiality, side_of
 from tiltlens._estimators.verdicts import Verdict
@@ -59,7 +43,7 @@ def unobserved_group_sentences(c: Comparison) -> list[str]:
     """Return how to read the estimates of an unobserved group's gap; nothing for observed groups."""
     if c.unobserved_group is None:
         return []
-    soft, measure = c.unobserved_group.disclosed(), measure_of(c)
+    soft, measure = c.unobserved_group.disclosed(), doc.measure_of(c)
     lines = [
         "Weighted: each row counts in both groups by its probabilities. Linear: the slope of the "
         f"{measure.each} on the group probability.",
@@ -97,42 +81,42 @@ def _checks(soft: UnobservedGroup, measure: Measure) -> list[str]:
     ]
 
 
-def is_of_decisions(result: Result) -> bool:
+def is_of_decisions(result: doc.Result) -> bool:
     """Return whether decisions were audited; the four-fifths rule is not for scores."""
-    return measure_of(result).each == "decision"
+    return doc.measure_of(result).each == "decision"
 
 
 def ratio_words(c: Comparison, estimate: Estimate) -> str:
     """Return which rates an impact ratio divides; if low scores are favourable, they are not the means of the gap."""
-    m, names, rates = measure_of(c), [label(name, SHORT) for name in (c.audited, c.reference)], [*c.outputs.rates]
+    m, names, rates = (
+        doc.measure_of(c),
+        [label(name, doc.SHORT) for name in (c.audited, c.reference)],
+        [*c.outputs.rates],
+    )
     if c.impact_ratio is not None and (c.impact_ratio > 1.0) != (estimate > 1.0):  # lower ÷ higher
         names, rates = names[::-1], rates[::-1]
     who = " ÷ ".join(names)
-    if is_favourable_mean(c) or m.is_amount or metric_of(c):
-        return f"{fill(_divided(c), m)}{m.among}, {who}"
+    if doc.is_favourable_mean(c) or m.is_amount or doc.metric_of(c):
+        return f"{fill(divided(c), m)}{m.among}, {who}"
     numbers = " ÷ ".join(m.level(rate.value) for rate in rates)
     if m.each == "decision":
         return f"rates of the favourable decision{f' ({m.favoured})' if m.favoured else ''}: {numbers}, {who}"
     return f"100% minus the {m.mean} ({numbers}, {who})"
 
 
-def ratio_definition(c: Comparison) -> str:
-    """Return the definition of an impact ratio, with placeholders for words of the measure."""
-    return f"{_divided(c)}, audited ÷ reference{{among}}"
-
-
-def _divided(c: Comparison) -> str:
-    if measure_of(c).each != "score":
+def divided(c: Comparison) -> str:
+    """Return what an impact ratio divides, with placeholders for words of the measure."""
+    if doc.measure_of(c).each != "score":
         return "{rate}"
-    return "{predicted}" if is_favourable_mean(c) or metric_of(c) else "100% minus the {mean}"
+    return "{predicted}" if doc.is_favourable_mean(c) or doc.metric_of(c) else "100% minus the {mean}"
 
 
 def unfavourable_words(c: Comparison) -> str:
     """Return the ratio of unfavourable rates, which is more informative if favourable rates are near 1."""
     audited, reference = (1.0 - rate.value for rate in c.outputs.rates)
-    if measure_of(c).is_amount or reference <= 0.0:
+    if doc.measure_of(c).is_amount or reference <= 0.0:
         return ""
-    who, other = label(c.audited, SHORT), label(c.reference, SHORT)
+    who, other = label(c.audited, doc.SHORT), label(c.reference, doc.SHORT)
     rates = f"{percent(audited)} ÷ {percent(reference)}, {who} ÷ {other}"
     return f"Ratio of unfavourable rates: {ratio(audited / reference)} ({rates})."
 
@@ -172,8 +156,8 @@ def headline(audit: Audit | None, c: Comparison) -> list[str]:
     """
     if (soft := c.unobserved_group) is None:
         return [gap_sentence(audit, c), *adjusted_gap(c), *_largest(c)]
-    both = f"{group_words(c, 'audited')} and {group_words(c, 'reference')}"
-    first, *others = bracket_words(soft, measure_of(c), both)
+    both = f"{doc.group_words(c, 'audited')} and {doc.group_words(c, 'reference')}"
+    first, *others = bracket_words(soft, doc.measure_of(c), both)
     first = f"{first.removesuffix('.')}{_disadvantage_of_all(c, soft)}."
     return [first, *others, _weighted_sentence(c, soft), *_largest(c)]
 
@@ -183,8 +167,8 @@ def _disadvantage_of_all(c: Comparison, soft: UnobservedGroup) -> str:
     ends = soft.bracket
     if soft.status is Status.NOT_JUDGED or ends is None or ends.low is None or (ends.high or 0.0) * ends.low <= 0:
         return ""
-    role = "audited" if ends.low * disadvantage_sign(c) > 0 else "reference"
-    return f", to the disadvantage of {group_words(c, role)}"
+    role = "audited" if ends.low * doc.disadvantage_sign(c) > 0 else "reference"
+    return f", to the disadvantage of {doc.group_words(c, role)}"
 
 
 def gap_status(c: Comparison) -> Materiality | None:
@@ -196,30 +180,30 @@ def gap_status(c: Comparison) -> Materiality | None:
 
 def threshold_words(c: Comparison) -> str:
     """Return the materiality threshold as a phrase with its value."""
-    m = measure_of(c)
+    m = doc.measure_of(c)
     return f"the materiality threshold of {m.with_unit(m.size(c.scale.materiality))}"
 
 
 def gap_sentence(audit: Audit | None, c: Comparison) -> str:
     """Return a sentence on the groups compared, the size of the gap, and whether it is material."""
-    (audited, reference), m, status = means(c), measure_of(c), gap_status(c)
-    who, other = group_words(c, "audited"), group_words(c, "reference")
-    numbers = f"{m.level(audited)} vs {m.level(reference)}, a gap of {estimate_words(c.gap, m, level_of(c))}"
+    (audited, reference), m, status = doc.means(c), doc.measure_of(c), gap_status(c)
+    who, other = doc.group_words(c, "audited"), doc.group_words(c, "reference")
+    numbers = f"{m.level(audited)} vs {m.level(reference)}, a gap of {estimate_words(c.gap, m, doc.level_of(c))}"
     if status is Materiality.NOT_MATERIAL:
         return f"No material gap between {who} and {other}: {numbers}, within {threshold_words(c)}."
     if status is Materiality.INCONCLUSIVE:
         return f"The data neither show nor rule out a material gap between {who} and {other}: {numbers}."
     doubt = f", possibly by less than {threshold_words(c)}" if status is Materiality.DETECTED else ""
-    finding = _compare_people(audit, c) if has_noun(c) else _compare_groups(audit, c)
+    finding = _compare_people(audit, c) if doc.has_noun(c) else _compare_groups(audit, c)
     return capitalised(f"{finding}{_disadvantage(c)}{doubt}: {numbers}.")
 
 
 def _compare_people(audit: Audit | None, c: Comparison) -> str:
     """Return a comparison of groups of people: "Black applicants are approved less often than White applicants"."""
-    (audited, reference), m = means(c), measure_of(c)
-    who, other = group_words(c, "audited"), group_words(c, "reference")
+    (audited, reference), m = doc.means(c), doc.measure_of(c)
+    who, other = doc.group_words(c, "audited"), doc.group_words(c, "reference")
     often = "less often than" if audited < reference else "more often than"
-    if is_of_rates(c) and is_favourable_mean(c):
+    if is_of_rates(c) and doc.is_favourable_mean(c):
         return f"{who} {f'are {m.favoured}' if m.favoured else 'receive the favourable decision'} {often} {other}"
     if is_of_rates(c):
         return f"{who} receive the unfavourable decision{_not_favoured(m)} {often} {other}"
@@ -229,12 +213,12 @@ def _compare_people(audit: Audit | None, c: Comparison) -> str:
 
 def _compare_groups(audit: Audit | None, c: Comparison) -> str:
     """Return a comparison for group names that are not nouns: "The mean score is lower for A than for B"."""
-    (audited, reference), m = means(c), measure_of(c)
-    both = f"for {group_words(c, 'audited')} than for {group_words(c, 'reference')}"
+    (audited, reference), m = doc.means(c), doc.measure_of(c)
+    both = f"for {doc.group_words(c, 'audited')} than for {doc.group_words(c, 'reference')}"
     if is_of_rates(c):
         often = "less" if audited < reference else "more"
         favoured = f"the favourable decision{f' ({m.favoured})' if m.favoured else ''}"
-        what = favoured if is_favourable_mean(c) else f"the unfavourable decision{_not_favoured(m)}"
+        what = favoured if doc.is_favourable_mean(c) else f"the unfavourable decision{_not_favoured(m)}"
         return f"{what} is {often} frequent {both}"
     return f"the {_mean_name(audit, c, m)} is {'lower' if audited < reference else 'higher'} {both}"
 
@@ -245,7 +229,7 @@ def _not_favoured(m: Measure) -> str:
 
 def is_of_rates(c: Comparison) -> bool:
     """Return whether the gap is in decision rates, and not in an error rate."""
-    return measure_of(c).each == "decision" and metric_of(c) is None
+    return doc.measure_of(c).each == "decision" and doc.metric_of(c) is None
 
 
 def _mean_name(audit: Audit | None, c: Comparison, m: Measure) -> str:
@@ -260,36 +244,31 @@ def _disadvantage(c: Comparison) -> str:
     lacks = 0.0 if c.shortfall is None else c.shortfall.value
     if not lacks or is_of_rates(c):
         return ""
-    if lacks > 0 and has_noun(c):
+    if lacks > 0 and doc.has_noun(c):
         return ", to their disadvantage"
-    return f", to the disadvantage of {group_words(c, 'audited' if lacks > 0 else 'reference')}"
+    return f", to the disadvantage of {doc.group_words(c, 'audited' if lacks > 0 else 'reference')}"
 
 
 def _weighted_sentence(c: Comparison, soft: UnobservedGroup) -> str:
-    (audited, reference), m = means(c), measure_of(c)
+    (audited, reference), m = doc.means(c), doc.measure_of(c)
     other = "" if soft.linear is None else f"; {quantity('linear').label} {estimate_words(soft.linear, m)}"
     return (
         f"{WEIGHTED.capitalize()}, the {m.mean} is {m.level(audited)} vs {m.level(reference)}: {gap_name(c)} "
-        f"{estimate_words(c.gap, m, level_of(c))}{other}."
+        f"{estimate_words(c.gap, m, doc.level_of(c))}{other}."
     )
-
-
-def _why_none(c: Comparison) -> str:
-    """Return why the adjusted gap is exactly 0."""
-    if c.gap.low == c.gap.high == 0:
-        return f"all {measure_of(c).each}s are equal"
-    return f"the {measure_of(c).each}s use only the listed features"
 
 
 def adjusted_gap(c: Comparison) -> Iterator[str]:
     """Yield sentences on the part of the gap that features account for, and on the adjusted gap."""
-    left, m = c.adjusted_gap, measure_of(c)
+    left, m = c.adjusted_gap, doc.measure_of(c)
     if left is None or left.low is None:
         return
     if left.low == left.high == 0:
-        yield f"The adjusted gap is 0, because {_why_none(c)}."
+        is_equal = c.gap.low == c.gap.high == 0
+        why = f"all {m.each}s are equal" if is_equal else f"the {m.each}s use only the listed features"
+        yield f"The adjusted gap is 0, because {why}."
         return
-    estimate, threshold = estimate_words(left, m, level_of(c)), threshold_words(c)
+    estimate, threshold = estimate_words(left, m, doc.level_of(c)), threshold_words(c)
     among = fill(quantity("adjusted_gap").definition, m)
     start = f"{_explained(c, left)}The adjusted gap, {among}, is {estimate}"
     status = materiality(left.low, left.high, c.scale.materiality)
@@ -311,7 +290,7 @@ def adjusted_gap(c: Comparison) -> Iterator[str]:
 
 def _explained(c: Comparison, left: Estimate) -> str:
     """Return how much of the gap the listed features account for, or "" if that is not a part of it."""
-    m, gap = measure_of(c), c.gap.value
+    m, gap = doc.measure_of(c), c.gap.value
     explained = gap - left
     is_part = explained * gap > 0 and left * gap > 0
     if not is_part or gap_status(c) not in (Materiality.MATERIAL, Materiality.DETECTED):
@@ -329,11 +308,13 @@ def _largest(c: Comparison) -> Iterator[str]:
     if not rows:
         yield NO_FEATURES
         return
-    yield from (f"{label(row.feature, SHORT)} identifies the group." for row in of_kind(rows, THE_GROUP)[:1])
+    yield from (f"{label(row.feature, doc.SHORT)} identifies the group." for row in of_kind(rows, doc.THE_GROUP)[:1])
     yield from exempt_parts(c)
     evidence = [row for row in rows if row.alone is not None and is_contribution(row)]
     unsettled = [row.feature for row in evidence if row.verdict == Verdict.PROXY_OR_STAND_IN]
-    uses = f"The data do not show whether the {measure_of(c).each}s use {named_list(unsettled)}." if unsettled else ""
+    uses = (
+        f"The data do not show whether the {doc.measure_of(c).each}s use {named_list(unsettled)}." if unsettled else ""
+    )
     gap = c.gap if c.gap_parts.gap_given_exempt is None else c.gap_parts.gap_given_exempt
     if evidence and gap.low is not None and gap.high is not None and gap.low <= 0 <= gap.high:
         yield f"Material contributions in either direction,{_listed(c, evidence)}. {uses}".rstrip()
@@ -348,12 +329,14 @@ def _largest(c: Comparison) -> Iterator[str]:
     if against:
         yield f"Contribution{'s' if len(against) > 1 else ''} in the opposite direction{_listed(c, against)}."
     if used := [row.feature for row in evidence if row.feature not in unsettled]:
-        yield f"The {measure_of(c).each}s use {named_list(used)}.{_use_not_assessed(c)}"
+        others = [row.feature for row in of_kind(rows, doc.OPEN) if row.use is None and not is_contribution(row)]
+        unassessed = f" Their use of {named_list(others)} was not assessed." if others else ""
+        yield f"The {doc.measure_of(c).each}s use {named_list(used)}.{unassessed}"
     if uses:
         yield uses
     if c.gap.low is None:
         yield "Contributions are plug-in values without verdicts."
-    elif not evidence and len(of_kind(rows, EXEMPT)) < len(rows):
+    elif not evidence and len(of_kind(rows, doc.EXEMPT)) < len(rows):
         yield _without_evidence(rows)
 
 
@@ -372,18 +355,18 @@ def shapley_parts(c: Comparison) -> str:
 
 def is_contribution(row: Contribution) -> bool:
     """Return whether a feature has a material contribution and the score uses it or may use it."""
-    return kind_of(row) == EVIDENCE or row.verdict == Verdict.PROXY_OR_STAND_IN
+    return doc.kind_of(row) == doc.EVIDENCE or row.verdict == Verdict.PROXY_OR_STAND_IN
 
 
 def of_kind(rows: Sequence[Contribution], kind: str) -> list[Contribution]:
     """Return the features whose verdict is of this kind."""
-    return [row for row in rows if kind_of(row) == kind]
+    return [row for row in rows if doc.kind_of(row) == kind]
 
 
 def exempt_parts(c: Comparison) -> Iterator[str]:
     """Yield the two parts of the gap if exempt factors were declared."""
     parts = [c.gap_parts.gap_explained_by_exempt, c.gap_parts.gap_given_exempt]
-    present = [estimate_words(part, measure_of(c), level_of(c)) for part in parts if part is not None]
+    present = [estimate_words(part, doc.measure_of(c), doc.level_of(c)) for part in parts if part is not None]
     if len(present) < len(parts):
         return
     through, left = present
@@ -394,7 +377,7 @@ def exempt_parts(c: Comparison) -> Iterator[str]:
 def named_list(names: Sequence[str], most: int = MOST_NAMED) -> str:
     """Return names as a list for a sentence, with a count of those beyond `most`."""
     more = [f"{len(names) - most} more"] if len(names) > most else []
-    return enumerate_words([*(label(name, SHORT) for name in names[:most]), *more])
+    return enumerate_words([*(label(name, doc.SHORT) for name in names[:most]), *more])
 
 
 def _judged_part(row: Contribution, c: Comparison) -> tuple[float, str]:
@@ -406,26 +389,20 @@ def _judged_part(row: Contribution, c: Comparison) -> tuple[float, str]:
     return (alone.value, "alone") if is_alone or beyond is None else (beyond.value, "beyond the others")
 
 
-def _use_not_assessed(c: Comparison) -> str:
-    """Return that the use of the other features that may contribute was not assessed; "" if there are none."""
-    others = [row.feature for row in of_kind(c.by_feature, OPEN) if row.use is None and not is_contribution(row)]
-    return f" Their use of {named_list(others)} was not assessed." if others else ""
-
-
 def _without_evidence(rows: Sequence[Contribution]) -> str:
     """Return what the verdicts say together if none of them is a contribution."""
     if all(row.verdict in (Verdict.NOT_ASSESSED, Verdict.EXEMPT) for row in rows):
         return "The contributions of features were not assessed."
-    is_open = bool(of_kind(rows, OPEN))
+    is_open = bool(of_kind(rows, doc.OPEN))
     return "The contributions of features are inconclusive." if is_open else "No feature contributes materially."
 
 
 def _listed(c: Comparison, rows: Sequence[Contribution]) -> str:
     """Return features with the contributions on which their verdicts are based, and the names of these."""
-    m, judged = measure_of(c), [_judged_part(row, c) for row in rows[:HEADLINED]]
+    m, judged = doc.measure_of(c), [_judged_part(row, c) for row in rows[:HEADLINED]]
     common = judged[0][1] if len({which for _, which in judged}) == 1 else ""
     parts = [
-        f"{label(row.feature, SHORT)} {estimate_words(Estimate(value), m)}{'' if common else f' {which}'}"
+        f"{label(row.feature, doc.SHORT)} {estimate_words(Estimate(value), m)}{'' if common else f' {which}'}"
         for row, (value, which) in zip(rows, judged, strict=False)
     ]
     return f"{f' {common}' if common else ''}: {enumerate_words(parts)}"

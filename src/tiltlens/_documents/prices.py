@@ -8,34 +8,15 @@ import polars as pl
 
 from tiltlens._analysis.decomposition import PARTS as CONTRIBUTION_NAMES
 from tiltlens._analysis.prices import Prices
+from tiltlens._documents import document as doc
 from tiltlens._documents import repair_sentences as sentences
-from tiltlens._documents.document import (
-    BOTH,
-    HEADLINE,
-    NAME,
-    QUIET,
-    Block,
-    Cell,
-    Column,
-    Document,
-    FigureRef,
-    Heading,
-    Paragraph,
-    Table,
-    bullets,
-    group_of,
-    level_of,
-    measure_of,
-    pair_heading,
-    warnings,
-)
 from tiltlens._documents.quantities import (
     FEATURES,
     change_table,
-    estimate_cell,
     format_of,
     quantity,
     quantity_table,
+    row_cell,
     row_cells,
     written,
 )
@@ -44,7 +25,6 @@ from tiltlens._formats import count, interval_name, label, minus, percent, sente
 from tiltlens._repair.evaluation import BEFORE_AFTER
 from tiltlens._repair.free_price import DiscriminationFreePrice, PriceEvaluation
 from tiltlens._results.comparison import Comparison
-from tiltlens._results.outputs import row_estimate
 from tiltlens._rows.wording import Measure, ScoreType, Wording, measure_for
 
 STATES = {
@@ -71,83 +51,81 @@ NUMBERS = ("proxy_discrimination", "unfairness", "vulnerability", "unaware_gap",
 MOST_CONTRIBUTIONS = 20  # features
 
 
-def price_blocks(c: Comparison) -> list[Block]:
+def price_blocks(c: Comparison) -> list[doc.Block]:
     """Return the comparison of the price with observed costs; nothing if it was not computed."""
-    costs, name = c.prices, level_of(c)
+    costs, name = c.prices, doc.level_of(c)
     if costs is None:
         return []
     numbers = {key: getattr(costs, key) for key in NUMBERS}
     numbers |= {f"actual_to_expected_{who}": ratio for who, ratio in costs.actual_to_expected.items()}
     numbers["actual_to_expected_ratio"] = costs.actual_to_expected_ratio
     rows = ((quantity(key), estimate) for key, estimate in numbers.items())
-    by_group = [(label(group_of(c, who)), costs.by_decile.filter(group=who)) for who in BOTH]
+    by_group = [(label(doc.group_of(c, who)), costs.by_decile.filter(group=who)) for who in doc.BOTH]
     return [
-        Heading("Price and observed cost"),
-        Paragraph(" ".join(price_words(c, costs))),
-        quantity_table("prices", rows, measure_of(c), name),
-        Paragraph(LIMITS, QUIET),
+        doc.Heading("Price and observed cost"),
+        doc.Paragraph(" ".join(price_words(c, costs))),
+        quantity_table("prices", rows, doc.measure_of(c), name),
+        doc.Paragraph(LIMITS, doc.QUIET),
         *_contributions(c, costs, name),
-        *decile_blocks("Actual to expected by decile of the price", by_group, measure_of(c), name),
+        *decile_blocks("Actual to expected by decile of the price", by_group, doc.measure_of(c), name),
         *_segments(c, costs, name),
     ]
 
 
 def price_words(c: Comparison, costs: Prices) -> Iterator[str]:
     """Yield a sentence on proxy discrimination, and one on the nearest mixture of the groups' expected costs."""
-    text = written(costs.proxy_discrimination, percent, level_of(c))
+    text = written(costs.proxy_discrimination, percent, doc.level_of(c))
     state, least = STATES[costs.status].capitalize(), percent(costs.materiality)
     yield f"{state}: {text} of the variance of the price, materiality threshold {least}."
-    parts = " and ".join(f"{label(group_of(c, who))} {percent(part)}" for who, part in costs.mixture.items())
+    parts = " and ".join(f"{label(doc.group_of(c, who))} {percent(part)}" for who, part in costs.mixture.items())
     yield f"Weights of the closest mixture of expected costs: {parts}."
 
 
-def _contributions(c: Comparison, costs: Prices, name: str) -> Iterator[Block]:
+def _contributions(c: Comparison, costs: Prices, name: str) -> Iterator[doc.Block]:
     """Yield the contributions of features to the gap beyond the mixture of expected costs."""
     if costs.contributions.is_empty():
         return
-    m, items = measure_of(c), [FEATURES[key] for key in CONTRIBUTION_NAMES]
-    columns = (Column("feature", NAME), *(Column(item.name(m)) for item in items))
+    m, items = doc.measure_of(c), [FEATURES[key] for key in CONTRIBUTION_NAMES]
     rows = (
-        (Cell(label(row["feature"])), *row_cells(row, items, m))
+        (label(row["feature"]), *row_cells(row, items, m))
         for row in costs.contributions.head(MOST_CONTRIBUTIONS).iter_rows(named=True)
     )
-    yield Heading("Contributions to proxy discrimination")
-    yield Table("price-contributions", columns, tuple(rows), name)
-    yield Paragraph(OF_CONTRIBUTIONS, QUIET)
+    yield doc.Heading("Contributions to proxy discrimination")
+    yield doc.Table.of("price-contributions", ("feature", *(item.name(m) for item in items)), rows, name)
+    yield doc.Paragraph(OF_CONTRIBUTIONS, doc.QUIET)
 
 
-def decile_blocks(title: str, columns: Sequence[tuple[str, pl.DataFrame]], m: Measure, level: str) -> Iterator[Block]:
+def decile_blocks(
+    title: str, columns: Sequence[tuple[str, pl.DataFrame]], m: Measure, level: str
+) -> Iterator[doc.Block]:
     """Yield the table of A/E by decile of the price, with one column per head; nothing if there are no rows."""
     shown = format_of(quantity("actual_to_expected").scale, m).value
     by_decile = [
-        {row["decile"]: estimate_cell(row_estimate(row, "actual_to_expected"), shown) for row in rows.to_dicts()}
-        for _, rows in columns
+        {row["decile"]: row_cell(row, "actual_to_expected", shown) for row in rows.to_dicts()} for _, rows in columns
     ]
     deciles = sorted({decile for cells in by_decile for decile in cells})
-    rows = tuple((Cell(str(decile)), *(cells.get(decile, Cell("")) for cells in by_decile)) for decile in deciles)
-    if rows:
-        heads = (Column("decile of the price", NAME), *(Column(head) for head, _ in columns))
-        yield from (Heading(title), Table("actual-to-expected", heads, rows, level))
+    rows = ((decile, *(cells.get(decile, "") for cells in by_decile)) for decile in deciles)
+    if deciles:
+        heads = ("decile of the price", *(head for head, _ in columns))
+        yield from (doc.Heading(title), doc.Table.of("actual-to-expected", heads, rows, level))
 
 
-def _segments(c: Comparison, costs: Prices, name: str) -> Iterator[Block]:
+def _segments(c: Comparison, costs: Prices, name: str) -> Iterator[doc.Block]:
     """Yield the table of feature values with the largest proxy vulnerability."""
     if costs.segments.is_empty():
         return
-    m, item = measure_of(c), FEATURES["segment_vulnerability"]
-    columns = (Column("feature", NAME), Column("value", NAME), Column(m.people), Column(item.name(m)))
+    m, item = doc.measure_of(c), FEATURES["segment_vulnerability"]
     rows = (
         (
-            Cell(label(row["feature"])),
-            Cell(minus(label(row["value"]))),
-            Cell(count(row["n"]), value=row["n"]),
-            estimate_cell(row_estimate(row, "vulnerability"), format_of(item.scale, m).value),
+            *(label(row["feature"]), minus(label(row["value"]))),
+            doc.Cell(count(row["n"]), value=row["n"]),
+            row_cell(row, "vulnerability", format_of(item.scale, m).value),
         )
         for row in costs.segments.iter_rows(named=True)
     )
-    yield Heading("Segments with the largest proxy vulnerability")
-    yield Table("segments", columns, tuple(rows), name)
-    yield Paragraph(OF_SEGMENTS, QUIET)
+    yield doc.Heading("Segments with the largest proxy vulnerability")
+    yield doc.Table.of("segments", ("feature", doc.Column("value", doc.NAME), m.people, item.name(m)), rows, name)
+    yield doc.Paragraph(OF_SEGMENTS, doc.QUIET)
 
 
 Changed = Mapping[str, Estimate | None]  # a quantity before and after, and its change
@@ -159,59 +137,58 @@ NOT_BY_GROUP = (
 SIMPLER = "The audit may report another gap for the discrimination-free price, because it uses no additive model."
 
 
-def free_price_document(price: DiscriminationFreePrice) -> Document:
+def free_price_document(price: DiscriminationFreePrice) -> doc.Document:
     """Return the discrimination-free price: its mixture, its features, and the gap on the audited rows."""
     m, shares = _measure(price.wording), {cost.group: cost.share for cost in price.costs}
     mixture = " and ".join(f"{label(group)} {percent(share)}" for group, share in shares.items())
+    gaps = (
+        f"Gap on the audited rows, {label(group)} vs {label(price.reference)}: "
+        f"{m.with_unit(m.difference(gap))} before, {m.with_unit(m.difference(price.gap_after[group]))} after."
+        for group, gap in price.gap_before.items()
+    )
     lines = [
+        f"Mean of the expected costs of all groups, weighted by their shares of all exposure: {mixture}.",
         f"The price uses {sentences.listed(price.features)}. It does not use the group of new {m.people}.",
-        *_audited_gaps(price, m),
+        *gaps,
         SIMPLER,
         f"Expected costs are multiplied by {price.factor:.4f}, so that prices add up to costs on the audited rows.",
         "Evaluate it on held-out data before you use it.",
     ]
-    first = f"Mean of the expected costs of all groups, weighted by their shares of all exposure: {mixture}."
     notes = [*map(sentence, price.notes), sentences.REGULATED]
-    blocks = [Paragraph(first, HEADLINE), *map(Paragraph, lines), *bullets(notes, "Use of the group")]
-    return Document("Discrimination-free price", tuple(blocks))
+    blocks = (*doc.headed(lines), *doc.bullets(notes, "Use of the group"))
+    return doc.Document("Discrimination-free price", blocks)
 
 
-def _audited_gaps(price: DiscriminationFreePrice, m: Measure) -> Iterator[str]:
-    for group, gap in price.gap_before.items():
-        before, after = (m.with_unit(m.difference(value)) for value in (gap, price.gap_after[group]))
-        who = f"{label(group)} vs {label(price.reference)}"
-        yield f"Gap on the audited rows, {who}: {before} before, {after} after."
-
-
-def price_evaluation_document(evaluations: Iterable[PriceEvaluation]) -> Document:
+def price_evaluation_document(evaluations: Iterable[PriceEvaluation]) -> doc.Document:
     """Return the effect of a discrimination-free price on held-out data, for each audited group."""
-    blocks: list[Block] = []
+    blocks: list[doc.Block] = []
     for evaluation in evaluations:
         blocks += _evaluation(evaluation)
-    blocks += [Paragraph(NOT_BY_GROUP, QUIET), Paragraph(sentences.IS_NO_FINDING.format(act="change prices"), QUIET)]
-    return Document("Effect of the discrimination-free price on held-out data", tuple(blocks))
+    blocks += [
+        doc.Paragraph(NOT_BY_GROUP, doc.QUIET),
+        doc.Paragraph(sentences.IS_NO_FINDING.format(act="change prices"), doc.QUIET),
+    ]
+    return doc.Document("Effect of the discrimination-free price on held-out data", tuple(blocks))
 
 
 def _measure(wording: Wording) -> Measure:
     return measure_for(ScoreType.AMOUNT, None, wording)
 
 
-def _evaluation(evaluation: PriceEvaluation) -> Iterator[Block]:
+def _evaluation(evaluation: PriceEvaluation) -> Iterator[doc.Block]:
     m, level = _measure(evaluation.wording), interval_name(evaluation.confidence)
     rows = {name: evaluation[name] for name in evaluation.table["quantity"]}
-    yield pair_heading(evaluation.audited, evaluation.reference)
-    yield Paragraph(_gap_words(evaluation, rows["gap"], m, level), HEADLINE)
-    yield Paragraph(_money_words(rows, m))
+    yield from doc.pair_blocks(evaluation, [_gap_words(evaluation, rows["gap"], m, level), _money_words(rows, m)])
     items = ((quantity(name), [*row.values()]) for name, row in rows.items())
     yield change_table("estimates", items, BEFORE_AFTER, m, level)
     columns = [
         (f"{label(getattr(evaluation, who))} {which}", evaluation.by_decile.filter(group=who, which=which))
-        for who in BOTH
+        for who in doc.BOTH
         for which in ("before", "after")
     ]
-    yield FigureRef("price_effect", (evaluation,))
+    yield doc.FigureRef("price_effect", (evaluation,))
     yield from decile_blocks(BY_DECILE, columns, m, level)
-    yield from warnings(evaluation.notes)
+    yield from doc.warnings(evaluation.notes)
 
 
 def _gap_words(evaluation: PriceEvaluation, gap: Changed, m: Measure, level: str) -> str:

@@ -7,24 +7,9 @@ from dataclasses import dataclass, replace
 from functools import partial
 from typing import Any
 
-from tiltlens._documents.document import NAME, TEXT, Cell, Column, Table
+from tiltlens import _formats as formats
+from tiltlens._documents.document import TEXT, Cell, Column, Table
 from tiltlens._estimators.estimate import Estimate
-from tiltlens._formats import (
-    NOTHING,
-    Shown,
-    brief_points,
-    interval,
-    is_zero,
-    number,
-    p_value,
-    percent,
-    points,
-    ratio,
-    short_number,
-    whole,
-    with_interval,
-    within,
-)
 from tiltlens._results.outputs import row_estimate
 from tiltlens._rows.wording import Measure, ScoreType, amount
 
@@ -34,8 +19,8 @@ class Format:
     """The unit of a quantity, and the formats of its values and of their changes."""
 
     unit: str
-    value: Shown
-    change: Shown
+    value: formats.Shown
+    change: formats.Shown
 
 
 @dataclass(frozen=True, slots=True)
@@ -77,25 +62,25 @@ def format_of(scale: str, measure: Measure) -> Format:
     """Return unit and formats of a scale."""
 
     def size(value: float | None) -> str:
-        return NOTHING if value is None else measure.size(value)
+        return formats.NOTHING if value is None else measure.size(value)
 
-    formats = {
+    by_scale = {
         "gap": Format(measure.unit, measure.difference, measure.difference),
         "range": Format(measure.unit, measure.difference, measure.difference),
         "level": Format("", measure.level, measure.difference),
         "total": Format("", measure.total, measure.total),
         "size": Format(measure.unit, size, size),
-        "points": Format("points", points, points),
-        "share": Format("", percent, points),
-        "ratio": Format("", ratio, ratio),
-        "index": Format("", short_number, short_number),
-        "nats": Format("nats", number, number),
-        "number": Format("", number, number),
+        "points": Format("points", formats.points, formats.points),
+        "share": Format("", formats.percent, formats.points),
+        "ratio": Format("", formats.ratio, formats.ratio),
+        "index": Format("", formats.short_number, formats.short_number),
+        "nats": Format("nats", formats.number, formats.number),
+        "number": Format("", formats.number, formats.number),
         "deviance": Format("", amount, amount),
-        "count": Format("", whole, whole),
-        "p": Format("", lambda value: NOTHING if value is None else p_value(value), short_number),
+        "count": Format("", formats.whole, formats.whole),
+        "p": Format("", formats.p_value, formats.short_number),
     }
-    return formats[scale]
+    return by_scale[scale]
 
 
 def fill(text: str, measure: Measure) -> str:
@@ -161,23 +146,22 @@ _CORRECTION = _table(
         (ScoreType.PROBABILITY, ScoreType.DECISION),
     ),
 )
-_ERRORS = _table(
+_ERROR_RATES = _table(
     Quantity("fpr", "false positive rate", "share", "share given 1 among {people} without the outcome"),
     Quantity("fnr", "false negative rate", "share", "share given 0 among {people} with the outcome"),
     Quantity("calibration", "calibration error", "points", "observed minus predicted rate of the outcome"),
-    Quantity("auc", "AUC", "index", "area under the ROC curve of the {each}s"),
     Quantity("ppv", "positive predictive value", "share", "share with the outcome among people given decision 1"),
     Quantity("npv", "negative predictive value", "share", "share without the outcome among people given decision 0"),
     Quantity("fdr", "false discovery rate", "share", "share without the outcome among people given decision 1"),
     Quantity("for", "false omission rate", "share", "share with the outcome among people given decision 0"),
-    Quantity("fpr_difference", "gap in false positive rates", "points", "audited minus reference"),
-    Quantity("fnr_difference", "gap in false negative rates", "points", "audited minus reference"),
-    Quantity("calibration_difference", "gap in calibration errors", "points", "audited minus reference"),
+)
+_ERRORS = _ERROR_RATES | _table(
+    *(
+        Quantity(f"{rate.key}_difference", f"gap in {rate.label}s", "points", "audited minus reference")
+        for rate in _ERROR_RATES.values()
+    ),
+    Quantity("auc", "AUC", "index", "area under the ROC curve of the {each}s"),
     Quantity("auc_difference", "difference in AUC", "index", "audited minus reference"),
-    Quantity("ppv_difference", "gap in positive predictive values", "points", "audited minus reference"),
-    Quantity("npv_difference", "gap in negative predictive values", "points", "audited minus reference"),
-    Quantity("fdr_difference", "gap in false discovery rates", "points", "audited minus reference"),
-    Quantity("for_difference", "gap in false omission rates", "points", "audited minus reference"),
     Quantity("log_loss_difference", "difference in log loss", "index", "audited minus reference"),
     Quantity("sign_gamma", "sign determined up to Γ", "points", "how much event rates of the unobserved may differ"),
 )
@@ -305,7 +289,6 @@ ALIASES = {
 HEADLINE_KEYS, CORRECTION_KEYS = tuple(_HEADLINE), tuple(_CORRECTION)
 INTERSECTION_KEYS = ("between_groups", "main_effects", "interaction")
 SEQUENCE_KEYS = ("gap", "impact_ratio", "fpr_difference", "fnr_difference")  # with confidence sequences
-ERROR_RATE_KEYS = ("fpr", "fnr", "calibration", "auc", "ppv", "npv", "fdr", "for", "log_loss")
 
 # Columns of the table of features, keyed by the names of these columns.
 FEATURES = _table(
@@ -348,21 +331,21 @@ def quantity(key: str) -> Quantity:
     return QUANTITIES.get(key) or Quantity(key, key.replace("_", " "), "index", "")
 
 
-def estimate_cell(estimate: Estimate | None, shown: Shown) -> Cell:
+def estimate_cell(estimate: Estimate | None, shown: formats.Shown) -> Cell:
     """Return an estimate as a cell with value and interval."""
     if estimate is None:
-        return Cell(NOTHING)
+        return Cell(formats.NOTHING)
     low, high = estimate.low, estimate.high
     is_known = low == high  # no interval, or an estimate without error
-    ends = "" if is_known else interval(low, high, shown)
-    return Cell(within(low, high, shown)(estimate.value), ends, value=estimate.value)
+    ends = "" if is_known else formats.interval(low, high, shown)
+    return Cell(formats.within(low, high, shown)(estimate.value), ends, value=estimate.value)
 
 
-def written(estimate: Estimate | None, shown: Shown, name: str = "", unit: str = "") -> str:
+def written(estimate: Estimate | None, shown: formats.Shown, name: str = "", unit: str = "") -> str:
     """Return an estimate as text with its interval, which `name` may precede."""
     if estimate is None:
         return shown(None)
-    return with_interval(estimate.value, estimate.low, estimate.high, shown, name, unit)
+    return formats.with_interval(estimate.value, estimate.low, estimate.high, shown, name, unit)
 
 
 def estimate_words(estimate: Estimate, measure: Measure, name: str = "") -> str:
@@ -372,32 +355,37 @@ def estimate_words(estimate: Estimate, measure: Measure, name: str = "") -> str:
 
 def range_words(ends: Estimate, measure: Measure) -> str:
     """Return a range of a gap as in a sentence: "−21.3 to −5.8 points"."""
-    return measure.with_unit(interval(ends.low, ends.high, brief_of((ends.low, ends.high), measure)))
+    return measure.with_unit(formats.interval(ends.low, ends.high, brief_of((ends.low, ends.high), measure)))
 
 
-def brief(estimate: Estimate, measure: Measure) -> Shown:
+def brief(estimate: Estimate, measure: Measure) -> formats.Shown:
     """Return a format with one decimal for gaps of at least a point and two for smaller ones."""
     return brief_of((estimate.value, estimate.low, estimate.high), measure)
 
 
-def brief_of(values: Iterable[float | None], measure: Measure) -> Shown:
+def brief_of(values: Iterable[float | None], measure: Measure) -> formats.Shown:
     """Return the format of `brief` for values that are shown together."""
     if measure.is_amount:
         return partial(_amount_beside, measure, [*values])
-    return brief_points(*values)
+    return formats.brief_points(*values)
 
 
 def _amount_beside(measure: Measure, values: Sequence[float | None], value: float | None) -> str:
     text = measure.difference(value, *values)
-    return measure.difference(0.0) if value is not None and is_zero(text) else text
+    return measure.difference(0.0) if value is not None and formats.is_zero(text) else text
 
 
 def quantity_cell(item: Quantity, estimate: Estimate | None, measure: Measure) -> Cell:
     """Return an estimate of a quantity as a cell; for a range, only its two ends."""
     shown = format_of(item.scale, measure).value
     if item.scale == "range" and estimate is not None:
-        return Cell(interval(estimate.low, estimate.high, shown))
+        return Cell(formats.interval(estimate.low, estimate.high, shown))
     return estimate_cell(estimate, shown)
+
+
+def row_cell(row: Mapping[str, Any], name: str, shown: formats.Shown) -> Cell:
+    """Return the estimate in the columns NAME, NAME_low and NAME_high of a row as a cell."""
+    return estimate_cell(row_estimate(row, name), shown)
 
 
 def row_cells(row: Mapping[str, Any], items: Iterable[Quantity], measure: Measure) -> Iterator[Cell]:
@@ -409,12 +397,12 @@ def quantity_table(
     name: str, rows: Iterable[tuple[Quantity, Estimate | None]], measure: Measure, interval_label: str
 ) -> Table:
     """Return a table of quantities with their values, intervals and definitions."""
-    columns = (Column("quantity", NAME), Column("value"), Column("definition", TEXT, is_optional=True))
+    heads = ("quantity", "value", Column("definition", TEXT, is_optional=True))
     cells = (
-        (Cell(item.name(measure)), quantity_cell(item, estimate, measure), Cell(fill(item.definition, measure)))
+        (item.name(measure), quantity_cell(item, estimate, measure), fill(item.definition, measure))
         for item, estimate in rows
     )
-    return Table(name, columns, tuple(cells), interval_label)
+    return Table.of(name, heads, cells, interval_label)
 
 
 def change_table(
@@ -430,5 +418,5 @@ def change_table(
         shown = format_of(item.scale, measure)
         of_change = shown.value if estimates[0] is None else shown.change  # money moved is itself a change
         values = map(estimate_cell, estimates, (shown.value, shown.value, of_change))
-        cells.append((Cell(item.name(measure)), *values))
-    return Table(name, (Column("quantity", NAME), *map(Column, heads)), tuple(cells), interval_label)
+        cells.append((item.name(measure), *values))
+    return Table.of(name, ("quantity", *heads), cells, interval_label)

@@ -4,12 +4,12 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import replace
-from typing import Any, TypeVar
+from typing import Any
 
 import polars as pl
 
 from tiltlens._analysis.unobserved_groups import UnobservedGroup
-from tiltlens._documents.document import group_name
+from tiltlens._documents.document import renamed
 from tiltlens._documents.headline import named_list
 from tiltlens._documents.quantities import format_of, quantity, written
 from tiltlens._estimators.estimate import Estimate, Materiality, materiality
@@ -21,7 +21,6 @@ from tiltlens._formats import (
     number,
     percent,
     points,
-    sentence,
     size,
     value_of,
     with_interval,
@@ -46,7 +45,6 @@ from tiltlens._results.outputs import row_estimate
 from tiltlens._rows.wording import POINTS
 
 Row = Mapping[str, Any]  # of a frame
-Named = TypeVar("Named", TiltSummary, Constraint)
 FALSE_POSITIVES, FALSE_NEGATIVES = "false positive rates", "false negative rates"
 TARGETS = {  # for each metric: the quantities that it constrains, with their names
     MEAN: (("gap", "mean scores"),),
@@ -60,6 +58,7 @@ REGULATED = (
     "The law may restrict the use of the group, or of a model that predicts it, in decisions about people. Check "
     "before you deploy the adjustment."
 )
+USED_TO_MEASURE = "On held-out data, the group was used to measure the effect, not to fit the adjustment."
 IS_NO_FINDING = (
     "Whether to {act} is a legal and policy decision, not a statistical one. The numbers apply to new people "
     "only if they resemble these."
@@ -102,12 +101,7 @@ def named_repair(repair: TiltSummary) -> TiltSummary:
     repair = replace(repair, audited=repair.audited or several)
     if (column := repair.group) is None:
         return repair
-    return replace(_renamed(repair, column), constraints=tuple(_renamed(item, column) for item in repair.constraints))
-
-
-def _renamed(part: Named, column: str) -> Named:
-    audited, reference = (group_name(column, str(name)) for name in (part.audited, part.reference))
-    return replace(part, audited=audited, reference=reference)
+    return replace(renamed(repair, column), constraints=tuple(renamed(item, column) for item in repair.constraints))
 
 
 def targets(repair: TiltSummary) -> tuple[tuple[str, str], ...]:
@@ -254,12 +248,6 @@ def _accuracy_changes(table: Mapping[str, Row], column: str) -> Iterator[tuple[s
             yield key, written(estimate, write, unit=unit)
 
 
-def group_use(evaluation: RepairEvaluation) -> list[str]:
-    """Return sentences on where the group was used."""
-    notes = [sentence(note) for note in evaluation.repair.notes]
-    return [*notes, "On held-out data, the group was used to measure the effect, not to fit the adjustment.", REGULATED]
-
-
 def verdict_sentence(search: Alternatives) -> str:
     """Return the verdict on alternatives; with the rates of both rules if there is one."""
     reduction = search.gap_reduction
@@ -335,8 +323,6 @@ def reweighing_sentence(weights: Reweighing) -> str:
     )
 
 
-def listed(names: Sequence[str], most: int = 6) -> str:
+def listed(names: Sequence[str]) -> str:
     """Return the first few names of columns as a list for a sentence."""
-    if not names:
-        return "nothing else"
-    return named_list(names, most)
+    return named_list(names) if names else "nothing else"

@@ -2,40 +2,15 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
 from typing import Any
 
 import polars as pl
 
+from tiltlens._documents import document as doc
 from tiltlens._documents import repair_sentences as sentences
-from tiltlens._documents.document import (
-    EVIDENCE,
-    HEADLINE,
-    NAME,
-    NOTHING,
-    OPEN,
-    QUIET,
-    TEXT,
-    WARNING,
-    Block,
-    Bullets,
-    Cell,
-    Column,
-    Document,
-    FigureRef,
-    Heading,
-    Paragraph,
-    Table,
-    bullets,
-    group_name,
-    level_of,
-    measure_of,
-    named_change,
-    pair_heading,
-    subject,
-    warnings,
-)
+from tiltlens._documents.audit_document import audit_document, checks_document, comparison_document
 from tiltlens._documents.prices import free_price_document, price_evaluation_document
 from tiltlens._documents.quantities import (
     FEATURES,
@@ -45,10 +20,13 @@ from tiltlens._documents.quantities import (
     estimate_words,
     format_of,
     quantity,
+    row_cell,
     row_cells,
 )
 from tiltlens._documents.sentences import IS_NO_FINDING, simultaneous_words
-from tiltlens._estimators.estimate import Estimate, Materiality, is_beyond_zero, materiality
+from tiltlens._documents.tables import rule_document
+from tiltlens._estimators.estimate import Estimate, Materiality, materiality
+from tiltlens._estimators.verdicts import is_beyond
 from tiltlens._formats import (
     capitalised,
     count,
@@ -67,16 +45,19 @@ from tiltlens._repair.constraints import DECISIONS
 from tiltlens._repair.evaluation import BEFORE_AFTER, Evaluation, RepairEvaluation
 from tiltlens._repair.free_price import DiscriminationFreePrice, PriceEvaluation
 from tiltlens._repair.score_tilt import ScoreTilt
+from tiltlens._results.audit import Audit
 from tiltlens._results.change import NUMBERS, QUANTITIES, Change, ChangeVerdict, GroupChange, Origin
-from tiltlens._results.outputs import row_estimate
+from tiltlens._results.comparison import Comparison
+from tiltlens._results.outputs import Checks, row_estimate
 from tiltlens._rows.wording import POINTS
+from tiltlens._rules.tables import RuleTables
 
 Row = Mapping[str, Any]  # one row of the frame of features
 VERDICTS: dict[str, tuple[str, str]] = {  # verdict of the result → kind of mark, and phrase for a sentence
-    ChangeVerdict.MORE: (EVIDENCE, "contributes more than before"),
-    ChangeVerdict.LESS: (EVIDENCE, "contributes less than before"),
-    ChangeVerdict.TURNED: (EVIDENCE, "contributes in the opposite direction"),
-    ChangeVerdict.NO_CHANGE: (NOTHING, str(ChangeVerdict.NO_CHANGE)),
+    ChangeVerdict.MORE: (doc.EVIDENCE, "contributes more than before"),
+    ChangeVerdict.LESS: (doc.EVIDENCE, "contributes less than before"),
+    ChangeVerdict.TURNED: (doc.EVIDENCE, "contributes in the opposite direction"),
+    ChangeVerdict.NO_CHANGE: (doc.NOTHING, str(ChangeVerdict.NO_CHANGE)),
 }
 FIRST = ("gap", "linear_gap", "adjusted_gap", "impact_ratio", "audited_rate", "reference_rate")
 MOVED = (ChangeVerdict.MORE, ChangeVerdict.LESS, ChangeVerdict.TURNED)
@@ -84,21 +65,23 @@ MOST_NAMED = 5
 SIDES = ("old", "new")
 
 
-def change_document(change: Change) -> Document:
+def change_document(change: Change) -> doc.Document:
     """Return the document of a change; the group with the largest change comes first."""
-    change = named_change(change)
+    change = doc.named_change(change)
     origins = zip(SIDES, (change.old, change.new), strict=True)
     sides = (f"{which}: {_source(origin)} ({origin.rows['used']:,} rows)" for which, origin in origins)
-    blocks: list[Block] = [Paragraph("; ".join(sides) + ".", QUIET)]
+    blocks: list[doc.Block] = [doc.Paragraph("; ".join(sides) + ".", doc.QUIET)]
     largest = sorted(change.comparisons.values(), key=lambda c: -abs(c.changes["gap"] or 0.0))
     for c in largest:
         blocks += _group(c)
     for name, which in change.too_small.items():
-        blocks.append(Paragraph(f"{label(name)} is in the {which} audit only and is not compared.", WARNING))
+        blocks.append(doc.Paragraph(f"{label(name)} is in the {which} audit only and is not compared.", doc.WARNING))
     pairing = f"{capitalised(change.pairing)}."
     notes = " ".join(filter(None, [pairing, simultaneous_words(change)]))
-    title = f"Change in {subject(change)} by {label(change.group)}"
-    return Document(title, (*blocks, Heading("Data"), Paragraph(notes), Paragraph(IS_NO_FINDING, QUIET)))
+    title = f"Change in {doc.subject(change)} by {label(change.group)}"
+    return doc.Document(
+        title, (*blocks, doc.Heading("Data"), doc.Paragraph(notes), doc.Paragraph(IS_NO_FINDING, doc.QUIET))
+    )
 
 
 def _source(side: Origin) -> str:
@@ -109,7 +92,7 @@ def _source(side: Origin) -> str:
     return f"{label(name, 40)}, {made}" if name else made
 
 
-def provenance_blocks(change: Change) -> list[Block]:
+def provenance_blocks(change: Change) -> list[doc.Block]:
     """Return the provenance of both audits as a table."""
     rows: dict[str, list[str]] = {}
     for index, side in enumerate((change.old.provenance, change.new.provenance)):
@@ -118,36 +101,28 @@ def provenance_blocks(change: Change) -> list[Block]:
         entries = side.stated | question | {"SHA-256 of the rows": side.data_sha256, "created": created}
         for name, text in entries.items():
             rows.setdefault(name, ["", ""])[index] = text
-    columns = (Column("provenance", NAME), *(Column(which, TEXT) for which in SIDES))
-    cells = (
-        (Cell(label(name.replace("_", " "))), *(Cell(label(text, 400)) for text in both)) for name, both in rows.items()
-    )
-    return [Heading("Provenance", 2), Table("provenance", columns, tuple(cells))]
+    cells = ((label(name.replace("_", " ")), *(label(text, 400) for text in both)) for name, both in rows.items())
+    heads = (doc.Column(which, doc.TEXT) for which in SIDES)
+    return [doc.Heading("Provenance", 2), doc.Table.of("provenance", ("provenance", *heads), cells)]
 
 
-def _group(c: GroupChange) -> list[Block]:
-    first, *others = headline(c)
-    blocks: list[Block] = [
-        pair_heading(c.audited, c.reference),
-        Paragraph(first, HEADLINE),
-        *(Paragraph(line) for line in others),
-        _quantities(c),
-    ]
+def _group(c: GroupChange) -> list[doc.Block]:
+    blocks = [*doc.pair_blocks(c, headline(c)), _quantities(c)]
     if not c.features.is_empty():
-        m, level = measure_of(c), f"{100 * c.scale.confidence:g}%"
+        m, level = doc.measure_of(c), f"{100 * c.scale.confidence:g}%"
         blocks += [
-            Heading(m.headed("Change in contributions")),
-            FigureRef("change", (c,)),
+            doc.Heading(m.headed("Change in contributions")),
+            doc.FigureRef("change", (c,)),
             _features(c),
-            Paragraph(
+            doc.Paragraph(
                 f"New minus old. Intervals of alone and beyond the others are {level} simultaneous confidence bands, "
                 "from which the verdicts are read. Materiality threshold: "
                 f"{m.with_unit(m.size(c.scale.materiality))}.",
-                QUIET,
+                doc.QUIET,
             ),
-            Bullets(tuple(f"{label(row['feature'])}: {minus(row['reason'])}." for row in _rows(c))),
+            doc.Bullets(tuple(f"{label(row['feature'])}: {minus(row['reason'])}." for row in _rows(c))),
         ]
-    return blocks + bullets([minus(note) for note in c.notes], "Warnings")
+    return blocks + doc.bullets([minus(note) for note in c.notes], "Warnings")
 
 
 def _rows(c: GroupChange) -> list[Row]:
@@ -156,12 +131,12 @@ def _rows(c: GroupChange) -> list[Row]:
 
 def headline(c: GroupChange) -> list[str]:
     """Return sentences on the change of the gap, and on the features whose contributions changed."""
-    m, (old, new, change) = measure_of(c), map(_gap, (c.old, c.new, c.changes))
+    m, (old, new, change) = doc.measure_of(c), map(_gap, (c.old, c.new, c.changes))
     values = [estimate_words(Estimate(gap.value), m) for gap in (old, new)]
     name = "Gap" if c.new["linear_gap"] is None else "Weighted gap"
     lines = [
         f"{name} in the {m.mean}s: {values[0]} before, {values[1]} now. Change "
-        f"{estimate_words(change, m, level_of(c))}: {_status(change, old, c)}."
+        f"{estimate_words(change, m, doc.level_of(c))}: {_status(change, old, c)}."
     ]
     moved = [row for row in _rows(c) if row["verdict"] in MOVED]
     if moved:
@@ -182,23 +157,23 @@ def _moved(row: Row, c: GroupChange) -> str:
     ends = row["alone_change_low"], row["alone_change_high"]
     is_alone = materiality(*ends, c.scale.materiality) is Materiality.MATERIAL
     key = "alone" if is_alone or row["beyond_others_change"] is None else "beyond_others"
-    change = estimate_words(Estimate(row[f"{key}_change"]), measure_of(c))
+    change = estimate_words(Estimate(row[f"{key}_change"]), doc.measure_of(c))
     return f"{label(row['feature'])} {VERDICTS[row['verdict']][1]} ({change}, {FEATURES[key].head})"
 
 
 def _status(change: Estimate, old: Estimate, c: GroupChange) -> str:
-    status, m = materiality(change.low, change.high, c.scale.materiality), measure_of(c)
+    status, m = materiality(change.low, change.high, c.scale.materiality), doc.measure_of(c)
     if status is None:
         return "no interval"
     if status is Materiality.NOT_MATERIAL:
         return f"no material change, less than {m.with_unit(m.size(c.scale.materiality))}"
-    if not is_beyond_zero(change.low, change.high):
+    if not is_beyond(change):
         return "inconclusive, consistent with no change"
     wider = change.value * old.value >= 0.0 or abs(change.value) > 2 * abs(old.value)
     return "the gap became wider" if wider else "the gap became narrower"
 
 
-def _quantities(c: GroupChange) -> Table:
+def _quantities(c: GroupChange) -> doc.Table:
     audited_rate = f"{c.scale.metric}_difference"  # it is the gap
     keys = [*FIRST, *(key for key in QUANTITIES if key not in FIRST)]
     rows = []
@@ -210,30 +185,29 @@ def _quantities(c: GroupChange) -> Table:
             item = replace(item, label=f"weighted {item.label}")
         old, new = (None if side is None else Estimate(side.value) for side in (c.old[key], c.new[key]))
         rows.append((item, (old, new, change)))
-    return change_table("estimates", rows, ("old", "new", "change"), measure_of(c), level_of(c))
+    return change_table("estimates", rows, ("old", "new", "change"), doc.measure_of(c), doc.level_of(c))
 
 
-def _features(c: GroupChange) -> Table:
-    write = measure_of(c).difference
+def _features(c: GroupChange) -> doc.Table:
+    write = doc.measure_of(c).difference
     keys = [key for key in NUMBERS if c.features[f"{key}_change"].is_not_null().any()]
-    heads = (Column(f"change, {FEATURES[key].head}", is_optional=key == "shapley") for key in keys)
-    both = (Column(f"{when}, {FEATURES['alone'].head}", is_optional=True) for when in SIDES)
-    columns = (Column("feature", NAME), *both, *heads, Column("verdict", TEXT))
+    heads = (doc.Column(f"change, {FEATURES[key].head}", is_optional=key == "shapley") for key in keys)
+    both = (doc.Column(f"{when}, {FEATURES['alone'].head}", is_optional=True) for when in SIDES)
     rows = (
         (
-            Cell(label(row["feature"])),
-            *(Cell(write(row[f"alone_{when}"])) for when in SIDES),
-            *(estimate_cell(row_estimate(row, f"{key}_change"), write) for key in keys),
+            label(row["feature"]),
+            *(write(row[f"alone_{when}"]) for when in SIDES),
+            *(row_cell(row, f"{key}_change", write) for key in keys),
             _verdict(row["verdict"]),
         )
         for row in _rows(c)
     )
-    return Table("contributions", columns, tuple(rows))
+    return doc.Table.of("contributions", ("feature", *both, *heads, doc.Column("verdict", doc.TEXT)), rows)
 
 
-def _verdict(verdict: str) -> Cell:
-    kind, text = VERDICTS.get(verdict, (OPEN, verdict))
-    return Cell(text, mark=kind)
+def _verdict(verdict: str) -> doc.Cell:
+    kind, text = VERDICTS.get(verdict, (doc.OPEN, verdict))
+    return doc.Cell(text, mark=kind)
 
 
 ORDER = (
@@ -248,20 +222,19 @@ RULES = 9  # rules of the curve that are shown
 WHAT_IFS = 20  # maximum number shown, smallest gaps first
 
 
-def repair_document(adjustment: Adjustment, group: str | None = None) -> Document:
+def repair_document(adjustment: Adjustment, group: str | None = None) -> doc.Document:
     """Return the document of an adjustment: goal, fit and use of the group; `group` is the group column."""
     if isinstance(adjustment, DiscriminationFreePrice):
         return free_price_document(adjustment)
     assert isinstance(adjustment, ScoreTilt)
     repair = sentences.named_repair(adjustment.summary(group))
-    first, *others = [*sentences.goal(repair), *sentences.fit_sentences(repair)]
+    lines = [*sentences.goal(repair), *sentences.fit_sentences(repair)]
     notes = [*(minus(sentence(note)) for note in repair.notes), sentences.REGULATED]
-    who = pair_heading(str(repair.audited), repair.reference)
-    blocks = [who, Paragraph(first, HEADLINE), *map(Paragraph, others), *bullets(notes, "Use of the group")]
-    return Document("Score adjustment", tuple(blocks))
+    blocks = (*doc.pair_blocks(repair, lines), *doc.bullets(notes, "Use of the group"))
+    return doc.Document("Score adjustment", blocks)
 
 
-def evaluation_document(evaluations: Sequence[Evaluation]) -> Document:
+def evaluation_document(evaluations: Sequence[Evaluation]) -> doc.Document:
     """Return the document of an adjustment's effect on held-out data; the widest gap comes first."""
     prices = [each for each in evaluations if isinstance(each, PriceEvaluation)]
     if prices:
@@ -271,27 +244,26 @@ def evaluation_document(evaluations: Sequence[Evaluation]) -> Document:
     named.sort(key=lambda each: -max(each.table.filter(quantity="gap")["before"].abs(), default=0.0))
     repair = named[0].repair
     blocks = [block for evaluation in named for block in _evaluation(evaluation)]
-    blocks += bullets(list(map(minus, sentences.group_use(named[0]))), "Use of the group")
-    blocks += bullets([*sentences.goal(repair), *sentences.fit_sentences(repair)], "Adjustment")
-    return Document(
+    notes = [*map(sentence, repair.notes), sentences.USED_TO_MEASURE, sentences.REGULATED]
+    blocks += doc.bullets(list(map(minus, notes)), "Use of the group")
+    blocks += doc.bullets([*sentences.goal(repair), *sentences.fit_sentences(repair)], "Adjustment")
+    return doc.Document(
         "Effect of a score adjustment on held-out data",
-        (*blocks, Paragraph(sentences.IS_NO_FINDING.format(act="adjust scores"), QUIET)),
+        (*blocks, doc.Paragraph(sentences.IS_NO_FINDING.format(act="adjust scores"), doc.QUIET)),
     )
 
 
-def _evaluation(evaluation: RepairEvaluation) -> list[Block]:
-    first, *others = sentences.headline(evaluation)
-    repair, level = evaluation.repair, interval_name(evaluation.confidence)
-    who = pair_heading(str(repair.audited), repair.reference)
-    blocks: list[Block] = [who, Paragraph(first, HEADLINE), *map(Paragraph, others)]
+def _evaluation(evaluation: RepairEvaluation) -> list[doc.Block]:
+    level = interval_name(evaluation.confidence)
+    blocks = doc.pair_blocks(evaluation.repair, sentences.headline(evaluation))
     blocks += [_before_after("estimates", evaluation, evaluation.table, BEFORE_AFTER, level)]
-    blocks += [Heading(f"Changed decisions at the threshold {evaluation.threshold:g}"), _decisions(evaluation)]
+    blocks += [doc.Heading(f"Changed decisions at the threshold {evaluation.threshold:g}"), _decisions(evaluation)]
     if (costs := evaluation.cost_of_blindness) is not None:
         columns = ("with_group", "without_group", "cost")
-        blocks += [Heading("Cost of not using the group"), Paragraph(sentences.blindness_words(costs))]
+        blocks += [doc.Heading("Cost of not using the group"), doc.Paragraph(sentences.blindness_words(costs))]
         blocks += [_before_after("cost_of_blindness", evaluation, costs, columns, level)]
-    blocks += [Heading("Partial adjustments"), FigureRef("repair_curve", (evaluation,)), _curve(evaluation)]
-    return blocks + warnings(evaluation.notes)
+    blocks += [doc.Heading("Partial adjustments"), doc.FigureRef("repair_curve", (evaluation,)), _curve(evaluation)]
+    return blocks + doc.warnings(evaluation.notes)
 
 
 def _label(evaluation: RepairEvaluation, key: str) -> Quantity:
@@ -306,7 +278,7 @@ def _label(evaluation: RepairEvaluation, key: str) -> Quantity:
 
 def _before_after(
     name: str, evaluation: RepairEvaluation, table: pl.DataFrame, keys: tuple[str, str, str], level: str
-) -> Table:
+) -> doc.Table:
     """Return a table with two values of each quantity and their difference."""
     by_key = sentences.rows_of(table)
     if evaluation.repair.metric == DECISIONS:
@@ -321,103 +293,107 @@ def _before_after(
     return change_table(name, rows, heads, POINTS, level)
 
 
-def _decisions(evaluation: RepairEvaluation) -> Table:
-    columns = (Column("group", NAME), Column("people"), Column("from 0 to 1"), Column("from 1 to 0"))
+def _decisions(evaluation: RepairEvaluation) -> doc.Table:
     rows = (
         (label(getattr(evaluation.repair, who)), *map(count, (evaluation.rows[who], moved["up"], moved["down"])))
         for who, moved in evaluation.decisions.items()
     )
-    return Table("decisions", columns, tuple(tuple(map(Cell, row)) for row in rows))
+    return doc.Table.of("decisions", ("group", "people", "from 0 to 1", "from 1 to 0"), rows)
 
 
-def _curve(evaluation: RepairEvaluation) -> Table:
+def _curve(evaluation: RepairEvaluation) -> doc.Table:
     items = {key: _label(evaluation, key) for key in CURVE if key in evaluation.curve.columns}
-    columns = (Column("part", NAME), *(Column(item.name(POINTS)) for item in items.values()))
     rows = (
         (whole_percent(row["part"]), *(format_of(item.scale, POINTS).value(row[key]) for key, item in items.items()))
         for row in evaluation.curve[::STEP].iter_rows(named=True)
     )
-    return Table("curve", columns, tuple(tuple(map(Cell, row)) for row in rows))
+    return doc.Table.of("curve", ("part", *(item.name(POINTS) for item in items.values())), rows)
 
 
-def alternatives_document(alternatives: AlternativesByGroup) -> Document:
+def alternatives_document(alternatives: AlternativesByGroup) -> doc.Document:
     """Return the document of a search for less discriminatory alternatives; the widest gap comes first."""
-    blocks: list[Block] = []
+    blocks: list[doc.Block] = []
     for search in sorted(alternatives.comparisons.values(), key=lambda search: -abs(search.gap)):
-        audited, reference = (group_name(alternatives.group, name) for name in (search.audited, search.reference))
-        blocks += _alternatives(replace(search, audited=audited, reference=reference))
+        blocks += _alternatives(doc.renamed(search, alternatives.group))
     title = f"Less discriminatory alternatives by {label(alternatives.group)}"
-    return Document(title, (*blocks, Paragraph(sentences.OF_RULES, QUIET)))
+    return doc.Document(title, (*blocks, doc.Paragraph(sentences.OF_RULES, doc.QUIET)))
 
 
-def _alternatives(search: Alternatives) -> list[Block]:
-    first, *others = sentences.verdict_words(search)
+def _alternatives(search: Alternatives) -> list[doc.Block]:
     level = interval_name(search.confidence)
+    keys = ("score_gap", "auc", "accuracy_change", "gap_reduction")  # the last two decide the verdict
+    differences = ((quantity(key), [getattr(search, key)]) for key in keys if getattr(search, key) is not None)
     counted = (
         f"Scores from {search.threshold:g} on count as decision 1; a loss of accuracy of up to "
         f"{size(search.tolerance)} points counts as none. People without a known outcome are left out."
     )
-    blocks: list[Block] = [
-        pair_heading(search.audited, search.reference),
-        Paragraph(minus(first), HEADLINE),
-        *(Paragraph(minus(line)) for line in others),
+    blocks: list[doc.Block] = [
+        *doc.pair_blocks(search, [*map(minus, sentences.verdict_words(search))]),
         _compared(search, level),
-        _differences(search, level),
-        Paragraph(counted, QUIET),
-        *(Heading("Accepted loss of accuracy"), FigureRef("tolerances", (search,)), _tolerances(search)),
-        Paragraph(sentences.OF_TOLERANCES, QUIET),
-        *(Heading("Other rules"), FigureRef("attainable", (search,)), _attained(search, level)),
+        change_table("estimates", differences, ["value"], POINTS, level),
+        doc.Paragraph(counted, doc.QUIET),
+        *(doc.Heading("Accepted loss of accuracy"), doc.FigureRef("tolerances", (search,)), _tolerances(search)),
+        doc.Paragraph(sentences.OF_TOLERANCES, doc.QUIET),
+        *(doc.Heading("Other rules"), doc.FigureRef("attainable", (search,)), _attained(search, level)),
     ]
     if not search.what_ifs.is_empty():
-        blocks += [Heading("Effect of features of the audited model"), _what_ifs(search)]
-        blocks.append(Paragraph(sentences.OF_WHAT_IFS, QUIET))
-    return blocks + warnings(search.notes)
+        blocks += [doc.Heading("Effect of features of the audited model"), _what_ifs(search)]
+        blocks.append(doc.Paragraph(sentences.OF_WHAT_IFS, doc.QUIET))
+    return blocks + doc.warnings(search.notes)
 
 
-def _compared(search: Alternatives, level: str) -> Table:
+def _compared(search: Alternatives, level: str) -> doc.Table:
     """Return the rates of the audited model and of the alternative that are defined for both."""
     rows = ((quantity(key), [own[key] for own in search.rates.values()]) for key in RATES)
     return change_table("compared", (row for row in rows if None not in row[1]), COMPARED, POINTS, level)
 
 
-def _differences(search: Alternatives, level: str) -> Table:
-    """Return the numbers on which the verdict is based, and the audited score gap and AUC."""
-    keys = ("score_gap", "auc", "accuracy_change", "gap_reduction")
-    rows = ((quantity(key), [getattr(search, key)]) for key in keys if getattr(search, key) is not None)
-    return change_table("estimates", rows, ["value"], POINTS, level)
-
-
-def _tolerances(search: Alternatives) -> Table:
+def _tolerances(search: Alternatives) -> doc.Table:
     """Return the reduction of the gap for each tolerated loss of accuracy."""
     items = [quantity(key) for key in ("accuracy_change", "gap_reduction", "ratio_gain")]
-    heads = (Column(item.name(POINTS)) for item in items)
-    columns = (Column("accepted loss (points)", NAME), *heads, Column("alternative", TEXT))
+    heads = ("accepted loss (points)", *(item.name(POINTS) for item in items), doc.Column("alternative", doc.TEXT))
     rows = (
-        (Cell(f"{100 * row['tolerance']:g}"), *row_cells(row, items, POINTS), Cell(row["verdict"]))
+        (f"{100 * row['tolerance']:g}", *row_cells(row, items, POINTS), row["verdict"])
         for row in search.tolerances.iter_rows(named=True)
     )
-    return Table("tolerances", columns, tuple(rows), interval_name(search.confidence, "simultaneous band"))
+    return doc.Table.of("tolerances", heads, rows, interval_name(search.confidence, "simultaneous band"))
 
 
-def _attained(search: Alternatives, level: str) -> Table:
-    heads = (f"{sentences.gap_name(search)} (points)", sentences.accuracy_name(search))
+def _attained(search: Alternatives, level: str) -> doc.Table:
+    heads = ("rule", f"{sentences.gap_name(search)} (points)", sentences.accuracy_name(search))
     curve = search.curve.rows(named=True)
     rows = [("audited rule", search.gap, search.accuracy)] + [
         (f"rule {index + 1} of {len(curve)}", row_estimate(curve[index], "gap"), row_estimate(curve[index], "accuracy"))
         for index in range(0, len(curve), max(1, (len(curve) - 1) // (RULES - 1)))
     ]
-    cells = ((Cell(rule), estimate_cell(gap, points), estimate_cell(accuracy, percent)) for rule, gap, accuracy in rows)
-    return Table("rules", (Column("rule", NAME), *map(Column, heads)), tuple(cells), level)
+    cells = ((rule, estimate_cell(gap, points), estimate_cell(accuracy, percent)) for rule, gap, accuracy in rows)
+    return doc.Table.of("rules", heads, cells, level)
 
 
-def _what_ifs(search: Alternatives) -> Table:
+def _what_ifs(search: Alternatives) -> doc.Table:
     changes = ("gap_change", "accuracy_change")
-    heads = (Column(quantity(key).label) for key in ("gap", *changes))
+    heads = ("feature", doc.Column("what if", doc.TEXT), *(quantity(key).label for key in ("gap", *changes)))
     rows = (
-        (
-            *map(Cell, (label(row["feature"]), row["what_if"], points(row["gap"]))),
-            *(estimate_cell(row_estimate(row, key), points) for key in changes),
-        )
+        (label(row["feature"]), row["what_if"], points(row["gap"]), *(row_cell(row, key, points) for key in changes))
         for row in search.what_ifs.head(WHAT_IFS).iter_rows(named=True)
     )
-    return Table("what-ifs", (Column("feature", NAME), Column("what if", TEXT), *heads), tuple(rows))
+    return doc.Table.of("what-ifs", heads, rows)
+
+
+BUILDERS: dict[type, Callable[..., doc.Document]] = {
+    Audit: audit_document,
+    Comparison: comparison_document,
+    Checks: checks_document,
+    Change: change_document,
+    Adjustment: repair_document,
+    Evaluation: lambda evaluation: evaluation_document([evaluation]),
+    list: evaluation_document,
+    AlternativesByGroup: alternatives_document,
+    RuleTables: rule_document,
+}
+
+
+def document_of(result: object, **options: bool | str) -> doc.Document:
+    """Return the document of a result, or of a list of evaluations."""
+    build = next(build for kind, build in BUILDERS.items() if isinstance(result, kind))
+    return build(result, **options)

@@ -9,22 +9,7 @@ from tiltlens._analysis.adjusted_gap import Sensitivity
 from tiltlens._analysis.error_rates import ErrorRates, SelectiveLabels
 from tiltlens._analysis.output_tables import DecisionTable
 from tiltlens._analysis.splitting import Splitting
-from tiltlens._documents.document import (
-    BOTH,
-    NAME,
-    QUIET,
-    VERDICTS,
-    Block,
-    Cell,
-    Column,
-    Heading,
-    Paragraph,
-    Table,
-    is_favourable_mean,
-    level_of,
-    measure_of,
-    metric_of,
-)
+from tiltlens._documents import document as doc
 from tiltlens._documents.headline import (
     MOST_NAMED,
     four_fifths_words,
@@ -33,17 +18,9 @@ from tiltlens._documents.headline import (
     unfavourable_words,
     unobserved_group_sentences,
 )
-from tiltlens._documents.quantities import (
-    ERROR_RATE_KEYS,
-    estimate_cell,
-    estimate_words,
-    fill,
-    format_of,
-    quantity,
-    written,
-)
-from tiltlens._estimators.estimate import Materiality, is_beyond_zero, materiality
-from tiltlens._estimators.verdicts import Verdict
+from tiltlens._documents.quantities import estimate_cell, estimate_words, fill, format_of, quantity, written
+from tiltlens._estimators.estimate import Materiality, materiality
+from tiltlens._estimators.verdicts import Verdict, is_beyond
 from tiltlens._formats import (
     NOTHING,
     brief_percent,
@@ -59,7 +36,7 @@ from tiltlens._formats import (
 )
 from tiltlens._results.audit import Audit
 from tiltlens._results.change import Change
-from tiltlens._results.comparison import Comparison
+from tiltlens._results.comparison import ERROR_RATE_KEYS, Comparison
 from tiltlens._results.outputs import Checks
 from tiltlens._rows.wording import METRICS, POINTS, exclusion_words
 
@@ -77,27 +54,26 @@ RATES_DO_NOT_SHOW = (
 )
 
 
-def error_rate_blocks(c: Comparison, rates: ErrorRates) -> list[Block]:
+def error_rate_blocks(c: Comparison, rates: ErrorRates) -> list[doc.Block]:
     """Return the table of both groups' error rates and gaps, and notes on how to read it."""
-    m = measure_of(c)
-    columns = (Column("quantity", NAME), *(Column(who) for who in BOTH), Column("audited minus reference"))
+    m = doc.measure_of(c)
     rows, notes = [], [f"{_people(c, rates)}.", OF_RATES]
     # Decisions have no calibration or AUC, and scores no predictive values.
     keys = ERROR_RATE_KEYS if m.each != "decision" else OF_DECISIONS
     for key in keys:
         item, rate = quantity(key), rates.rate(key)
-        name, head = capitalised(item.label), Cell(item.name(m))
+        name, head = capitalised(item.label), item.name(m)
         if rate is not None:
             written = format_of(item.scale, m)
             cells = [estimate_cell(side, written.value) for side in (rate.audited, rate.reference)]
             rows.append((head, *cells, estimate_cell(rate.difference, written.change)))
             notes.append(f"{name}: {_in_words(definition(key, m.each), c)}.")
         elif key in rates.reasons:
-            rows.append((head, *[Cell(NOTHING)] * 3))
+            rows.append((head, *[NOTHING] * 3))
             notes.append(f"{name} is not measured: {rates.reasons[key]}.")
-    table = Table("error-rates", columns, tuple(rows), level_of(c))
-    bounds = [Paragraph(line) for line in selective_words(rates.selective_labels)]
-    return [table, Paragraph(" ".join(notes), QUIET), *bounds, Paragraph(RATES_DO_NOT_SHOW, QUIET)]
+    table = doc.Table.of("error-rates", ("quantity", *doc.BOTH, "audited minus reference"), rows, doc.level_of(c))
+    bounds = [doc.Paragraph(line) for line in selective_words(rates.selective_labels)]
+    return [table, doc.Paragraph(" ".join(notes), doc.QUIET), *bounds, doc.Paragraph(RATES_DO_NOT_SHOW, doc.QUIET)]
 
 
 def selective_words(labels: SelectiveLabels | None) -> Iterator[str]:
@@ -127,19 +103,19 @@ def definition(key: str, each: str) -> str:
 
 def _in_words(text: str, c: Comparison) -> str:
     """Return a definition in the user's words: "share invited among applicants without the outcome"."""
-    m = measure_of(c)
+    m = doc.measure_of(c)
     text = text.replace("people", m.people)
     decided = [f"given the {which} decision" for which in ("favourable", "unfavourable")]
     if m.favoured:
         decided = [m.favoured, f"not {m.favoured}"]
-    if not is_favourable_mean(c):
+    if not doc.is_favourable_mean(c):
         decided.reverse()
     return text.replace("given decision 1", decided[0]).replace("given decision 0", decided[1])
 
 
 def _people(c: Comparison, rates: ErrorRates) -> str:
-    m, parts = measure_of(c), []
-    for group in BOTH:
+    m, parts = doc.measure_of(c), []
+    for group in doc.BOTH:
         people = rates.people[group]
         without, with_it = (_counted(people[which]) for which in ("without", "with"))
         parts.append(f"{group} group: {without} {m.people} without the outcome and {with_it} with it")
@@ -154,7 +130,7 @@ def _counted(people: int | None) -> str:
 
 def metric_words(audit: Audit) -> str:
     """Return a sentence on the audited error rate."""
-    key, m = metric_of(audit) or "", measure_of(audit)
+    key, m = doc.metric_of(audit) or "", doc.measure_of(audit)
     outcome = label(audit.provenance.question["outcome"])
     compared = f"{METRICS[key].name}: {definition(key, m.each)} (outcome: {outcome})"
     return f"The audit compares the {compared}. {RATES_DO_NOT_SHOW}"
@@ -181,7 +157,7 @@ PROXY_OR_STAND_IN = (
 
 def does_not_show(audit: Audit) -> tuple[str, ...]:
     """Return sentences on the limits of an audit."""
-    m, (first, proxy, *others) = measure_of(audit), DOES_NOT_SHOW
+    m, (first, proxy, *others) = doc.measure_of(audit), DOES_NOT_SHOW
     given = verdicts_given(audit)
     proxies = [proxy] if {Verdict.POTENTIAL_PROXY, Verdict.IN_COMBINATION} & set(given) else []
     proxies += [PROXY_OR_STAND_IN] if Verdict.PROXY_OR_STAND_IN in given else []
@@ -201,12 +177,12 @@ def audited_words(audit: Audit) -> list[str]:
     features = len(audit[0].by_feature)
     question = audit.provenance.question
     lines = [
-        f"{measure_of(audit).each.capitalize()}s by {label(audit.group)}: "
+        f"{doc.measure_of(audit).each.capitalize()}s by {label(audit.group)}: "
         f"{names}{f' and {more} more' if more > 0 else ''} vs {label(audit.reference)}, with {features or 'no'} "
         f"feature{'s' if features != 1 else ''}. {rows_words(audit)} The favourable outcome is "
         f"{favourable_words(audit)}."
     ]
-    if metric_of(audit) is not None:
+    if doc.metric_of(audit) is not None:
         lines.append(metric_words(audit))
     if any(c.unobserved_group for _, c in audit.items()):
         lines.append("Groups are unobserved: each row counts in every group by its group probability.")
@@ -232,10 +208,10 @@ def rows_words(audit: Audit) -> str:
 
 def favourable_words(audit: Audit) -> str:
     """Return the favourable outcome as a phrase."""
-    outcome, m = label(audit.favourable), measure_of(audit)
+    outcome, m = label(audit.favourable), doc.measure_of(audit)
     if m.favoured:
         return f"“{m.favoured}”"
-    if measure_of(audit).is_amount:
+    if doc.measure_of(audit).is_amount:
         return f"a {outcome} amount"
     has_classes = isinstance(audit[0].outputs.means.audited, tuple)
     if has_classes or outcome not in ("0", "1"):
@@ -249,7 +225,7 @@ def findings(audit: Audit, c: Comparison, is_only: bool) -> list[str]:
     """Return the findings on one audited group; if it is the only group, its headline is already shown above."""
     lines = [] if is_only else headline(audit, c)
     if is_of_decisions(audit) and c.adverse_impact_ratio is not None:
-        lines.append(four_fifths_words(c.adverse_impact_ratio, level_of(c), measure_of(c).among))
+        lines.append(four_fifths_words(c.adverse_impact_ratio, doc.level_of(c), doc.measure_of(c).among))
     lines.append(unfavourable_words(c) if c.impact_ratio is not None else "")
     return [*filter(None, lines), *unobserved_group_sentences(c), *reliability_sentences(c)]
 
@@ -257,8 +233,8 @@ def findings(audit: Audit, c: Comparison, is_only: bool) -> list[str]:
 def verdicts_given(audit: Audit) -> dict[str, str]:
     """Return the verdicts that occur in an audit, with their meanings."""
     given = {row.verdict for _, c in audit.items() for row in c.by_feature}
-    user = f"the {measure_of(audit).each}"
-    return {verdict: of.meaning.replace("the score", user) for verdict, of in VERDICTS.items() if verdict in given}
+    user = f"the {doc.measure_of(audit).each}"
+    return {verdict: of.meaning.replace("the score", user) for verdict, of in doc.VERDICTS.items() if verdict in given}
 
 
 def reliability_sentences(c: Comparison) -> list[str]:
@@ -314,25 +290,25 @@ HOLDS = (
 )
 
 
-def sensitivity_blocks(c: Comparison) -> list[Block]:
+def sensitivity_blocks(c: Comparison) -> list[doc.Block]:
     """Return the sensitivity of the adjusted gap, and of the gap given exempt factors, to an omitted factor."""
-    blocks: list[Block] = [Heading("Sensitivity to an omitted factor")] if c.gap_parts.sensitivity else []
+    blocks: list[doc.Block] = [doc.Heading("Sensitivity to an omitted factor")] if c.gap_parts.sensitivity else []
     for key, sensitivity in c.gap_parts.sensitivity.items():
         lines = [*sensitivity_words(c, key)]
-        blocks.append(Paragraph(" ".join(lines)))
+        blocks.append(doc.Paragraph(" ".join(lines)))
         if len(lines) > 1:
-            blocks += [_yardsticks(c, sensitivity), Paragraph(HOLDS, QUIET)]
+            blocks += [_yardsticks(c, sensitivity), doc.Paragraph(HOLDS, doc.QUIET)]
     return blocks
 
 
 def sensitivity_words(c: Comparison, key: str) -> Iterator[str]:
     """Yield sentences on the strength that an omitted factor needs; one sentence if the question does not arise."""
-    sensitivity, m, name = c.gap_parts.sensitivity[key], measure_of(c), quantity(key).label
+    sensitivity, m, name = c.gap_parts.sensitivity[key], doc.measure_of(c), quantity(key).label
     gap = sensitivity.gap
     if materiality(gap.low, gap.high, c.scale.materiality) is Materiality.NOT_MATERIAL:
         yield f"The {name} is within the materiality threshold, so an omitted factor has nothing to account for."
         return
-    if not is_beyond_zero(gap.low, gap.high):
+    if not is_beyond(gap):
         yield f"The {name} is inconclusive: even without an omitted factor, its interval includes 0."
         return
     value = sensitivity.robustness_value
@@ -363,18 +339,18 @@ def times_words(multiple: float) -> str:
     return f"{multiple:.1f} times" if multiple < 10 else f"{multiple:.0f} times"
 
 
-def _yardsticks(c: Comparison, sensitivity: Sensitivity) -> Table:
-    m = measure_of(c)
-    columns = (Column("feature, given the others", NAME), *(Column(fill(quantity(key).label, m)) for key in YARDSTICKS))
+def _yardsticks(c: Comparison, sensitivity: Sensitivity) -> doc.Table:
+    m = doc.measure_of(c)
+    heads = ("feature, given the others", *(fill(quantity(key).label, m) for key in YARDSTICKS))
     rows = (
         (
-            Cell(label(row.feature)),
-            *(Cell(percent(share), value=share) for share in (row.r2_score, row.r2_group)),
-            Cell(NOTHING if row.multiple is None else times_words(row.multiple), value=row.multiple),
+            label(row.feature),
+            *(doc.Cell(percent(share), value=share) for share in (row.r2_score, row.r2_group)),
+            doc.Cell(NOTHING if row.multiple is None else times_words(row.multiple), value=row.multiple),
         )
         for row in sensitivity.yardsticks[:MOST_SHOWN]
     )
-    return Table("yardsticks", columns, tuple(rows))
+    return doc.Table.of("yardsticks", heads, rows)
 
 
 GAIN_COLUMNS = {"both": "equal weights", "audited": "audited", "reference": "reference", "largest": "largest"}
@@ -391,7 +367,7 @@ GAIN_LIMITS = (
 )
 
 
-def splitting_blocks(c: Comparison) -> list[Block]:
+def splitting_blocks(c: Comparison) -> list[doc.Block]:
     """Return the gain from separate models; nothing if it was not computed."""
     gains = c.splitting
     if gains is None:
@@ -399,19 +375,19 @@ def splitting_blocks(c: Comparison) -> list[Block]:
     weight = percent(gains.brier.weight)
     notes = f"Largest gain: if the audited group has {weight} of the weight (Brier score). {GAIN_LIMITS}"
     return [
-        Heading("One model or separate models"),
-        Paragraph(" ".join(splitting_words(c, gains))),
-        _gains(gains, level_of(c)),
-        Paragraph(notes, QUIET),
+        doc.Heading("One model or separate models"),
+        doc.Paragraph(" ".join(splitting_words(c, gains))),
+        _gains(gains, doc.level_of(c)),
+        doc.Paragraph(notes, doc.QUIET),
     ]
 
 
 def splitting_words(c: Comparison, gains: Splitting) -> Iterator[str]:
     """Yield sentences on the gain for both groups and each of them, and on differences of the outcome itself."""
     names, brier = ("Both groups", label(c.audited), label(c.reference)), gains.brier
-    parts = zip(("both", *BOTH), names, (brier.both, brier.audited, brier.reference), strict=True)
+    parts = zip(("both", *doc.BOTH), names, (brier.both, brier.audited, brier.reference), strict=True)
     for group, name, gain in parts:
-        level, what = (level_of(c) if group == "both" else "", "Brier score lower by ")
+        level, what = (doc.level_of(c) if group == "both" else "", "Brier score lower by ")
         size = written(gains.relative(gain), brief_percent, level)
         yield f"{capitalised(name)}: {GAIN_STATES[gains.status[group]]}, {what}{size}."
     threshold = percent(gains.materiality / gains.blind_brier)
@@ -421,17 +397,14 @@ def splitting_words(c: Comparison, gains: Splitting) -> Iterator[str]:
         yield f"Among people with the same values of all features, the outcome itself differs by {gap}."
 
 
-def _gains(gains: Splitting, level: str) -> Table:
-    columns = (
-        Column("gain", NAME),
-        *(Column(text, is_optional=key == "largest") for key, text in GAIN_COLUMNS.items()),
-    )
+def _gains(gains: Splitting, level: str) -> doc.Table:
+    heads = (doc.Column(text, is_optional=key == "largest") for key, text in GAIN_COLUMNS.items())
     rows = []
     for key, loss in (("brier", gains.brier), ("error_rate", gains.error_rate), ("log_loss", gains.log_loss)):
         item = quantity(key)
         shown = format_of(item.scale, POINTS).change
-        rows.append((Cell(item.name(POINTS)), *(estimate_cell(loss.of(name), shown) for name in GAIN_COLUMNS)))
-    return Table("splitting", columns, tuple(rows), level)
+        rows.append((item.name(POINTS), *(estimate_cell(loss.of(name), shown) for name in GAIN_COLUMNS)))
+    return doc.Table.of("splitting", ("gain", *heads), rows, level)
 
 
 def decision_table_words(table: DecisionTable, level: str, among: str) -> list[str]:

@@ -2,43 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Mapping
-from dataclasses import dataclass, replace
-from typing import Any
+from collections.abc import Iterator, Mapping
+from dataclasses import replace
 
 import polars as pl
 
-from tiltlens._documents.document import (
-    BOTH,
-    EVIDENCE,
-    NAME,
-    OPEN,
-    QUIET,
-    TEXT,
-    THE_GROUP,
-    Block,
-    Cell,
-    Column,
-    Document,
-    Heading,
-    Paragraph,
-    Table,
-    bullets,
-    group_of,
-    is_favourable_mean,
-    kind_of,
-    level_of,
-    mean_estimates,
-    measure_of,
-)
-from tiltlens._documents.headline import (
-    expected,
-    gap_name,
-    leaves_adjusted_gap,
-    ratio_definition,
-    shapley_parts,
-    weighted,
-)
+from tiltlens._documents import document as doc
+from tiltlens._documents.headline import divided, expected, gap_name, leaves_adjusted_gap, shapley_parts, weighted
 from tiltlens._documents.quantities import (
     CONTRIBUTIONS,
     CORRECTION_KEYS,
@@ -51,6 +21,7 @@ from tiltlens._documents.quantities import (
     quantity,
     quantity_cell,
     quantity_table,
+    row_cell,
 )
 from tiltlens._estimators.estimate import Estimate
 from tiltlens._estimators.verdicts import Verdict
@@ -72,10 +43,10 @@ from tiltlens._formats import (
 )
 from tiltlens._results.audit import Audit
 from tiltlens._results.comparison import ESTIMATES, Comparison
-from tiltlens._results.outputs import Contribution, Rates, row_estimate
+from tiltlens._results.outputs import Contribution, Rates
 from tiltlens._rows.groups import JOINT
 from tiltlens._rows.wording import Measure
-from tiltlens._rules.measures import MEASURES, TESTS
+from tiltlens._rules.measures import MEASURES
 from tiltlens._rules.tables import RuleTables
 
 FACTORS = ("reveals", "drives", "alignment", "share")
@@ -90,7 +61,7 @@ MOST_FACTORS = 60  # maximum number of features in the table of factors
 LONGEST_REASON = 600  # characters
 MATRIX_FEATURES = 8  # maximum number of features in the matrix
 NEGLIGIBLE = 0.01  # of the materiality threshold: two estimates of one number that differ less are the same
-MARKS = {EVIDENCE: " ●", THE_GROUP: " ■", OPEN: " ?"}  # after a contribution, by the kind of its verdict
+MARKS = {doc.EVIDENCE: " ●", doc.THE_GROUP: " ■", doc.OPEN: " ?"}  # after a contribution, by the kind of its verdict
 UNUSED = "the adjusted gap is among people with the same values of all features, used or not"
 REFITTED = "better-fitting regressions estimate the adjusted gap"
 MATRIX_NOTE = (
@@ -99,23 +70,27 @@ MATRIX_NOTE = (
 )
 
 
-def estimate_table(c: Comparison) -> Table:
+def estimate_table(c: Comparison) -> doc.Table:
     """Return the quantities of the first screen: gap, adjusted gap, ratios, shortfall and rates."""
     rows = [*_present(c, HEADLINE_KEYS)]
     rows[0] = (weighted(rows[0][0], c), rows[0][1])
-    definition = {"impact_ratio": ratio_definition(c)}
-    rows = [(replace(item, definition=definition.get(item.key, item.definition)), rate) for item, rate in rows]
+    rows = [
+        (replace(item, definition=f"{divided(c)}, audited ÷ reference{{among}}"), rate)
+        if item.key == "impact_ratio"
+        else (item, rate)
+        for item, rate in rows
+    ]
     for key, rates in rates_of_groups(c).items():
         item = quantity(key)
-        rows += [(replace(item, label=f"{item.label}, {who}"), rate) for who, rate in zip(BOTH, rates, strict=True)]
-    return quantity_table("estimates", rows, measure_of(c), level_of(c))
+        rows += [(replace(item, label=f"{item.label}, {who}"), rate) for who, rate in zip(doc.BOTH, rates, strict=True)]
+    return quantity_table("estimates", rows, doc.measure_of(c), doc.level_of(c))
 
 
 def rates_of_groups(c: Comparison) -> dict[str, Rates]:
     """Return both groups' means in the direction of the gap; with a metric, also their favourable rates."""
     if c.outputs.metric_rates is not None:
         return {"metric_rate": c.outputs.metric_rates, "favourable_rate": c.outputs.rates}
-    return {"favourable_rate" if is_favourable_mean(c) else "metric_rate": mean_estimates(c)}
+    return {"favourable_rate" if doc.is_favourable_mean(c) else "metric_rate": doc.mean_estimates(c)}
 
 
 def _present(c: Comparison, keys: tuple[str, ...]) -> Iterator[tuple[Quantity, Estimate]]:
@@ -126,27 +101,27 @@ def _present(c: Comparison, keys: tuple[str, ...]) -> Iterator[tuple[Quantity, E
             yield quantity(key), estimate
 
 
-def contribution_table(c: Comparison, has_reasons: bool = False) -> Table:
+def contribution_table(c: Comparison, has_reasons: bool = False) -> doc.Table:
     """Return one row per feature: contributions, use, verdict and, with `has_reasons`, the reason for it."""
-    m = measure_of(c)
+    m = doc.measure_of(c)
     keys = [key for key in CONTRIBUTIONS if any(getattr(row, key) is not None for row in c.by_feature)]
-    heads = (Column(FEATURES[key].head, is_optional=key == "shapley") for key in keys)
+    heads = (doc.Column(FEATURES[key].head, is_optional=key == "shapley") for key in keys)
+    last = [doc.Column(name, doc.TEXT) for name in ("verdict", "reason")][: 1 + has_reasons]
     rows = (
         (
-            Cell(label(row.feature)),
-            *feature_cells(row, keys, m),
-            Cell(row.verdict, mark=kind_of(row)),
-            *([Cell(reason(row))] if has_reasons else []),
+            label(row.feature),
+            *(estimate_cell(getattr(row, key), format_of(FEATURES[key].scale, m).value) for key in keys),
+            doc.Cell(row.verdict, mark=doc.kind_of(row)),
+            *([reason(row)] if has_reasons else []),
         )
         for row in c.by_feature
     )
-    last = (Column("verdict", TEXT), *([Column("reason", TEXT)] if has_reasons else []))
-    return Table("contributions", (Column("feature", NAME), *heads, *last), tuple(rows))
+    return doc.Table.of("contributions", ("feature", *heads, *last), rows)
 
 
 def shapley_words(c: Comparison) -> str:
     """Return sentences on the sum of Shapley contributions, and on how the remainder differs from the adjusted gap."""
-    left, adjusted, m = c.gap_parts.shapley_remainder, c.adjusted_gap, measure_of(c)
+    left, adjusted, m = c.gap_parts.shapley_remainder, c.adjusted_gap, doc.measure_of(c)
     if left is None:
         return ""
     whole = f"{shapley_parts(c)} sum to the {gap_name(c)} of {m.with_unit(m.difference(c.gap.value))}"
@@ -167,53 +142,48 @@ def has_bands(c: Comparison) -> bool:
     return any(row.alone is not None and row.alone.low is not None for row in c.by_feature)
 
 
-def feature_cells(row: Contribution, keys: Iterable[str], m: Measure) -> Iterator[Cell]:
-    """Yield the estimates of a feature as cells."""
-    return (estimate_cell(getattr(row, key), format_of(FEATURES[key].scale, m).value) for key in keys)
-
-
 def reason(row: Contribution) -> str:
     """Return the reason for a verdict, with the direction, redundancy and notes of the feature."""
     sentences = [f"{row.reason}."]
-    if kind_of(row) == EVIDENCE:
+    if doc.kind_of(row) == doc.EVIDENCE:
         sentences.append(f"{row.direction}.")
         if row.redundant_with:
             sentences.append(f"It is nearly redundant with {label(row.redundant_with)}.")
     return minus(label(" ".join([*sentences, *([sentence(row.notes)] if row.notes else [])]), LONGEST_REASON))
 
 
-def factor_table(c: Comparison) -> Table:
+def factor_table(c: Comparison) -> doc.Table:
     """Return the factors of each feature's contribution, and its share of the correction."""
-    m = measure_of(c)
-    columns = (
-        Column("feature", NAME),
-        *(Column(FEATURES[key].label) for key in FACTORS),
-        *(Column(name, TEXT) for name in ("partner", "nearly redundant with")),
+    m = doc.measure_of(c)
+    others = (doc.Column(name, doc.TEXT) for name in ("partner", "nearly redundant with"))
+    rows = (
+        (
+            label(row.feature),
+            *(_factor_cell(row, key, m) for key in FACTORS),
+            *(label(other or NOTHING) for other in (row.partner, row.redundant_with)),
+        )
+        for row in c.by_feature[:MOST_FACTORS]
     )
-    rows = []
-    for row in c.by_feature[:MOST_FACTORS]:
-        others = (Cell(label(other or NOTHING)) for other in (row.partner, row.redundant_with))
-        rows.append((Cell(label(row.feature)), *(_factor_cell(row, key, m) for key in FACTORS), *others))
-    return Table("factors", columns, tuple(rows))
+    return doc.Table.of("factors", ("feature", *(FEATURES[key].label for key in FACTORS), *others), rows)
 
 
-def _factor_cell(row: Contribution, key: str, m: Measure) -> Cell:
+def _factor_cell(row: Contribution, key: str, m: Measure) -> doc.Cell:
     """Return a factor of a contribution, or "not determined" if its interval covers its full range."""
     estimate = getattr(row, key)
     if estimate is not None and (estimate.low, estimate.high) == RANGES.get(key):
-        return Cell("not determined")
+        return doc.Cell("not determined")
     return estimate_cell(estimate, format_of(FEATURES[key].scale, m).value)
 
 
 def factor_words(c: Comparison) -> str:
     """Return the definitions of the columns in the table of factors."""
-    words = "; ".join(f"{FEATURES[key].label}: {fill(FEATURES[key].definition, measure_of(c))}" for key in FACTORS)
+    words = "; ".join(f"{FEATURES[key].label}: {fill(FEATURES[key].definition, doc.measure_of(c))}" for key in FACTORS)
     return f"{capitalised(words)}. {PAIRS}"
 
 
-def group_table(audit: Audit) -> Table:
+def group_table(audit: Audit) -> doc.Table:
     """Return one row per group: the audited ones, the reference, and those too small to be analysed."""
-    m, comparisons = measure_of(audit), [*audit.comparisons.values()]
+    m, comparisons = doc.measure_of(audit), [*audit.comparisons.values()]
     first = comparisons[0]
     ratio_key = "bracket" if first.unobserved_group else "impact_ratio"
     keys = [
@@ -221,45 +191,41 @@ def group_table(audit: Audit) -> Table:
         ratio_key,
         *(["shortfall"] if any(c.shortfall is not None for c in comparisons) else []),
     ]
-    columns = (
-        Column("group", NAME),
-        Column(f"{m.people}{expected(first)}"),
-        Column(fill(quantity(next(iter(rates_of_groups(first)))).label, m)),
-        Column(weighted(quantity("gap"), first).name(m)),
-        *(Column(quantity(key).name(m)) for key in keys),
+    heads = (
+        *("group", f"{m.people}{expected(first)}"),
+        fill(quantity(next(iter(rates_of_groups(first)))).label, m),
+        weighted(quantity("gap"), first).name(m),
+        *(quantity(key).name(m) for key in keys),
     )
-    rows = [_group_row(c, "audited", keys) for c in comparisons] + [_group_row(first, "reference", keys)]
-    blank = [Cell(NOTHING)] * (len(columns) - 2)
-    rows += [(Cell(label(name)), Cell(count(None)), *blank) for name in audit.too_small]
-    return Table("groups", columns, tuple(rows), interval_name(audit.settings.confidence))
+    blank = [NOTHING] * (1 + len(keys))
+    rate = estimate_cell(doc.mean_estimates(first).reference, m.level)
+    rows: list[tuple[object, ...]] = [
+        *(
+            (
+                *(label(c.audited), count(c.rows["audited"]), estimate_cell(doc.mean_estimates(c).audited, m.level)),
+                *(quantity_cell(quantity(key), c.estimate(key), m) for key in ("gap", *keys)),
+            )
+            for c in comparisons
+        ),
+        (f"{label(first.reference)} (reference)", count(first.rows["reference"]), rate, *blank),
+        *((label(name), count(None), NOTHING, *blank) for name in audit.too_small),
+    ]
+    return doc.Table.of("groups", heads, rows, interval_name(audit.settings.confidence))
 
 
-def _group_row(c: Comparison, role: str, keys: list[str]) -> tuple[Cell, ...]:
-    m, name, means = measure_of(c), label(group_of(c, role)), mean_estimates(c)
-    rate = estimate_cell(means.audited if role == "audited" else means.reference, m.level)
-    if role == "reference":
-        return (Cell(f"{name} (reference)"), Cell(count(c.rows[role])), rate, *[Cell(NOTHING)] * (1 + len(keys)))
-    gap = estimate_cell(c.gap, m.difference)
-    others = (quantity_cell(quantity(key), c.estimate(key), m) for key in keys)
-    return (Cell(name), Cell(count(c.rows[role])), rate, gap, *others)
-
-
-def group_matrix(audit: Audit) -> Table:
+def group_matrix(audit: Audit) -> doc.Table:
     """Return one row per group: gap, adjusted gap and each feature's contribution alone, marked by its verdict."""
-    m, comparisons = measure_of(audit), [*audit.comparisons.values()]
+    m, comparisons = doc.measure_of(audit), [*audit.comparisons.values()]
     names = _largest_first(audit)[:MATRIX_FEATURES]
     keys = [key for key in ("gap", "adjusted_gap") if any(c.estimate(key) is not None for c in comparisons)]
-    heads = (
-        Column(weighted(quantity(key), comparisons[0]).name(m) if key == "gap" else quantity(key).name(m))
-        for key in keys
-    )
-    columns = (Column("group", NAME), *heads, *(Column(label(name, 24), is_optional=True) for name in names))
+    heads = (weighted(quantity(key), comparisons[0]).name(m) if key == "gap" else quantity(key).name(m) for key in keys)
     rows = []
     for c in comparisons:
         by_name = {row.feature: row for row in c.by_feature}
         estimates = (estimate_cell(c.estimate(key), m.difference) for key in keys)
-        rows.append((Cell(label(c.audited)), *estimates, *(_matrix_cell(by_name.get(name), m) for name in names)))
-    return Table("matrix", columns, tuple(rows), interval_name(audit.settings.confidence))
+        rows.append((label(c.audited), *estimates, *(_matrix_cell(by_name.get(name), m) for name in names)))
+    features = (doc.Column(label(name, 24), is_optional=True) for name in names)
+    return doc.Table.of("matrix", ("group", *heads, *features), rows, interval_name(audit.settings.confidence))
 
 
 def matrix_note(audit: Audit) -> str:
@@ -278,92 +244,80 @@ def _largest_first(audit: Audit) -> list[str]:
     return sorted(sizes, key=lambda name: -sizes[name])
 
 
-def _matrix_cell(row: Contribution | None, m: Measure) -> Cell:
+def _matrix_cell(row: Contribution | None, m: Measure) -> doc.Cell:
     if row is None or row.alone is None:
-        return Cell(NOTHING)
-    kind = kind_of(row)
-    return Cell(f"{m.difference(row.alone)}{MARKS.get(kind, '')}", mark=kind, value=row.alone.value)
+        return doc.Cell(NOTHING)
+    kind = doc.kind_of(row)
+    return doc.Cell(f"{m.difference(row.alone)}{MARKS.get(kind, '')}", mark=kind, value=row.alone.value)
 
 
-def check_table(audit: Audit) -> Table:
+def check_table(audit: Audit) -> doc.Table:
     """Return the overlap and calibration checks of each group."""
-    columns = (
-        Column("group", NAME),
-        Column("checks", TEXT),
-        *(Column(name) for name in ("AUC", "clipped", "calibration slope")),
-    )
-    rows = []
+    heads, rows = ("group", doc.Column("checks", doc.TEXT), "AUC", "clipped", "calibration slope"), []
     for c in audit.comparisons.values():
         if (checks := c.checks.balance) is None:
-            rows.append((Cell(label(c.audited)), Cell("not made"), *[Cell(NOTHING)] * 3))
+            rows.append((label(c.audited), "not made", *[NOTHING] * 3))
             continue
         reasons = "; ".join(minus(label(reason, LONGEST_REASON)) for reason in checks.reasons)
         numbers = (number(checks.auc, 2), percent(checks.clipped), number(checks.calibration.slope, 2))
-        result = "passed" if checks.is_adequate else f"failed: {reasons}"
-        rows.append((Cell(label(c.audited)), Cell(result), *map(Cell, numbers)))
-    return Table("checks", columns, tuple(rows))
+        rows.append((label(c.audited), "passed" if checks.is_adequate else f"failed: {reasons}", *numbers))
+    return doc.Table.of("checks", heads, rows)
 
 
-def decile_table(c: Comparison) -> Table:
+def decile_table(c: Comparison) -> doc.Table:
     """Return the share of each group whose amount lies above each overall decile."""
-    m = measure_of(c)
-    columns = (Column("above", NAME), *(Column(group) for group in BOTH), Column("gap (points)"))
+    m = doc.measure_of(c)
     rows = (
         (
-            Cell(m.level(row["amount"])),
-            *(estimate_cell(row_estimate(row, group), percent) for group in BOTH),
-            estimate_cell(row_estimate(row, "difference"), points),
+            m.level(row["amount"]),
+            *(row_cell(row, group, percent) for group in doc.BOTH),
+            row_cell(row, "difference", points),
         )
         for row in c.outputs.decile_shares.iter_rows(named=True)
     )
-    return Table("deciles", columns, tuple(rows), level_of(c))
+    return doc.Table.of("deciles", ("above", *doc.BOTH, "gap (points)"), rows, doc.level_of(c))
 
 
-def decision_table(c: Comparison, counts: Counts) -> Table:
+def decision_table(c: Comparison, counts: Counts) -> doc.Table:
     """Return the table of decision counts by group."""
-    columns = (
-        Column("group", NAME),
-        *(Column(str(outcome)) for outcome in counts["audited"]),
-        Column(measure_of(c).people),
-    )
     rows = (
         (
-            Cell(label(group_of(c, group))),
-            *(Cell("suppressed" if people is None else count(people)) for people in counts[group].values()),
-            Cell(count(c.rows[group])),
+            label(doc.group_of(c, group)),
+            *("suppressed" if people is None else count(people) for people in counts[group].values()),
+            count(c.rows[group]),
         )
-        for group in BOTH
+        for group in doc.BOTH
     )
-    return Table("two-by-two", columns, tuple(rows))
+    return doc.Table.of("two-by-two", ("group", *counts["audited"], doc.measure_of(c).people), rows)
 
 
-def correction_table(c: Comparison) -> Table | None:
+def correction_table(c: Comparison) -> doc.Table | None:
     """Return the quantities of the correction, for statisticians; None if there are none."""
     rows = [*_present(c, CORRECTION_KEYS)]
-    return quantity_table("further", rows, measure_of(c), level_of(c)) if rows else None
+    return quantity_table("further", rows, doc.measure_of(c), doc.level_of(c)) if rows else None
 
 
-RateRow = Mapping[str, Any]  # of a frame
-
-
-def rule_document(made: RuleTables) -> Document:
+def rule_document(made: RuleTables) -> doc.Document:
     """Return the document of a rule: its tables, their tests, and the questions that they do not decide."""
     rule = made.rule
     status = f"As of {rule.status_dated}, {rule.status}. Source: {rule.status_source}."
     compared = f"The rule compares {rule.compares}. {_rows(made)}"
-    blocks: list[Block] = [Paragraph(f"{rule.citation} ({rule.dated}). {compared}", QUIET)]
-    for name in made:
-        table, tests = map(GroupRows.of, (made.tables[name], made.tests[name]))
-        blocks += [Heading(f"By {' & '.join(map(label, table.columns))}", 2), _rule_table(made, "rates", table)]
-        blocks.append(Paragraph(f"People with unknown group (excluded): {made.unknown[name]:,}.", QUIET))
-        if tests.rows:
+    blocks: list[doc.Block] = [doc.Paragraph(f"{rule.citation} ({rule.dated}). {compared}", doc.QUIET)]
+    for name, table in made.tables.items():
+        tests = made.tests[name]
+        groups = [column for column in table.columns if column not in MEASURES]
+        blocks += [doc.Heading(f"By {' & '.join(map(label, groups))}", 2), _rule_table(made, "rates", groups, table)]
+        blocks.append(doc.Paragraph(f"People with unknown group (excluded): {made.unknown[name]:,}.", doc.QUIET))
+        if not tests.is_empty():
             names = ("sizes", "tests", "strata") if made.strata else ("sizes", "tests")
-            blocks += [_rule_table(made, part, tests) for part in names]
-        notes = [f"{table.name(row)}: {row['note']}." for row in (*table.rows, *tests.rows) if row["note"]]
-        blocks += bullets(notes)
+            blocks += [_rule_table(made, part, groups, tests) for part in names]
+        rows = (row for frame in (table, tests) for row in frame.iter_rows(named=True) if row["note"])
+        blocks += doc.bullets(
+            [f"{JOINT.join(label(row[column]) for column in groups)}: {row['note']}." for row in rows]
+        )
     last = f"These tables do not decide {rule.does_not_decide}"
-    blocks += bullets([*made.notes, last], "Warnings")
-    return Document(rule.title, (*blocks, Heading("Status of the rule"), Paragraph(status, QUIET)))
+    blocks += doc.bullets([*made.notes, last], "Warnings")
+    return doc.Document(rule.title, (*blocks, doc.Heading("Status of the rule"), doc.Paragraph(status, doc.QUIET)))
 
 
 def _rows(made: RuleTables) -> str:
@@ -371,37 +325,6 @@ def _rows(made: RuleTables) -> str:
     left_out = f"; {rows['missing_outcome']:,} excluded, outcome missing" if rows["missing_outcome"] else ""
     median = "" if made.median is None else f" Median score: {made.median:g}."
     return f"{rows['read']:,} rows read, {rows['used']:,} used{left_out}. Outcome: {label(made.outcome)}.{median}"
-
-
-@dataclass(frozen=True, slots=True)
-class GroupRows:
-    """The rows of a table, one per group, and the columns that name the groups."""
-
-    columns: tuple[str, ...]
-    rows: tuple[RateRow, ...]
-
-    @classmethod
-    def of(cls, frame: pl.DataFrame) -> GroupRows:
-        """Return the rows of a frame."""
-        names = (name for name in frame.columns if name not in MEASURES and name not in TESTS)
-        return cls(tuple(names), tuple(frame.iter_rows(named=True)))
-
-    def name(self, row: RateRow) -> str:
-        """Return the name of a group."""
-        return JOINT.join(label(row[column]) for column in self.columns)
-
-    def heads(self) -> Iterator[Column]:
-        """Yield the columns with the names of groups, of which the first heads the row."""
-        for index, name in enumerate(self.columns):
-            yield Column(label(name), TEXT if index else NAME)
-
-    def cells(self, row: RateRow) -> Iterator[Cell]:
-        """Yield the cells with the names of a group."""
-        return (Cell(label(row[column])) for column in self.columns)
-
-
-def _p(value: float | None) -> str:
-    return NOTHING if value is None else p_value(value)
 
 
 # The columns of each table of a rule: the key of a number, its head and its format.
@@ -415,29 +338,34 @@ RULE_COLUMNS: dict[str, dict[str, tuple[str, Shown]]] = {
     "sizes": {"shortfall": (quantity("shortfall").label, whole), "odds_ratio": ("odds ratio", ratio)},
     "tests": {
         "z": ("z", ratio),
-        "z_p_value": ("z test", _p),
-        "fisher_p_value": ("Fisher's test", _p),
+        "z_p_value": ("z test", p_value),
+        "fisher_p_value": ("Fisher's test", p_value),
         "ratio_flips": ("flips, ratio", whole),
         "z_flips": ("flips, z", whole),
     },
     "strata": {
         "strata": ("strata", whole),
         "cmh_z": ("CMH z", ratio),
-        "cmh_p_value": ("CMH test", _p),
+        "cmh_p_value": ("CMH test", p_value),
         "common_odds_ratio": ("common odds ratio", ratio),
     },
 }
 
 
-def _rule_table(made: RuleTables, name: str, groups: GroupRows) -> Table:
+def _rule_table(made: RuleTables, name: str, groups: list[str], frame: pl.DataFrame) -> doc.Table:
+    """Return one row per group; `groups` are the columns with their names, of which the first heads the row."""
     columns = RULE_COLUMNS[name]
-    heads = (Column(head.format(rate=made.rate)) for head, _ in columns.values())
+    first, *others = map(label, groups)
+    heads = (head.format(rate=made.rate) for head, _ in columns.values())
     rows = (
-        (*groups.cells(row), *(_rule_cell(row, key, write) for key, (_, write) in columns.items()))
-        for row in groups.rows
+        (
+            *(label(row[column]) for column in groups),
+            *(
+                row_cell(row, key, write) if f"{key}_low" in row else write(row[key])
+                for key, (_, write) in columns.items()
+            ),
+        )
+        for row in frame.iter_rows(named=True)
     )
-    return Table(name, (*groups.heads(), *heads), tuple(rows), interval_name(made.limits.confidence))
-
-
-def _rule_cell(row: RateRow, key: str, write: Shown) -> Cell:
-    return estimate_cell(row_estimate(row, key), write) if f"{key}_low" in row else Cell(write(row[key]))
+    names = (first, *(doc.Column(other, doc.TEXT) for other in others))
+    return doc.Table.of(name, (*names, *heads), rows, interval_name(made.limits.confidence))

@@ -12,13 +12,7 @@ from dataclasses import dataclass, replace
 
 import numpy as np
 
-from tiltlens._estimators.influence import (
-    InfluenceEstimate,
-    Integers,
-    Rows,
-    average_estimates,
-    sums_by,
-)
+from tiltlens._estimators.influence import InfluenceEstimate, Integers, Rows, average_estimates, sums_by
 from tiltlens._estimators.outputs import OutputTerm, Scores, output_term
 from tiltlens._limits import CLIP
 from tiltlens.errors import DataError
@@ -146,11 +140,7 @@ class Gradient:
 
 
 def gradient(
-    rows: Rows,
-    scores: Scores,
-    pair: Pairing,
-    input_weight: float = 1.0,
-    output_weight: float = 1.0,
+    rows: Rows, scores: Scores, pair: Pairing, input_weight: float = 1.0, output_weight: float = 1.0
 ) -> Gradient:
     """Return g_a and g_b for these scores, λ2 = `input_weight` and λ4 = `output_weight`."""
     output = output_term(scores) if output_weight > 0.0 else None
@@ -177,26 +167,24 @@ def gradient_variance(rows: Rows, gradients: Sequence[Gradient], value: float | 
     λ2(g_a r_b + g_b r_a) + 2λ4 Σ_y E0[ḡW_y]·IF_y. The last term of ψ̂ leaves only products of the two models'
     errors in the remainder.
     """
-    return average_estimates([_variance(rows, g, value) for g in gradients])
+
+    def variance(g: Gradient) -> InfluenceEstimate:
+        product = g.a * g.b
+        # A known ℓ is not cross-fitted by folds, and its value comes from all rows.
+        square = rows.mean0(product) if g.is_known else float(_fold_covariances(rows, g)[0].sum())
+        estimate = _debiased(rows, g, square, product, g.a, g.b)
+        return estimate if value is None else replace(estimate, value=value)
+
+    return average_estimates([variance(g) for g in gradients])
 
 
-def _variance(rows: Rows, g: Gradient, value: float | None = None) -> InfluenceEstimate:
-    product = g.a * g.b
-    # A known ℓ is not cross-fitted by folds, and its value comes from all rows.
-    square = rows.mean0(product) if g.is_known else _fold_unbiased(rows, product, g.pairing.fold)
-    estimate = _debiased(rows, g, square, product, g.a, g.b)
-    return estimate if value is None else replace(estimate, value=value)
-
-
-def _fold_unbiased(rows: Rows, product: Floats, fold: Integers) -> float:
-    """Return E0[`product`] with the factor N²/(N² − Σw²) of an unbiased covariance in each fold."""
-    sizes, weights2, sums = rows.sums0(fold), rows.self_products0(fold), rows.sums0(fold, product)
-    return float((sums * _unbiased_factor(sizes, weights2)).sum())
-
-
-def _unbiased_factor(sizes: Floats, weights2: Floats) -> Floats:
-    spare = sizes**2 - weights2
-    return np.divide(sizes**2, spare, out=np.ones_like(sizes), where=spare > 1e-12 * sizes**2)
+def _fold_covariances(rows: Rows, g: Gradient) -> tuple[Floats, Floats, Floats]:
+    """Return each fold's part of E0[g_a·g_b], with the factor N²/(N² − Σw²) of an unbiased covariance, Σw² and N²."""
+    fold = g.pairing.fold
+    squares, weights2 = rows.sums0(fold) ** 2, rows.self_products0(fold)
+    spare = squares - weights2
+    factor = np.divide(squares, spare, out=np.ones_like(squares), where=spare > 1e-12 * squares)
+    return rows.sums0(fold, g.a * g.b) * factor, weights2, squares
 
 
 def _debiased(
@@ -265,7 +253,11 @@ def explained_variance(rows: Rows, g: Gradient, codes: Integers) -> InfluenceEst
     sums_a = rows.sums0(cell, g.a)
     sums_b = sums_a if g.b is g.a else rows.sums0(cell, g.b)
     products = rows.self_products0(cell, g.a, g.b)
-    value = leave_one_out(sizes, sums_a, sums_b, products, weights2) + _centring_noise(rows, g)
+    # Σ_folds ĉ/n0, which centring by the fold's own mean subtracted from the leave-one-out sum: E[ḡ_a·ḡ_b] is
+    # Cov0(g_a, g_b)/n0, with weights Σw²/N² in place of 1/n0 (31).
+    covariances, of_fold, squares = _fold_covariances(rows, g)
+    noise = np.divide(covariances * of_fold, squares, out=np.zeros_like(squares), where=squares > 0.0)
+    value = leave_one_out(sizes, sums_a, sums_b, products, weights2) + float(noise.sum())
     safe = np.where(sizes > 0.0, sizes, 1.0)
     m_a = (sums_a / safe)[cell]
     m_b = m_a if g.b is g.a else (sums_b / safe)[cell]
@@ -280,15 +272,6 @@ def leave_one_out(sizes: Floats, a: Floats, b: Floats, products: Floats, weights
     several = spare > 1e-12 * sizes**2
     terms = sizes[several] * (a * b - products)[several] / spare[several]
     return float(terms.sum())
-
-
-def _centring_noise(rows: Rows, g: Gradient) -> float:
-    """Return Σ_folds ĉ/n0, which centring by the fold's own mean subtracted from the leave-one-out sum."""
-    fold = g.pairing.fold
-    sizes, weights2, sums = rows.sums0(fold), rows.self_products0(fold), rows.sums0(fold, g.a * g.b)
-    # E[ḡ_a·ḡ_b] = Cov0(g_a, g_b)/n0, with weights Σw²/N² in place of 1/n0 (31).
-    noise = sums * _unbiased_factor(sizes, weights2) * weights2
-    return float(np.divide(noise, sizes**2, out=np.zeros_like(noise), where=sizes > 0.0).sum())
 
 
 def learned_variance(rows: Rows, g: Gradient, m_a: Floats, m_b: Floats) -> InfluenceEstimate:
@@ -311,24 +294,15 @@ def input_divergence(rows: Rows, pairs: Sequence[Pairing], value: float | None =
 
 def _input_divergence(rows: Rows, pair: Pairing, given: float | None) -> InfluenceEstimate:
     if pair.a is pair.b:
-        return _known_divergence(rows, pair.a, given)
-    middle = 0.5 * (pair.a + pair.b)
+        # E0[ℓ] − log E1[e^ℓ]: E1[e^ℓ] is 1 for the true ℓ; dividing by it makes class weights and priors cancel.
+        ratio, top = shifted_exp(pair.a)
+        mean = rows.mean1(ratio)
+        value = rows.mean0(pair.a) - top - math.log(mean) if given is None else given
+        return InfluenceEstimate.of(rows, value, pair.a, -ratio / mean)
+    middle, apart = 0.5 * (pair.a + pair.b), pair.disagreement
     value = rows.mean0(middle) + rows.mean0(pair.kl_weight) - rows.mean1(pair.kl_weight)
     estimate = InfluenceEstimate.of(rows, value, middle + pair.kl_weight, -pair.kl_weight)
-    return (
-        estimate
-        if pair.disagreement is None
-        else _with_remainder(estimate, 0.5 * pair.disagreement.products(pair.disagreement.apart))
-    )
-
-
-def _known_divergence(rows: Rows, ell: Floats, given: float | None) -> InfluenceEstimate:
-    """Return E0[ℓ] − log E1[e^ℓ], which is invariant to a constant added to ℓ."""
-    ratio, top = shifted_exp(ell)
-    mean = rows.mean1(ratio)
-    # E1[e^ℓ] is 1 for the true ℓ; dividing by it makes class weights and priors cancel.
-    value = rows.mean0(ell) - top - math.log(mean) if given is None else given
-    return InfluenceEstimate.of(rows, value, ell, -ratio / mean)
+    return estimate if apart is None else _with_remainder(estimate, 0.5 * apart.products(apart.apart))
 
 
 def shifted_exp(x: Floats) -> tuple[Floats, float]:

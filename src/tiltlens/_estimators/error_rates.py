@@ -1,11 +1,7 @@
-"""With observed outcomes: error rates and calibration of both groups, and the gain from separate models.
+"""With observed outcomes Y: error rates and calibration of both groups, and the gain from separate models.
 
-Error rates of a score W for people with observed outcome Y, and bounds if some outcomes were not observed.
-
-Each is a mean over some rows of a group, or of pairs of them (the area under the curve), with the influence function of
-a ratio. See docs/methods.md, section 3.
-
-The gain from separate models for two groups over the best model without the group.
+Each rate is a mean over some rows of a group, or of pairs of them (the area under the curve), with the influence
+function of a ratio. See docs/methods.md, section 3.
 
 With y_s(x) = P(Y=1|x, S=s) and e_ω(x) = P(audited|x) where the audited group has the weight ω, the best blind
 prediction is η_ω = e_ω·y_0 + (1 − e_ω)·y_1, and for the squared error (Wang, Hsu, Diaz & Calmon 2021)
@@ -35,9 +31,11 @@ from tiltlens._estimators.influence import (
     mean_difference,
     mean_law,
     rate_law,
+    satterthwaite,
     sums_by,
 )
 from tiltlens._estimators.outputs import shares_below
+from tiltlens._limits import SMALLEST_SHARE
 from tiltlens.paper.checks import Floats
 
 WITHOUT, WITH, UNKNOWN = 0, 1, 2  # codes of a row's outcome: Y = 0, Y = 1, not known
@@ -98,9 +96,7 @@ def log_loss(rows: Rows, score: Floats, outcome: Integers) -> GroupPair:
     right = np.where(outcome == WITH, score, 1.0 - score)
     loss = np.zeros_like(score)
     np.log(right, out=loss, where=chosen)
-    part = chosen * 1.0
-    means = np.array([-mean(loss) / mean(part) for mean in (rows.mean0, rows.mean1)])
-    return mean_pair(rows, -loss, chosen, means, (0.0, 0.0), most=math.inf)
+    return mean_pair(rows, -loss, chosen, None, (0.0, 0.0), most=math.inf)
 
 
 def unseen_errors(rows: Rows, chosen: Booleans, means: Floats) -> list[float]:
@@ -112,18 +108,22 @@ def mean_pair(
     rows: Rows,
     x: Floats,
     chosen: Booleans,
-    means: Floats,
+    means: Floats | None = None,
     errors: Sequence[float] | None = None,
     least: float = 0.0,
     most: float = 1.0,
 ) -> GroupPair:
-    """Return E_g[x | chosen], IF = [chosen]/P_g(chosen)·(x − E_g[x | chosen]); `errors` are by default the unseen."""
-    errors = unseen_errors(rows, chosen, means) if errors is None else errors
+    """Return E_g[x | chosen], IF = [chosen]/P_g(chosen)·(x − E_g[x | chosen]).
+
+    `means` are by default those of the rows, `errors` the unseen.
+    """
     part = chosen.astype(np.float64)
+    shares = np.array([rows.mean0(part), rows.mean1(part)])
+    means = np.array([rows.mean0(part * x), rows.mean1(part * x)]) / shares if means is None else means
+    errors = unseen_errors(rows, chosen, means) if errors is None else errors
     # The influence of a ratio of means, [chosen]·(x − mean)/P_g(chosen).
-    group_mean = np.where(rows.audited, means[0], means[1])
-    share = np.where(rows.audited, rows.mean0(part), rows.mean1(part))
-    both = _group_means(rows, means, part * (x - group_mean) / share)
+    group_mean, share = (np.where(rows.audited, *of_groups) for of_groups in (means, shares))
+    both = _group_means(rows.among(chosen), means, part * (x - group_mean) / share)
     is_rate = least == 0.0 and bool(np.isin(x[chosen], (0.0, 1.0)).all())
     laws = [mean_law(rows, both[k], k == 0, is_rate, (least, most), chosen) for k in (0, 1)]
     return _pair(rows, both, laws, errors)
@@ -150,21 +150,41 @@ def area_pair(rows: Rows, score: Floats, outcome: Integers) -> GroupPair:
     If every pair is in order, its error is a binomial bound for as many disjoint pairs as the rarer outcome has people.
     """
     _, rank = np.unique(score, return_inverse=True)
-    areas, influences, errors = [], [], []
-    for is_audited in (True, False):
-        area, influence = area_under_curve(rank, rows.audited_share if is_audited else rows.reference_share, outcome)
-        # With all pairs in order DeLong’s error is 0; disjoint pairs are independent, hence binomial.
-        rarer = min(rows.independent(is_audited, outcome == y) for y in (WITHOUT, WITH))
-        areas.append(area)
-        influences.append(influence)
-        errors.append(unseen_mean_se(area, rarer))
-    means = _group_means(rows, np.array(areas), influences[0] + influences[1])
-    # Near 1 and with few people an area is skewed; where all pairs are in order, log-odds are infinite.
-    laws = [
-        mean.normal(0.0, 1.0) if error else LogitNormal(mean.value, mean.law_se, mean.degrees)
-        for mean, error in zip(means, errors, strict=True)
+    both = [area_under_curve(rank, share, outcome) for share in (rows.audited_share, rows.reference_share)]
+    areas = [area for area, _ in both]
+    errors = [
+        _unseen_area_error(rows, rank, outcome, group, area) for group, area in zip((True, False), areas, strict=True)
     ]
+    means = _group_means(rows.among(outcome != UNKNOWN), np.array(areas), both[0][1] + both[1][1])
+    # Near 1 and with few people an area is skewed; where all pairs are in order, log-odds are infinite.
+    laws: list[MeanLaw] = []
+    for mean, error, group in zip(means, errors, (rows.audited, ~rows.audited), strict=True):
+        degrees, people = mean.degrees, int((group & (outcome != UNKNOWN)).sum())
+        if rows.clusters is None and mean.se > SMALLEST_SHARE:  # of few people, as of means (29)
+            degrees = min(float(satterthwaite(mean.influence, mean.variance, rows=people)), people - 1.0)
+        normal = replace(mean.normal(0.0, 1.0), degrees=degrees)
+        laws.append(normal if error else LogitNormal(mean.value, mean.law_se, degrees))
     return _pair(rows, means, laws, errors)
+
+
+def _unseen_area_error(rows: Rows, rank: Integers, outcome: Integers, is_audited: bool, area: float) -> float:
+    """Return the unseen standard error of an area, if all people with one outcome are at the same place.
+
+    Unseen people may be anywhere between the places of the lowest and of the highest score of both groups.
+    """
+    people = [rows.independent(is_audited, outcome == y) for y in (WITHOUT, WITH)]
+    # With all pairs in order DeLong’s error is 0; disjoint pairs are independent, hence binomial.
+    error, share = unseen_mean_se(area, min(people)), rows.audited_share if is_audited else rows.reference_share
+    if error > 0.0:
+        return error
+    width = int(rank.max()) + 1
+    for y, other in ((WITHOUT, WITH), (WITH, WITHOUT)):
+        others = np.where(outcome == other, share, 0.0)
+        place = shares_below(np.bincount(rank, others, width) / others.sum())
+        own = place[rank[(outcome == y) & (share > 0.0)]]
+        if np.ptp(own) <= SMALLEST_SHARE:
+            error = max(error, max(own[0] - place[0], place[-1] - own[0]) * unseen_mean_se(0.0, people[y]))
+    return error if error > SMALLEST_SHARE else 0.0
 
 
 def area_under_curve(rank: Integers, share: Floats, outcome: Integers) -> tuple[float, Floats]:
@@ -211,7 +231,7 @@ def _calibration_cell(rows: Rows, score: Floats, has_it: Booleans, heads: Floats
         return CalibrationCell(0, 0.0, Proportion(0.0, 1.0))
     rate = float(shares @ has_it) / whole
     deviation = np.where(mine, has_it - rate, 0.0) / whole
-    mean = InfluenceEstimate.of(rows, rate, deviation, deviation)
+    mean = InfluenceEstimate.of(rows.among(mine), rate, deviation, deviation)
     law = rate_law(rows, mean, bool(rows.audited[mine].all()), mine)
     # Never more than the people there are: with few events the variance may come out too small.
     return CalibrationCell(people, float(shares @ score) / whole, replace(law, size=min(law.size, people)))

@@ -186,6 +186,18 @@ MeanLaw = Normal | Proportion | LogitNormal
 
 
 @dataclass(frozen=True, slots=True)
+class Mapped:
+    """An estimator that is normal on another scale: an increasing function of a normal one."""
+
+    normal: Normal
+    increasing: Callable[[float], float]
+
+    def estimate(self, confidence: float = 0.95) -> Estimate:
+        """Return the image of value ± z·se."""
+        return self.normal.estimate(confidence).mapped(self.increasing)
+
+
+@dataclass(frozen=True, slots=True)
 class Difference:
     """The difference of two estimators, first − second, with an interval made from both of theirs."""
 
@@ -213,20 +225,6 @@ def difference(first: Estimate, other: Estimate, correlation: float = 0.0) -> Es
     )
     reaches = [math.sqrt(max(a * a + b * b - 2.0 * correlation * a * b, 0.0)) for a, b in (below, above)]
     return Estimate(value, value - reaches[0], value + reaches[1])
-
-
-@dataclass(frozen=True, slots=True)
-class LogNormal:
-    """A positive estimator that is normal on the log scale."""
-
-    log_value: float
-    se: float
-    degrees: float = math.inf
-
-    def estimate(self, confidence: float = 0.95) -> Estimate:
-        """Return exp(log value ± z·se)."""
-        reach = quantile(confidence, self.degrees) * self.se
-        return Estimate(*(math.exp(self.log_value + step) for step in (0.0, -reach, reach)))
 
 
 def _root(square: float) -> float:
@@ -391,12 +389,7 @@ def materiality(low: float | None, high: float | None, threshold: float) -> Mate
         return Materiality.NOT_MATERIAL
     if low > threshold or high < -threshold:
         return Materiality.MATERIAL
-    return Materiality.DETECTED if is_beyond_zero(low, high) else Materiality.INCONCLUSIVE
-
-
-def is_beyond_zero(low: float | None, high: float | None) -> bool:
-    """Return whether an interval excludes 0."""
-    return (low is not None and low > 0.0) or (high is not None and high < 0.0)
+    return Materiality.DETECTED if low > 0.0 or high < 0.0 else Materiality.INCONCLUSIVE
 
 
 def side_of(value: float, low: float | None, high: float | None, line: float) -> str:

@@ -21,12 +21,7 @@ from typing import NamedTuple
 import numpy as np
 
 from tiltlens._estimators.estimate import Estimate, Normal, quantile
-from tiltlens._estimators.influence import (
-    InfluenceEstimate,
-    Integers,
-    combine,
-    overall_mean,
-)
+from tiltlens._estimators.influence import InfluenceEstimate, Integers, combine, overall_mean, quotient
 from tiltlens._limits import CALIBRATED, SMALLEST_SHARE
 from tiltlens.paper.checks import Floats
 
@@ -179,8 +174,7 @@ class Dispersion:
 
 def dispersion(form: Form, share: Floats, means: GroupMeans) -> Dispersion:
     """Return √(μᵀAμ) with its law."""
-    value, slope, level, third = map(float, form_moments(form, share, means))
-    return Dispersion(value, slope, level, third, float(means.pooled))
+    return Dispersion(*map(float, (*form_moments(form, share, means), means.pooled)))
 
 
 def equal_means_p_value(share: Floats, means: GroupMeans, is_decisions: bool, seed: int) -> float:
@@ -399,15 +393,10 @@ def signs(rows: ChanceRows, audited: Floats, confidence: float) -> Signs | None:
     # E[(S̄ − b)·(α + βb)] = 0 where b is calibrated: the regression reduces variance and adds no bias.
     level = rows.mean(rows.score).value - slope.value * rows.mean(rows.chance).value
     beyond = rows.mean((audited - rows.chance) * (rows.score - level - slope.value * rows.chance))
-    first = _over_variance(beyond, rows.variance(audited))
+    first = quotient(beyond, rows.variance(audited))
     within = np.ones(rows.score.size)
     for who in (audited > 0.0, audited <= 0.0):
         for column in (rows.chance, rows.score):
             within[who] *= column[who] - np.average(column[who], weights=rows.weights[who])
-    second = _over_variance(rows.mean(within), rows.variance(rows.chance))
+    second = quotient(rows.mean(within), rows.variance(rows.chance))
     return Signs(first.normal().estimate(confidence), second.normal().estimate(confidence))
-
-
-def _over_variance(covariance: InfluenceEstimate, variance: InfluenceEstimate) -> InfluenceEstimate:
-    ratio = covariance.value / variance.value
-    return combine(ratio, [(1.0 / variance.value, covariance), (-ratio / variance.value, variance)])

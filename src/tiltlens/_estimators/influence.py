@@ -15,7 +15,7 @@ from numpy.typing import ArrayLike, NDArray
 
 from tiltlens._estimators.estimate import (
     Difference,
-    LogNormal,
+    Mapped,
     MeanLaw,
     Normal,
     Proportion,
@@ -23,6 +23,7 @@ from tiltlens._estimators.estimate import (
     SquareRoot,
     student_factor,
 )
+from tiltlens._limits import EQUAL, NOISE, SMALLEST_SHARE
 from tiltlens.errors import DataError, WeightsError
 from tiltlens.paper.checks import Floats
 
@@ -60,6 +61,7 @@ class Rows(Population):
     audited_share: Floats
     reference_share: Floats
     clusters: Integers | None
+    cluster_factors: Floats  # of each row's influence, those of `cluster_factors`
     clusters_by_group: tuple[int, int]
     is_sample: bool = False
 
@@ -74,14 +76,25 @@ class Rows(Population):
         share0, share1 = parts[0] / total0, parts[1] / total1
         squares = float(share0 @ share0), float(share1 @ share1)
         codes, count0 = cluster_codes(clusters), int(mask.sum())
-        several = [0 if codes is None else np.unique(codes[share > 0.0]).size for share in (share0, share1)]
         totals = (count0, mask.size - count0, total0, total1, *squares)
-        return cls(*totals, mask, weight, share0, share1, codes, (several[0], several[1]))
+        return cls(*totals, mask, weight, share0, share1, codes, *_factors_by_group(codes, (share0, share1)))
 
     def take(self, index: Integers) -> Rows:
         """Return the rows with this index."""
         clusters = None if self.clusters is None else self.clusters[index]
         return Rows.of(self.audited[index], self.weights[index], clusters)
+
+    def among(self, chosen: Booleans) -> Rows:
+        """Return the rows for estimates from some of them: only clusters with rows of these show their errors."""
+        if self.clusters is None:
+            return self
+        parts = [np.where(chosen, share, 0.0) for share in (self.audited_share, self.reference_share)]
+        factors, counts = _factors_by_group(self.clusters, parts)
+        return replace(self, cluster_factors=factors, clusters_by_group=counts)
+
+    def has_errors(self, chosen: Booleans) -> bool:
+        """Return whether some rows are of several clusters, or of none: one cluster shows no error."""
+        return self.clusters is None or min(filter(None, self.among(chosen).clusters_by_group), default=2) > 1
 
     def represent(self, population: Population) -> Rows:
         """Return the rows as a sample that represents a population."""
@@ -100,12 +113,6 @@ class Rows(Population):
         of_clusters = share if self.clusters is None else sums_by(self.clusters, share)
         square = float(of_clusters @ of_clusters)
         return float(share.sum()) ** 2 / square / scale**2 if square > 0.0 else 0.0
-
-    def clusters_of(self, chosen: Booleans) -> tuple[int, int]:
-        """Return the numbers of clusters of both groups that have `chosen` rows; of rows if there are no clusters."""
-        parts = chosen & self.audited, chosen & ~self.audited
-        counts = [int(part.sum() if self.clusters is None else np.unique(self.clusters[part]).size) for part in parts]
-        return counts[0], counts[1]
 
     @property
     def balanced_weights(self) -> Floats:
@@ -156,8 +163,7 @@ class Rows(Population):
     @property
     def degrees(self) -> float:
         """Degrees of freedom of standard errors: clusters of the group with fewer, minus 1; infinite without any."""
-        # If each cluster is in one group, the group with fewer clusters may dominate the variance.
-        return math.inf if self.clusters is None else max(min(self.clusters_by_group) - 1.0, 1.0)
+        return math.inf if self.clusters is None else _degrees(self.clusters_by_group)
 
     def influence(self, at_audited: Floats, at_reference: Floats) -> Floats:
         """Return w·IF/Σw of each row, IF = [S=0]/q·(u − E0[u]) + [S=1]/(1−q)·(v − E1[v]).
@@ -165,33 +171,27 @@ class Rows(Population):
         The squares add up to the variance of the estimator over all rows: for a sample, each group's part is multiplied
         by √(Σ shares² of all rows / Σ shares² of the sample), √(n/N) without weights.
         """
-        scale0, scale1 = self._scales
+        scale0, scale1 = self._sample_scales
         # Centred in each group: a constant in u does not move the estimator, but would add variance (2).
         influence = scale0 * self.audited_share * (at_audited - self.mean0(at_audited))
         influence += scale1 * self.reference_share * (at_reference - self.mean1(at_reference))
-        return self._sum_by_cluster(influence)
+        return self.sum_by_cluster(influence)
 
     def influences(self, values: Floats) -> Floats:
         """Return the same for columns of values, (n, k), each of which serves as both u and v."""
-        scale0, scale1 = self._scales
+        scale0, scale1 = self._sample_scales
         share0, share1 = self.audited_share, self.reference_share
         influence = (scale0 * share0 + scale1 * share1)[:, None] * values
         influence -= np.outer(scale0 * share0, share0 @ values) + np.outer(scale1 * share1, share1 @ values)
-        return self._sum_by_cluster(influence)
+        return self.sum_by_cluster(influence)
 
-    def _sum_by_cluster(self, influence: Floats) -> Floats:
-        # In the influence, so that bands and tests have it too; laws divide it out for the quantile of their level.
-        factor = float(student_factor(self.degrees))
-        return influence if self.clusters is None else factor * _cluster_sums(self.clusters, influence)
-
-    @property
-    def _scales(self) -> tuple[float, float]:
-        """The factors of both groups' influences: those of the sample, times √(C/(C − 1)) for C clusters."""
-        scales = self._sample_scales
+    def sum_by_cluster(self, influence: Floats) -> Floats:
+        """Return the sums over each cluster's rows, with `cluster_factors` and Student's factor for few clusters."""
         if self.clusters is None:
-            return scales
-        few0, few1 = (math.sqrt(count / max(count - 1.0, 1.0)) for count in self.clusters_by_group)
-        return scales[0] * few0, scales[1] * few1
+            return influence
+        # In the influence, so that bands and tests have it too; laws divide it out for the quantile of their level.
+        factors = float(student_factor(self.degrees)) * self.cluster_factors
+        return _cluster_sums(self.clusters, (factors * influence.T).T)
 
     @property
     def _sample_scales(self) -> tuple[float, float]:
@@ -211,12 +211,31 @@ def cluster_codes(clusters: Integers | None) -> Integers | None:
     return None if distinct.size == codes.size else codes
 
 
-def sum_by_cluster(clusters: Integers | None, influence: Floats) -> Floats:
-    """Return the sums over each cluster's rows, times √(C/(C−1)) and Student's factor for few clusters."""
+def cluster_factors(clusters: Integers, shares: Floats) -> tuple[Floats, int]:
+    """Return √((C − 1)/C)/(1 − s) of each row, s the share of its cluster, and C, how many clusters have a share.
+
+    Without a cluster, a mean moves by 1/(1 − s) times the cluster's influence: squares add up to the jackknife's
+    variance (CV3). In clusters of the same size the factor is √(C/(C − 1)).
+    """
+    of_clusters = sums_by(clusters, shares)
+    count = int((of_clusters > 0.0).sum())
+    if count < 2:  # without the only cluster there is no mean
+        return np.ones(clusters.size), count
+    rest = np.maximum(1.0 - of_clusters / of_clusters.sum(), EQUAL)
+    return (math.sqrt((count - 1.0) / count) / rest)[clusters], count
+
+
+def _factors_by_group(clusters: Integers | None, shares: Sequence[Floats]) -> tuple[Floats, tuple[int, int]]:
+    """Return `cluster_factors` of each row in its own group, and how many clusters each group has."""
     if clusters is None:
-        return influence
-    degrees = float(clusters.max())
-    return math.sqrt((degrees + 1.0) / degrees) * float(student_factor(degrees)) * _cluster_sums(clusters, influence)
+        return np.ones(0), (0, 0)
+    (factors0, count0), (factors1, count1) = (cluster_factors(clusters, share) for share in shares)
+    return np.where(shares[0] > 0.0, factors0, factors1), (count0, count1)
+
+
+def _degrees(counts: Sequence[int]) -> float:
+    # If each cluster is in one group, the group with fewer clusters may dominate the variance.
+    return max(min(filter(None, counts), default=2) - 1.0, 1.0)
 
 
 def _cluster_sums(clusters: Integers, influence: Floats) -> Floats:
@@ -319,9 +338,9 @@ class InfluenceEstimate:
         """Return the law of sign·√value."""
         return SquareRoot(self.value, self.law_se, sign, self.degrees)
 
-    def exponential(self) -> LogNormal:
+    def exponential(self) -> Mapped:
         """Return the law of e^value."""
-        return LogNormal(self.value, self.law_se, self.degrees)
+        return Mapped(self.normal(), math.exp)
 
     def over(self, denominator: InfluenceEstimate) -> Ratio:
         """Return the law of value/`denominator`, with standard errors inflated for heavy tails."""
@@ -336,7 +355,9 @@ def ratio_tail(numerator: InfluenceEstimate, denominator: InfluenceEstimate) -> 
     """Return the `tail_factor` of θ − ρψ, at ρ = θ/ψ."""
     # Fieller’s interval is that of θ − ρψ, so its tails count, not those of θ and ψ.
     ratio = numerator.value / denominator.value if denominator.value > 0.0 else 0.0
-    return tail_factor(combine(0.0, [(1.0, numerator), (-ratio, denominator)]))
+    both = combine(0.0, [(1.0, numerator), (-ratio, denominator)])
+    # Of a θ that is 0 by construction only rounding errors are left, whose tails mean nothing.
+    return tail_factor(both) if both.variance > NOISE**2 * denominator.variance else 1.0
 
 
 def combine(value: float, terms: Sequence[tuple[float, InfluenceEstimate]]) -> InfluenceEstimate:
@@ -350,18 +371,39 @@ def combine(value: float, terms: Sequence[tuple[float, InfluenceEstimate]]) -> I
     return InfluenceEstimate(value, parts, between, min(term.degrees for _, term in terms))
 
 
+def quotient(numerator: InfluenceEstimate, denominator: InfluenceEstimate) -> InfluenceEstimate:
+    """Return the ratio of two positive estimators."""
+    bottom = max(denominator.value, SMALLEST_SHARE)
+    ratio = numerator.value / bottom
+    return combine(ratio, [(1.0 / bottom, numerator), (-ratio / bottom, denominator)])
+
+
+def log_quotient(numerator: InfluenceEstimate, denominator: InfluenceEstimate) -> InfluenceEstimate:
+    """Return the logarithm of the ratio of two positive estimators (5)."""
+    a, b = numerator.value, denominator.value
+    return combine(math.log(a / b), [(1.0 / a, numerator), (-1.0 / b, denominator)])
+
+
 def covariances(terms: Sequence[InfluenceEstimate]) -> Floats:
     """Return the covariance matrix of several estimators."""
     upper = {(i, j): a.covariance(b) for i, a in enumerate(terms) for j, b in enumerate(terms) if i <= j}
     return np.array([[upper[min(i, j), max(i, j)] for j in range(len(terms))] for i in range(len(terms))])
 
 
-def overall_mean(weights: Floats, x: Floats, clusters: Integers | None = None) -> InfluenceEstimate:
-    """Return the weighted mean of a column over all rows, whatever their group."""
+def overall_mean(
+    weights: Floats, x: Floats, clusters: Integers | None = None, audited: Booleans | None = None
+) -> InfluenceEstimate:
+    """Return the weighted mean of a column over all rows; with `audited`, degrees of freedom are those of a group."""
     shares = weights / weights.sum()
     value = float(shares @ x)
-    influence = sum_by_cluster(clusters, shares * (x - value))
-    return InfluenceEstimate(value, (influence,), degrees=math.inf if clusters is None else float(clusters.max()))
+    influence = shares * (x - value)
+    if clusters is None:
+        return InfluenceEstimate(value, (influence,))
+    groups = [shares, np.zeros_like(shares)] if audited is None else [shares * audited, shares * ~audited]
+    factors, counts = _factors_by_group(clusters, groups)
+    degrees = _degrees(counts)
+    influence = _cluster_sums(clusters, float(student_factor(degrees)) * factors * influence)
+    return InfluenceEstimate(value, (influence,), degrees=degrees)
 
 
 def average_estimates(terms: Sequence[InfluenceEstimate]) -> InfluenceEstimate:
@@ -440,11 +482,12 @@ def rate_law(rows: Rows, rate: InfluenceEstimate, is_audited: bool, chosen: Bool
     weights may be missing.
     """
     people, variance, p = rows.independent(is_audited, chosen), rate.variance, rate.value
-    if variance <= 0.0 or not 0.0 < p < 1.0:
+    counted = rows.audited == is_audited if chosen is None else chosen & (rows.audited == is_audited)
+    if variance <= 0.0 or not 0.0 < p < 1.0 or not rows.has_errors(counted):
         return Proportion(p, people)  # as many independent decisions, or clusters, all equal
     # The variance already reflects clusters, which may also make a rate more precise than (3).
-    size = p * (1.0 - p) / variance * float(student_factor(rows.degrees)) ** 2
-    return Proportion(p, size if rows.clusters is not None else min(size, people), rows.degrees)
+    size = p * (1.0 - p) / variance * float(student_factor(rate.degrees)) ** 2
+    return Proportion(p, size if rows.clusters is not None else min(size, people), rate.degrees)
 
 
 def mean_difference(rows: Rows, means: Sequence[InfluenceEstimate], laws: Sequence[MeanLaw]) -> Difference:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 
 import numpy as np
 from numpy.typing import ArrayLike
@@ -15,7 +15,7 @@ from tiltlens._estimators.estimate import (
     Difference,
     Estimate,
     HasInterval,
-    LogNormal,
+    Mapped,
     MeanLaw,
     NoneOf,
     Normal,
@@ -27,8 +27,8 @@ from tiltlens._estimators.influence import (
     Booleans,
     InfluenceEstimate,
     Rows,
-    combine,
     covariances,
+    log_quotient,
     mean_difference,
     mean_law,
 )
@@ -36,6 +36,7 @@ from tiltlens._limits import SMALLEST_SHARE, SUM_ROUNDING
 from tiltlens.errors import DataError, DistributionError, SupportError
 from tiltlens.paper.checks import Floats
 
+PRESENT = 1e-9  # times the largest influence, above which a cluster's is no rounding error
 PERMUTED_ROWS = 5_000  # beyond this many rows the permutation law is its normal limit to three digits
 
 
@@ -130,22 +131,28 @@ def group_rate(rows: Rows, outcome: Scores, is_audited: bool) -> InfluenceEstima
     return InfluenceEstimate.of_group(rows, outcome.means[0 if is_audited else 1], is_audited, outcome.column)
 
 
+def both_rates(rows: Rows, outcome: Scores) -> tuple[InfluenceEstimate, InfluenceEstimate]:
+    """Return E0[W] and E1[W]."""
+    return group_rate(rows, outcome, True), group_rate(rows, outcome, False)
+
+
 def group_rates(rows: Rows, outcome: Scores) -> tuple[MeanLaw, MeanLaw]:
     """Return the laws of both groups' means."""
     ends = (0.0, 1.0) if outcome.is_probability else (-math.inf, math.inf)
-    moments = ((outcome.mean0, outcome.covariance0), (outcome.mean1, outcome.covariance1))
-    laws = []
-    for is_audited, (mean, spread) in zip((True, False), moments, strict=True):
-        p, variance = float(mean[0]), float(spread[0, 0])
-        is_rate = outcome.is_probability and variance >= p * (1.0 - p) - SUM_ROUNDING  # E[W²] = E[W]: all are 0 or 1
-        laws.append(mean_law(rows, group_rate(rows, outcome, is_audited), is_audited, is_rate, ends))
-    return laws[0], laws[1]
+
+    def law(rate: InfluenceEstimate, spread: Floats, is_audited: bool) -> MeanLaw:
+        p = rate.value
+        # E[W²] = E[W]: all are 0 or 1
+        is_rate = outcome.is_probability and float(spread[0, 0]) >= p * (1.0 - p) - SUM_ROUNDING
+        return mean_law(rows, rate, is_audited, is_rate, ends)
+
+    audited, reference = both_rates(rows, outcome)
+    return law(audited, outcome.covariance0, True), law(reference, outcome.covariance1, False)
 
 
 def gap_law(rows: Rows, outcome: Scores) -> Difference:
     """Return the law of E0[W] − E1[W]."""
-    means = [group_rate(rows, outcome, is_audited) for is_audited in (True, False)]
-    return mean_difference(rows, means, group_rates(rows, outcome))
+    return mean_difference(rows, both_rates(rows, outcome), group_rates(rows, outcome))
 
 
 def gap(rows: Rows, outcome: Scores) -> InfluenceEstimate:
@@ -175,16 +182,14 @@ def impact_ratio(rows: Rows, favourable: Scores) -> HasInterval:
         )
     if p <= SMALLEST_SHARE and favourable.is_probability:
         return NoneOf(rows.independent(True), p1)
-    means = (group_rate(rows, favourable, True), group_rate(rows, favourable, False))
-    return ratio_of_means(means, unseen_se(rows, favourable))
+    return ratio_of_means(both_rates(rows, favourable), unseen_se(rows, favourable))
 
 
-def ratio_of_means(means: tuple[InfluenceEstimate, InfluenceEstimate], unseen: tuple[float, float]) -> LogNormal:
+def ratio_of_means(means: tuple[InfluenceEstimate, InfluenceEstimate], unseen: tuple[float, float]) -> Mapped:
     """Return the ratio of two positive means of the same rows, with their unseen errors."""
-    p, p1 = means[0].value, means[1].value
-    # (5); the unseen error of equal decisions is divided by the rate too.
-    law = combine(math.log(p / p1), [(1.0 / p, means[0]), (-1.0 / p1, means[1])]).exponential()
-    return replace(law, se=math.hypot(law.se, unseen[0] / p, unseen[1] / p1))
+    # The unseen error of equal decisions is divided by the rate too.
+    errors = (error / mean.value for error, mean in zip(unseen, means, strict=True))
+    return Mapped(log_quotient(*means).normal().with_extra_se(*errors), math.exp)
 
 
 def lower_over_higher(ratio: Estimate) -> Estimate:
@@ -339,10 +344,33 @@ def equal_gaps_test(gaps: Sequence[InfluenceEstimate]) -> EqualGapsTest | None:
     None where there are too few clusters to estimate V.
     """
     contrast = np.hstack([-np.ones((len(gaps) - 1, 1)), np.eye(len(gaps) - 1)])
-    influence = np.column_stack([gap.influence for gap in gaps])
+    # Influences have Student's factor, which F has too.
+    influence = np.column_stack([gap.influence / student_factor(gap.degrees) for gap in gaps])
     moved = contrast @ np.array([gap.value for gap in gaps])
-    test = _wald_test(moved, contrast @ (influence.T @ influence) @ contrast.T, min(gap.degrees for gap in gaps))
+    covariance = influence.T @ influence
+    degrees = _joint_degrees(influence, contrast, np.array([gap.degrees for gap in gaps]))
+    test = _wald_test(moved, contrast @ covariance @ contrast.T, degrees)
     return None if test is None else EqualGapsTest(test[0], len(moved), test[1])
+
+
+def _joint_degrees(influence: Floats, contrast: Floats, degrees: Floats) -> float:
+    """Return ν of the Wishart law that varies as much as the covariance matrix of contrasts of several estimators.
+
+    p(p + 1)/ν = Σ_c [tr(Ω_c)² + tr(Ω_c²)], Ω_c the part of cluster c in that matrix, in units of it. A cluster has the
+    same part of the errors of each estimator that it enters.
+    """
+    if np.isinf(degrees).any():
+        return math.inf
+    covariance, present = influence.T @ influence, np.abs(influence) > PRESENT * np.abs(influence).max(axis=0)
+    inverse = contrast.T @ np.linalg.pinv(contrast @ covariance @ contrast.T, hermitian=True) @ contrast
+    part = 1.0 / np.sqrt(present.sum(axis=0) * degrees)  # Σ part² = 1/ν of an estimator
+    total = 0.0
+    for pattern, count in zip(*np.unique(present, axis=0, return_counts=True), strict=True):
+        root = np.sqrt(part[pattern])
+        omega = inverse[np.ix_(pattern, pattern)] @ (covariance[np.ix_(pattern, pattern)] * np.outer(root, root))
+        total += count * float(np.trace(omega) ** 2 + (omega * omega.T).sum())
+    count = len(contrast)
+    return max(count * (count + 1) / total if total > 0.0 else 0.0, float(degrees.min()))
 
 
 def _wald_test(difference: Floats, covariance: Floats, degrees: float) -> tuple[float, float] | None:
@@ -350,9 +378,7 @@ def _wald_test(difference: Floats, covariance: Floats, degrees: float) -> tuple[
     count = len(difference)
     # Where every decision is the same there is no error: a trace of one keeps V invertible.
     ridge = (1e-12 * np.trace(covariance) + 1e-300) * np.eye(count)
-    # Influences have Student's factor, which F has too.
-    factor = float(student_factor(degrees)) ** 2
-    statistic = factor * float(difference @ np.linalg.solve(covariance + ridge, difference))
+    statistic = float(difference @ np.linalg.solve(covariance + ridge, difference))
     if math.isinf(degrees):
         return statistic, float(chdtrc(count, statistic))
     rest = degrees - count + 1.0
@@ -376,14 +402,18 @@ def equal_outputs_test(rows: Rows, scores: Scores, permutations: int = 1_999, se
     """
     is_clustered = rows.clusters is not None  # dependent rows are not exchangeable
     if is_clustered or rows.is_sample or rows.audited.size > PERMUTED_ROWS or permutations == 0:
-        return equal_outputs_limit(rows, scores)
+        # The limit of the permutation law: χ² with K − 1 degrees of freedom for K outcomes.
+        several = range(scores.values.shape[1] - 1) or (1,)
+        gaps = [gap(rows, scores.outcome(y)) for y in several]
+        covariance = covariances(gaps) / student_factor(rows.degrees) ** 2
+        test = _wald_test(np.array([estimate.value for estimate in gaps]), covariance, rows.degrees)
+        return None if test is None else EqualOutputsTest(*test, permutations=0)
     outcomes = scores.values if scores.values.shape[1] == 1 else scores.values[:, :-1]
     # Permutations are drawn by position, so rows are put in an order that depends on their contents only.
     order = np.lexsort([*outcomes.T, rows.weights, rows.audited])
     outcomes, weights, labels = outcomes[order], rows.weights[order], rows.audited[order]
     observed = _studentised(labels[None, :], outcomes, weights)[0]
-    generator = np.random.default_rng(seed)
-    beyond = 0
+    generator, beyond = np.random.default_rng(seed), 0
     for start in range(0, permutations, 100):
         size = min(100, permutations - start)
         shuffled = generator.permuted(np.broadcast_to(labels, (size, labels.size)), axis=1)
@@ -391,14 +421,6 @@ def equal_outputs_test(rows: Rows, scores: Scores, permutations: int = 1_999, se
         beyond += int((_studentised(shuffled, outcomes, weights) >= observed * (1 - 1e-12)).sum())
     # The labels as observed are one of the permutations (10).
     return EqualOutputsTest(float(observed), (1 + beyond) / (1 + permutations), permutations)
-
-
-def equal_outputs_limit(rows: Rows, scores: Scores) -> EqualOutputsTest | None:
-    """Return the same test by the limit of its permutation law, χ² with K − 1 degrees of freedom for K outcomes."""
-    count = max(scores.values.shape[1] - 1, 1)
-    gaps = [gap(rows, scores.outcome(y if scores.values.shape[1] > 1 else 1)) for y in range(count)]
-    test = _wald_test(np.array([estimate.value for estimate in gaps]), covariances(gaps), rows.degrees)
-    return None if test is None else EqualOutputsTest(*test, permutations=0)
 
 
 def _studentised(labels: Booleans, outcomes: Floats, weights: Floats) -> Floats:

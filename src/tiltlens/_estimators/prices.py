@@ -14,7 +14,7 @@ import numpy as np
 from scipy.special import xlogy
 
 from tiltlens._estimators.estimate import Estimate, Square
-from tiltlens._estimators.influence import Booleans, InfluenceEstimate, Integers, combine, overall_mean
+from tiltlens._estimators.influence import Booleans, InfluenceEstimate, Integers, combine, log_quotient, overall_mean
 from tiltlens._estimators.sets import TargetErrors
 from tiltlens.paper.checks import Floats
 
@@ -23,17 +23,7 @@ AUDITED, REFERENCE = 0, 1  # positions of the groups in arrays
 
 @dataclass(frozen=True, slots=True, eq=False)
 class CostRows:
-    """Rows with a price and an observed cost.
-
-    Attributes
-    ----------
-    price, cost, weights
-        π(x), Y and the exposure of each row.
-    audited
-        Whether the row is of the audited group.
-    clusters
-        Codes of clusters, within which rows are dependent.
-    """
+    """Rows with a price π(x), an observed cost Y and exposure as weights; rows of one cluster are dependent."""
 
     price: Floats
     cost: Floats
@@ -46,6 +36,10 @@ class CostRows:
         """The audited group's share q of all rows."""
         return float(self.weights[self.audited].sum() / self.weights.sum())
 
+    def has_errors(self, chosen: Floats | Booleans) -> bool:
+        """Return whether some rows are of several clusters, or of none."""
+        return self.clusters is None or np.unique(self.clusters[np.asarray(chosen, dtype=np.float64) > 0.0]).size > 1
+
     @property
     def in_group(self) -> Floats:
         """1[D = d] of each row, (2, n)."""
@@ -53,13 +47,11 @@ class CostRows:
 
     def mean(self, x: Floats) -> InfluenceEstimate:
         """Return the mean of a column over all rows."""
-        return overall_mean(self.weights, x, self.clusters)
+        return overall_mean(self.weights, x, self.clusters, self.audited)
 
     def mean_of(self, x: Floats, chosen: Floats | Booleans) -> InfluenceEstimate:
         """Return E[x | chosen], the mean of a column over some rows, IF = [chosen]/P(chosen)·(x − E[x | chosen])."""
-        mass = float(self.weights @ chosen)
-        value = float(self.weights @ (chosen * x)) / mass
-        return replace(self.mean(chosen * (x - value) * (self.weights.sum() / mass)), value=value)
+        return overall_mean(self.weights * chosen, x, self.clusters, self.audited)
 
     def centred(self, x: Floats) -> Floats:
         """Return columns minus their weighted means."""
@@ -327,11 +319,13 @@ def vulnerability_terms(rows: PricedRows) -> Floats:
 
 
 def actual_to_expected(rows: CostRows, chosen: Booleans) -> InfluenceEstimate | None:
-    """Return the log of the cost of some rows divided by their price; None where either is not positive."""
-    cost, expected = (rows.mean(chosen * x) for x in (rows.cost, rows.price))
-    if cost.value <= 0.0 or expected.value <= 0.0:
-        return None
-    return combine(math.log(cost.value / expected.value), [(1.0 / cost.value, cost), (-1.0 / expected.value, expected)])
+    """Return the log of the cost of some rows divided by their price.
+
+    None where either is not positive, or where one cluster shows no error.
+    """
+    cost, expected = (rows.mean_of(x, chosen) for x in (rows.cost, rows.price))
+    is_defined = cost.value > 0.0 and expected.value > 0.0 and rows.has_errors(chosen)
+    return log_quotient(cost, expected) if is_defined else None
 
 
 def balance_factor(rows: CostRows) -> float:

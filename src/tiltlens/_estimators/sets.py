@@ -30,7 +30,7 @@ from tiltlens._estimators.feature_gap import (
     cell_sums_of,
     joint_codes,
 )
-from tiltlens._estimators.influence import Booleans, Integers, Rows, satterthwaite, sum_by_cluster
+from tiltlens._estimators.influence import Booleans, Integers, Rows, satterthwaite
 from tiltlens._estimators.ridges import FoldRidges, SetMeans
 from tiltlens._limits import OF_PAIRINGS
 from tiltlens.paper.checks import Floats
@@ -73,8 +73,8 @@ class TargetErrors:
     slopes: Floats
     parameters: Floats
 
-    def take(self, index: Integers, audited: Booleans, clusters: Integers | None = None) -> TargetErrors:
-        """Return the errors for fewer rows that represent all of them, by cluster if there are `clusters`."""
+    def take(self, index: Integers, audited: Booleans, at: Rows | None = None) -> TargetErrors:
+        """Return the errors for fewer rows that represent all of them, `at`, by cluster if these have clusters."""
         parameters = np.zeros((index.size, self.parameters.shape[1]))
         for own in (audited, ~audited):
             # (36): Σ of squares of each group stays.
@@ -82,7 +82,7 @@ class TargetErrors:
             size = np.sqrt((kept**2).sum(axis=0))
             whole = np.sqrt((self.parameters[own] ** 2).sum(axis=0))
             parameters += kept * np.divide(whole, size, out=np.zeros_like(size), where=size > 0.0)
-        parameters = sum_by_cluster(clusters, parameters) if parameters.size else parameters
+        parameters = at.sum_by_cluster(parameters) if at is not None and parameters.size else parameters
         return replace(self, corrections=self.corrections[index], slopes=self.slopes[index], parameters=parameters)
 
     def add_errors(self, every: SetCoefficients, slopes: Floats) -> SetCoefficients:

@@ -1,6 +1,4 @@
-"""Simultaneous bands and verdicts of estimates, and tests of the 2×2 table of decisions.
-
-Verdicts on features from simultaneous bands of their contributions, in points of the score.
+"""Simultaneous bands and verdicts of features' contributions, and tests of the 2×2 table of decisions.
 
 gap(j) and joint(j) of all features have the bands value ± κ·se, κ being the quantile of the largest |t| among them.
 The verdicts use the same bands that are printed.
@@ -18,7 +16,7 @@ from typing import NamedTuple
 import numpy as np
 from scipy.special import ndtr, stdtrit
 
-from tiltlens._estimators.estimate import Estimate, LogNormal, NoneOf, quantile, unseen_mean_se, without_noise
+from tiltlens._estimators.estimate import Estimate, Mapped, NoneOf, Normal, quantile, unseen_mean_se, without_noise
 from tiltlens._formats import interval
 from tiltlens._formats import size as size_in_points
 from tiltlens._limits import NOISE, SMALLEST_EXPECTED, SMALLEST_SE
@@ -119,12 +117,9 @@ def verdict(
         least = with_unit(size(_nearest(gap)))
         return Judgement(Verdict.POTENTIAL_PROXY, Note("alone", least=least, way=way(gap.value)))
     if joint is not None and is_beyond(joint, m):
-        least, joint_way = with_unit(size(_nearest(joint))), way(joint.value)
-        if partner:
-            reason = Note("beyond the others, with a partner", least=least, partner=partner, way=joint_way)
-        else:
-            reason = Note("beyond the others", least=least, way=joint_way)
-        return Judgement(Verdict.IN_COMBINATION, reason)
+        found = {"least": with_unit(size(_nearest(joint))), "way": way(joint.value)}
+        paired = Note("beyond the others, with a partner", partner=partner, **found) if partner else None
+        return Judgement(Verdict.IN_COMBINATION, paired or Note("beyond the others", **found))
     if all(_within(band, visible * m) for band in both):
         reason = Note("within the threshold", threshold=threshold) if m else Note("no effect", size=threshold)
         return Judgement(Verdict.NO_MATERIAL_CONTRIBUTION, reason)
@@ -133,11 +128,12 @@ def verdict(
         most = with_unit(size(max(abs(end) for band in both for end in (band.low, band.high))))
         return _judge_hardly_visible(both, visible, most, size(m))
     for band in open_bands:
-        if _is_detected(band):
+        if is_beyond(band):
             span, band_way = with_unit(_span(band, size)), way(band.value)
             reason = Note("across the threshold", span=span, way=band_way, threshold=size(m))
             return Judgement(Verdict.SIZE_UNCLEAR, reason)
-    more = _more_rows(max(map(_reach_if_zero, open_bands)), visible * m, rows)
+    # (κ + 1.28)·se, within which the band of a true 0 lies in four of five samples.
+    more = _more_rows(max(band.reach + SETTLED * band.se for band in open_bands), visible * m, rows)
     return Judgement(Verdict.INCONCLUSIVE, Note("inconclusive", threshold=threshold, rows=more))
 
 
@@ -150,12 +146,7 @@ def _judge_hardly_visible(both: Sequence[Band], visible: float, most: str, thres
     """Return the judgement on immaterial bands of a feature that may be material, as only a fraction is visible."""
     part = f"about {visible:.0%}" if visible >= 0.005 else "next to nothing"
     reason = Note("hardly visible", most=most, part=part, threshold=threshold)
-    return Judgement(Verdict.SIZE_UNCLEAR if any(map(_is_detected, both)) else Verdict.INCONCLUSIVE, reason)
-
-
-def _reach_if_zero(band: Band) -> float:
-    """Return (κ + 1.28)·se, within which the band of a true 0 lies in four of five samples."""
-    return band.reach + SETTLED * band.se
+    return Judgement(Verdict.SIZE_UNCLEAR if any(map(is_beyond, both)) else Verdict.INCONCLUSIVE, reason)
 
 
 def _more_rows(reach: float, m: float, rows: int) -> Note:
@@ -172,17 +163,13 @@ def _more_rows(reach: float, m: float, rows: int) -> Note:
     return Note("more rows", rows=about) if needed <= REACHABLE_TIMES * rows else Note("far more rows", rows=about)
 
 
-def is_beyond(band: Band, m: float) -> bool:
-    """Return whether a band lies beyond ±m, on either side."""
-    return band.low > m or band.high < -m
+def is_beyond(interval: Band | Estimate, m: float = 0.0) -> bool:
+    """Return whether an interval lies beyond ±m, on either side; an end that is missing does not."""
+    return (interval.low or 0.0) > m or (interval.high or 0.0) < -m
 
 
 def _within(band: Band, m: float) -> bool:
     return band.low >= -m and band.high <= m
-
-
-def _is_detected(band: Band) -> bool:
-    return band.low > 0.0 or band.high < 0.0
 
 
 def _nearest(band: Band) -> float:
@@ -209,10 +196,10 @@ def rate_ratio(group: Count, highest: Count, confidence: float) -> Estimate:
     """
     if group.counted == 0:
         return NoneOf(group.size, highest.rate).estimate(confidence)
-    # Var(log p̂) = (1 − p)/(np).
     seen = [math.sqrt((1 - count.rate) / count.counted) for count in (group, highest)]
     unseen = [unseen_mean_se(count.rate, count.size) / count.rate for count in (group, highest)]
-    return LogNormal(math.log(group.rate / highest.rate), math.hypot(*seen, *unseen)).estimate(confidence)
+    log_ratio = Normal(math.log(group.rate / highest.rate), math.hypot(*seen, *unseen))
+    return Mapped(log_ratio, math.exp).estimate(confidence)
 
 
 def z_score(group: Count, highest: Count) -> float | None:
@@ -300,20 +287,16 @@ class Stratified:
 
 def stratified(strata: Sequence[tuple[Count, Count]], confidence: float) -> Stratified:
     """Return z = Σ(a − E)/√ΣV, E = n·s/N and V = n·n1·s·(N − s)/(N²(N − 1)) with s of N counted; z² is the CMH χ²."""
-    counts = np.array([(count.counted, count.size, top.counted, top.size) for count, top in strata], float).reshape(
-        -1, 4
-    )
-    counted, total = counts[:, 0] + counts[:, 2], counts[:, 1] + counts[:, 3]
+    counts = [(group.counted, group.size, top.counted, top.size) for group, top in strata]
     # Given its margins, any other stratum has only one possible table.
-    is_used = (counts[:, 1] > 0) & (counts[:, 3] > 0) & (counted > 0) & (counted < total)
-    used = int(is_used.sum())
+    used = [(a, n, c, n1) for a, n, c, n1 in counts if n > 0 and n1 > 0 and 0 < a + c < n + n1]
     if not used:
         return Stratified(None, None, 0, len(strata))
-    a, n, c, n1 = counts[is_used].T
-    s, N = counted[is_used], total[is_used]
+    a, n, c, n1 = np.array(used, dtype=np.float64).T
+    s, N = a + c, n + n1
     variance = n * n1 * s * (N - s) / (N**2 * (N - 1))
     z = float((a - n * s / N).sum() / np.sqrt(variance.sum()))
-    return Stratified(z, _common_odds_ratio(a, n - a, c, n1 - c, confidence), used, len(strata) - used)
+    return Stratified(z, _common_odds_ratio(a, n - a, c, n1 - c, confidence), len(used), len(strata) - len(used))
 
 
 def _common_odds_ratio(a: Floats, b: Floats, c: Floats, d: Floats, confidence: float) -> Estimate | None:
@@ -329,12 +312,8 @@ def _common_odds_ratio(a: Floats, b: Floats, c: Floats, d: Floats, confidence: f
         return None
     if r == 0:
         return Estimate(0.0)
-    # Robins, Breslow & Greenland: consistent for few large strata and for many small ones.
     variance = (P * R).sum() / r**2 + (P * S + Q * R).sum() / (r * s) + (Q * S).sum() / s**2
-    return LogNormal(math.log(r / s), math.sqrt(variance / 2)).estimate(confidence)
-
-
-Finding = Callable[[Count, Count], bool]
+    return Mapped(Normal(math.log(r / s), math.sqrt(variance / 2)), math.exp).estimate(confidence)
 
 
 def ratio_flips(group: Count, highest: Count, threshold: float) -> int:
@@ -348,16 +327,15 @@ def z_flips(group: Count, highest: Count, confidence: float) -> int:
     return _fewest(group, highest, lambda flipped, top: (z_score(flipped, top) or 0.0) <= -critical)
 
 
-def _fewest(group: Count, highest: Count, is_found: Finding) -> int:
+def _fewest(group: Count, highest: Count, is_found: Callable[[Count, Count], bool]) -> int:
     """Return the fewest changed decisions that reverse a finding about the first rate being lower than the second.
 
     One more change never restores the finding, so the number is found by bisection.
     """
     was_found = is_found(group, highest)
-    up = 1 if was_found else -1
-    rooms = (
-        (group.size - group.counted, highest.counted) if was_found else (group.counted, highest.size - highest.counted)
-    )
+    up, rooms = 1, (group.size - group.counted, highest.counted)
+    if not was_found:
+        up, rooms = -1, (group.counted, highest.size - highest.counted)
 
     def is_enough(flips: int) -> bool:
         return any(is_found(*changed) != was_found for changed in _changed(group, highest, up, flips, rooms))

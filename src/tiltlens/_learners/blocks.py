@@ -39,6 +39,8 @@ from tiltlens._learners.design import (
     LevelColumns,
     NumericColumn,
     Table,
+    date_parts,
+    digits,
     product_block,
 )
 from tiltlens._learners.linear_models import Basis, by_strength
@@ -107,12 +109,13 @@ class Candidate:
 class Screen:
     """What the searches for blocks look at.
 
-    `days` are dates, `chosen` and `tripled` the coarse cells of features that are looked at by two and by three, and
-    `repeated` the codes of values where these repeat.
+    `days` are dates, `endings` the cells of numbers by their `digits`, `chosen` and `tripled` the coarse cells of
+    features that are looked at by two and by three, and `repeated` the codes of values where these repeat.
     """
 
     table: Table
     days: Days
+    endings: Mapping[str, Sequence[Integers]]
     chosen: Mapping[str, Integers]
     tripled: Mapping[str, Integers]
     repeated: Mapping[str, Integers]
@@ -121,13 +124,15 @@ class Screen:
     seed: int
 
     def singles(self, encoder: Encoding, residuals: Residuals) -> Iterator[Candidate]:
-        """Yield the cells of single features: the parts of a date, repeated values, or many quantile bins."""
+        """Yield the cells of single features: parts of a date, repeated values, or many quantile bins and digits."""
         columns = {column.name: column for column in encoder.numeric}
         for name, column in columns.items():
             values = self.table[name]
-            for part in _date_parts(self.days[name]) if name in self.days else ():
+            for part in date_parts(self.days[name]) if name in self.days else ():
                 yield _of_cells((name,), partial(np.asarray, part))
             if name not in self.repeated:
+                for part in self.endings.get(name, ()):
+                    yield _of_cells((name,), partial(np.asarray, part))
                 if column.knots.size:
                     cells, spline = partial(_coarse, values, FINE_CELLS), partial(_fine_spline, column, self.table)
                     yield replace(_of_cells((name,), cells), block=spline)
@@ -146,7 +151,7 @@ class Screen:
             yield replace(_of_grid(names, [self.chosen[name] for name in names]), block=product)
         yield from self.usual()
         for name in set(self.chosen) & set(self.days):
-            for own in _date_parts(self.days[name]):
+            for own in date_parts(self.days[name]):
                 for other in set(self.chosen) - {name}:
                     yield _of_grid((name, other), [own, self.chosen[other]])
 
@@ -219,20 +224,6 @@ class Screen:
         learns = self.fold < 2
         of_some = _of_cells(names, lambda: np.where(learns, 0, 1 + cells(learns)))
         return replace(of_some, block=lambda: _cell_block(names, cells(np.ones_like(learns))), is_learnt=True)
-
-
-def _date_parts(days: Floats) -> Iterator[Integers]:
-    """Yield the day of the week, the month, the days since and until its ends, and the hour; missing ones come last."""
-    missing = np.isnan(days)
-    filled = np.where(missing, 0.0, days)
-    date = np.floor(filled).astype("datetime64[D]")
-    month = date.astype("datetime64[M]")
-    since, until = (date - month).astype(np.int64), ((month + 1).astype("datetime64[D]") - date).astype(np.int64)
-    parts = [np.floor(filled) % 7, month.astype(np.int64) % 12, since, until, (filled % 1) * 24]
-    for part in parts:
-        codes = np.where(missing, 31, part).astype(np.intp)
-        if codes.min() < codes.max():
-            yield codes
 
 
 def _of_cells(names: tuple[str, ...], codes: Callable[[], Integers], parts: tuple[Integers, ...] = ()) -> Candidate:
@@ -449,6 +440,8 @@ def widened(omega: Floats, fitted: Callable[[Sequence[Block]], BasisFit]) -> Bas
     for search in each(
         (screen.singles, pairs, pairs, pairs, cells, leaves, cells, leaves, screen.triples, cells, leaves)
     ):
+        if search == screen.triples:  # with the last search of all features: alone, the tree would keep one thread busy
+            searches.make(screen.whole, search)
         if missed := missed_blocks(searches.make(search), searches.residuals, blocks):
             blocks += [part.block for part in missed]
             learnt += [part.hidden for part in missed if part.is_learnt]
@@ -459,7 +452,13 @@ def widened(omega: Floats, fitted: Callable[[Sequence[Block]], BasisFit]) -> Bas
 
 
 def screen_of(
-    table: Table, days: Days, targets: tuple[Floats, Floats], omega: Floats, fold: Integers, seed: int
+    table: Table,
+    days: Days,
+    numbers: Mapping[str, Floats],
+    targets: tuple[Floats, Floats],
+    omega: Floats,
+    fold: Integers,
+    seed: int,
 ) -> Screen:
     """Return the screen; of many features, only those most associated with the group or the score are combined."""
     ranked = by_strength(table, targets, omega, np.arange(len(omega)), TRIPLED)
@@ -467,7 +466,9 @@ def screen_of(
     tripled = _coarse_table(table, ranked[:TRIPLED], TRIPLE_CELLS)
     codes = zip(table, in_threads(_repeated, list(table.values()), len(omega)), strict=True)
     repeated = {name: code for name, code in codes if code is not None}
-    return Screen(table, days, chosen, tripled, repeated, targets, fold, seed)
+    written = [name for name in numbers if name not in repeated]
+    parts = in_threads(lambda name: list(digits(numbers[name])), written, len(omega))
+    return Screen(table, days, dict(zip(written, parts, strict=True)), chosen, tripled, repeated, targets, fold, seed)
 
 
 def _repeated(column: DesignColumn) -> Integers | None:

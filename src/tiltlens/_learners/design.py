@@ -6,7 +6,7 @@ however, may depend on group and score (`_learners.blocks`).
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence, Set
+from collections.abc import Iterator, Mapping, Sequence, Set
 from dataclasses import dataclass, replace
 from functools import lru_cache
 from itertools import combinations
@@ -16,7 +16,7 @@ from numpy.typing import NDArray
 from scipy.special import ndtri
 
 from tiltlens._estimators.influence import Booleans, Integers
-from tiltlens._limits import FEWEST_ROWS, KNOT_VALUES, MOST_PRODUCTS, MOST_TREE_LEVELS, REACH
+from tiltlens._limits import EXACT_WHOLE, FEWEST_ROWS, KNOT_VALUES, MOST_PRODUCTS, MOST_TREE_LEVELS, NOISE, REACH
 from tiltlens._rows.features import DesignColumn
 from tiltlens._sources.arrays import below, chunks
 from tiltlens._threads import in_threads
@@ -29,6 +29,9 @@ GRID = 128  # steps between two knots at which the splines are tabulated
 MODEL_LEVELS = 300  # columns of one categorical feature; rarer levels share the baseline
 ENCODED_ROWS = 50_000  # that determine means, knots and levels to three digits
 ENCODED_CHUNK = 5_000  # rows encoded at a time where all columns are kept
+DECIMALS = 4  # up to which a number may be written
+ROUND_STEPS = [step * 10.0**power for power in range(-DECIMALS, 9) for step in (1.0, 5.0)]  # each divides the next
+ENDING_ROWS = 25  # per value of the last digits: the regressions of contributions are fitted on two fifths of them
 SPIKE_SHARE = 0.05  # of the rows with the same number, above which it gets its own indicator
 Table = Mapping[str, DesignColumn]  # floats are numeric (NaN = missing), integers are codes 0, 1, … of levels
 
@@ -411,3 +414,41 @@ def _normal_scores(column: Floats, weights: Floats) -> Floats:
     # Φ⁻¹((r − ½)/n) with weighted midranks.
     scores[is_observed] = ndtri((np.cumsum(mass) - 0.5 * mass) / mass.sum())[rank] if values.size else np.nan
     return scores
+
+
+def date_parts(days: Floats) -> Iterator[Integers]:
+    """Yield the day of the week, the month, the days since and until its ends, and the hour; missing ones come last."""
+    missing = np.isnan(days)
+    filled = np.where(missing, 0.0, days)
+    date = np.floor(filled).astype("datetime64[D]")
+    month = date.astype("datetime64[M]")
+    since, until = (date - month).astype(np.int64), ((month + 1).astype("datetime64[D]") - date).astype(np.int64)
+    parts = [np.floor(filled) % 7, month.astype(np.int64) % 12, since, until, (filled % 1) * 24]
+    for part in parts:
+        codes = np.where(missing, 31, part).astype(np.intp)
+        if codes.min() < codes.max():
+            yield codes
+
+
+def digits(values: Floats) -> Iterator[Integers]:
+    """Yield how round each number is, and its last digits: people round what they report, and prices end in 99."""
+    missing = ~np.isfinite(values)
+    # Numbers that are written with more decimals are no multiples, apart from rounding.
+    smallest = np.where(missing, 0.5, values) * 10.0**DECIMALS
+    whole = np.round(smallest)
+    is_multiple = (np.abs(smallest - whole) <= NOISE * np.abs(smallest)) & (np.abs(whole) < EXACT_WHOLE) & ~missing
+    units = np.where(is_multiple, whole, 0.0).astype(np.int64)
+    roundness, left = is_multiple.astype(np.intp), np.flatnonzero(is_multiple & (whole != 0.0))
+    roundness[is_multiple & (whole == 0.0)] = len(ROUND_STEPS)
+    for step in ROUND_STEPS[1:]:
+        left = left[units[left] % round(step * 10.0**DECIMALS) == 0]
+        roundness[left] += 1
+    if np.unique(roundness).size > 1:
+        yield roundness
+    if is_multiple.any():
+        last_place = (int(roundness[is_multiple].min()) - 1) // 2 * 2  # the power of ten of which all are multiples
+        last = np.mod(whole / np.round(ROUND_STEPS[last_place] * 10.0**DECIMALS), 100.0)
+        codes = np.where(is_multiple, last, 100.0).astype(np.intp)
+        # Two digits where many numbers end in them, otherwise one.
+        is_rare = (np.bincount(codes, minlength=101) < ENDING_ROWS)[codes] & is_multiple
+        yield np.where(is_rare, 101 + codes % 10, codes)

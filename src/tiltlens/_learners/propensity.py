@@ -15,6 +15,7 @@ import numpy as np
 from scipy.special import expit, logit
 
 from tiltlens._estimators.crossfit import Pairing, clipped_share, given_pairing, pairing
+from tiltlens._estimators.feature_gap import factorize_ints
 from tiltlens._estimators.influence import Booleans, Integers, Rows, sums_by
 from tiltlens._estimators.outputs import shares_below
 from tiltlens._learners.candidates import (
@@ -113,8 +114,15 @@ def group_folds(
 
 def _by_appearance(codes: DesignColumn) -> Integers:
     """Return the codes as 0, 1, … in the order in which they first appear."""
-    _, first, inverse = np.unique(codes, return_index=True, return_inverse=True)
-    return np.asarray(np.argsort(np.argsort(first))[inverse])
+    values, index = factorize_ints(codes)
+    first = np.empty(len(values), dtype=np.intp)
+    first[index[::-1]] = np.arange(len(index))[::-1]  # the last write wins
+    return np.asarray(np.argsort(np.argsort(first)).take(index))
+
+
+def in_folds(fold: Integers, some: Sequence[int] | Integers) -> Booleans:
+    """Return whether each row is in one of some folds, which are looked up faster than they are searched for."""
+    return np.isin(np.arange(int(fold.max()) + 1), some).take(fold)
 
 
 def fold_pairings(folds: int, several: bool) -> list[list[tuple[Part, Part]]]:
@@ -176,7 +184,7 @@ def choose_membership(
     offered = offered or candidates(is_wide=len(table) > MULTIPLIED, has_blocks=bool(blocks))
 
     def take_part(part: Part) -> Sample:
-        return sample if part == everyone else sample.rows(np.isin(at, part))
+        return sample if part == everyone else sample.rows(in_folds(at, part))
 
     with stage(0.0, 0.6):
         trials = steps_in_threads(lambda part: trial(take_part(part), offered, seed), tried, fold.size)
@@ -186,7 +194,7 @@ def choose_membership(
         whole, *models = steps_in_threads(lambda part: fit(take_part(part)), (everyone, *parts), fold.size)
     log_odds = _evaluate([*models, whole], encoder, table, fold.size)
     untried: list[Trial | None] = [None] * (len(parts) - len(trials))
-    sizes = [int(np.isin(at, part).sum()) for part in parts]
+    sizes = [int(in_folds(at, part).sum()) for part in parts]
     fits = [PartFit(*record) for record in zip(parts, sizes, [*trials, *untried], strict=True)]
     return _assemble(rows, fold, _index_parts(plan, parts), log_odds, candidate.name, tuple(fits))
 
@@ -296,7 +304,7 @@ def estimator_membership(
     fold = row_folds(rows, folds, seed)
     plan = fold_pairings(folds, rows.audited.size <= SEVERAL_PAIRINGS)
     parts = _parts(plan)
-    trains = [np.isin(fold, part) for part in parts] + [np.ones(fold.size, dtype=np.bool_)]
+    trains = [in_folds(fold, part) for part in parts] + [np.ones(fold.size, dtype=np.bool_)]
     log_odds = np.array([fit_log_odds(rows, estimator, inputs, train) for train in each(trains)])
     fits = [PartFit(part, int(train.sum()), None) for part, train in zip(parts, trains, strict=False)]
     name = type(estimator).__name__

@@ -16,7 +16,7 @@ from tiltlens._learners.blocks import BasisFit
 from tiltlens._learners.candidates import ridge_line, weighted_gram
 from tiltlens._learners.design import Block, Encoding, Table, code_columns, encoded_rows, encoding
 from tiltlens._learners.linear_models import by_strength
-from tiltlens._learners.propensity import Propensity, row_folds, served_folds
+from tiltlens._learners.propensity import Propensity, in_folds, row_folds, served_folds
 from tiltlens._limits import BASIS_KNOTS, MODEL_CHUNK, RIDGE
 from tiltlens._rows.predictions import UserModel
 from tiltlens._sources.arrays import below
@@ -252,8 +252,8 @@ def expectations(
         steps_in_threads(expect, range(folds), fold.size)
         return Expectations(fold, (np.array([expected, expected]),))
     fold = membership.fold
-    trains = [np.flatnonzero(np.isin(fold, part.folds)) for part in membership.parts]
-    wanted = [np.flatnonzero(np.isin(fold, served_folds(membership.plan, number))) for number in range(len(trains))]
+    trains = [np.flatnonzero(in_folds(fold, part.folds)) for part in membership.parts]
+    wanted = [np.flatnonzero(in_folds(fold, served_folds(membership.plan, number))) for number in range(len(trains))]
     both = list(zip(trains, wanted, strict=True))
     every = np.zeros((len(both), fold.size))
     for number, fitted in enumerate(steps_in_threads(lambda split: regressor.fitted(outcome, *split), both, fold.size)):

@@ -143,7 +143,8 @@ class ScoreUse:
         """Return the use of sets of features."""
         residual_square = max(self._losses[self.learner], 0.0)
         if self.is_decision:
-            return self._compare_losses(sets, confidence, 0.0)
+            uses = self._compare_losses(sets, confidence, 0.0)
+            return [self._confirm(*parts, confidence) for parts in zip(uses, sets, strict=True)]
         if 2.0 * np.sqrt(residual_square) <= SMALL_RESIDUAL * self.materiality:
             uses = self._compare_losses(sets, confidence, residual_square)
             residuals = self._ridge_residuals(sets).T
@@ -171,6 +172,19 @@ class ScoreUse:
         without = [list(self.ignored), *([*self.ignored, *features] for features in sets)]
         squared = squared_uses(self.at, self._ridge_products(self.learner, without))
         return estimate_uses(squared, confidence, residual_square, self.materiality)
+
+    def _confirm(self, use: Use, features: Features, confidence: float) -> Use:
+        """Return the use by losses, from 0 on if neither projections nor trees without the set confirm it.
+
+        Regressions without one of two near-copies may lack the products that were found for it alone.
+        """
+        if use.low <= 0.0 or self._ridge_fit(features).judge(confidence, self.materiality).low > 0.0:
+            return use
+        products = self._ridge_products(self.learner, [self.ignored])
+        squares = np.broadcast_to(self._trees(features)[:, None] ** 2, products.shape)
+        squared = squared_uses(self.at, np.concatenate([products, squares], axis=2))
+        trees = estimate_uses(squared, confidence)[0]
+        return Use(min(use.value, trees.value), min(use.low, trees.low), use.high)
 
     def _judge(self, features: Features, confidence: float) -> Use:
         """Return the use of a set by projections of residuals: of ridges where they show clear use, else of trees."""

@@ -58,14 +58,15 @@ def _by_position(columns: Sequence[ModelColumn], inputs: NativeTable) -> pl.Data
 
 def _checked(column: ModelColumn, series: pl.Series) -> pl.Series:
     """Return a column in the form that the model expects; raise if its kind is wrong."""
-    is_number = series.dtype.is_numeric() or series.dtype == pl.Boolean
-    is_text = series.dtype in (pl.String, pl.Enum)
-    wants_number = column.kind in ("number", "whole number")
     if column.kind == "category" and column.levels:
         return _codes(column, series)
+    is_number, is_text = series.dtype.is_numeric() or series.dtype == pl.Boolean, series.dtype in (pl.String, pl.Enum)
+    wants_number = column.kind in ("number", "whole number")
     if not (is_number if wants_number else is_text):
+        kind, first = "text" if is_text else str(series.dtype).lower(), next(iter(series.drop_nulls().head(1)), None)
         raise DataError(
-            f"The model was fitted on {column.kind}s in {shown(series.name)}, but the column has {_kind(series)}.",
+            f"The model was fitted on {column.kind}s in {shown(series.name)}, but the column has {kind}, first "
+            f"{shown(first)}.",
             "pass the column as it was when the model was fitted.",
         )
     if not column.may_be_missing and series.null_count():
@@ -82,7 +83,7 @@ def _codes(column: ModelColumn, series: pl.Series) -> pl.Series:
     """Return the indices of a category's values in its levels, as numbers."""
     levels = pl.Series(list(column.levels), strict=False)
     texts = series.cast(pl.String) if levels.dtype == pl.String else series
-    code_of = dict(zip(levels.to_list(), map(float, range(len(levels))), strict=True))
+    code_of = {level: float(code) for code, level in enumerate(levels.to_list())}
     strangers = [value for value in texts.drop_nulls().unique(maintain_order=True).to_list() if value not in code_of]
     if strangers:
         raise DataError(
@@ -90,12 +91,6 @@ def _codes(column: ModelColumn, series: pl.Series) -> pl.Series:
             f"its categories are {listed(list(code_of))}.",
         )
     return texts.replace_strict(code_of, return_dtype=pl.Float64).alias(series.name)
-
-
-def _kind(series: pl.Series) -> str:
-    first = next(iter(series.drop_nulls().head(1)), None)
-    kind = "text" if series.dtype in (pl.String, pl.Enum) else str(series.dtype).lower()
-    return f"{kind}, first {shown(first)}"
 
 
 def number_matrix_of(table: pl.DataFrame) -> Floats:

@@ -55,7 +55,10 @@ def open_onnx(content: bytes) -> OpenModel:
     output, index = _output(session)
 
     def answer(table: pl.DataFrame) -> Answer:
-        return session.run(None, _tensors(session, table))[index]
+        inputs = session.get_inputs()
+        parts = [table] if len(inputs) == 1 else [table.select(tensor.name) for tensor in inputs]
+        tensors = {own.name: _tensor(part, own.type) for own, part in zip(inputs, parts, strict=True)}
+        return session.run(None, tensors)[index]
 
     return OpenModel(columns, output, (), answer)
 
@@ -79,12 +82,6 @@ def _columns(session: Session) -> tuple[ModelColumn, ...]:
         raise DataError("The ONNX graph does not say how many columns its matrix has.", EXPORT)
     kind, _, may_be_missing = KINDS[inputs[0].type]
     return (ModelColumn(None, kind, (), may_be_missing),) * inputs[0].shape[1]
-
-
-def _tensors(session: Session, table: pl.DataFrame) -> dict[str, NDArray[np.generic]]:
-    inputs = session.get_inputs()
-    parts = [table] if len(inputs) == 1 else [table.select(tensor.name) for tensor in inputs]
-    return {tensor.name: _tensor(part, tensor.type) for tensor, part in zip(inputs, parts, strict=True)}
 
 
 def _tensor(table: pl.DataFrame, type_name: str) -> NDArray[np.generic]:
@@ -145,10 +142,8 @@ def open_xgboost(content: bytes) -> OpenModel:
     columns = _xgboost_columns(booster)
 
     def answer(table: pl.DataFrame) -> Answer:
-        types = booster.feature_types
-        rows = xgb.DMatrix(
-            number_matrix_of(table), feature_names=booster.feature_names, feature_types=types, enable_categorical=True
-        )
+        names, types = booster.feature_names, booster.feature_types
+        rows = xgb.DMatrix(number_matrix_of(table), feature_names=names, feature_types=types, enable_categorical=True)
         return booster.predict(rows, iteration_range=trees)
 
     return OpenModel(columns, "probability" if objective in XGBOOST_PROBABILITIES else "amount", (), answer)
@@ -207,13 +202,15 @@ def _lightgbm_columns(booster: Booster, infos: Mapping[str, Mapping[str, object]
             "pass the model itself.",
         )
     levels = dict(zip(categories, listed, strict=False))
-    is_invented = all(name == f"Column_{number}" for number, name in enumerate(names))
     return tuple(
-        ModelColumn(
-            None if is_invented else name, "category" if name in levels else "number", tuple(levels.get(name, ()))
-        )
-        for name in names
+        ModelColumn(own, "category" if name in levels else "number", tuple(levels.get(name, ())))
+        for own, name in zip(_given(names, "Column_{}"), names, strict=True)
     )
+
+
+def _given(names: Sequence[str], invented: str) -> Sequence[str | None]:
+    """Return the names of columns, or None for each if the library invented them from their numbers."""
+    return [None] * len(names) if all(name == invented.format(n) for n, name in enumerate(names)) else names
 
 
 def open_catboost(content: bytes) -> OpenModel:
@@ -237,13 +234,9 @@ def open_catboost(content: bytes) -> OpenModel:
 
 
 def _catboost_columns(model: Booster) -> tuple[ModelColumn, ...]:
-    names = model.feature_names_
+    names = enumerate(_given(model.feature_names_, "{}"))
     texts = {*model.get_cat_feature_indices(), *model.get_text_feature_indices()}
-    is_invented = all(name == str(number) for number, name in enumerate(names))
-    return tuple(
-        ModelColumn(None if is_invented else name, *(("text", (), False) if number in texts else ("number",)))
-        for number, name in enumerate(names)
-    )
+    return tuple(ModelColumn(name, "text", (), False) if n in texts else ModelColumn(name) for n, name in names)
 
 
 PICKLES = (".pkl", ".pickle", ".joblib", ".dill", ".cloudpickle", ".sav", ".p")
@@ -317,7 +310,7 @@ def load_model(path: str | os.PathLike[str], trusted: str | Sequence[str] = ()) 
             "in Python and pass it to tl.audit.",
         )
     model_format = next((candidate for candidate in FORMATS if file.suffix.lower() in candidate.endings), None)
-    if model_format is None or not (not model_format.starts or content.startswith(model_format.starts)):
+    if model_format is None or not content.startswith(model_format.starts or b""):
         endings = ", ".join(f"{', '.join(candidate.endings)} ({candidate.name})" for candidate in FORMATS)
         raise DataError(
             f"{shown(file.name)} must be a model file whose name and content agree with a known format, got "

@@ -7,51 +7,18 @@ from collections.abc import Callable, Iterable
 from dataclasses import dataclass, replace
 from html import escape
 from importlib.util import find_spec
-from typing import Any, TypeVar
+from typing import Any
 
 import polars as pl
 
 from tiltlens import figures
+from tiltlens._documents import document as doc
 from tiltlens._documents import sentences as words
-from tiltlens._documents.audit_document import audit_document, checks_document, comparison_document
-from tiltlens._documents.document import (
-    HEADLINE,
-    NAME,
-    NOTHING,
-    NUMBER,
-    TEXT,
-    Block,
-    Bullets,
-    Cell,
-    Column,
-    Details,
-    Document,
-    FigureRef,
-    Heading,
-    Paragraph,
-    Table,
-    labels,
-    measure_of,
-)
-from tiltlens._documents.first_screen import Doubt, reliability
+from tiltlens._documents import tables
 from tiltlens._documents.headline import named_list, of_kind
 from tiltlens._documents.prices import price_blocks
-from tiltlens._documents.result_documents import (
-    alternatives_document,
-    change_document,
-    evaluation_document,
-    repair_document,
-)
+from tiltlens._documents.result_documents import document_of
 from tiltlens._documents.sentences import error_rate_blocks, sensitivity_blocks, splitting_blocks
-from tiltlens._documents.tables import (
-    contribution_table,
-    correction_table,
-    decile_table,
-    decision_table,
-    estimate_table,
-    factor_table,
-    rule_document,
-)
 from tiltlens._formats import label
 from tiltlens._render.terminal import unsplit
 from tiltlens._results.audit import Audit
@@ -61,38 +28,38 @@ from tiltlens._results.outputs import Contribution
 from tiltlens._rows.wording import ScoreType
 from tiltlens.errors import NothingToDrawError
 from tiltlens.figures import Figure
-from tiltlens.figures._figure import joined, on_page
-from tiltlens.figures._marks import FULL, dial_place, drawn_features
+from tiltlens.figures._figure import joined
+from tiltlens.figures._marks import FULL, dial_place, drawn_features, on_page
 
-CLASSES = {HEADLINE: "answer"}
-Draw = Callable[[FigureRef], str]
-Name = Callable[[int, Cell], str]
+CLASSES = {doc.HEADLINE: "answer"}
+Draw = Callable[[doc.FigureRef], str]
+Name = Callable[[int, doc.Cell], str]
 
 
-def blocks_html(blocks: Iterable[Block], draw: Draw) -> str:
+def blocks_html(blocks: Iterable[doc.Block], draw: Draw) -> str:
     """Return blocks as HTML; `draw` returns a figure as HTML."""
     return "\n".join(_block(block, draw) for block in blocks)
 
 
-def _block(block: Block, draw: Draw) -> str:
+def _block(block: doc.Block, draw: Draw) -> str:
     match block:
-        case Heading(text, level):
+        case doc.Heading(text, level):
             return f"<h{level}>{escape(text)}</h{level}>"
-        case Paragraph(text, tone):
+        case doc.Paragraph(text, tone):
             kind = CLASSES.get(tone, tone)
             text = escape(unsplit(text))
             return f'<p class="{kind}">{text}</p>' if kind else f"<p>{text}</p>"
-        case Bullets(items):
+        case doc.Bullets(items):
             return f'<ul class="notes">{"".join(f"<li>{escape(unsplit(item))}</li>" for item in items)}</ul>'
-        case Table():
+        case doc.Table():
             return table_html(block)
-        case FigureRef():
+        case doc.FigureRef():
             return draw(block)
-        case Details(title, blocks):
+        case doc.Details(title, blocks):
             return f"<details><summary>{escape(title)}</summary>{blocks_html(blocks, draw)}</details>"
 
 
-def table_html(table: Table, name: Name | None = None, split: int | None = None) -> str:
+def table_html(table: doc.Table, name: Name | None = None, split: int | None = None) -> str:
     """Return a table as HTML.
 
     `name` returns the content of a row's first cell, given the row's index. Rows from `split` on are hidden until the
@@ -110,32 +77,32 @@ def table_html(table: Table, name: Name | None = None, split: int | None = None)
     )
 
 
-def _head(table: Table, index: int, column: Column) -> str:
+def _head(table: doc.Table, index: int, column: doc.Column) -> str:
     has_intervals = table.interval and any(row[index].interval for row in table.rows)
     level = f" <small>{escape(table.interval)}</small>" if has_intervals else ""
-    kind = ' class="number"' if column.kind == NUMBER else ""
+    kind = ' class="number"' if column.kind == doc.NUMBER else ""
     label = escape(column.label).replace("_", "_<wbr>")  # so that long column names can break here
     return f'<th scope="col"{kind}>{label}{level}</th>'
 
 
-def _row(table: Table, index: int, row: tuple[Cell, ...], name: Name | None) -> str:
+def _row(table: doc.Table, index: int, row: tuple[doc.Cell, ...], name: Name | None) -> str:
     cells = []
     for column, cell in zip(table.columns, row, strict=True):
-        if column.kind == NAME:
+        if column.kind == doc.NAME:
             text = escape(cell.text) if name is None else name(index, cell)
             cells.append(f'<th scope="row">{text}</th>')
         else:
             cells.append(_cell(column, cell))
     is_immaterial = any(
-        cell.mark == NOTHING for column, cell in zip(table.columns, row, strict=True) if column.kind == TEXT
+        cell.mark == doc.NOTHING for column, cell in zip(table.columns, row, strict=True) if column.kind == doc.TEXT
     )
     kind = ' class="immaterial"' if is_immaterial else ""
     return f"<tr{kind}>{''.join(cells)}</tr>"
 
 
-def _cell(column: Column, cell: Cell) -> str:
+def _cell(column: doc.Column, cell: doc.Cell) -> str:
     label, text = escape(column.label), escape(cell.text)
-    if column.kind != NUMBER:
+    if column.kind != doc.NUMBER:
         text = f'<span class="verdict {cell.mark}">{text}</span>' if cell.mark else text
         return f'<td class="{"judged" if cell.mark else "words"}" data-name="{label}">{text}</td>'
     value = "" if cell.value is None else f' data-value="{cell.value}"'
@@ -144,31 +111,18 @@ def _cell(column: Column, cell: Cell) -> str:
     return f'<td class="{kind}" data-name="{label}"{value}>{text}{ends}</td>'
 
 
-T = TypeVar("T")
-
-
-def document_html(document: Document) -> str:
+def document_html(document: doc.Document) -> str:
     """Return a document as HTML without styles."""
     title = f"<p><b>{escape(label(document.title, 200))}</b></p>" if document.title else ""
     return f"<div>{title}{blocks_html(document.blocks, _picture)}</div>"
 
 
-def _html(build: Callable[[T], Document]) -> Callable[[T], str]:
-    """Return a function that converts a result to HTML through its document."""
-    return lambda result: document_html(build(result))
+def result_html(result: object) -> str:
+    """Return the document of a result as HTML; that of an audit is brief."""
+    return document_html(document_of(result, **({"is_brief": True} if isinstance(result, Audit) else {})))
 
 
-def audit_html(audit: Audit) -> str:
-    """Return the HTML of an audit: the first screen and a figure, or for several groups a matrix and folded groups."""
-    return document_html(audit_document(audit, is_brief=True))
-
-
-comparison_html, checks_html, change_html = _html(comparison_document), _html(checks_document), _html(change_document)
-repair_html, evaluations_html = _html(repair_document), _html(evaluation_document)
-alternatives_html, rule_tables_html = _html(alternatives_document), _html(rule_document)
-
-
-def _picture(reference: FigureRef) -> str:
+def _picture(reference: doc.FigureRef) -> str:
     """Return a figure as an embedded SVG image, or "" if the drawing packages are not installed."""
     if any(find_spec(package) is None for package in ("altair", "vl_convert")):
         return ""
@@ -224,36 +178,30 @@ class Section:
     name: str
     c: Comparison
     findings: list[str]
-    reliability: list[Doubt]
     tables: dict[str, Any]
     drawings: dict[str, Drawing]
-
-
-def overview(audit: Audit) -> Drawing:
-    """Return the figure of the rates of all groups."""
-    return replace(Drawing.of("rates", figures.rates(audit)), table=None)
 
 
 def section(audit: Audit, place: int, name: str) -> Section:
     """Return the section on one audited group; only the first few groups have figures."""
     c = audit.comparisons[name]
     drawings = _drawings(c, place) if place < PICTURED else {}
-    findings, doubts = words.findings(audit, c, len(audit) == 1), list(reliability(audit, c))
-    return Section(place, name, c, findings, doubts, _tables(c, bool(drawings)), drawings)
+    findings = words.findings(audit, c, len(audit) == 1)
+    return Section(place, name, c, findings, _tables(c, bool(drawings)), drawings)
 
 
 def _tables(c: Comparison, is_drawn: bool) -> dict[str, str]:
     """Return the tables of a comparison as HTML, "" for those without content."""
     from markupsafe import Markup
 
-    tables: dict[str, Table | None] = {
-        "estimates": estimate_table(c),
-        "deciles": None if c.outputs.decile_shares.is_empty() else decile_table(c),
-        "decisions": None if c.decision_table is None else decision_table(c, c.decision_table.counts),
-        "factors": factor_table(c) if c.by_feature else None,
-        "correction": correction_table(c),
+    made: dict[str, doc.Table | None] = {
+        "estimates": tables.estimate_table(c),
+        "deciles": None if c.outputs.decile_shares.is_empty() else tables.decile_table(c),
+        "decisions": None if c.decision_table is None else tables.decision_table(c, c.decision_table.counts),
+        "factors": tables.factor_table(c) if c.by_feature else None,
+        "correction": tables.correction_table(c),
     }
-    shown: dict[str, str] = {name: Markup(table_html(table) if table else "") for name, table in tables.items()}
+    shown: dict[str, str] = {name: Markup(table_html(table) if table else "") for name, table in made.items()}
     blocks = {
         "sensitivity": sensitivity_blocks(c),
         "splitting": splitting_blocks(c),
@@ -261,16 +209,16 @@ def _tables(c: Comparison, is_drawn: bool) -> dict[str, str]:
         "error_rates": [] if c.error_rates is None else error_rate_blocks(c, c.error_rates),
     }
     shown |= {name: Markup(blocks_html(part, lambda reference: "")) for name, part in blocks.items()}
-    contributions = contribution_table(c, has_reasons=True)
+    contributions = tables.contribution_table(c, has_reasons=True)
     shown["contributions"] = Markup(
         table_html(contributions, lambda index, cell: _feature_button(index, cell, is_drawn), SHOWN)
     )
-    names = [row.feature for row in of_kind(c.by_feature, NOTHING)]
+    names = [row.feature for row in of_kind(c.by_feature, doc.NOTHING)]
     shown["immaterial"] = named_list(names, MOST_IMMATERIAL) if len(names) > FOLDED else ""
     return shown
 
 
-def _feature_button(index: int, cell: Cell, is_drawn: bool) -> str:
+def _feature_button(index: int, cell: doc.Cell, is_drawn: bool) -> str:
     """Return the name of a feature as a button that shows its profile."""
     text, state = escape(cell.text), "" if is_drawn else " disabled"
     return (
@@ -291,7 +239,7 @@ def _drawings(c: Comparison, place: int) -> dict[str, Drawing]:
     drawings = {
         name: Drawing.of(f"{name}-{place}", figure)
         for name in (*in_tables, *names)
-        if (figure := figures.draw(FigureRef(name, (c,)))) is not None
+        if (figure := figures.draw(doc.FigureRef(name, (c,)))) is not None
     }
     without = in_tables if is_detailed else [*drawings]
     drawings |= {name: replace(drawings[name], table=None) for name in without if name in drawings}
@@ -316,7 +264,7 @@ def moving(c: Comparison, has_dial: bool = True) -> Plain:
     return {
         "audited": label(c.audited, SHORT),
         "reference": label(c.reference, SHORT),
-        "mean": measure_of(c).mean,
+        "mean": doc.measure_of(c).mean,
         "dial": to_plain(bins.tradeoff) if has_dial else [],
         "correction": bins.correction if has_dial else [],
         "features": [
@@ -337,14 +285,14 @@ def _shares(c: Comparison) -> dict[str, list[list[float | None]]]:
 
 
 def _feature(c: Comparison, text: str, row: Contribution, has_dial: bool) -> Plain:
-    profile, m = c.bins().profiles[row.feature], measure_of(c)
+    profile, m = c.bins().profiles[row.feature], doc.measure_of(c)
     unused = {"correction", "scores", "log_odds", "score"}
     still = {} if has_dial else {"quantiles": None, "mean_correction": None}
     values = [
         {key: entry for key, entry in to_plain(value).items() if key not in unused}
         | {"value": name, "score_text": m.level(value.score)}
         | still
-        for name, value in zip(labels((value.value for value in profile.values), 100), profile.values, strict=True)
+        for name, value in zip(doc.labels((value.value for value in profile.values), 100), profile.values, strict=True)
     ]
     return {
         "name": label(row.feature, FULL),

@@ -9,30 +9,20 @@ import os
 import subprocess
 import sys
 from collections.abc import Callable, Iterable, Sequence
-from dataclasses import dataclass
+from dataclasses import replace
 from html import escape
 from importlib.resources import files
 from itertools import chain
 from pathlib import Path
 from shutil import which
 from tempfile import TemporaryDirectory
-from typing import Any, TypeVar
+from typing import Any
 
 from tiltlens import _formats as formats
-from tiltlens._documents import glossary
+from tiltlens._documents import document as doc
+from tiltlens._documents import glossary, tables
 from tiltlens._documents import sentences as words
 from tiltlens._documents.audit_document import audit_title, overall_blocks
-from tiltlens._documents.document import (
-    Block,
-    Cell,
-    Document,
-    FigureRef,
-    Heading,
-    by_gap,
-    is_favourable_mean,
-    measure_of,
-    named,
-)
 from tiltlens._documents.first_screen import first_screen
 from tiltlens._documents.headline import expected, ratio_words
 from tiltlens._documents.result_documents import (
@@ -42,14 +32,6 @@ from tiltlens._documents.result_documents import (
     provenance_blocks,
 )
 from tiltlens._documents.sentences import decision_table_words
-from tiltlens._documents.tables import (
-    check_table,
-    factor_words,
-    group_matrix,
-    group_table,
-    matrix_note,
-    shapley_words,
-)
 from tiltlens._formats import label
 from tiltlens._render.html import (
     DETAILED,
@@ -58,7 +40,6 @@ from tiltlens._render.html import (
     Drawing,
     blocks_html,
     moving,
-    overview,
     section,
     shorten,
     table_html,
@@ -71,10 +52,9 @@ from tiltlens._results.change import Change
 from tiltlens._results.codec import Target, check_target, to_plain, write_bytes, write_text
 from tiltlens._rows.wording import reason_words
 from tiltlens.errors import DataError, MissingExtraError
-from tiltlens.figures import draw
+from tiltlens.figures import draw, rates
 from tiltlens.figures._distributions import HIDDEN
-from tiltlens.figures._figure import altair, vl_convert
-from tiltlens.figures._marks import dial_place
+from tiltlens.figures._marks import altair, dial_place, vl_convert
 
 COMMANDS = (
     *("chromium", "chromium-browser", "google-chrome", "google-chrome-stable", "chrome"),
@@ -143,23 +123,20 @@ DATA_LIMIT = 300_000  # characters of JSON data; a page of nine groups then stay
 DIGITS = 10
 ENDINGS = (".html", ".htm", ".pdf")
 RUNNING = 110  # maximum number of characters of the model's name at the foot of a printed page
-FORMATS = (formats.number, formats.signed, formats.percent, formats.minus, formats.interval_name, formats.count)
-WORDS = (decision_table_words, expected, factor_words, reason_words, shapley_words)
-FUNCTIONS = (*FORMATS, *WORDS, unsplit, formats.label, formats.sentence)
+Reported = Audit | Change | AlternativesByGroup | Sequence[Evaluation]
+FUNCTIONS = (
+    *(formats.number, formats.minus, formats.interval_name, formats.count, formats.label, formats.sentence),
+    *(decision_table_words, expected, tables.factor_words, reason_words, tables.shapley_words, unsplit),
+)
 
 
-def write_report(audit: Audit, target: Target) -> None:
-    """Write the report of an audit as HTML or PDF, completely or not at all; as HTML to an open file."""
-    write_page(page(audit), target)
-
-
-def write_page(html: str, target: Target) -> None:
-    """Write a page as HTML, or print it if the name ends in .pdf."""
+def write_report(result: Reported, target: Target) -> None:
+    """Write the report of a result as HTML or PDF, completely or not at all; as HTML to an open file."""
     check_name(target)
     if is_pdf(target):
-        write_pdf(html, Path(str(target)))
+        write_pdf(page(result), Path(str(target)))
     else:
-        write_text(target, html)
+        write_text(target, page(result))
 
 
 def is_pdf(target: Target | None) -> bool:
@@ -185,11 +162,24 @@ def check_name(target: Target | None) -> None:
         raise DataError(f"A report must be an HTML or PDF file, got {str(target)!r}.", "for example audit.html.")
 
 
-def page(audit: Audit) -> str:
-    """Return the report as one HTML page, with clearly disadvantaged groups first, then by the size of the gap."""
-    audit = by_gap(named(audit))
+def page(result: Reported) -> str:
+    """Return the report of a result as one HTML page."""
+    match result:
+        case Audit():
+            return _audit_page(result)
+        case Change():
+            return _page(change_document(result), "Two audits compared", provenance_blocks(result))
+        case AlternativesByGroup():
+            document = alternatives_document(result)
+            return _page(document, "Other rules of the same features, compared on the same people")
+    return _page(evaluation_document(result), "Mitigation, separate from the audit that it acts on")
+
+
+def _audit_page(audit: Audit) -> str:
+    """Return the page of an audit, with clearly disadvantaged groups first, then by the size of the gap."""
+    audit = doc.by_gap(doc.named(audit))
     comparisons = [section(audit, index, name) for index, name in enumerate(audit.comparisons)]
-    whole = overview(audit)
+    whole = replace(Drawing.of("rates", rates(audit)), table=None)
     overall, drawings = draw_blocks(overall_blocks(audit))
     drawings += [whole] if len(comparisons) > 1 else []
     drawings += [drawing for section in comparisons for drawing in section.drawings.values()]
@@ -199,8 +189,8 @@ def page(audit: Audit) -> str:
         audit=audit,
         settings=to_plain(audit.settings),
         words=words,
-        measure=measure_of(audit),
-        materiality=measure_of(audit).threshold(audit.settings.materiality),
+        measure=doc.measure_of(audit),
+        materiality=doc.measure_of(audit).threshold(audit.settings.materiality),
         glossary=glossary.glossary(audit),
         for_statisticians=glossary.for_statisticians(audit),
         pictured=PICTURED,
@@ -211,13 +201,13 @@ def page(audit: Audit) -> str:
         model=css_text(_model(audit)),
         created=(audit.provenance.created or "")[:10],
         ratio_note=_ratio_note(audit),
-        matrix=markup(table_html(group_matrix(audit), _linked(audit))),
-        matrix_note=matrix_note(audit),
+        matrix=markup(table_html(tables.group_matrix(audit), _linked(audit))),
+        matrix_note=tables.matrix_note(audit),
         checks=_checks(audit),
         dial_place=dial_place,
         dial_rows=DIAL_ROWS,
         overview=whole,
-        group_table=markup(table_html(group_table(audit), _linked(audit))),
+        group_table=markup(table_html(tables.group_table(audit), _linked(audit))),
         overall=overall,
         simultaneous=words.simultaneous_words(audit),
         comparisons=comparisons,
@@ -233,7 +223,7 @@ def _model(audit: Audit) -> str:
 def _ratio_note(audit: Audit) -> str:
     """Return the rates that an impact ratio divides, if they are not the means behind the gap."""
     c = audit[0]
-    return "" if is_favourable_mean(c) or c.impact_ratio is None else ratio_words(c, c.impact_ratio)
+    return "" if doc.is_favourable_mean(c) or c.impact_ratio is None else ratio_words(c, c.impact_ratio)
 
 
 def css_text(text: str) -> Any:
@@ -246,25 +236,25 @@ def css_text(text: str) -> Any:
 def _checks(audit: Audit) -> Any:
     """Return the table of checks of all groups, or "" if there are none."""
     has_checks = any(c.checks.balance is not None for _, c in audit.items())
-    return markup(table_html(check_table(audit), _linked(audit))) if has_checks else ""
+    return markup(table_html(tables.check_table(audit), _linked(audit))) if has_checks else ""
 
 
-def _linked(audit: Audit) -> Callable[[int, Cell], str]:
+def _linked(audit: Audit) -> Callable[[int, doc.Cell], str]:
     """Return a function that links the name of a group to its section."""
     count = len(audit.comparisons)
 
-    def name(index: int, cell: Cell) -> str:
+    def name(index: int, cell: doc.Cell) -> str:
         text = escape(cell.text)
         return f'<a href="#c{index}">{text}</a>' if index < count else text
 
     return name
 
 
-def draw_blocks(blocks: Iterable[Block], before: int = 0) -> tuple[Any, list[Drawing]]:
+def draw_blocks(blocks: Iterable[doc.Block], before: int = 0) -> tuple[Any, list[Drawing]]:
     """Return blocks as HTML and their drawings, numbered from `before`; beyond a limit, figures are left out."""
     drawings: list[Drawing] = []
 
-    def drawn(reference: FigureRef) -> str:
+    def drawn(reference: doc.FigureRef) -> str:
         if (number := before + len(drawings)) >= PICTURED:
             return ""
         if (figure := draw(reference)) is None:
@@ -352,66 +342,25 @@ def _rounded(value: Any) -> Any:
     return value
 
 
-T = TypeVar("T")
-
-
-@dataclass(frozen=True, slots=True)
-class _Section:
-    """The blocks from one heading of level 2 to the next."""
-
-    element: str
-    title: str
-    body: Any
-
-
-def change_page(change: Change) -> str:
-    """Return the page of a change."""
-    return _page(change_document(change), "Two audits compared", provenance_blocks(change))
-
-
-def evaluations_page(evaluations: Sequence[Evaluation]) -> str:
-    """Return the page of an adjustment's evaluation."""
-    return _page(evaluation_document(evaluations), "Mitigation, separate from the audit that it acts on")
-
-
-def alternatives_page(search: AlternativesByGroup) -> str:
-    """Return the page of the search for less discriminatory alternatives."""
-    return _page(alternatives_document(search), "Other rules of the same features, compared on the same people")
-
-
-def _writer(build: Callable[[T], str]) -> Callable[[T, Target], None]:
-    """Return a function that writes the page of a result, completely or not at all."""
-
-    def write(result: T, target: Target) -> None:
-        check_name(target)
-        write_page(build(result), target)
-
-    return write
-
-
-write_change, write_evaluations = _writer(change_page), _writer(evaluations_page)
-write_alternatives = _writer(alternatives_page)
-
-
-def _page(document: Document, lead: str, more: Iterable[Block] = ()) -> str:
+def _page(document: doc.Document, lead: str, more: Iterable[doc.Block] = ()) -> str:
     drawings: list[Drawing] = []
     sections = []
     for index, (first, *others) in enumerate(_parts([*document.blocks, *more])):
         body, drawn = draw_blocks(others, len(drawings))
         drawings += drawn
-        title = first.text if isinstance(first, Heading) else ""
-        sections.append(_Section("words" if index == 0 else f"c{index}", title, body))
+        title = first.text if isinstance(first, doc.Heading) else ""
+        sections.append({"element": f"c{index}" if index else "words", "title": title, "body": body})
     specs = {drawing.element: drawing.spec for drawing in drawings}
     data = as_json({"specs": specs, "comparisons": {}, "withheld": None})
     return rendered("document.html", data, title=label(document.title, 200), lead=lead, sections=sections)
 
 
-def _parts(blocks: Iterable[Block]) -> list[list[Block]]:
+def _parts(blocks: Iterable[doc.Block]) -> list[list[doc.Block]]:
     """Return blocks grouped by section; blocks before the first section are placed at its start."""
-    parts: list[list[Block]] = []
-    before: list[Block] = []
+    parts: list[list[doc.Block]] = []
+    before: list[doc.Block] = []
     for block in blocks:
-        if isinstance(block, Heading) and block.level == 2:
+        if isinstance(block, doc.Heading) and block.level == 2:
             parts.append([block, *before])
             before = []
         else:

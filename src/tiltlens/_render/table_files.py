@@ -15,13 +15,13 @@ from typing import Any
 from tiltlens._analysis.error_rates import ErrorRate
 from tiltlens._analysis.evidence import interval_columns, interval_schema
 from tiltlens._documents.document import NUMBER, TEXT, Cell, Column, Table, group_of, level_of, measure_of, named
-from tiltlens._documents.quantities import ERROR_RATE_KEYS, HEADLINE_KEYS
+from tiltlens._documents.quantities import HEADLINE_KEYS
 from tiltlens._documents.sentences import IS_NO_FINDING, simultaneous_words
 from tiltlens._documents.tables import contribution_table, group_table, has_bands
 from tiltlens._formats import JOINERS, label, minus
 from tiltlens._results.audit import Audit
 from tiltlens._results.codec import check_target, write_bytes, write_text
-from tiltlens._results.comparison import Comparison
+from tiltlens._results.comparison import ERROR_RATE_KEYS, Comparison
 from tiltlens.errors import DataError, MissingExtraError
 
 RATES, CONTRIBUTIONS = NAMES = ("rates", "contributions")

@@ -9,7 +9,6 @@ from contextlib import contextmanager
 from dataclasses import dataclass
 from shutil import get_terminal_size
 from textwrap import wrap
-from typing import Concatenate, ParamSpec, TypeVar
 
 from rich.console import Console, ConsoleOptions, RenderableType, RenderResult
 from rich.measure import Measurement
@@ -17,30 +16,8 @@ from rich.progress import BarColumn, Progress, TaskProgressColumn, TextColumn, T
 from rich.table import Table as RichTable
 from rich.text import Text
 
-from tiltlens._documents.audit_document import audit_document, checks_document
-from tiltlens._documents.document import (
-    EVIDENCE,
-    HEADLINE,
-    NAME,
-    NUMBER,
-    QUIET,
-    WARNING,
-    Block,
-    Bullets,
-    Cell,
-    Details,
-    Document,
-    Heading,
-    Paragraph,
-    Table,
-)
-from tiltlens._documents.result_documents import (
-    alternatives_document,
-    change_document,
-    evaluation_document,
-    repair_document,
-)
-from tiltlens._documents.tables import rule_document
+from tiltlens._documents import document as doc
+from tiltlens._documents.result_documents import document_of
 from tiltlens._formats import END, ISOLATE, JOINERS, MINUS, NOTHING, typed
 
 INTERVAL = re.compile(r"\([^()]* to [^()]*\)")
@@ -98,7 +75,7 @@ class Layout:
 class FittedTable:
     """A table fitted to the terminal: intervals stack, optional columns drop out, names fold; if need be, a list."""
 
-    table: Table
+    table: doc.Table
     clean: Callable[[str], str]
 
     def __rich_console__(self, console: Console, options: ConsoleOptions) -> RenderResult:
@@ -123,7 +100,7 @@ class FittedTable:
     def _width(self, index: int, layout: Layout) -> int:
         """Return the minimum width of a column in a layout."""
         column, cells = self.table.columns[index], [row[index] for row in self.table.rows]
-        if column.kind == NUMBER:
+        if column.kind == doc.NUMBER:
             heads = wrap(column.label, HEAD)
             if self._is_split(index, layout):
                 intervals = [self.table.interval, *(cell.interval for cell in cells)]
@@ -131,7 +108,7 @@ class FittedTable:
             return max(map(len, [*heads, *(line for cell in cells for line in self._lines(cell, layout))]))
         texts = [column.label, *(cell.text for cell in cells)]
         longest = max(map(len, texts))
-        if column.kind == NAME:
+        if column.kind == doc.NAME:
             return min(longest, layout.name_width)
         word = max(len(word) for text in texts for word in text.split() or [""])
         return max(min(longest, LEAST_OPTIONAL if column.is_optional else LEAST_TEXT), min(word, LEAST_OPTIONAL))
@@ -146,7 +123,7 @@ class FittedTable:
         }
         return bool(self.table.interval) and not layout.is_stacked and with_intervals == {index}
 
-    def _lines(self, cell: Cell, layout: Layout) -> list[str]:
+    def _lines(self, cell: doc.Cell, layout: Layout) -> list[str]:
         if not cell.interval:
             return [cell.text]
         if layout.is_stacked:
@@ -163,9 +140,9 @@ class FittedTable:
 
     def _add_column(self, table: RichTable, index: int, layout: Layout) -> None:
         column = self.table.columns[index]
-        if column.kind != NUMBER:
+        if column.kind != doc.NUMBER:
             longest = max(len(text) for text in (column.label, *(row[index].text for row in self.table.rows)))
-            is_whole = column.kind == NAME and longest <= layout.name_width
+            is_whole = column.kind == doc.NAME and longest <= layout.name_width
             table.add_column(Text(self.clean(column.label)), no_wrap=is_whole, overflow="fold")
             return
         head = Text("\n".join(map(self.clean, wrap(column.label, HEAD))))
@@ -173,11 +150,11 @@ class FittedTable:
         if self._is_split(index, layout):
             table.add_column(Text(self.clean(self.table.interval)), justify="right", no_wrap=True)
 
-    def _cells(self, cell: Cell, index: int, layout: Layout) -> Iterator[Text]:
+    def _cells(self, cell: doc.Cell, index: int, layout: Layout) -> Iterator[Text]:
         if self._is_split(index, layout):
             yield from (Text(self.clean(text)) for text in (cell.text, cell.interval or NOTHING))
         else:
-            style = "bold" if cell.mark == EVIDENCE else ""
+            style = "bold" if cell.mark == doc.EVIDENCE else ""
             yield Text("\n".join(map(self.clean, self._lines(cell, layout))), style)
 
     def _left_out(self, layout: Layout) -> Iterator[Text]:
@@ -185,7 +162,7 @@ class FittedTable:
         labels = [
             column.label
             for index, column in enumerate(self.table.columns)
-            if index not in layout.columns and column.kind == NUMBER
+            if index not in layout.columns and column.kind == doc.NUMBER
         ]
         if labels:
             yield Text(f"Not shown at this width: {', '.join(labels)}.", "dim")
@@ -195,54 +172,52 @@ class FittedTable:
         layout = Layout((), False, FOLDED)
         for row in self.table.rows:
             cells = [*zip(self.table.columns, row, strict=True)]
-            words = [cell.text for column, cell in cells if column.kind != NUMBER and cell.text]
+            words = [cell.text for column, cell in cells if column.kind != doc.NUMBER and cell.text]
             yield Unsplit(self.clean(": ".join(words)), "bold")
             for column, cell in cells:
-                if column.kind == NUMBER and cell.text != NOTHING:
+                if column.kind == doc.NUMBER and cell.text != NOTHING:
                     yield Unsplit(self.clean(f"  {column.label} {self._lines(cell, layout)[0]}"))
 
 
 KEPT = {*JOINERS, ISOLATE, END}  # invisible characters that words and names need
 WIDE = 100  # width of a terminal whose width is unknown
 WIDEST = 110  # maximum width of a page, since longer lines are hard to read
-STYLES = {HEADLINE: "bold", QUIET: "dim", WARNING: "yellow"}
-T = TypeVar("T")
-P = ParamSpec("P")
+STYLES = {doc.HEADLINE: "bold", doc.QUIET: "dim", doc.WARNING: "yellow"}
 
 
-def print_document(document: Document, console: Console) -> None:
+def print_document(document: doc.Document, console: Console) -> None:
     """Print a document."""
     if document.title:
         console.print(Text(_encodable(f"tiltlens: {document.title}", console), "bold"))
     _print_blocks(document.blocks, console)
 
 
-def _print_blocks(blocks: Iterable[Block], console: Console) -> None:
-    above: Block | None = None
+def _print_blocks(blocks: Iterable[doc.Block], console: Console) -> None:
+    above: doc.Block | None = None
     for block in blocks:
-        if isinstance(block, Table) and isinstance(above, Paragraph | Table | Bullets):
+        if isinstance(block, doc.Table) and isinstance(above, doc.Paragraph | doc.Table | doc.Bullets):
             console.print()
         above = block
         for part in _renderables(block, lambda text: _encodable(text, console)):
             console.print(part)
-        if isinstance(block, Details):
+        if isinstance(block, doc.Details):
             _print_blocks(block.blocks, console)
 
 
-def _renderables(block: Block, clean: Callable[[str], str]) -> Iterator[RenderableType]:
+def _renderables(block: doc.Block, clean: Callable[[str], str]) -> Iterator[RenderableType]:
     match block:
-        case Heading(text):
+        case doc.Heading(text):
             yield Text(f"\n{clean(text)}", "bold cyan")
-        case Paragraph(text, tone):
+        case doc.Paragraph(text, tone):
             yield Unsplit(clean(text), STYLES.get(tone, ""))
-        case Bullets(items):
+        case doc.Bullets(items):
             grid = RichTable.grid(padding=(0, 1))
             for item in items:
                 grid.add_row("•", Unsplit(clean(item)))
             yield grid
-        case Table():
+        case doc.Table():
             yield FittedTable(block, clean)
-        case Details(title):
+        case doc.Details(title):
             yield Text(f"\n{clean(title)}", "bold cyan")
 
 
@@ -256,34 +231,18 @@ def _encodable(text: str, console: Console) -> str:
     return text
 
 
-def _printer(build: Callable[Concatenate[T, P], Document]) -> Callable[Concatenate[T, Console, P], None]:
-    """Return a function that prints the document of a result."""
-
-    def show(result: T, console: Console, /, *args: P.args, **options: P.kwargs) -> None:
-        print_document(build(result, *args, **options), console)
-
-    return show
+def print_result(result: object, console: Console, **options: bool | str) -> None:
+    """Print the document of a result; the options are those of its document."""
+    print_document(document_of(result, **options), console)
 
 
-def _writer(build: Callable[[T], Document]) -> Callable[[T], str]:
-    """Return a function that returns the document of a result as plain text, as wide as the terminal."""
-
-    def write(result: T) -> str:
-        width = min(get_terminal_size((WIDE, 24)).columns, WIDEST)
-        text = io.StringIO()
-        console = Console(file=text, width=width, color_system=None, force_terminal=False, force_jupyter=False)
-        print_document(build(result), console)
-        return text.getvalue().rstrip()
-
-    return write
-
-
-print_audit, audit_text = _printer(audit_document), _writer(audit_document)
-checks_text = _writer(checks_document)
-print_change, change_text = _printer(change_document), _writer(change_document)
-print_repair, repair_text = _printer(repair_document), _writer(repair_document)
-print_evaluations, evaluations_text = _printer(evaluation_document), _writer(evaluation_document)
-print_alternatives, print_rule_tables = _printer(alternatives_document), _printer(rule_document)
+def result_text(result: object) -> str:
+    """Return the document of a result as plain text, as wide as the terminal."""
+    width = min(get_terminal_size((WIDE, 24)).columns, WIDEST)
+    text = io.StringIO()
+    console = Console(file=text, width=width, color_system=None, force_terminal=False, force_jupyter=False)
+    print_result(result, console)
+    return text.getvalue().rstrip()
 
 
 @contextmanager

@@ -7,13 +7,14 @@ as a skops file within the JSON, which contains data and type names but no code.
 
 from __future__ import annotations
 
+import math
 from abc import ABC, abstractmethod
 from base64 import b64encode
 from collections import Counter
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import Any, ClassVar, NamedTuple, Self, cast
+from typing import Any, ClassVar, NamedTuple
 
 import numpy as np
 import polars as pl
@@ -25,7 +26,7 @@ from tiltlens._estimators.influence import Booleans, Integers, cluster_codes
 from tiltlens._learners.candidates import ridge_logit
 from tiltlens._learners.design import Encoding, Table, encoding
 from tiltlens._learners.propensity import estimator_log_odds, fit_clone, group_folds
-from tiltlens._limits import FOLDS, RIDGE, WEAK_RIDGE
+from tiltlens._limits import FOLDS, RIDGE, SUPPRESSED_BELOW, SURELY_BEYOND, WEAK_RIDGE
 from tiltlens._notes import Note
 from tiltlens._repair.constraints import (
     ALL,
@@ -38,10 +39,10 @@ from tiltlens._repair.constraints import (
     Constraint,
     category_levels,
     feature_table,
-    modelled_cells,
 )
-from tiltlens._repair.rows import AuditedRowIndex, AuditedRows, NewRowSums, Range, beyond_notes, values_beyond
+from tiltlens._repair.rows import AuditedRowIndex, AuditedRows, NewRowSums, Range
 from tiltlens._results.codec import to_plain, write_json
+from tiltlens._results.outputs import DocumentView
 from tiltlens._rows.features import DesignColumn, Feature
 from tiltlens._rows.roles import Declared
 from tiltlens._rows.sampled_rows import ONE_AT_A_TIME
@@ -53,7 +54,7 @@ from tiltlens.paper.checks import Floats
 Labels = NDArray[np.str_]
 
 
-class Adjustment(ABC):
+class Adjustment(DocumentView, ABC):
     """An adjustment of outputs that can be applied to rows, evaluated, printed, and saved as JSON.
 
     The subclasses are dataclasses: they declare these fields in the order of their files.
@@ -149,23 +150,26 @@ class Adjustment(ABC):
 
     def row_sums(self, frame: pl.DataFrame) -> NewRowSums:
         """Return the number of rows of a clean frame with unseen levels, or with numbers beyond the audited range."""
-        reads = bool(self._readers) and self._changes_outputs
+        reads, table = bool(self._readers) and self._changes_outputs, self.table(frame)
         unseen = self._readers[0].unseen_levels(frame) if reads else {}
-        return NewRowSums(0, 0, Counter(unseen), values_beyond(self.table(frame), self.ranges))
+        ends = {name: self.ranges[name][:2] for name in table if name in self.ranges}
+        beyond = {name: int(((table[name] < a) | (table[name] > b)).sum()) for name, (a, b) in ends.items()}
+        return NewRowSums(0, 0, Counter(unseen), Counter(beyond))
 
     def row_notes(self, sums: NewRowSums) -> list[Note]:
         """Return notes on rows that differ from the audited ones, from their sums."""
         rows = sums.rows - sums.outside
-        unseen = [
+        notes = [
             Note("unseen values", count=count, rows=rows, feature=shown(name), model=self.LEARNT_BY)
             for name, count in sums.unseen.items()
         ]
-        return unseen + beyond_notes(sums.beyond, rows, self.ranges)
-
-    def without_row_index(self) -> Self:
-        """Return the same adjustment without the hashes of audited rows, for worker processes."""
-        adjustment: Self = replace(cast(Any, self), row_index=AuditedRowIndex())  # the class itself has no fields
-        return adjustment
+        for name, count in sums.beyond.items():
+            feature, (low, high, audited) = shown(name), self.ranges[name]
+            expected = 2.0 * SUPPRESSED_BELOW * rows / audited  # negative binomial: beyond two order statistics
+            if count > expected + 2.0 * SURELY_BEYOND * math.sqrt(expected * (1.0 + rows / audited)):
+                code = "beyond the audited range"
+                notes.append(Note(code, count=count, rows=rows, feature=feature, low=low, high=high))
+        return notes
 
     def to_dict(self) -> dict[str, Any]:
         """Return the adjustment as plain numbers and texts, including its models and the hashes of audited rows."""
@@ -177,16 +181,6 @@ class Adjustment(ABC):
         The file contains numbers and texts, and a user's own group-membership model in skops format.
         """
         write_json(self.to_dict(), str(path))
-
-    def _repr_html_(self) -> str:
-        from tiltlens._render.html import repair_html
-
-        return repair_html(self)
-
-    def __str__(self) -> str:
-        from tiltlens._render.terminal import repair_text
-
-        return repair_text(self)
 
 
 MIN_IDENTICAL_PEOPLE = 10  # with equal features: one of them hardly influences a model fitted on so many
@@ -327,7 +321,9 @@ def fit_cells(
     rows: AuditedRows, constraints: Sequence[Constraint], use_group: bool, estimator: object
 ) -> MembershipFit:
     """Return models of the cells whose probabilities the constraints need."""
-    cells = modelled_cells([cell for each in constraints for cell in each.cells], rows.reference, use_group)
+    # With the group, P(ALL|group) is 1; without it, the reference's P(ALL|x) is 1 minus that of the other groups.
+    known = [(name, ALL) for name in (rows.groups if use_group else rows.groups[:1])]
+    cells = [cell for cell in dict.fromkeys(cell for each in constraints for cell in each.cells) if cell not in known]
     if not cells and estimator is not None:
         raise DataError(
             f"An adjustment with use_group=True needs no `propensity_model` here, got {type(estimator).__name__}.",
@@ -344,7 +340,11 @@ def fit_cells(
         exempt = additive_design([feature for feature in rows.features if feature.name in rows.exempt])
         design = exempt if design is None else design
         designs |= {(group, GIVEN_EXEMPT): exempt for group in rows.groups[1:]}
-    fold = group_folds(rows.codes, rows.clusters, FOLDS, 0, _strata(rows, constraints))
+    strata = None
+    if rows.outcome is not None and any(constraint.event != ALL for constraint in constraints):
+        # If the outcome were more frequent in one fold, models of the others would underestimate its rate there.
+        strata = rows.codes * (UNKNOWN + 1) + rows.outcome
+    fold = group_folds(rows.codes, rows.clusters, FOLDS, 0, strata)
     models, cross_fitted, everyone = [], {}, np.ones(rows.codes.size, dtype=np.bool_)
     for cell, own in designs.items():
         group, event = cell
@@ -366,16 +366,6 @@ def cross_fit(
         part = fit_membership(design, np.flatnonzero(among & (fold != k)), labels, weights)
         probability[held_out] = expit(part.linear_predictor(design.table, held_out))
     return fit_membership(design, np.flatnonzero(among), labels, weights), probability
-
-
-def _strata(rows: AuditedRows, constraints: Sequence[Constraint]) -> Integers | None:
-    """Return the strata of the folds: group and outcome if a constraint depends on the outcome, else None.
-
-    If the outcome were more frequent in one fold, models of the other folds would underestimate its rate there.
-    """
-    if rows.outcome is None or all(constraint.event == ALL for constraint in constraints):
-        return None
-    return np.asarray(rows.codes * (UNKNOWN + 1) + rows.outcome)
 
 
 def have_many_equal_rows(hashes: Hashes, clusters: Integers | None) -> Booleans:

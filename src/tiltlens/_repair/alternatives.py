@@ -19,27 +19,19 @@ from scipy.special import expit
 from tiltlens._analysis.evidence import interval_columns
 from tiltlens._analysis.unobserved_groups import UnobservedGroup
 from tiltlens._estimators.error_rates import UNKNOWN, WITH
-from tiltlens._estimators.estimate import Estimate, HasInterval, Normal, quantile
-from tiltlens._estimators.influence import Booleans, InfluenceEstimate, Integers, Rows, combine, overall_mean
-from tiltlens._estimators.outputs import Scores, gap, group_rate, impact_ratio
+from tiltlens._estimators.estimate import Estimate, HasInterval, quantile
+from tiltlens._estimators.influence import Booleans, InfluenceEstimate, Integers, Rows, combine, overall_mean, quotient
+from tiltlens._estimators.outputs import Scores, both_rates, gap, impact_ratio
 from tiltlens._estimators.verdicts import simultaneous_factor
 from tiltlens._learners.candidates import Sample, fit_trees
 from tiltlens._learners.design import code_columns
 from tiltlens._learners.propensity import row_folds
 from tiltlens._limits import FEWEST_KNOWN, FOLDS, MINIMUM_ROWS, SMALLEST_SE, SMALLEST_SHARE
 from tiltlens._notes import Note
+from tiltlens._repair import quantities
 from tiltlens._repair.adjustment import Design, additive_design, cross_fit
-from tiltlens._repair.least_change import gradient, tilted_score
+from tiltlens._repair.least_change import gradient, repaired
 from tiltlens._repair.problem import nearly_constant
-from tiltlens._repair.quantities import (
-    EvaluationRows,
-    accuracy_at,
-    are_decisions,
-    area,
-    decision_gap,
-    log_losses,
-    quotient,
-)
 from tiltlens._repair.rows import AuditedRows, audited_rows
 from tiltlens._repair.what_ifs import SCHEMA, strongest_what_if, what_ifs
 from tiltlens._results.codec import to_plain, write_json
@@ -118,9 +110,9 @@ class Alternatives:
     confidence: float
 
     def _repr_html_(self) -> str:
-        from tiltlens._render.html import alternatives_html
+        from tiltlens._render.html import result_html
 
-        return alternatives_html(AlternativesByGroup({self.audited: self}))
+        return result_html(AlternativesByGroup({self.audited: self}))
 
     def __str__(self) -> str:
         from tiltlens._documents.repair_sentences import verdict_sentence
@@ -137,9 +129,9 @@ class Alternatives:
 
     def report(self, path: str | Path | TextIO) -> None:
         """Write the alternatives as HTML that needs no network, or as PDF if the name ends in .pdf."""
-        from tiltlens._render.page import write_alternatives
+        from tiltlens._render.page import write_report
 
-        write_alternatives(AlternativesByGroup({self.audited: self}), path)
+        write_report(AlternativesByGroup({self.audited: self}), path)
 
     def plot(self) -> Figure:
         """Return the figure of accuracy against gap."""
@@ -171,12 +163,6 @@ class PairedRows:
     fold: Integers
     threshold: float
 
-    @classmethod
-    def of(cls, audited: AuditedRows, threshold: float) -> PairedRows:
-        """Return the rows, which have outcomes, with folds that depend on the content of rows only."""
-        assert audited.outcome is not None
-        return cls(audited, audited.rows, audited.outcome, row_folds(audited.rows, FOLDS, 0), threshold)
-
     @property
     def decided(self) -> Booleans:
         """The audited decisions."""
@@ -189,35 +175,39 @@ class PairedRows:
 
     def accuracy(self, decided: Booleans) -> InfluenceEstimate:
         """Return the accuracy of decisions, with errors weighted by the threshold."""
-        return accuracy_at(self.threshold, self.rows, decided, self.outcome)
+        return quantities.accuracy_at(self.threshold, self.rows, decided, self.outcome)
 
-    def auc(self, scores: Floats) -> Normal:
-        """Return the area under the curve of scores."""
-        return area(self.rows, scores, self.outcome).normal(0.0, 1.0)
+    def measure(self, decided: Booleans, scores: Floats, confidence: float) -> dict[str, Estimate]:
+        """Return the gap and accuracy of decisions, and the gap and AUC of scores."""
+        laws = {
+            "gap": quantities.decision_gap(self.rows, decided).normal(-1.0, 1.0),
+            "accuracy": self.accuracy(decided).normal(0.0, 1.0),
+            "score_gap": gap(self.rows, Scores.of(self.rows, scores)).normal(-1.0, 1.0),
+            "auc": quantities.area(self.rows, scores, self.outcome).normal(0.0, 1.0),
+        }
+        return {name: law.estimate(confidence) for name, law in laws.items()}
 
-    def score_gap(self, scores: Floats) -> Normal:
-        """Return the gap of scores."""
-        return gap(self.rows, Scores.of(self.rows, scores)).normal(-1.0, 1.0)
-
-    def ratio_gain(self, decided: Booleans) -> InfluenceEstimate:
-        """Return the increase in the impact ratio (lower over higher favourable rate) compared with the model's."""
-        ratios = []
-        for selected in (self.decided, decided):
-            favourable = Scores.of(self.rows, (selected != self.audited.favours_low).astype(np.float64))
-            rates = (group_rate(self.rows, favourable, group) for group in (True, False))
-            ratios.append(quotient(*sorted(rates, key=lambda rate: rate.value)))
-        return ratios[1].minus(ratios[0])
+    def favourable(self, decided: Booleans) -> Scores:
+        """Return whether decisions are favourable, as scores."""
+        return Scores.of(self.rows, (decided != self.audited.favours_low).astype(np.float64))
 
     def changes(self, decided: Booleans) -> tuple[InfluenceEstimate, InfluenceEstimate, InfluenceEstimate]:
-        """Return the paired change of accuracy, reduction of the gap and increase in the impact ratio."""
-        accuracy = self.accuracy(decided).minus(self.accuracy(self.decided))
-        gaps = [decision_gap(self.rows, rule) for rule in (self.decided, decided)]
-        return accuracy, _reduction(*gaps), self.ratio_gain(decided)
+        """Return the paired change of accuracy, reduction of the gap and increase in the impact ratio.
+
+        The impact ratio is the lower favourable rate over the higher one.
+        """
+        rules, ratios = (self.decided, decided), []
+        for rule in rules:
+            rates = both_rates(self.rows, self.favourable(rule))
+            ratios.append(quotient(*sorted(rates, key=lambda rate: rate.value)))
+        own, other = (quantities.decision_gap(self.rows, rule) for rule in rules)
+        signs = [1.0 if estimate.value >= 0.0 else -1.0 for estimate in (own, other)]
+        reduction = combine(abs(own.value) - abs(other.value), [(signs[0], own), (-signs[1], other)])
+        return self.accuracy(decided).minus(self.accuracy(self.decided)), reduction, ratios[1].minus(ratios[0])
 
     def rates(self, decided: Booleans, confidence: float) -> dict[str, Estimate | None]:
         """Return the share selected, the impact ratio and the true positive rate of decisions."""
-        rows, selected = self.rows, decided.astype(np.float64)
-        favourable = Scores.of(rows, (decided != self.audited.favours_low).astype(np.float64))
+        rows, selected, favourable = self.rows, decided.astype(np.float64), self.favourable(decided)
         # group probabilities as weights would bias a ratio towards 1
         has_ratio = not self.audited.soft and favourable.mean1[0] > SMALLEST_SHARE
         rates: dict[str, HasInterval | None] = {
@@ -244,11 +234,11 @@ def measure_folds(data: PairedRows, rules: Sequence[Booleans]) -> list[_Fold]:
         others = data.fold != k
         part, outcome = data.rows.take(np.flatnonzero(others)), data.outcome[others]
         own, *accuracies = (
-            accuracy_at(data.threshold, part, decided[others], outcome) for decided in (data.decided, *rules)
+            quantities.accuracy_at(data.threshold, part, decided[others], outcome) for decided in (data.decided, *rules)
         )
         changes = [accuracy.minus(own) for accuracy in accuracies]
         values, errors = ([getattr(change, name) for change in changes] for name in ("value", "se"))
-        gaps = [abs(decision_gap(part, decided[others]).value) for decided in rules]
+        gaps = [abs(quantities.decision_gap(part, decided[others]).value) for decided in rules]
         folds.append(_Fold(~others, np.array(values), np.maximum(errors, SMALLEST_SE), np.array(gaps)))
     return folds
 
@@ -268,12 +258,6 @@ def choose_rules(
         chosen[fold.rows] = rules[best][fold.rows]
         is_sure = is_sure and has_accurate
     return chosen, is_sure
-
-
-def _reduction(own: InfluenceEstimate, other: InfluenceEstimate) -> InfluenceEstimate:
-    """Return |gap of the model| − |gap of the alternative|."""
-    signs = [1.0 if estimate.value >= 0.0 else -1.0 for estimate in (own, other)]
-    return combine(abs(own.value) - abs(other.value), [(signs[0], own), (-signs[1], other)])
 
 
 def verdict_of(changes: Sequence[Estimate], tolerance: float, is_sure: bool) -> str:
@@ -307,7 +291,7 @@ def tolerance_table(
     records = []
     for loss, (chosen, is_sure), row in zip(losses, choices, changes, strict=True):
         bands = [Estimate(c.value, c.value - factor * c.se, c.value + factor * c.se) for c in row]
-        record: Record = {"tolerance": loss, "gap": decision_gap(data.rows, chosen).value}
+        record: Record = {"tolerance": loss, "gap": quantities.decision_gap(data.rows, chosen).value}
         for name, band in zip(("accuracy_change", "gap_reduction", "ratio_gain"), bands, strict=True):
             record |= interval_columns(name, band)
         records.append(record | {"verdict": verdict_of(bands, loss, is_sure)})
@@ -326,24 +310,29 @@ def find_alternatives(comparison: Comparison, tolerance: float, threshold: float
     """Find rules of the audited features with other accuracies and gaps, evaluated on the rows with an outcome."""
     whole, index = _rows_with_outcome(comparison, tolerance, threshold)
     (audited, notes), confidence = whole.take(index).with_duplicates(), comparison.scale.confidence
-    data = PairedRows.of(audited, threshold)
+    rows = audited.rows
+    assert audited.outcome is not None
+    data = PairedRows(audited, rows, audited.outcome, row_folds(rows, FOLDS, 0), threshold)
     rules = _make_rules(data, additive_design(audited.features))
     folds, sure = measure_folds(data, rules.decided), quantile(2.0 * confidence - 1.0)
     chosen, is_sure = choose_rules(data, rules.decided, folds, tolerance, sure)
     changes = [change.normal() for change in data.changes(chosen)]
     one_sided = [change.estimate(2.0 * confidence - 1.0) for change in changes]
     table, what_if_notes = _what_ifs(data, confidence)
-    is_scored = not are_decisions(audited.scores)
+    is_scored, own = (
+        not quantities.are_decisions(audited.scores),
+        data.measure(data.decided, audited.scores, confidence),
+    )
     notes += [] if is_scored else [Note("scores are decisions")]
     notes += [Note("alternatives ignore exempt factors")] if audited.exempt else []
     decisions = {"model": data.decided, "alternative": chosen}
     return Alternatives(
         tolerances=tolerance_table(data, rules.decided, folds, tolerance, (sure, confidence)),
         curve=_curve(data, rules, confidence),
-        accuracy=data.accuracy(data.decided).normal(0.0, 1.0).estimate(confidence),
-        gap=decision_gap(data.rows, data.decided).normal(-1.0, 1.0).estimate(confidence),
-        auc=data.auc(audited.scores).estimate(confidence) if is_scored else None,
-        score_gap=data.score_gap(audited.scores).estimate(confidence),
+        accuracy=own["accuracy"],
+        gap=own["gap"],
+        auc=own["auc"] if is_scored else None,
+        score_gap=own["score_gap"],
         accuracy_change=changes[0].estimate(confidence),
         gap_reduction=changes[1].estimate(confidence),
         rates={name: data.rates(decided, confidence) for name, decided in decisions.items()},
@@ -395,7 +384,7 @@ def _rows_with_outcome(comparison: Comparison, tolerance: object, threshold: obj
 def _what_ifs(data: PairedRows, confidence: float) -> tuple[pl.DataFrame, tuple[Note, ...]]:
     if data.audited.model is None:
         return pl.DataFrame(schema=SCHEMA), (Note("what-ifs need the model"),)
-    evaluated = EvaluationRows(data.rows, data.outcome, data.threshold)
+    evaluated = quantities.EvaluationRows(data.rows, data.outcome, data.threshold)
     table, notes = what_ifs(data.audited.model, evaluated, data.audited.scores, confidence)
     return table, (strongest_what_if(table), *notes)
 
@@ -411,7 +400,7 @@ def _make_rules(data: PairedRows, design: Design) -> _Rules:
     a = gradient(probability, 1.0 - probability, (share, 1.0 - share))
     grid = np.linspace(-1.0, 1.0, TRADED_RULES) * max(share, 1.0 - share) * min(tau, 1.0 - tau)
     # logit η − logit τ ≈ (η − τ)/(τ(1 − τ)) near τ, so that the scores of a rule are tilted by as much
-    scores = [tilted_score(eta, mu * a / (tau * (1.0 - tau))) for mu in grid]
+    scores = [repaired(eta, mu * a / (tau * (1.0 - tau))) for mu in grid]
     return _Rules(grid, [eta - tau > mu * a for mu in grid], scores)
 
 
@@ -420,7 +409,7 @@ def _cross_fit(design: Design, data: PairedRows, labels: Booleans) -> Floats:
     weights = data.rows.weights
     additive = cross_fit(design, weights, data.fold, labels, np.ones_like(labels))[1]
     candidates = np.array([additive, _cross_fit_trees(design, data, labels)])
-    return np.asarray(candidates[int(np.argmin(log_losses(candidates, labels) @ weights))])
+    return np.asarray(candidates[int(np.argmin(quantities.log_losses(candidates, labels) @ weights))])
 
 
 def _cross_fit_trees(design: Design, data: PairedRows, labels: Booleans) -> Floats:
@@ -443,17 +432,9 @@ def _cross_fit_trees(design: Design, data: PairedRows, labels: Booleans) -> Floa
 
 
 def _curve(data: PairedRows, rules: _Rules, confidence: float) -> pl.DataFrame:
-    """Return one row per rule, with the interval of each quantity."""
     records = []
     for mu, decided, scores in zip(rules.grid.tolist(), rules.decided, rules.scores, strict=True):
-        quantities = {
-            "gap": decision_gap(data.rows, decided).normal(-1.0, 1.0),
-            "accuracy": data.accuracy(decided).normal(0.0, 1.0),
-            "score_gap": data.score_gap(scores),
-            "auc": data.auc(scores),
-        }
-        record = {"mu": mu}
-        for name, quantity in quantities.items():
-            record |= interval_columns(name, quantity.estimate(confidence))
-        records.append(record)
+        records.append({"mu": mu})
+        for name, estimate in data.measure(decided, scores, confidence).items():
+            records[-1] |= interval_columns(name, estimate)
     return pl.DataFrame(records)

@@ -28,7 +28,6 @@ from tiltlens._repair.constraints import (
     EVENTS,
     MEAN,
     OUTCOMES,
-    Cell,
     Constraint,
     TiltSummary,
     check_max_gap,
@@ -141,7 +140,7 @@ class TiltedClassifier(ClassifierMixin, MetaEstimatorMixin, BaseEstimator):  # t
             raise ValueError("y has one class; the estimator needs two or more.")
         self._check_metric()
         weights = None if sample_weight is None else _check_sample_weight(sample_weight, X, ensure_non_negative=True)
-        self.estimator_ = self._fit(self.estimator, X, labels, weights)
+        self.estimator_ = _fit(self.estimator, X, labels, weights)
         self._keep(())
         if sensitive_features is None:
             warnings.warn(NO_GROUPS, UserWarning, stacklevel=2)
@@ -163,7 +162,6 @@ class TiltedClassifier(ClassifierMixin, MetaEstimatorMixin, BaseEstimator):  # t
         return self
 
     def _keep(self, constraints: tuple[Constraint, ...]) -> None:
-        """Set the constraints, and the values of the only one."""
         self.constraints_ = constraints
         self.multiplier_ = only(constraints, "multiplier")
         self.gap_before_, self.gap_after_ = only(constraints, "gap_before"), only(constraints, "gap_after")
@@ -182,9 +180,6 @@ class TiltedClassifier(ClassifierMixin, MetaEstimatorMixin, BaseEstimator):  # t
                 "fit one class against the others.",
             )
 
-    def _fit(self, model: UserModel, X: object, target: object, weights: Floats | None) -> UserModel:
-        return self._classifier(model).fit(X, target, **_weight_arguments(model, weights))
-
     def _membership_model(self) -> UserModel:
         """Return the group-membership model; by default it preprocesses X, including text, as `estimator` does."""
         if self.propensity is not None or not isinstance(self.estimator, Pipeline):
@@ -192,9 +187,8 @@ class TiltedClassifier(ClassifierMixin, MetaEstimatorMixin, BaseEstimator):  # t
         return Pipeline([*self.estimator.steps[:-1], ("propensity", LogisticRegression())])
 
     def _fit_membership(self, X: object, cells: Integers, weights: Floats | None) -> UserModel:
-        """Return the fitted model of the group, or of the group and the class."""
         try:
-            return self._fit(self._membership_model(), X, cells, weights)
+            return _fit(self._membership_model(), X, cells, weights)
         except (TypeError, ValueError) as error:
             name = "The default `propensity`" if self.propensity is None else type(self.propensity).__name__
             raise DataError(
@@ -216,15 +210,9 @@ class TiltedClassifier(ClassifierMixin, MetaEstimatorMixin, BaseEstimator):  # t
         hashes = row_hashes(table)
         rows = replace(rows, clusters=duplicate_clusters(table, rows.codes, codes))
         folds = self._folds(rows.codes, codes, rows.clusters)
+        options: dict[str, Any] = {"cv": folds, "method": "predict_proba"}
         scores, cells = (
-            cross_val_predict(
-                self._classifier(model),
-                X,
-                y,
-                cv=folds,
-                method="predict_proba",
-                params=_weight_arguments(model, weights),
-            )
+            cross_val_predict(_classifier(model), X, y, params=_weight_arguments(model, weights), **options)
             for model, y in zip((self.estimator, self._membership_model()), targets, strict=True)
         )
         problem = RepairProblem.of(rows, constraints, {}, limit, self._threshold)
@@ -339,11 +327,8 @@ class TiltedClassifier(ClassifierMixin, MetaEstimatorMixin, BaseEstimator):  # t
 
     def _gradients(self, constraints: Sequence[Constraint], probabilities: ArrayLike) -> Floats:
         """Return a_c(x) of each constraint from the probabilities of groups, or of groups and classes in this order."""
-        names = [str(group) for group in self.groups_]
-        if EVENTS[self.metric] == (ALL,):
-            cells: list[Cell] = [(name, ALL) for name in names]
-        else:
-            cells = [(name, event) for name in names for event in OUTCOMES]
+        events = (ALL,) if EVENTS[self.metric] == (ALL,) else OUTCOMES
+        cells = [(str(group), event) for group in self.groups_ for event in events]
         return gradients(constraints, dict(zip(cells, np.asarray(probabilities).T, strict=True)), None)
 
     @property
@@ -351,9 +336,6 @@ class TiltedClassifier(ClassifierMixin, MetaEstimatorMixin, BaseEstimator):  # t
         """The threshold, moved up to the next float, since scikit-learn decides 1 above it and not at it."""
         threshold = 0.5 if self.threshold is None and self.metric == DECISIONS else self.threshold
         return None if threshold is None else float(np.nextafter(threshold, 1.0))
-
-    def _classifier(self, model: UserModel) -> UserModel:
-        return LogisticRegression() if model is None else clone(model)
 
     def _scores(self, predictions: object) -> Floats:
         """Return W(1|x) for two classes, and the scores of all classes for more."""
@@ -388,11 +370,19 @@ class TiltedClassifier(ClassifierMixin, MetaEstimatorMixin, BaseEstimator):  # t
     def __sklearn_tags__(self) -> Tags:
         """Return scikit-learn's tags, with those of the wrapped classifier."""
         tags = super().__sklearn_tags__()
-        within = get_tags(self._classifier(self.estimator))
+        within = get_tags(_classifier(self.estimator))
         tags.input_tags.sparse = within.input_tags.sparse
         tags.input_tags.allow_nan = within.input_tags.allow_nan
         tags.classifier_tags.multi_class = within.classifier_tags is None or within.classifier_tags.multi_class
         return tags
+
+
+def _classifier(model: UserModel) -> UserModel:
+    return LogisticRegression() if model is None else clone(model)
+
+
+def _fit(model: UserModel, X: object, target: object, weights: Floats | None) -> UserModel:
+    return _classifier(model).fit(X, target, **_weight_arguments(model, weights))
 
 
 def _weight_arguments(model: object, weights: Floats | None) -> dict[str, Floats]:
@@ -403,8 +393,7 @@ def _weight_arguments(model: object, weights: Floats | None) -> dict[str, Floats
 
 def _columns_of(X: ValuesLike) -> dict[str, Floats]:
     """Return the columns of X as numbers, with texts as codes, so that equal rows have equal hashes."""
-    is_sparse = bool(issparse(X))
-    if is_sparse:  # equal rows have equal random projections
+    if bool(issparse(X)):  # equal rows have equal random projections
         return {"": np.asarray(X @ np.random.default_rng(0).standard_normal(X.shape[1]), dtype=np.float64)}
     values = np.asarray(X)
     columns = values.reshape(len(values), -1).T

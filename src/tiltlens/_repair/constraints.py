@@ -6,7 +6,7 @@ category, can be inspected and saved as numbers.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import NamedTuple, Self
 
@@ -154,24 +154,6 @@ def only(constraints: Sequence[Constraint], name: str) -> float | None:
     return float(getattr(constraints[0], name)) if len(constraints) == 1 else None
 
 
-def constrained_classes(classes: int, limit: float) -> range:
-    """Return the classes whose gaps are constrained.
-
-    The gaps of all classes sum to 0: one is redundant for two classes, and for any number of classes if the limit is 0.
-    """
-    return range(1 if classes == 2 or limit == 0.0 else 0, classes)
-
-
-def modelled_cells(cells: Iterable[Cell], reference: str, use_group: bool) -> list[Cell]:
-    """Return the cells whose probability needs a model.
-
-    If the group is used, it is P(event|x) within the group, which is 1 for the event "all". Otherwise the reference's
-    probability of this event is 1 minus that of the other groups.
-    """
-    unmodelled = {cell for cell in cells if cell[1] == ALL and (use_group or cell[0] == reference)}
-    return [cell for cell in dict.fromkeys(cells) if cell not in unmodelled]
-
-
 def gradients(
     constraints: Sequence[Constraint], probabilities: Mapping[Cell, Floats], members: Mapping[str, Booleans] | None
 ) -> Floats:
@@ -249,11 +231,6 @@ class CategoryLevels:
         index = np.minimum(codes, len(self.values)).astype(np.uint32)
         return pl.Series([*self.values, None], dtype=pl.String).gather(pl.Series(index))
 
-    def count_unseen(self, column: pl.Series) -> int:
-        """Return the number of entries that are not a level, or are missing although no audited entry was."""
-        unlisted = column.is_not_null() & ~column.cast(pl.String).is_in(self.values)
-        return int(unlisted.sum()) + (column.null_count() if self.missing == len(self.values) else 0)
-
 
 @dataclass(frozen=True, slots=True, eq=False)
 class CodedFeatures:
@@ -292,11 +269,14 @@ class CodedFeatures:
         """Return, by feature, the number of rows with a value unseen in the fit (new, missing or infinite)."""
         counts = {}
         for name in self.features:
-            if name in self.levels:
-                counts[name] = self.levels[name].count_unseen(frame[name])
+            column, levels = frame[name], self.levels.get(name)
+            if levels is not None:
+                had_missing = levels.missing != len(levels.values)
+                unseen = int((column.is_not_null() & ~column.cast(pl.String).is_in(levels.values)).sum())
             else:
-                infinite = int(np.isinf(numbers_of(frame[name])).sum())  # audited numbers are finite
-                counts[name] = infinite + (0 if name in self.missing else frame[name].null_count())
+                had_missing = name in self.missing
+                unseen = int(np.isinf(numbers_of(column)).sum())  # audited numbers are finite
+            counts[name] = unseen + (0 if had_missing else column.null_count())
         return {name: count for name, count in counts.items() if count}
 
 

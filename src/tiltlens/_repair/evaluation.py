@@ -18,17 +18,14 @@ from tiltlens._estimators.influence import Booleans, Integers, Rows
 from tiltlens._limits import MINIMUM_ROWS, SUPPRESSED_BELOW
 from tiltlens._notes import Note
 from tiltlens._repair.constraints import TiltSummary
-from tiltlens._repair.least_change import repaired
-from tiltlens._repair.new_rows import HeldOutRows
 from tiltlens._repair.quantities import EvaluationRows, Measurements, are_decisions, measure, people_with_outcomes
 from tiltlens._results.codec import to_plain, write_json
-from tiltlens._results.outputs import row_estimate
+from tiltlens._results.outputs import DocumentView, row_estimate
 from tiltlens._sources.tables import Record
 from tiltlens.errors import DataError
 from tiltlens.paper.checks import Floats
 
 if TYPE_CHECKING:
-    from tiltlens._repair.score_tilt import ScoreTilt
     from tiltlens.figures import Figure
 
 EVALUATION_STEPS = 11  # partial adjustments, from none to full
@@ -36,7 +33,7 @@ BEFORE_AFTER = ("before", "after", "change")
 TABLE_SCHEMA = {"quantity": pl.String} | interval_schema(*BEFORE_AFTER)
 
 
-class Evaluation(ABC):
+class Evaluation(DocumentView, ABC):
     """The effect of an adjustment on held-out data; the subclasses are dataclasses.
 
     Their `table` has one row per quantity: before, after and change, each with its interval.
@@ -78,19 +75,9 @@ class Evaluation(ABC):
 
     def report(self, path: str | Path | TextIO) -> None:
         """Write the evaluation as one HTML page that needs no network."""
-        from tiltlens._render.page import write_evaluations
+        from tiltlens._render.page import write_report
 
-        write_evaluations([self], path)
-
-    def _repr_html_(self) -> str:
-        from tiltlens._render.html import evaluations_html
-
-        return evaluations_html([self])
-
-    def __str__(self) -> str:
-        from tiltlens._render.terminal import evaluations_text
-
-        return evaluations_text([self])
+        write_report([self], path)
 
     def __repr__(self) -> str:
         groups = f"{self.audited!r} against {self.reference!r}"
@@ -170,42 +157,6 @@ class RepairEvaluation(Evaluation):
         return repair_curve(self)
 
 
-def evaluate_repair(
-    tilt: ScoreTilt,
-    rows: HeldOutRows,
-    column: int,
-    threshold: float,
-    confidence: float,
-    compare_with: ScoreTilt | None = None,
-) -> RepairEvaluation:
-    """Evaluate a score adjustment on held-out rows; `column` is the class whose score is evaluated."""
-    evaluation, after = _evaluate(tilt, rows, column, threshold, confidence)
-    if compare_with is None:
-        return evaluation
-    rows.check_not_audited(compare_with)
-    other, other_after = _evaluate(compare_with, rows, column, threshold, confidence)
-    data = EvaluationRows(rows.rows, rows.outcome, threshold, tilt.favours_low)
-    with_group, without_group = (after, other_after) if tilt.use_group else (other_after, after)
-    cost = _cost_of_blindness(measure(data, with_group), measure(data, without_group), confidence)
-    return replace(evaluation, compared_with=other, cost_of_blindness=cost)
-
-
-def _evaluate(
-    tilt: ScoreTilt, rows: HeldOutRows, column: int, threshold: float, confidence: float
-) -> tuple[RepairEvaluation, Floats]:
-    """Return the evaluation of a score adjustment, and the adjusted scores."""
-    shift = tilt.shift(rows.frame, rows.labels if tilt.use_group else None)
-
-    def scores_after(part: float) -> Floats:
-        after = repaired(rows.scores, part * shift, tilt.threshold)
-        return after if after.ndim == 1 else after[:, column]
-
-    factors = tilt.exempt_columns(rows.frame)
-    data = EvaluationRows(rows.rows, rows.outcome, threshold, tilt.favours_low, tilt.has_multipliers, factors)
-    repair = replace(tilt.summary(rows.group_name), audited=rows.audited)
-    return evaluate_parts(data, scores_after, confidence, repair, rows.notes), scores_after(1.0)
-
-
 def evaluate_parts(
     data: EvaluationRows,
     scores_after: Callable[[float], Floats],
@@ -236,6 +187,17 @@ def evaluate_parts(
     )
 
 
+def compare(
+    evaluation: RepairEvaluation, other: RepairEvaluation, with_group: Measurements, without_group: Measurements
+) -> RepairEvaluation:
+    """Return an evaluation with that of its counterpart, and the cost of not using the group."""
+    names = {"before": "with_group", "after": "without_group", "change": "cost"}
+    renamed = dict(zip(interval_schema(*names), interval_schema(*names.values()), strict=True))
+    records = _records(with_group, without_group, evaluation.confidence)
+    cost = pl.DataFrame(records, schema=TABLE_SCHEMA).rename(renamed)
+    return replace(evaluation, compared_with=other, cost_of_blindness=cost)
+
+
 def _missing_outcomes(rows: Rows, outcome: Integers) -> tuple[int, list[Note]]:
     """Return the number of rows without an outcome, with notes on them and on outcomes that too few people have."""
     notes, missing = [], int((outcome == UNKNOWN).sum())
@@ -244,13 +206,6 @@ def _missing_outcomes(rows: Rows, outcome: Integers) -> tuple[int, list[Note]]:
     if people_with_outcomes(rows, outcome).min() < MINIMUM_ROWS:
         notes.append(Note("few people with an outcome", minimum=MINIMUM_ROWS))
     return missing, notes
-
-
-def _cost_of_blindness(with_group: Measurements, without_group: Measurements, confidence: float) -> pl.DataFrame:
-    """Return each quantity of scores adjusted with the group and without it, and their paired difference."""
-    names = {"before": "with_group", "after": "without_group", "change": "cost"}
-    renamed = dict(zip(interval_schema(*names), interval_schema(*names.values()), strict=True))
-    return pl.DataFrame(_records(with_group, without_group, confidence), schema=TABLE_SCHEMA).rename(renamed)
 
 
 def _records(old: Measurements, new: Measurements, confidence: float) -> list[Record]:
@@ -271,30 +226,3 @@ def _changed_decisions(rows: Rows, before: Booleans, after: Booleans) -> dict[st
         name: {way: None if 0 < count < SUPPRESSED_BELOW else count for way, count in own.items()}
         for name, own in counts.items()
     }
-
-
-def check_counterpart(tilt: ScoreTilt, other: object) -> None:
-    """Raise if `other` is not the same adjustment with, or without, the group."""
-    same = ("groups", "reference", "metric", "threshold", "max_gap", "classes", "exempt", "given")
-    if other is not None and (
-        not isinstance(other, type(tilt))
-        or other.use_group is tilt.use_group
-        or any(getattr(other, name) != getattr(tilt, name) for name in same)
-    ):
-        raise DataError(
-            f"`compare_with` must be the same adjustment with use_group={not tilt.use_group}, got another.",
-            "it has the same groups, metric, threshold, max_gap, exempt factors and conditions.",
-        )
-
-
-def score_column(tilt: ScoreTilt, score_class: int | None) -> int:
-    """Return the class whose score is evaluated."""
-    if tilt.classes == 2 and score_class is None:
-        return 1
-    classes = range(1, 2) if tilt.classes == 2 else range(tilt.classes)
-    if score_class is None or score_class not in classes:
-        rule = "left out, or 1, for two classes" if tilt.classes == 2 else f"a class from 0 to {tilt.classes - 1}"
-        raise DataError(
-            f"`score_class` must be {rule}, got {score_class!r}.", "the score of one class is evaluated at a time."
-        )
-    return score_class

@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any, ClassVar, NamedTuple
+from typing import TYPE_CHECKING, Annotated, Any, ClassVar
 
 import numpy as np
 import polars as pl
@@ -27,7 +27,7 @@ from tiltlens._notes import KEEP_PRICES, Note
 from tiltlens._repair.adjustment import Adjustment, Labels
 from tiltlens._repair.constraints import AdditiveModel, category_levels, feature_table
 from tiltlens._repair.evaluation import TABLE_SCHEMA, Evaluation, change_record
-from tiltlens._repair.new_rows import HeldOutRows, apply_repair, read_held_out
+from tiltlens._repair.new_rows import apply_repair, checked_scores, read_held_out
 from tiltlens._repair.rows import (
     COST,
     AuditedRowIndex,
@@ -207,7 +207,34 @@ class DiscriminationFreePrice(Adjustment):
         """
         check_probability("confidence", confidence)
         rows = read_held_out(self, held_out, audited, scores, group, outcome, sample_weight, clusters)
-        return evaluate_price(self, rows, self.repair_batch(rows.frame, rows.scores), confidence)
+        after = self.repair_batch(rows.frame, rows.scores)
+        cost = np.full(after.size, np.nan) if rows.outcome is None else rows.outcome
+        every = CostRows(rows.scores, cost, rows.rows.weights, rows.rows.audited, clusters=rows.rows.clusters)
+        has_cost = np.isfinite(cost)
+        costed = _taken(every, has_cost)
+        pairs, deciles = _price_quantities(every, after), list[Record]()
+        if min(int(costed.audited.sum()), int((~costed.audited).sum())) >= MINIMUM_ROWS:
+            both = {"before": costed, "after": replace(costed, price=after[has_cost])}
+            pairs |= _cost_quantities(*both.values())
+            deciles = [
+                {"which": which, **record}
+                for which, priced in both.items()
+                for record in decile_cells(priced, 1.0, confidence)
+            ]
+        records = [change_record(name, pair, confidence) for name, pair in pairs.items()]
+        return PriceEvaluation(
+            audited=rows.audited,
+            reference=self.reference,
+            group=rows.group_name,
+            features=self.features,
+            table=pl.DataFrame(records, schema=TABLE_SCHEMA),
+            by_decile=pl.DataFrame(deciles, schema=DECILE_SCHEMA),
+            rows={"audited": rows.rows.count0, "reference": rows.rows.count1},
+            missing_outcome=None if rows.outcome is None else int((~has_cost).sum()),
+            notes=(*rows.notes, *self.notes),
+            confidence=confidence,
+            wording=self.wording,
+        )
 
     def mean(self, table: Table) -> Floats:
         """Return h*(x) for rows of numbers and codes."""
@@ -224,15 +251,7 @@ class DiscriminationFreePrice(Adjustment):
     def read_scores(self, columns: Sequence[pl.Series], row_name: RowName = "row {}".format) -> Floats:
         """Return the audited prices, from clean columns."""
         self.check_score_columns(len(columns))
-        prices = columns[0].cast(pl.Float64, strict=False).to_numpy()
-        is_usable = np.abs(prices) <= LARGEST
-        if not is_usable.all():
-            row = int(np.argmin(is_usable))
-            raise DataError(
-                f"`scores` must be finite amounts, got {columns[0][row]} in {row_name(row)}.",
-                "fill or leave out such rows first.",
-            )
-        return np.asarray(prices)
+        return checked_scores(columns[0], -LARGEST, LARGEST, "finite amounts", row_name)
 
     def read_outcome(self, column: pl.Series) -> Floats:
         """Return the observed cost of each row, NaN where it is missing."""
@@ -334,7 +353,6 @@ def _group_costs(rows: AuditedRows, features: Sequence[Feature], table: Table) -
 
 
 def _gaps(rows: AuditedRows, price: Floats) -> dict[str, float]:
-    """Return the gap of a price for each audited group."""
     gaps = {}
     for code, name in enumerate(rows.groups[1:], 1):
         compared = (rows.codes == code) | (rows.codes == 0)
@@ -389,46 +407,8 @@ class PriceEvaluation(Evaluation):
         return price_effect(self)
 
 
-def evaluate_price(
-    price: DiscriminationFreePrice, rows: HeldOutRows, after: Floats, confidence: float
-) -> PriceEvaluation:
-    """Return the effect of the price on held-out rows of an audited group and the reference."""
-    cost = np.full(after.size, np.nan) if rows.outcome is None else rows.outcome
-    every = CostRows(rows.scores, cost, rows.rows.weights, rows.rows.audited, clusters=rows.rows.clusters)
-    has_cost = np.isfinite(cost)
-    costed = _taken(every, has_cost)
-    pairs = _gap_quantities(every, after) | _moved(every, after)
-    records = [change_record(name, pair, confidence) for name, pair in pairs.items()]
-    deciles: list[Record] = []
-    if min(int(costed.audited.sum()), int((~costed.audited).sum())) >= MINIMUM_ROWS:
-        both = {"before": costed, "after": replace(costed, price=after[has_cost])}
-        records += [change_record(name, pair, confidence) for name, pair in _cost_quantities(*both.values()).items()]
-        deciles = [
-            {"which": which, **record}
-            for which, priced in both.items()
-            for record, _ in decile_cells(priced, 1.0, confidence)
-        ]
-    return PriceEvaluation(
-        audited=rows.audited,
-        reference=price.reference,
-        group=rows.group_name,
-        features=price.features,
-        table=pl.DataFrame(records, schema=TABLE_SCHEMA),
-        by_decile=pl.DataFrame(deciles, schema=DECILE_SCHEMA),
-        rows={"audited": rows.rows.count0, "reference": rows.rows.count1},
-        missing_outcome=None if rows.outcome is None else int((~has_cost).sum()),
-        notes=(*rows.notes, *price.notes),
-        confidence=confidence,
-        wording=price.wording,
-    )
-
-
-class _Pair(NamedTuple):
-    """A quantity before and after, and its change; each is None if it is not defined."""
-
-    before: HasInterval | None
-    after: HasInterval | None
-    change: HasInterval | None
+# A quantity before and after, and its change; each is None if it is not defined
+Pair = tuple[HasInterval | None, HasInterval | None, HasInterval | None]
 
 
 def _taken(rows: CostRows, index: Booleans) -> CostRows:
@@ -436,18 +416,10 @@ def _taken(rows: CostRows, index: Booleans) -> CostRows:
     return CostRows(rows.price[index], rows.cost[index], rows.weights[index], rows.audited[index], clusters=clusters)
 
 
-def _gap_quantities(rows: CostRows, after: Floats) -> dict[str, _Pair]:
-    """Return the gap of mean prices, and the share of the price's variance between the groups."""
+def _price_quantities(rows: CostRows, after: Floats) -> dict[str, Pair]:
+    """Return the gap of mean prices, the share of their variance between the groups, and how many prices change."""
     old, new = (group_gap(rows, price) for price in (rows.price, after))
     share, share_after = (unfairness(rows, price) for price in (rows.price, after))
-    return {
-        "gap": _Pair(old.normal(), new.normal(), new.minus(old).normal()),
-        "unfairness": _Pair(share, share_after, None),
-    }
-
-
-def _moved(rows: CostRows, after: Floats) -> dict[str, _Pair]:
-    """Return the mean absolute change of the price, and the shares of people whose price rises and falls."""
     change = after - rows.price
     columns = {
         "mean_absolute_change": (np.abs(change), np.inf),
@@ -455,10 +427,14 @@ def _moved(rows: CostRows, after: Floats) -> dict[str, _Pair]:
         "share_falling": (change < 0.0, 1.0),
     }
     means = {name: rows.mean(column.astype(np.float64)).normal(0.0, most) for name, (column, most) in columns.items()}
-    return {name: _Pair(None, None, mean) for name, mean in means.items()}
+    return {
+        "gap": (old.normal(), new.normal(), new.minus(old).normal()),
+        "unfairness": (share, share_after, None),
+        **{name: (None, None, mean) for name, mean in means.items()},
+    }
 
 
-def _cost_quantities(before: CostRows, after: CostRows) -> dict[str, _Pair]:
+def _cost_quantities(before: CostRows, after: CostRows) -> dict[str, Pair]:
     """Return actual to expected overall, by group and their ratio, and the deviances that are defined."""
     everyone = np.ones(before.cost.size, dtype=np.bool_)
     members = {name: before.in_group[at] > 0 for name, at in GROUPS.items()}
@@ -470,14 +446,14 @@ def _cost_quantities(before: CostRows, after: CostRows) -> dict[str, _Pair]:
     for name, power in POWERS.items():
         old, new = (deviance(rows, power) for rows in (before, after))
         if old is not None and new is not None:
-            pairs[name] = _Pair(old.normal(0.0), new.normal(0.0), new.minus(old).normal())
+            pairs[name] = (old.normal(0.0), new.normal(0.0), new.minus(old).normal())
     return pairs
 
 
-def _ratios(old: InfluenceEstimate | None, new: InfluenceEstimate | None) -> _Pair:
+def _ratios(old: InfluenceEstimate | None, new: InfluenceEstimate | None) -> Pair:
     """Return two ratios from their logs, and their difference with its delta-method standard error."""
     before, after = (None if log is None else log.exponential() for log in (old, new))
     if old is None or new is None:
-        return _Pair(before, after, None)
+        return before, after, None
     first, last = np.exp([old.value, new.value]).tolist()
-    return _Pair(before, after, combine(last - first, [(last, new), (-first, old)]).normal())
+    return before, after, combine(last - first, [(last, new), (-first, old)]).normal()

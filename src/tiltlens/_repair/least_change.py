@@ -18,7 +18,7 @@ import numpy as np
 from scipy.optimize import brentq
 from scipy.special import expit, logit, logsumexp, rel_entr, softmax
 
-from tiltlens._estimators.influence import Integers, sum_by_cluster
+from tiltlens._estimators.influence import Integers, overall_mean
 from tiltlens._limits import DAMPED_STEPS, REPAIRED, SURELY_BEYOND
 from tiltlens.errors import SupportError
 from tiltlens.paper.checks import Floats
@@ -60,15 +60,13 @@ def shifted(logs: Floats, shift: Floats | float) -> Floats:
     return np.asarray(expit(logs - shift) if logs.ndim == 1 else softmax(logs - shift, axis=1))
 
 
-def tilted_score(scores: Floats, shift: Floats | float) -> Floats:
-    """Return the tilted scores, logit W' = logit W − shift for two outcomes; scores of 0 and 1 do not change."""
-    return shifted(log_scores(scores), shift)
-
-
 def repaired(scores: Floats, shift: Floats | float, threshold: float | None = None) -> Floats:
-    """Return the tilted scores or, with a threshold τ, decisions: 1 where W − τ ≥ shift."""
+    """Return the tilted scores or, with a threshold τ, decisions: 1 where W − τ ≥ shift.
+
+    For two outcomes logit W' = logit W − shift, so scores of 0 and 1 do not change.
+    """
     if threshold is None:
-        return tilted_score(scores, shift)
+        return shifted(log_scores(scores), shift)
     return np.asarray(scores - threshold >= shift, dtype=np.float64)
 
 
@@ -119,8 +117,9 @@ class GapProblem:
         for measure, y in zip(self.measures, self.classes.tolist(), strict=True):
             own, first = scores if scores.ndim == 1 else scores[:, y], measure > 0.0
             means = [float(np.abs(measure * group) @ own) for group in (first, ~first)]
-            influence = sum_by_cluster(self.clusters, measure * (own - np.where(first, *means)))
-            errors.append(math.sqrt(influence @ influence))
+            shares, deviations = np.abs(measure), np.sign(measure) * (own - np.where(first, *means))
+            mean = overall_mean(shares, deviations, self.clusters, first)
+            errors.append(float(shares.sum()) * math.sqrt(mean.variance))
         return np.array(errors)
 
     def cost(self, t: Floats) -> float:
@@ -318,8 +317,6 @@ def _jumps(margin: Floats, a: Floats, measure: Floats) -> tuple[Floats, Floats]:
     falls, rises = (a > 0.0) & (margin >= 0.0), (a < 0.0) & (margin < 0.0)
     at = np.flatnonzero(falls | rises)
     at = at[margin[at] / a[at] <= LARGEST_MULTIPLIER]
-    if not at.size:
-        return np.empty(0), np.empty(0)
     at = at[np.argsort(margin[at] / a[at], kind="stable")]
     jump = margin[at] / a[at]
     first = np.flatnonzero(np.diff(jump, prepend=-1.0) > ONE_JUMP * np.maximum(jump, ONE_JUMP))

@@ -10,7 +10,7 @@ from functools import partial
 from itertools import chain
 from pathlib import Path
 from time import sleep
-from typing import Any, NamedTuple
+from typing import Any, NamedTuple, cast
 
 import numpy as np
 import polars as pl
@@ -22,35 +22,26 @@ from tiltlens._limits import MINIMUM_ROWS, SCORE_ROUNDING
 from tiltlens._notes import LEFT_OUT, Note
 from tiltlens._repair.adjustment import Adjustment
 from tiltlens._repair.constraints import check_features
-from tiltlens._repair.rows import NewRowSums, condition_notes, meets
+from tiltlens._repair.rows import AuditedRowIndex, NewRowSums, condition_notes, meets
 from tiltlens._results.codec import check_target, whole_file
 from tiltlens._rows.features import DesignColumn
 from tiltlens._rows.groups import JOINT, check_sample_weight, factorize_groups
 from tiltlens._rows.roles import must_be_column
 from tiltlens._rows.sampled_rows import row_name
 from tiltlens._rows.scores import RowName
+from tiltlens._sources import tables
 from tiltlens._sources.engines import SparkBatches, batches_of, collected, frame_of, names_of, with_numbers
 from tiltlens._sources.files import inputs_of
-from tiltlens._sources.tables import (
-    FrameBatches,
-    OrderedBatches,
-    ValuesLike,
-    check_index,
-    clean_batch,
-    column_of_values,
-    empty_table,
-    in_batches,
-)
+from tiltlens._sources.tables import FrameBatches, OrderedBatches, ValuesLike
 from tiltlens.errors import TABLE, TABLES, DataError, check_columns, check_outputs, first_line, listed, names_in, shown
 from tiltlens.paper.checks import Floats
 
 
-class RepairTable:
+class RepairTable(NamedTuple):
     """A table of rows to adjust; columns are given by name or as arrays of the same length."""
 
-    def __init__(self, data: object) -> None:
-        self._given = data
-        self.frame = collected(data)
+    given: object
+    frame: pl.DataFrame
 
     def texts(self, argument: str, values: object) -> NDArray[np.str_]:
         """Return the values as texts ("" if missing); several columns are combined into intersections."""
@@ -60,7 +51,7 @@ class RepairTable:
     def scores(self, values: object) -> list[pl.Series]:
         """Return the columns of scores."""
         if getattr(values, "ndim", 1) == 2:
-            check_index("scores", values, self._given)
+            tables.check_index("scores", values, self.given)
         return [self.column("scores", column) for column in score_columns_of(values)]
 
     def weights(self, values: object) -> Floats:
@@ -81,8 +72,8 @@ class RepairTable:
     def column(self, argument: str, values: object) -> pl.Series:
         """Return a column by its name, or an array as a column."""
         if not isinstance(values, str):
-            check_index(argument, values, self._given)
-            return column_of_values(argument, values, self.frame.height)
+            tables.check_index(argument, values, self.given)
+            return tables.column_of_values(argument, values, self.frame.height)
         check_columns(argument, [values], self.frame.columns)
         return self.frame[values]
 
@@ -103,18 +94,6 @@ def intersection_labels(columns: Sequence[pl.Series]) -> NDArray[np.str_]:
     return np.array([*labels, ""])[codes]  # the code of a missing group is −1
 
 
-def probabilities_of(column: pl.Series, row_name: RowName = "row {}".format) -> Floats:
-    """Return the values of a clean column as numbers; raise unless all lie between 0 and 1."""
-    numbers = column.cast(pl.Float64, strict=False).to_numpy()
-    if not (numbers.min(initial=0.0) >= 0.0 and numbers.max(initial=0.0) <= 1.0):  # False if one is NaN
-        row = int(np.argmax(~((numbers >= 0.0) & (numbers <= 1.0))))
-        raise DataError(
-            f"`scores` must be probabilities, got {column[row]} in {row_name(row)}.",
-            "fill or leave out such rows first.",
-        )
-    return np.asarray(numbers)
-
-
 def score_columns_of(scores: ValuesLike) -> list[ValuesLike]:
     """Return scores as a list of columns (names or arrays), one per class."""
     if isinstance(scores, (list, tuple)) and scores and all(isinstance(name, str) for name in scores):
@@ -123,11 +102,23 @@ def score_columns_of(scores: ValuesLike) -> list[ValuesLike]:
     return list(np.asarray(scores).T) if is_matrix else [scores]
 
 
-def class_scores(columns: Sequence[Floats], row_name: RowName = "row {}".format) -> Floats:
-    """Return probabilities as an array: (n,) for one column; (n, K) for more, whose rows must sum to 1."""
-    if len(columns) == 1:
-        return columns[0]
-    scores = np.column_stack(list(columns))
+def checked_scores(column: pl.Series, low: float, high: float, rule: str, row_name: RowName) -> Floats:
+    """Return a clean column as numbers; raise unless all lie between two limits."""
+    numbers = column.cast(pl.Float64, strict=False).to_numpy()
+    if not (numbers.min(initial=low) >= low and numbers.max(initial=low) <= high):  # False if one is NaN
+        row = int(np.argmax(~((numbers >= low) & (numbers <= high))))
+        raise DataError(
+            f"`scores` must be {rule}, got {column[row]} in {row_name(row)}.", "fill or leave out such rows first."
+        )
+    return np.asarray(numbers)
+
+
+def probabilities_of(columns: Sequence[pl.Series], row_name: RowName) -> Floats:
+    """Return clean columns as probabilities: (n,) for one column; (n, K) for more, whose rows must sum to 1."""
+    parts = [checked_scores(column, 0.0, 1.0, "probabilities", row_name) for column in columns]
+    if len(parts) == 1:
+        return parts[0]
+    scores = np.column_stack(parts)
     total = scores.sum(axis=1)
     wrong = np.abs(total - 1.0) > SCORE_ROUNDING
     if wrong.any():
@@ -175,7 +166,7 @@ def read_held_out(
 
     Columns are given by name, or as arrays of the table's length.
     """
-    audited, table = _audited_group(adjustment, group_to_compare), RepairTable(data)
+    audited, table = _audited_group(adjustment, group_to_compare), RepairTable(data, collected(data))
     group_name = group if isinstance(group, str) else JOINT.join(crossed_columns(group, table.frame.columns)) or "group"
     labels, scores = table.texts("group", group), adjustment.read_scores(table.scores(scores))
     outcome = None if outcome is None else adjustment.read_outcome(table.column("outcome", outcome))
@@ -219,7 +210,6 @@ def _check_groups(labels: NDArray[np.str_], clusters: Integers | None, groups: t
 
 
 def _audited_group(adjustment: Adjustment, audited: str | None) -> str:
-    """Return the audited group to compare with the reference."""
     group = adjustment.audited if audited is None else audited
     if group is None or group not in adjustment.groups:
         got = "none" if audited is None else shown(audited)
@@ -259,7 +249,7 @@ class RowRepair:
     def __call__(self, batch: pl.DataFrame, sums: list[NewRowSums] | None = None) -> Floats:
         """Return the adjusted scores of a batch, (n,) or (n, K), and append sums over its rows to `sums`."""
         adjustment = self.adjustment
-        rows = adjustment.declared.applied(clean_batch(batch.select(self.columns)))
+        rows = adjustment.declared.applied(tables.clean_batch(batch.select(self.columns)))
         name_row = row_name(batch)
         scores = adjustment.read_scores([rows[name] for name in self.scores], name_row)
         group = intersection_labels([rows[name] for name in self.group]) if self.group else None
@@ -274,30 +264,24 @@ class RowRepair:
         return after
 
 
-class _Rows(NamedTuple):
-    """A table with ordered rows, the names of its columns, and the adjustment to apply."""
-
-    table: OrderedBatches
-    names: list[str]
-    repair: RowRepair
-
-
 def apply_repair(adjustment: Adjustment, data: object, scores: object, group: object, out: str | Path | None) -> Any:
     """Return the adjusted scores: an array, for Spark a data frame, or with `out` the path of the file written."""
-    batches = batches_of(data)
+    batches: Any = batches_of(data)
     if isinstance(batches, SparkBatches):
         return _on_spark(batches, adjustment, scores, group, out)
-    rows = _open(data, batches, adjustment, scores, group, out is not None)
+    names = names_of(data, batches)
+    repair, arrays = _plan(adjustment, scores, group, names, has_arrays=batches is None)
+    table = _with_arrays(data, names if out is not None else repair.columns, arrays) if batches is None else batches
     if out is not None:
         check_outputs([("`out`", out)], inputs_of(data))
-        return _write(rows, Path(out))
-    columns, sums = rows.repair.columns, list[NewRowSums]()
-    step = partial(rows.repair, sums=sums)
-    with closing(in_batches(rows.table.frames(columns, _texts(rows.repair, columns)), step)) as parts:
+        return _write(table, names, repair, Path(out))
+    sums = list[NewRowSums]()
+    step = partial(repair, sums=sums)
+    with closing(tables.in_batches(table.frames(repair.columns, _texts(repair, repair.columns)), step)) as parts:
         repaired = list(parts)
     if not repaired:
-        raise empty_table()
-    _warn(rows.repair, sum(sums, NewRowSums()))
+        raise tables.empty_table()
+    _warn(repair, sum(sums, NewRowSums()))
     return np.concatenate(repaired)
 
 
@@ -309,21 +293,16 @@ def _warn(repair: RowRepair, sums: NewRowSums) -> None:
         warnings.warn(note, UserWarning, stacklevel=4)
 
 
-def _open(data: object, batches: Any, adjustment: Adjustment, scores: object, group: object, is_whole: bool) -> _Rows:
-    """Return a table with its adjustment; a table in memory is read as a whole or with the columns needed."""
-    names = names_of(data, batches)
-    repair, arrays = _plan(adjustment, scores, group, names, has_arrays=batches is None)
-    if batches is not None:
-        return _Rows(batches, names, repair)
-    wanted = names if is_whole else [name for name in repair.columns if name in names] or names[:1]
-    frame = frame_of(data, wanted)
+def _with_arrays(data: object, wanted: list[str], arrays: dict[str, tuple[str, ValuesLike]]) -> FrameBatches:
+    """Return wanted columns of a table in memory, or its first if all are arrays, and the arrays as columns."""
+    frame = frame_of(data, [name for name in wanted if name not in arrays] or tables.column_names(data)[:1])
     if not frame.height:
-        raise empty_table()
+        raise tables.empty_table()
     columns = []
     for name, (argument, values) in arrays.items():
-        check_index(argument, values, data)
-        columns.append(column_of_values(argument, values, frame.height).alias(name))
-    return _Rows(FrameBatches(frame.with_columns(columns)), names, repair)
+        tables.check_index(argument, values, data)
+        columns.append(tables.column_of_values(argument, values, frame.height).alias(name))
+    return FrameBatches(frame.with_columns(columns))
 
 
 def _plan(
@@ -375,30 +354,31 @@ def _on_spark(batches: SparkBatches, adjustment: Adjustment, scores: object, gro
         raise DataError(
             "`out` is not supported for Spark data.", "write the returned data frame: .write.parquet(path)."
         )
-    rows = _open(None, batches, adjustment.without_row_index(), scores, group, is_whole=True)
+    names = batches.names()
+    for_workers: Any = replace(cast(Any, adjustment), row_index=AuditedRowIndex())  # the hashes are not needed there
+    repair, _ = _plan(for_workers, scores, group, names, has_arrays=False)
     few = SparkBatches(batches.frame.limit(CHECKED_SPARK_ROWS))
-    _warn(rows.repair, few.fold(rows.repair.columns, rows.repair.sums))
-    return with_numbers(batches.frame, rows.repair.columns, _added_columns(rows.repair, rows.names), rows.repair)
+    _warn(repair, few.fold(repair.columns, repair.sums))
+    return with_numbers(batches.frame, repair.columns, _added_columns(repair, names), repair)
 
 
-def _write(rows: _Rows, path: Path) -> Path:
+def _write(table: OrderedBatches, columns: list[str], repair: RowRepair, path: Path) -> Path:
     """Write the rows with their adjusted scores to a file, completely or not at all, and return its path."""
     sink = SINKS.get(path.suffix.lower())
     if sink is None:
         raise DataError(f"`out` must end in .parquet or .csv, got {shown(path.name)}.", "choose one of the two.")
     check_target(str(path))
-    columns, repair, sums = rows.names, rows.repair, list[NewRowSums]()
-    added = _added_columns(repair, columns)
+    sums, added = list[NewRowSums](), _added_columns(repair, columns)
 
     def step(batch: pl.DataFrame) -> pl.DataFrame:
         after = repair(batch, sums).reshape(batch.height, -1).T
         return batch.select(columns).with_columns(map(pl.Series, added, after))
 
     wanted = list(dict.fromkeys([*columns, *repair.columns]))
-    with _ended(in_batches(rows.table.frames(wanted, _texts(repair, wanted)), step)) as frames:
+    with _ended(tables.in_batches(table.frames(wanted, _texts(repair, wanted)), step)) as frames:
         first = next(frames, None)
         if first is None:
-            raise empty_table()
+            raise tables.empty_table()
         with whole_file(path, TABLE) as part:
             try:
                 getattr(_lazy(first, frames), sink)(part, maintain_order=True)

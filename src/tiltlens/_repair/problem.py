@@ -7,22 +7,14 @@ from dataclasses import dataclass, replace
 
 import numpy as np
 
+from tiltlens import _notes as phrases
 from tiltlens._estimators.error_rates import UNKNOWN, WITH, WITHOUT
 from tiltlens._estimators.estimate import Normal, quantile
 from tiltlens._estimators.influence import Booleans, Rows, cluster_codes, overall_mean
 from tiltlens._learners.propensity import check_overlap
 from tiltlens._limits import FEW_REPAIRED, MATERIALITY, MINIMUM_ROWS, REPAIRED, SCORE_TENTHS, SURELY_BEYOND
-from tiltlens._notes import (
-    ALMOST_EVERYBODY,
-    ALMOST_NOBODY,
-    EQUAL_DECISIONS,
-    EVERYBODY,
-    LARGEST_GAP,
-    NOBODY,
-    OUT_OF_REACH,
-    THE_GAP,
-    Note,
-)
+from tiltlens._notes import Note
+from tiltlens._repair import least_change
 from tiltlens._repair.constraints import (
     ALL,
     DECISIONS,
@@ -31,17 +23,7 @@ from tiltlens._repair.constraints import (
     MEAN,
     Cell,
     Constraint,
-    constrained_classes,
     overlap_weights,
-)
-from tiltlens._repair.least_change import (
-    GapProblem,
-    decision_multipliers,
-    gaps_of,
-    log_scores,
-    repaired,
-    score_multipliers,
-    shifts,
 )
 from tiltlens._repair.quantities import area, effective_size, log_losses, proportion
 from tiltlens._repair.rows import AuditedRows, condition_notes_of
@@ -55,6 +37,8 @@ SURELY_OFF = 0.9999  # confidence level of each of ten intervals of outcome rate
 
 def constraints_for(rows: AuditedRows, metric: str, limit: float) -> list[Constraint]:
     """Return the constraints, without multipliers, ordered by group, event and class; raise if a cell is too small."""
+    # The gaps of all classes sum to 0: one is redundant for two classes, and for any number if the limit is 0.
+    classes = range(1 if rows.outcomes == 2 or limit == 0.0 else 0, rows.outcomes)
     constraints = []
     for group in rows.groups[1:]:
         for event in EVENTS[metric]:
@@ -66,7 +50,6 @@ def constraints_for(rows: AuditedRows, metric: str, limit: float) -> list[Constr
                     "merge groups, or add rows.",
                 )
             which = EQUAL if event == ALL and rows.exempt else event
-            classes = constrained_classes(rows.outcomes, limit)
             constraints += [Constraint(group, rows.reference, which, y) for y in classes]
     return constraints
 
@@ -113,8 +96,8 @@ class RepairProblem:
         scores, share, outcomes = self.rows.scores, self.rows.weights / self.rows.weights.sum(), self.rows.outcomes
         classes = np.array([constraint.score_class for constraint in self.constraints])
         wholes = np.arange(len(classes)).reshape(-1, outcomes) if outcomes > 2 and self.limit > 0.0 else ()
-        problem = GapProblem(
-            logs=log_scores(scores),
+        problem = least_change.GapProblem(
+            logs=least_change.log_scores(scores),
             gradients=a,
             classes=classes,
             measures=self.measures,
@@ -126,13 +109,14 @@ class RepairProblem:
             clusters=cluster_codes(self.rows.clusters),
         )
         if self.threshold is None:
-            t = score_multipliers(problem)
+            t = least_change.score_multipliers(problem)
         else:
-            t = decision_multipliers(problem, scores, self.threshold)
+            t = least_change.decision_multipliers(problem, scores, self.threshold)
         before, after = (
-            repaired(scores, shifts(part * t, a, classes, outcomes), self.threshold) for part in (0.0, 1.0)
+            least_change.repaired(scores, least_change.shifts(part * t, a, classes, outcomes), self.threshold)
+            for part in (0.0, 1.0)
         )
-        gaps = [gaps_of(own, self.measures, classes).tolist() for own in (before, after)]
+        gaps = [least_change.gaps_of(own, self.measures, classes).tolist() for own in (before, after)]
         errors = [problem.errors(own).tolist() for own in (before, after)]
         columns = zip(self.constraints, t.tolist(), *gaps, *errors, strict=True)
         solved = tuple(
@@ -174,7 +158,7 @@ def audit_notes(problem: RepairProblem, solved: Sequence[Constraint], use_group:
     notes, rows = [Note("group needed") if use_group else Note("group used to fit")], problem.rows
     largest = max((constraint.gap_before for constraint in solved), key=abs)
     if abs(largest) <= problem.limit + REPAIRED:
-        which = THE_GAP if len(solved) == 1 else LARGEST_GAP.format(gaps=len(solved))
+        which = phrases.THE_GAP if len(solved) == 1 else phrases.LARGEST_GAP.format(gaps=len(solved))
         notes.append(Note("nothing to adjust", gap=which, size=largest))
     if any(constraint.event != ALL for constraint in solved) and rows.outcome is not None:
         known = int((rows.outcome != UNKNOWN).sum())
@@ -201,9 +185,9 @@ def nearly_constant(before: Booleans, after: Booleans, weights: Floats) -> list[
     if min(new, 1.0 - new) >= min(FEW_DECIDED, old, 1.0 - old):
         return []
     if after.all() or not after.any():
-        people = EVERYBODY if after.all() else NOBODY
+        people = phrases.EVERYBODY if after.all() else phrases.NOBODY
     else:
-        people = ALMOST_NOBODY if new < 0.5 else ALMOST_EVERYBODY
+        people = phrases.ALMOST_NOBODY if new < 0.5 else phrases.ALMOST_EVERYBODY
     people = people.format(few=FEW_DECIDED, most=1.0 - FEW_DECIDED)
     return [Note("nearly constant rule", people=people, share=old)]
 
@@ -234,7 +218,7 @@ def _missed_limits(problem: RepairProblem, solved: Sequence[Constraint]) -> list
         size = 100.0 * closer[0].gap_after
         notes.append(Note("closed further", gap=closer[0].describe(False), size=size, limit=100.0 * limit))
     if over > REPAIRED + step:
-        reasons = [EQUAL_DECISIONS] * is_decided + [OUT_OF_REACH] * (not is_decided or len(solved) > 1)
+        reasons = [phrases.EQUAL_DECISIONS] * is_decided + [phrases.OUT_OF_REACH] * (not is_decided or len(solved) > 1)
         error = max(constraint.se or 0.0 for constraint in solved)
         notes.append(Note("limit missed", over=over, error=error, reason="; or ".join(reasons)))
     return notes

@@ -20,9 +20,8 @@ from tiltlens._estimators.influence import (
     InfluenceEstimate,
     Integers,
     Rows,
-    combine,
     overall_mean,
-    sum_by_cluster,
+    quotient,
     sums_by,
 )
 from tiltlens._limits import MINIMUM_ROWS, SMALLEST_SHARE
@@ -38,6 +37,7 @@ class EvaluationRows(NamedTuple):
     favours_low: bool = False  # whether 0 is the favourable outcome, so that ratios use 1 − score
     moves: bool = True  # False if the two scores to compare are equal by construction
     factors: Floats | None = None  # the exempt factors, as columns
+    has_costs: bool = False  # whether the threshold weights errors in the accuracy
 
 
 class Measurement(NamedTuple):
@@ -58,7 +58,6 @@ class Measurements(NamedTuple):
     data: EvaluationRows
     scores: Floats
     quantities: dict[str, Measurement]
-    cost: Floats | float = 1.0  # of a wrong decision, if accuracy is weighted by cost
 
     def change(self, old: Measurements) -> dict[str, HasInterval]:
         """Return the change of each quantity from `old`, with paired intervals."""
@@ -88,7 +87,8 @@ class Measurements(NamedTuple):
             first, second = (_rate_change(rows, rows.weights * group, now, then) for group in members)
             changes[name] = Difference(second, first) if name == "fnr_difference" else Difference(first, second)
         if outcome is not None and "accuracy" in names:
-            weights = rows.weights * self.cost * (outcome != UNKNOWN)
+            cost = error_costs(threshold, outcome) if self.data.has_costs else 1.0
+            weights = rows.weights * cost * (outcome != UNKNOWN)
             changes["accuracy"] = _rate_change(rows, weights, now == (outcome == WITH), then == (outcome == WITH))
         return changes
 
@@ -122,7 +122,7 @@ def measure(data: EvaluationRows, scores: Floats) -> Measurements:
     """Return the quantities of scores that are defined and are based on at least ten people."""
     rows, favourable = data.rows, outputs.Scores.of(data.rows, 1.0 - scores if data.favours_low else scores)
     quantities = {"gap": _gap(rows, scores)}
-    audited, reference = (outputs.group_rate(rows, favourable, group) for group in (True, False))
+    audited, reference = outputs.both_rates(rows, favourable)
     if reference.value > SMALLEST_SHARE:
         quantities["impact_ratio"] = Measurement(quotient(audited, reference), outputs.impact_ratio(rows, favourable))
     quantities["decision_gap"] = _gap(rows, (scores >= data.threshold).astype(np.float64))
@@ -136,13 +136,6 @@ def measure(data: EvaluationRows, scores: Floats) -> Measurements:
 def _gap(rows: Rows, values: Floats) -> Measurement:
     scores = outputs.Scores.of(rows, values)
     return Measurement(outputs.gap(rows, scores), outputs.gap_law(rows, scores))
-
-
-def quotient(numerator: InfluenceEstimate, denominator: InfluenceEstimate) -> InfluenceEstimate:
-    """Return the ratio of two rates."""
-    bottom = max(denominator.value, SMALLEST_SHARE)
-    ratio = numerator.value / bottom
-    return combine(ratio, [(1.0 / bottom, numerator), (-ratio / bottom, denominator)])
 
 
 def _error_rates(rows: Rows, scores: Floats, outcome: Integers) -> dict[str, Measurement]:
@@ -173,7 +166,9 @@ def _accuracy(data: EvaluationRows, scores: Floats, outcome: Integers) -> dict[s
     def mean(values: Floats) -> InfluenceEstimate:
         return overall_mean(weights, values, rows.clusters)
 
-    rates = {"accuracy": mean(((scores >= data.threshold) == y).astype(np.float64))}
+    decided, tau = scores >= data.threshold, data.threshold
+    is_right = mean((decided == y).astype(np.float64))
+    rates = {"accuracy": accuracy_at(tau, rows, decided, outcome) if data.has_costs else is_right}
     losses: dict[str, Measurement] = {}
     if not are_decisions(scores):
         people = people_with_outcomes(rows, outcome)
@@ -213,7 +208,7 @@ def gap_at_equal_factors(rows: Rows, factors: Floats, scores: Floats) -> Influen
     spread = float(residual @ residual)
     value = float(residual @ score) / spread
     influence = residual * (score - value * residual) / spread
-    return InfluenceEstimate(value, (sum_by_cluster(rows.clusters, influence),), degrees=rows.degrees)
+    return InfluenceEstimate(value, (rows.sum_by_cluster(influence),), degrees=rows.degrees)
 
 
 def accuracy_at(threshold: float, rows: Rows, decided: Booleans, outcome: Integers) -> InfluenceEstimate:
@@ -236,7 +231,7 @@ def area(rows: Rows, scores: Floats, outcome: Integers, share: Floats | None = N
     share = rows.weights / rows.weights.sum() if share is None else share
     _, ranks = np.unique(scores, return_inverse=True)
     value, influence = error_rates.area_under_curve(ranks, share, outcome)
-    return InfluenceEstimate(value, (sum_by_cluster(rows.clusters, share * influence),), degrees=rows.degrees)
+    return InfluenceEstimate(value, (rows.sum_by_cluster(share * influence),), degrees=rows.degrees)
 
 
 def are_decisions(scores: Floats) -> bool:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator
 from dataclasses import dataclass
 
 import numpy as np
@@ -16,6 +16,7 @@ from tiltlens._limits import SUPPRESSED_BELOW
 from tiltlens._repair.quantities import effective_size
 from tiltlens._results.profiles import NoRows, Profiles, needs_rows
 from tiltlens._rows.features import Feature
+from tiltlens._rows.sampled_rows import SampledRows
 from tiltlens._sources.tables import Record
 from tiltlens.errors import DataError
 from tiltlens.paper.checks import Floats
@@ -57,24 +58,20 @@ def reweigh(profiles: Profiles, outcome: bool) -> Reweighing:
         raise needs_rows("reweigh")
     if profiles.sampled.unit.is_amount:
         raise DataError("Amounts have no `reweigh`, which needs scores between 0 and 1.", "audit a score.")
-    if outcome:
-        return _independent(profiles)
-    projected, audited, old = profiles.project(), profiles.atoms(), profiles.rows.weights
-    new = old.astype(np.float64)
-    new[audited] = old[audited].sum() * projected.q
-    return reweighing(old, new, profiles.sampled.features, profiles.sampled.row_number, audited, projected.cost)
-
-
-def _independent(profiles: Profiles) -> Reweighing:
+    if not outcome:
+        projected, audited, old = profiles.project(), profiles.atoms(), profiles.rows.weights
+        new = old.astype(np.float64)
+        new[audited] = old[audited].sum() * projected.q
+        return _reweighing(profiles.sampled, old, new, audited, projected.cost)
     if profiles.sampled.y_true is None:
         raise DataError("`outcome` must be False for an audit without outcomes, got True.", "audit with outcome=.")
     rows = profiles.sampled.take(np.flatnonzero(profiles.sampled.y_true != OUTCOME_MISSING))
-    old, is_audited = rows.sampling_weight, rows.group == 0
-    new, nats = independent_weights(old, is_audited, np.asarray(rows.y_true))
-    return reweighing(old, new, rows.features, rows.row_number, np.flatnonzero(is_audited), nats)
+    is_audited = rows.group == 0
+    new, nats = _independent_weights(rows.sampling_weight, is_audited, np.asarray(rows.y_true))
+    return _reweighing(rows, rows.sampling_weight, new, np.flatnonzero(is_audited), nats)
 
 
-def independent_weights(weights: Floats, audited: Booleans, outcome: Integers) -> tuple[Floats, float]:
+def _independent_weights(weights: Floats, audited: Booleans, outcome: Integers) -> tuple[Floats, float]:
     """Return w·P(s)·P(y)/P(s, y) for rows with group s and outcome y (Kamiran and Calders 2012), and KL(Q‖P).
 
     Q minimises KL(P‖Q) over all distributions in which Y is independent of S, and KL(Q‖P) over those that also keep the
@@ -91,17 +88,15 @@ def independent_weights(weights: Floats, audited: Booleans, outcome: Integers) -
     return weights * ratio.ravel()[cell], float((mass * ratio * np.log(ratio)).sum())
 
 
-def reweighing(
-    old: Floats, new: Floats, features: Sequence[Feature], row_numbers: Integers, audited: Integers, nats: float
-) -> Reweighing:
+def _reweighing(rows: SampledRows, old: Floats, new: Floats, audited: Integers, nats: float) -> Reweighing:
     """Return new weights with their effect on the feature shares and the effective size of the audited group."""
-    effective = [effective_size(own[audited]) for own in (old, new)]
-    order, shares = np.argsort(row_numbers, kind="stable"), [own / own[audited].sum() for own in (old, new)]
-    records = [record for feature in features for record in _changes(feature, audited, *shares)]
+    effective = effective_size(old[audited]), effective_size(new[audited])
+    order, shares = np.argsort(rows.row_number, kind="stable"), [own / own[audited].sum() for own in (old, new)]
+    records = [record for feature in rows.features for record in _changes(feature, audited, *shares)]
     schema = {"feature": pl.String, "value": pl.String, "before": pl.Float64, "after": pl.Float64}
     table = pl.DataFrame(records, schema=schema).with_columns(change=pl.col("after") - pl.col("before"))
     changes = table.sort(pl.col("change").abs().round(12), "feature", "value", descending=[True, False, False])
-    return Reweighing(new[order], row_numbers[order], nats, (effective[0], effective[1]), changes)
+    return Reweighing(new[order], rows.row_number[order], nats, effective, changes)
 
 
 def _changes(feature: Feature, audited: Integers, old: Floats, new: Floats) -> Iterator[Record]:
@@ -110,9 +105,5 @@ def _changes(feature: Feature, audited: Integers, old: Floats, new: Floats) -> I
     people = np.bincount(codes, minlength=size)
     before, after = (np.bincount(codes, own[audited], size) for own in (old, new))
     for code in np.flatnonzero(people >= SUPPRESSED_BELOW).tolist():
-        yield {
-            "feature": feature.name,
-            "value": feature.labels[code],
-            "before": float(before[code]),
-            "after": float(after[code]),
-        }
+        record: Record = {"feature": feature.name, "value": feature.labels[code]}
+        yield record | {"before": float(before[code]), "after": float(after[code])}

@@ -17,7 +17,7 @@ import polars as pl
 from tiltlens._estimators.estimate import Normal
 from tiltlens._estimators.influence import Booleans, Integers, Rows
 from tiltlens._learners.design import Table
-from tiltlens._limits import FEW_REPAIRED, SUPPRESSED_BELOW, SURELY_BEYOND
+from tiltlens._limits import SUPPRESSED_BELOW, SURELY_BEYOND
 from tiltlens._notes import Note
 from tiltlens._repair.constraints import (
     ALL,
@@ -46,7 +46,6 @@ from tiltlens.paper.checks import Floats
 MIXED_DUPLICATES = 0.1  # times the disagreement of random pairs; beyond it, equal rows are different people
 MEMBERSHIP, COST = "group-membership model", "model of costs"
 MORE_ALIKE = 2.0  # times the matches with audited rows expected by chance: beyond it, rows were audited
-UNLIKE = 0.5  # of the closed gap: if this much reappears, rows differ from the audited ones
 
 Range = tuple[float, float, int]  # the tenth lowest and tenth highest value, and the number of values
 
@@ -178,12 +177,6 @@ def ranges_of(features: Sequence[Feature]) -> dict[str, Range]:
     return ranges
 
 
-def values_beyond(table: Table, ranges: Mapping[str, Range]) -> Counter[str]:
-    """Return, by feature, the number of rows with a number beyond the audited range."""
-    ends = {name: ranges[name][:2] for name in table if name in ranges}
-    return Counter({name: int(((table[name] < a) | (table[name] > b)).sum()) for name, (a, b) in ends.items()})
-
-
 def moments(a: Floats, after: Floats, constraints: Sequence[Constraint], weights: Floats | float = 1.0) -> Floats:
     """Return the sums for `modelled_gap`, from adjusted scores and gradients (C, n)."""
     scores = [after if after.ndim == 1 else after[:, constraint.score_class] for constraint in constraints]
@@ -198,32 +191,6 @@ def modelled_gap(sums: Floats) -> Normal:
     gap = float(means[1, 1]) - a * w
     square = np.array([a * a, -2.0 * a, 1.0]) @ means @ np.array([w * w, -2.0 * w, 1.0])
     return Normal(gap, math.sqrt(max(float(square) - gap * gap, 0.0) / float(sums[0, 0])))
-
-
-def gap_notes(sums: Floats, constraints: Sequence[Constraint], limit: float) -> list[Note]:
-    """Return a note if the gap predicted by the membership model regains half of what was closed, beyond chance."""
-    if sums.ndim < 3 or sums[0, 0, 0] < FEW_REPAIRED:
-        return []
-    closed = max(abs(constraint.gap_before) for constraint in constraints) - limit
-    has_classes = any(constraint.score_class != 1 for constraint in constraints)
-    for constraint, gap in zip(constraints, map(modelled_gap, sums), strict=True):
-        audited = gap.value if constraint.modelled is None else constraint.modelled
-        if abs(gap.value - audited) > max(SURELY_BEYOND * gap.se, UNLIKE * closed):
-            new, old = (100.0 * constraint.sign * value for value in (gap.value, audited))
-            return [Note("gap regained", gap=constraint.describe(has_classes), new=new, old=old)]
-    return []
-
-
-def beyond_notes(counts: Mapping[str, int], rows: int, ranges: Mapping[str, Range]) -> list[Note]:
-    """Return notes on features with more numbers beyond the audited range than expected by chance."""
-    notes = []
-    for name, count in counts.items():
-        low, high, audited = ranges[name]
-        expected = 2.0 * SUPPRESSED_BELOW * rows / audited  # negative binomial: beyond two order statistics
-        if count > expected + 2.0 * SURELY_BEYOND * math.sqrt(expected * (1.0 + rows / audited)):
-            feature = shown(name)
-            notes.append(Note("beyond the audited range", count=count, rows=rows, feature=feature, low=low, high=high))
-    return notes
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -319,15 +286,10 @@ class AuditedRows:
 def audited_rows(source: Comparison | Audit, action: str, use_group: bool = False) -> AuditedRows:
     """Return the rows of a comparison, or of all comparisons of an audit; raise if they do not allow the action."""
     if isinstance(source, Comparison):
-        _check(source, action, use_group)
-        return _comparison_rows(source, action)
-    comparisons = source.comparisons.values()
-    for comparison in comparisons:
-        _check(comparison, action, use_group)
-    rows = source._rows
+        return _comparison_rows(source, action, use_group)
+    parts, rows = [_comparison_rows(own, action, use_group) for own in source.comparisons.values()], source._rows
     if rows is None:
         raise needs_rows(action)
-    parts = [_comparison_rows(comparison, action) for comparison in comparisons]
     identifying = {feature.name for part in parts for feature in part.features if feature.is_group}
     return replace(
         parts[0],
@@ -344,18 +306,13 @@ def audited_rows(source: Comparison | Audit, action: str, use_group: bool = Fals
     )
 
 
-def is_of_amounts(source: Comparison | Audit) -> bool:
-    """Return whether the audit is of amounts instead of scores."""
-    comparisons = [source] if isinstance(source, Comparison) else source.comparisons.values()
-    return any(comparison.scale.score_type == ScoreType.AMOUNT for comparison in comparisons)
-
-
 def _outputs(rows: SampledRows) -> Floats:
     """Return the scores of rows or, for amounts, the amounts."""
     return rows.unit.level(rows.score) if rows.unit.is_amount else rows.scores
 
 
-def _comparison_rows(comparison: Comparison, action: str) -> AuditedRows:
+def _comparison_rows(comparison: Comparison, action: str, use_group: bool) -> AuditedRows:
+    _check(comparison, action, use_group)
     profiles = comparison._profiles
     if isinstance(profiles, NoRows):
         raise needs_rows(action)
@@ -387,16 +344,11 @@ def _check(comparison: Comparison, action: str, use_group: bool) -> None:
             f"`{action}` needs an audit without a `metric`, got one of the {comparison.scale.metric!r}.",
             f"audit all rows with outcome=, and repair with metric={comparison.scale.metric!r}.",
         )
-    if is_amount and comparison.unobserved_group is not None:
-        raise DataError(
-            "The discrimination-free price needs observed groups, but these are known by probabilities only.",
-            "audit people whose group is known.",
-        )
-    if use_group and comparison.unobserved_group is not None:
-        raise DataError(
-            "`use_group` needs observed groups, but these are known by probabilities only.",
-            "leave it out.",
-        )
+    if comparison.unobserved_group is not None and (is_amount or use_group):
+        what, hint = "`use_group`", "leave it out."
+        if is_amount:
+            what, hint = "The discrimination-free price", "audit people whose group is known."
+        raise DataError(f"{what} needs observed groups, but these are known by probabilities only.", hint)
 
 
 def condition_notes_of(rows: AuditedRows) -> list[Note]:

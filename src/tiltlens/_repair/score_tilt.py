@@ -11,6 +11,7 @@ import numpy as np
 import polars as pl
 
 from tiltlens._estimators.influence import Integers
+from tiltlens._limits import FEW_REPAIRED, SURELY_BEYOND
 from tiltlens._notes import KEEP_DECISIONS, KEEP_SCORES, Note
 from tiltlens._repair.adjustment import Adjustment, CellModel, Labels, exempt_model
 from tiltlens._repair.constraints import (
@@ -24,10 +25,11 @@ from tiltlens._repair.constraints import (
     only,
     shift_of,
 )
-from tiltlens._repair.evaluation import RepairEvaluation, check_counterpart, evaluate_repair, score_column
+from tiltlens._repair.evaluation import RepairEvaluation, compare, evaluate_parts
 from tiltlens._repair.least_change import repaired
-from tiltlens._repair.new_rows import apply_repair, class_scores, probabilities_of, read_held_out
-from tiltlens._repair.rows import MEMBERSHIP, AuditedRowIndex, NewRowSums, Range, gap_notes, moments
+from tiltlens._repair.new_rows import HeldOutRows, apply_repair, probabilities_of, read_held_out
+from tiltlens._repair.quantities import EvaluationRows, measure
+from tiltlens._repair.rows import MEMBERSHIP, AuditedRowIndex, NewRowSums, Range, modelled_gap, moments
 from tiltlens._rows.features import DesignColumn
 from tiltlens._rows.groups import PLAIN, check_outcome, outcome_codes
 from tiltlens._rows.roles import Declared
@@ -35,6 +37,7 @@ from tiltlens._rows.scores import RowName
 from tiltlens.errors import DataError, listed, shown
 from tiltlens.paper.checks import Floats, check_number, check_probability, check_threshold
 
+UNLIKE = 0.5  # of the closed gap: if this much reappears, rows differ from the audited ones
 DERIVED = ("multiplier", "audited", "reference", "gap_before", "gap_after", "exempt")
 
 
@@ -198,7 +201,10 @@ class ScoreTilt(Adjustment):
         An array in the order of the rows; for Spark a data frame with the adjusted column, which the executors compute;
         with `out`, its path.
         """
-        self.check_group_given(group)
+        if not self.use_group and group is not None:
+            raise DataError("This adjustment does not use `group`.", "omit it, or fit one with use_group=True.")
+        if self.use_group and group is None:
+            raise DataError("An adjustment with use_group=True needs `group`.", "name its column.")
         return apply_repair(self, data, scores, group, out)
 
     def evaluate(
@@ -239,13 +245,62 @@ class ScoreTilt(Adjustment):
         score_class
             The class whose score is evaluated, if there are several; `outcome` is then whether this class occurred.
         """
-        check_counterpart(self, compare_with)
+        self._check_counterpart(compare_with)
         check_threshold(threshold, below_one=True)
         check_probability("confidence", confidence)
-        column = score_column(self, score_class)
+        column = self._score_column(score_class)
         cut = threshold if self.threshold is None else self.threshold
         rows = read_held_out(self, held_out, audited, scores, group, outcome, sample_weight, clusters)
-        return evaluate_repair(self, rows, column, cut, confidence, compare_with)
+        evaluation, after = self._evaluate(rows, column, cut, confidence)
+        if compare_with is None:
+            return evaluation
+        rows.check_not_audited(compare_with)
+        other, other_after = compare_with._evaluate(rows, column, cut, confidence)
+        data = EvaluationRows(rows.rows, rows.outcome, cut, self.favours_low)
+        with_group, without_group = (after, other_after) if self.use_group else (other_after, after)
+        return compare(evaluation, other, measure(data, with_group), measure(data, without_group))
+
+    def _check_counterpart(self, other: object) -> None:
+        """Raise if `other` is not the same adjustment with, or without, the group."""
+        same = ("groups", "reference", "metric", "threshold", "max_gap", "classes", "exempt", "given")
+        if other is not None and (
+            not isinstance(other, ScoreTilt)
+            or other.use_group is self.use_group
+            or any(getattr(other, name) != getattr(self, name) for name in same)
+        ):
+            raise DataError(
+                f"`compare_with` must be the same adjustment with use_group={not self.use_group}, got another.",
+                "it has the same groups, metric, threshold, max_gap, exempt factors and conditions.",
+            )
+
+    def _score_column(self, score_class: int | None) -> int:
+        """Return the class whose score is evaluated."""
+        if self.classes == 2 and score_class is None:
+            return 1
+        classes = range(1, 2) if self.classes == 2 else range(self.classes)
+        if score_class is None or score_class not in classes:
+            rule = "left out, or 1, for two classes" if self.classes == 2 else f"a class from 0 to {self.classes - 1}"
+            raise DataError(
+                f"`score_class` must be {rule}, got {score_class!r}.", "the score of one class is evaluated at a time."
+            )
+        return score_class
+
+    def _evaluate(
+        self, rows: HeldOutRows, column: int, threshold: float, confidence: float
+    ) -> tuple[RepairEvaluation, Floats]:
+        """Return the evaluation on held-out rows of the score of a class, and the adjusted scores."""
+        a = self._gradients(self.table(rows.frame), rows.labels if self.use_group else None)
+        shift = shift_of(self.constraints, a, self.classes)
+
+        def scores_after(part: float) -> Floats:
+            after = repaired(rows.scores, part * shift, self.threshold)
+            return after if after.ndim == 1 else after[:, column]
+
+        exempt = exempt_model(self.models)
+        factors = None if exempt is None else exempt.columns(exempt.checked_table(rows.frame))
+        data = EvaluationRows(rows.rows, rows.outcome, threshold, self.favours_low, self.has_multipliers, factors)
+        summary = replace(self.summary(rows.group_name), audited=rows.audited)
+        return evaluate_parts(data, scores_after, confidence, summary, rows.notes), scores_after(1.0)
 
     def evaluate_groups(
         self, held_out: object, scores: object, group: object, **options: Any
@@ -257,7 +312,13 @@ class ScoreTilt(Adjustment):
         self, frame: pl.DataFrame, scores: Floats, group: Labels | None = None, sums: list[NewRowSums] | None = None
     ) -> Floats:
         """Return the adjusted scores of a clean frame of rows, and append sums over them to `sums`."""
-        self._check_labels(group)
+        groups = [*self.groups, self.reference]
+        others = [] if group is None else sorted(set(group.tolist()) - set(groups))
+        if others:
+            raise DataError(
+                f"`group` must be {' or '.join(map(shown, groups))}, got {listed(others)}.",
+                "adjust the rows of these groups only.",
+            )
         if not self._changes_outputs:
             return scores
         a = self._gradients(self.table(frame), group)
@@ -269,7 +330,7 @@ class ScoreTilt(Adjustment):
     def read_scores(self, columns: Sequence[pl.Series], row_name: RowName = "row {}".format) -> Floats:
         """Return the scores to adjust, from clean columns."""
         self.check_score_columns(len(columns))
-        return class_scores([probabilities_of(column, row_name) for column in columns], row_name)
+        return probabilities_of(columns, row_name)
 
     def read_outcome(self, column: pl.Series) -> Integers:
         """Return the outcome code of each row."""
@@ -288,8 +349,18 @@ class ScoreTilt(Adjustment):
         return scores.copy() if self.threshold is None else np.asarray(scores >= self.threshold, dtype=np.float64)
 
     def row_notes(self, sums: NewRowSums) -> list[Note]:
-        """Return notes on rows that differ from the audited ones, from their sums."""
-        return Adjustment.row_notes(self, sums) + gap_notes(sums.sums, self.constraints, self.max_gap)
+        """Return notes on rows that differ from the audited ones; also if half of what was closed surely reappears."""
+        notes, powers = Adjustment.row_notes(self, sums), sums.sums
+        if powers.ndim < 3 or powers[0, 0, 0] < FEW_REPAIRED:
+            return notes
+        closed = max(abs(constraint.gap_before) for constraint in self.constraints) - self.max_gap
+        has_classes = any(constraint.score_class != 1 for constraint in self.constraints)
+        for constraint, gap in zip(self.constraints, map(modelled_gap, powers), strict=True):
+            audited = gap.value if constraint.modelled is None else constraint.modelled
+            if abs(gap.value - audited) > max(SURELY_BEYOND * gap.se, UNLIKE * closed):
+                new, old = (100.0 * constraint.sign * value for value in (gap.value, audited))
+                return [*notes, Note("gap regained", gap=constraint.describe(has_classes), new=new, old=old)]
+        return notes
 
     def check_whole(self) -> None:
         """Raise if a slope, a level or all constraints are missing, or a number is invalid."""
@@ -301,36 +372,10 @@ class ScoreTilt(Adjustment):
         for constraint in self.constraints:
             check_number("multiplier", constraint.multiplier)
 
-    def check_group_given(self, group: object) -> None:
-        """Raise if the group is given but not used, or used but not given."""
-        if not self.use_group and group is not None:
-            raise DataError("This adjustment does not use `group`.", "omit it, or fit one with use_group=True.")
-        if self.use_group and group is None:
-            raise DataError("An adjustment with use_group=True needs `group`.", "name its column.")
-
-    def _check_labels(self, group: Labels | None) -> None:
-        self.check_group_given(group)
-        groups = [*self.groups, self.reference]
-        others = [] if group is None else sorted(set(group.tolist()) - set(groups))
-        if others:
-            raise DataError(
-                f"`group` must be {' or '.join(map(shown, groups))}, got {listed(others)}.",
-                "adjust the rows of these groups only.",
-            )
-
-    def shift(self, frame: pl.DataFrame, group: Labels | None) -> Floats:
-        """Return the shift of the log-odds, or log-scores, for the rows of a clean frame."""
-        return shift_of(self.constraints, self._gradients(self.table(frame), group), self.classes)
-
     def _gradients(self, table: Mapping[str, DesignColumn], group: Labels | None) -> Floats:
         probabilities = {model.cell: model.probability(table) for model in self.models}
         members = None if group is None else {name: group == name for name in (*self.groups, self.reference)}
         return gradients(self.constraints, probabilities, members)
-
-    def exempt_columns(self, frame: pl.DataFrame) -> Floats | None:
-        """Return the exempt factors of a clean frame as design columns; None if there are none."""
-        model = exempt_model(self.models)
-        return None if model is None else model.columns(model.checked_table(frame))
 
     def summary(self, group: str | None = None) -> TiltSummary:
         """Return the adjustment without its models and row hashes; `group` is the name of the group column."""

@@ -15,7 +15,6 @@ from tiltlens._model_files.load import open_skops
 from tiltlens._repair.adjustment import MembershipFit, exempt_model, fit_cells
 from tiltlens._repair.constraints import (
     DECISIONS,
-    EQUAL,
     EVENTS,
     MEAN,
     ODDS,
@@ -32,7 +31,6 @@ from tiltlens._repair.rows import (
     AuditedRowIndex,
     AuditedRows,
     audited_rows,
-    is_of_amounts,
     modelled_gap,
     moments,
     ranges_of,
@@ -41,6 +39,7 @@ from tiltlens._repair.score_tilt import ScoreTilt
 from tiltlens._results.audit import Audit
 from tiltlens._results.codec import from_plain
 from tiltlens._results.comparison import Comparison
+from tiltlens._rows.wording import ScoreType
 from tiltlens.errors import DataError, Input, remember, shown, texts_of
 from tiltlens.paper.checks import Floats, check_threshold
 
@@ -56,7 +55,8 @@ def repair(
     propensity_model: object = None,
 ) -> ScoreTilt | DiscriminationFreePrice:
     """Fit an adjustment to a comparison, or to all of an audit: `ScoreTilt`, or for amounts the free price."""
-    if is_of_amounts(source):
+    comparisons = [source] if isinstance(source, Comparison) else source.comparisons.values()
+    if any(comparison.scale.score_type == ScoreType.AMOUNT for comparison in comparisons):
         given = {"max_gap": max_gap != 0.0, "use_group": bool(use_group), "metric": metric != MEAN}
         given |= {"threshold": threshold is not None, "propensity_model": propensity_model is not None}
         option = next((name for name, is_given in given.items() if is_given), None)
@@ -66,48 +66,43 @@ def repair(
                 "leave it out; the price has no options.",
             )
         return fit_free_price(source)
-    return tilt_scores(source, max_gap, use_group, metric, threshold, propensity_model)
-
-
-def tilt_scores(
-    source: Comparison | Audit,
-    max_gap: float,
-    use_group: bool,
-    metric: str,
-    threshold: float | None,
-    propensity_model: object,
-) -> ScoreTilt:
-    """Return the tilt after which no gap of a comparison, or of all comparisons of an audit, exceeds `max_gap`.
-
-    The multipliers are solved with the rows' own groups and cross-fitted probabilities.
-    """
     rows = audited_rows(source, "repair", bool(use_group))
     limit, kind = check_max_gap(max_gap), _check_metric(metric, threshold, rows)
     if not isinstance(use_group, (bool, np.bool_)):
         raise DataError(f"`use_group` must be True or False, got {use_group!r}.", "True uses the group of each row.")
     _check_scores(rows.scores, threshold)
+    return _tilt(rows, kind, threshold, limit, bool(use_group), propensity_model)
+
+
+def _tilt(
+    rows: AuditedRows, metric: str, threshold: float | None, limit: float, use_group: bool, estimator: object
+) -> ScoreTilt:
+    """Return the tilt after which no gap exceeds the limit.
+
+    The multipliers are solved with the rows' own groups and cross-fitted probabilities.
+    """
     rows, duplicate_notes = rows.with_duplicates()
-    constraints = constraints_for(rows, kind, limit)
-    fit = fit_cells(rows, constraints, bool(use_group), propensity_model)
+    constraints = constraints_for(rows, metric, limit)
+    fit = fit_cells(rows, constraints, use_group, estimator)
     problem = RepairProblem.of(rows, constraints, fit.cross_fitted, limit, threshold)
-    solved, after, applied = _solve(problem, fit, bool(use_group))
+    solved, after, applied = _solve(problem, fit, use_group)
     return ScoreTilt(
-        metric=kind,
+        metric=metric,
         threshold=threshold,
         max_gap=limit,
-        use_group=bool(use_group),
+        use_group=use_group,
         classes=rows.outcomes,
         constraints=solved,
         nats=kl_change(rows.scores, after, rows.weights) if threshold is None else None,
         models=fit.models,
         given=dict(rows.given),
         favours_low=rows.favours_low,
-        soft=rows.soft_estimates(after, threshold) if kind in (MEAN, DECISIONS) else {},
+        soft=rows.soft_estimates(after, threshold) if metric in (MEAN, DECISIONS) else {},
         ranges=ranges_of(rows.model_features) if fit.models else {},
         declared=rows.declared,
         row_index=AuditedRowIndex.of(rows),
         notes=(
-            *audit_notes(problem, solved, bool(use_group), kind),
+            *audit_notes(problem, solved, use_group, metric),
             *fit_notes(problem, solved, after),
             *(nearly_constant(rows.scores >= threshold, applied == 1.0, rows.weights) if threshold is not None else ()),
             *duplicate_notes,
@@ -141,8 +136,6 @@ def _solve(
 
 def _with_exempt_error(rows: AuditedRows, constraint: Constraint, columns: Floats, after: Floats) -> Constraint:
     """Return a constraint with the standard error of its gap at equal exempt factors, smaller than for two means."""
-    if constraint.event != EQUAL:
-        return constraint
     first, second = (rows.members(cell) for cell in constraint.cells)
     pair = Rows.of(first, rows.weights * (first | second), rows.clusters)
     scores = after if after.ndim == 1 else after[:, constraint.score_class]

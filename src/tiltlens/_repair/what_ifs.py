@@ -17,7 +17,7 @@ from tiltlens._analysis.evidence import interval_columns, interval_schema
 from tiltlens._estimators.influence import Booleans, Integers, Rows
 from tiltlens._estimators.sets import evenly
 from tiltlens._notes import Note
-from tiltlens._repair.quantities import EvaluationRows, Measurement, Measurements, accuracy_at, error_costs, measure
+from tiltlens._repair.quantities import EvaluationRows, Measurements, measure
 from tiltlens._rows.levels import numbers_of
 from tiltlens._rows.predictions import AskedModel
 from tiltlens._sources.tables import Record
@@ -36,11 +36,8 @@ SCHEMA: dict[str, type[pl.DataType]] = {"feature": pl.String, "what_if": pl.Stri
 )
 
 
-class ValueSource(NamedTuple):
-    """For each row, the row whose value of a feature it takes, and the share of this output in the average."""
-
-    source: Integers
-    share: float
+# For each row, the row whose value of a feature it takes, and the share of this output in the average
+ValueSource = tuple[Integers, float]
 
 
 class WhatIf(NamedTuple):
@@ -61,15 +58,15 @@ def what_ifs(
     index, weights = _sample(data.rows)
     clusters = None if data.rows.clusters is None else data.rows.clusters[index]
     outcome = None if data.outcome is None else data.outcome[index]
-    part = data._replace(rows=Rows.of(data.rows.audited[index], weights, clusters), outcome=outcome)
-    before, model = _measure(part, scores[index]), model.rows(index)
+    part = data._replace(rows=Rows.of(data.rows.audited[index], weights, clusters), outcome=outcome, has_costs=True)
+    before, model = measure(part, scores[index]), model.rows(index)
     changes = [change for name in model.features for change in _changes(name, model.table[name], part.rows)]
     level = confidence ** (1.0 / max(len(changes), 1))
     records, notes = [], []
     for change in changes:
         try:
-            after = np.asarray(sum(own.share * model.scores(change.feature, own.source) for own in change.values))
-            records.append(_record(change, before, _measure(part, after), level))
+            after = np.asarray(sum(share * model.scores(change.feature, source) for source, share in change.values))
+            records.append(_record(change, before, measure(part, after), level))
         except TiltlensError as error:  # the model may reject combinations of values that it never saw
             notes.append(Note("what-if refused", feature=change.feature, what_if=change.kind, error=first_line(error)))
     if index.size < data.rows.audited.size:
@@ -109,21 +106,16 @@ def _sample(rows: Rows) -> tuple[Integers, Floats]:
 
 def _changes(name: str, column: pl.Series, rows: Rows) -> Iterator[WhatIf]:
     """Yield the what-ifs of a feature; none if nothing would change."""
-    codes = _codes(column)
+    keys = column.to_physical() if column.dtype == pl.Enum else column
+    codes = np.unique(keys.rank("dense").fill_null(0).to_numpy(), return_inverse=True)[1]  # missing values are lowest
     if codes.max() == 0:
         return
     shares = _values(codes, ~rows.audited, rows)
-    yield WhatIf(name, NEUTRALISED, [ValueSource(np.full(codes.size, row), share) for row, share in shares])
+    yield WhatIf(name, NEUTRALISED, [(np.full(codes.size, row), share) for row, share in shares])
     is_number = column.dtype.is_numeric() or column.dtype.is_temporal()
     coarse = _coarse_numbers(column, rows) if is_number else _coarse_levels(codes, rows)
     if coarse:
         yield WhatIf(name, COARSENED, coarse)
-
-
-def _codes(column: pl.Series) -> Integers:
-    """Return the rank of each value, from 0; missing values have the lowest rank."""
-    keys = column.to_physical() if column.dtype == pl.Enum else column
-    return np.unique(keys.rank("dense").fill_null(0).to_numpy(), return_inverse=True)[1]
 
 
 def _values(codes: Integers, among: Booleans, rows: Rows) -> list[tuple[int, float]]:
@@ -151,13 +143,12 @@ def _coarse_numbers(column: pl.Series, rows: Rows) -> list[ValueSource]:
     inner = np.arange(1, WHAT_IF_BINS) / WHAT_IF_BINS
     edges = np.quantile(values[present], inner, weights=rows.weights[present], method="inverted_cdf")
     bins = np.searchsorted(np.unique(edges), values[present], side="left")
-    for k in range(int(bins.max()) + 1):
+    for k in np.unique(bins):
         own = present[bins == k]
-        if own.size:
-            order = own[np.argsort(values[own], kind="stable")]
-            shares = np.cumsum(rows.weights[order]) / rows.weights[order].sum()
-            source[own] = order[np.searchsorted(shares, 0.5)]
-    return [ValueSource(source, 1.0)]
+        order = own[np.argsort(values[own], kind="stable")]
+        shares = np.cumsum(rows.weights[order]) / rows.weights[order].sum()
+        source[own] = order[np.searchsorted(shares, 0.5)]
+    return [(source, 1.0)]
 
 
 def _coarse_levels(codes: Integers, rows: Rows) -> list[ValueSource]:
@@ -167,24 +158,14 @@ def _coarse_levels(codes: Integers, rows: Rows) -> list[ValueSource]:
     if np.unique(codes[is_rare]).size < 2:
         return []
     own = np.arange(codes.size)
-    return [ValueSource(np.where(is_rare, row, own), share) for row, share in _values(codes, is_rare, rows)]
-
-
-def _measure(data: EvaluationRows, scores: Floats) -> Measurements:
-    """Return the quantities of scores; errors in the accuracy are weighted by the threshold."""
-    measured = measure(data, scores)
-    if data.outcome is None:
-        return measured
-    accuracy = Measurement(accuracy_at(data.threshold, data.rows, scores >= data.threshold, data.outcome))
-    cost = error_costs(data.threshold, data.outcome)
-    return measured._replace(quantities=measured.quantities | {"accuracy": accuracy}, cost=cost)
+    return [(np.where(is_rare, row, own), share) for row, share in _values(codes, is_rare, rows)]
 
 
 def _record(what_if: WhatIf, before: Measurements, after: Measurements, level: float) -> Record:
-    differences = after.change(before)
+    changes = after.change(before)
+    measured = {key: own.estimate.normal() for key, own in after.quantities.items()}
     record: Record = {"feature": what_if.feature, "what_if": what_if.kind}
-    for name, quantity in QUANTITIES.items():
-        measured, change = after.quantities.get(quantity), differences.get(quantity)
-        record |= interval_columns(name, None if measured is None else measured.estimate.normal().estimate(level))
-        record |= interval_columns(f"{name}_change", None if change is None else change.estimate(level))
+    for column, key in QUANTITIES.items():
+        for name, quantity in ((column, measured.get(key)), (f"{column}_change", changes.get(key))):
+            record |= interval_columns(name, None if quantity is None else quantity.estimate(level))
     return record

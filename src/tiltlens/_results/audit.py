@@ -23,7 +23,7 @@ from tiltlens._formats import text_of
 from tiltlens._results.codec import Json, to_plain, write_json
 from tiltlens._results.comparison import Comparison
 from tiltlens._results.monitor import Look, Monitor
-from tiltlens._results.outputs import Provenance
+from tiltlens._results.outputs import DocumentView, Provenance
 from tiltlens._rows.groups import JOINT
 from tiltlens._rows.sampled_rows import SampledRows
 from tiltlens._rows.wording import WORDING, ScoreType, Wording
@@ -33,7 +33,7 @@ SCHEMA = "tiltlens/audit/3"  # version of to_dict and to_json, increased by chan
 
 
 @dataclass(frozen=True, slots=True, eq=False)
-class Audit:
+class Audit(DocumentView):
     """The result of an audit: one comparison per audited group.
 
     Attributes
@@ -214,16 +214,6 @@ class Audit:
         from tiltlens._render.table_files import write_tables
 
         write_tables(self, target)
-
-    def _repr_html_(self) -> str:
-        from tiltlens._render.html import audit_html
-
-        return audit_html(self)
-
-    def __str__(self) -> str:
-        from tiltlens._render.terminal import audit_text
-
-        return audit_text(self)
 
     def __repr__(self) -> str:
         return f"Audit({self.group} against {self.reference!r}: {', '.join(map(repr, self.comparisons))})"

@@ -136,8 +136,8 @@ def change_of(old: Audit, new: Audit, is_paired: bool | None) -> Change:
         confidence=new.settings.confidence,
         materiality=new.settings.materiality,
         too_small=alone,
-        old=_origin(old),
-        new=_origin(new),
+        old=Origin(dict(old.disclosed().rows), old.provenance),
+        new=Origin(dict(new.disclosed().rows), new.provenance),
         comparisons=comparisons,
     )
 
@@ -150,10 +150,6 @@ def _pairing(is_paired: bool, same_rows: bool, are_ids: bool) -> str:
     if same_rows:
         return "the same rows in both audits, treated as independent as requested, so intervals are too wide"
     return "the two audits are treated as independent samples, as requested"
-
-
-def _origin(audit: Audit) -> Origin:
-    return Origin(dict(audit.disclosed().rows), audit.provenance)
 
 
 def check_comparable(old: Audit, new: Audit) -> None:
@@ -397,9 +393,8 @@ def _unobserved_notes(old: Comparison, new: Comparison) -> tuple[Note, ...]:
 
 def _notes(pairs: _Paired | None) -> tuple[Note, ...]:
     """Return a note on rows that only one of the two audits has."""
-    notes = []
     if pairs is not None and pairs.sample.alone:
-        notes.append(Note("unmatched rows", rows=pairs.sample.alone))
-    elif pairs is not None and pairs.shown.alone:
-        notes.append(Note("unmatched influences", rows=pairs.shown.alone))
-    return tuple(notes)
+        return (Note("unmatched rows", rows=pairs.sample.alone),)
+    if pairs is not None and pairs.shown.alone:
+        return (Note("unmatched influences", rows=pairs.shown.alone),)
+    return ()

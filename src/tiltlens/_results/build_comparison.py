@@ -5,7 +5,6 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator
 from dataclasses import replace
 from functools import partial
-from typing import NamedTuple
 
 import numpy as np
 import polars as pl
@@ -47,60 +46,39 @@ from tiltlens._results.outputs import Checks, GapParts, Means, Outputs, Rates, S
 from tiltlens._results.profiles import Correction, Profiles
 from tiltlens._rows.wording import score_type_of
 from tiltlens.errors import SupportError, TiltlensError
-from tiltlens.paper.checks import Floats
 from tiltlens.paper.correction import CorrectionFunction, correction_function
 from tiltlens.paper.exponents import TestPair
-
-Noted = tuple[Estimate | None, tuple[Note, ...]]
-
-
-class _ScoreGap(NamedTuple):
-    """The gap, ratio, standardised difference and divergence of scores, with notes on those that are undefined."""
-
-    gap: Estimate
-    impact_ratio: Estimate | None
-    standardised_difference: Estimate | None
-    output_divergence: Estimate | None
-    notes: tuple[Note, ...]
-
-
-class _PaperEstimates(NamedTuple):
-    """The estimates of the paper's quantities, with notes on those that are undefined."""
-
-    input_divergence: Estimate | None
-    descent_rate: Estimate | None
-    detection_sample_size: Estimate | None
-    notes: tuple[Note, ...]
 
 
 def compare(evidence: Evidence, settings: Settings) -> Comparison:
     """Return the comparison of one audited group with the reference."""
     every = settings.for_all(evidence.question.comparisons)  # gap and adjusted gap: at once for all audited groups
-    function, of_function = _correction_function(evidence, settings)
+    notes, population, unit = [*evidence.question.notes], evidence.population, evidence.rows.unit
+    function = _correction_function(evidence, settings, notes)
     checked = _balance(evidence)
     left, of_adjusted = adjusted_gap(evidence, every)
+    notes += of_adjusted
     exempt = exempt_parts(evidence)
     soft = None if evidence.rows.probabilities is None else unobserved_group(evidence, every)
     table = contribution_table(evidence, settings, function, left, soft, checked is None or checked.is_adequate)
-    of_scores = _compare_scores(evidence, settings, every)
-    of_paper = _paper_estimates(evidence, settings, checked, function, of_scores.gap)
+    gap = every.estimate(outputs.gap_law(population, evidence.score))
+    ratio = _defined(settings, notes, lambda: outputs.impact_ratio(population, levels(evidence)))
+    of_outputs = _outputs(evidence, settings, notes)
+    correction = _correction(evidence, settings, notes, function, checked, gap, table)
     decisions, of_table = decision_table(evidence, settings) if evidence.question.is_decisions else (None, ())
     rates = None if evidence.y_true is None else error_rates(evidence, evidence.y_true, settings)
-    notes = (
-        *(*evidence.question.notes, *of_function, *of_adjusted, *of_scores.notes, *of_paper.notes),
-        *(*of_table, *table.notes, *evidence_notes(evidence, checked), *_against_outcome(evidence, rates)),
-    )
+    notes += (*of_table, *table.notes, *evidence_notes(evidence, checked), *_against_outcome(evidence, rates))
     comparison = Comparison(
         audited=evidence.question.audited,
         reference=evidence.question.reference,
         rows=dict(zip(("audited", "reference"), map(round, evidence.rows.facts.people), strict=True)),
         scale=_scale(evidence, settings),
-        outputs=_outputs(evidence, settings, of_scores),
-        gap=of_scores.gap,
+        outputs=of_outputs,
+        gap=gap,
         adjusted_gap=left.estimate,
         gap_parts=_gap_parts(evidence, every, left, exempt, table),
-        impact_ratio=of_scores.impact_ratio,
-        adverse_impact_ratio=_adverse(evidence, of_scores.impact_ratio),
+        impact_ratio=ratio,
+        adverse_impact_ratio=lower_over_higher(ratio) if ratio is not None and evidence.question.is_decisions else None,
         shortfall=_shortfall(evidence, settings),
         gap_test=_test(evidence, settings),
         decision_table=decisions,
@@ -108,12 +86,11 @@ def compare(evidence: Evidence, settings: Settings) -> Comparison:
         error_rates=rates,
         periods=None if evidence.rows.period is None else period_table(evidence, evidence.rows.period, settings),
         unobserved_group=soft,
-        correction=_correction(evidence, settings, function, checked, of_scores, of_paper, table),
+        correction=correction,
         checks=Checks(evidence.nuisances.name, checked, tuple(dict.fromkeys(notes))),
         _errors=None if settings.folds is None else _errors(evidence, left, exempt, table.errors),
     )
-    reported = comparison if soft is None else _of_unobserved_groups(comparison)
-    return with_displays(in_units(reported, evidence.rows.unit))
+    return with_displays(in_units(comparison if soft is None else _of_unobserved_groups(comparison), unit))
 
 
 def _against_outcome(evidence: Evidence, rates: ErrorRates | None) -> Iterator[Note]:
@@ -145,24 +122,33 @@ def _of_unobserved_groups(comparison: Comparison) -> Comparison:
 
 
 def _scale(evidence: Evidence, settings: Settings) -> Scale:
+    question = evidence.question
     return Scale(
-        score_type_of(evidence.question.is_decisions, evidence.rows.unit.is_amount),
-        evidence.question.metric,
+        score_type_of(question.is_decisions, evidence.rows.unit.is_amount),
+        question.metric,
         output_scale(evidence, settings).materiality,
         settings.confidence,
-        evidence.question.wording,
-        evidence.question.source,
+        question.wording,
+        question.source,
         evidence.rows.wants_less,
     )
 
 
-def _outputs(evidence: Evidence, settings: Settings, of_scores: _ScoreGap) -> Outputs:
-    has_metric, is_amount = evidence.question.metric is not None, evidence.rows.unit.is_amount
+def _outputs(evidence: Evidence, settings: Settings, notes: list[Note]) -> Outputs:
+    population, is_amount = evidence.population, evidence.rows.unit.is_amount
+
+    def rates(score: Scores) -> Rates:
+        return Rates(*map(settings.estimate, outputs.group_rates(population, score)))
+
+    scores = evidence.score if is_amount else evidence.scores
+    both = (mean.tolist() for mean in (scores.mean0, scores.mean1))
     return Outputs(
-        means=_means(evidence),
-        rates=_rates(evidence, settings, evidence.favourable),
-        metric_rates=_rates(evidence, settings, evidence.score) if has_metric else None,
-        standardised_difference=of_scores.standardised_difference,
+        means=Means(*(mean[0] if len(mean) == 1 else tuple(mean) for mean in both)),
+        rates=rates(evidence.favourable),
+        metric_rates=None if evidence.question.metric is None else rates(evidence.score),
+        standardised_difference=_defined(
+            settings, notes, lambda: outputs.standardised_difference(population, evidence.score).normal()
+        ),
         decile_shares=decile_shares(evidence, settings) if is_amount else pl.DataFrame(schema=DECILE_SCHEMA),
     )
 
@@ -181,49 +167,30 @@ def _gap_parts(
     )
 
 
-def _compare_scores(evidence: Evidence, settings: Settings, every: Settings) -> _ScoreGap:
-    """Return the comparison of scores; `every` has the simultaneous confidence of all comparisons."""
-    population = evidence.population
-    favourable = levels(evidence) if evidence.rows.unit.is_amount else evidence.favourable
-    ratio, of_ratio = _defined(settings, lambda: outputs.impact_ratio(population, favourable))
-    spread, of_spread = _defined(settings, lambda: outputs.standardised_difference(population, evidence.score).normal())
-    divergence, of_divergence = _defined(settings, lambda: outputs.output_divergence(population, evidence.scores))
-    gap = every.estimate(outputs.gap_law(population, evidence.score))
-    return _ScoreGap(gap, ratio, spread, divergence, (*of_ratio, *of_spread, *of_divergence))
-
-
-def _paper_estimates(
-    evidence: Evidence, settings: Settings, checked: Balance | None, function: CorrectionFunction | None, gap: Estimate
-) -> _PaperEstimates:
-    """Return the paper's quantities; those of the inputs are None without features or propensity."""
-    needed, of_needed = _decisions(evidence, gap)
-    if function is None:
-        return _PaperEstimates(None, None, needed, (Note("no inputs"), *of_needed))
-    divergence, of_divergence = _of_propensity(
-        evidence, settings, checked, "input_divergence", lambda: _defined(settings, lambda: _input_divergence(evidence))
-    )
-    descent, of_descent = _of_propensity(
-        evidence, settings, checked, "descent_rate", lambda: _descent_rate(evidence, settings, function)
-    )
-    return _PaperEstimates(divergence, descent, needed, (*of_divergence, *of_descent, *of_needed))
-
-
 def _correction(
     evidence: Evidence,
     settings: Settings,
+    notes: list[Note],
     function: CorrectionFunction | None,
     checked: Balance | None,
-    of_scores: _ScoreGap,
-    of_paper: _PaperEstimates,
+    gap: Estimate,
     table: ContributionTable,
 ) -> Correction:
+    divergence = _defined(settings, notes, lambda: outputs.output_divergence(evidence.population, evidence.scores))
+    of_inputs = descent = None
+    if function is None:
+        notes.append(Note("no inputs"))
+    else:
+        estimate = partial(_of_propensity, evidence, settings, notes, checked)
+        of_inputs = estimate("input_divergence", partial(_input_divergence, evidence))
+        descent = estimate("descent_rate", partial(_descent_rate, evidence, settings, function))
     return Correction(
         numbers=None if function is None else function.to_dict(),
         epsilon_max=None if function is None else _epsilon_max(evidence, function),
-        descent_rate=of_paper.descent_rate,
-        input_divergence=of_paper.input_divergence,
-        output_divergence=of_scores.output_divergence,
-        detection_sample_size=of_paper.detection_sample_size,
+        descent_rate=descent,
+        input_divergence=of_inputs,
+        output_divergence=divergence,
+        detection_sample_size=_detection_sample_size(evidence, gap, notes),
         function=function,
         tradeoff=table.tradeoff and {name: table.tradeoff[name] for name in table.frame["feature"]},
         _confidence=None if checked is None else settings.confidence,
@@ -231,20 +198,13 @@ def _correction(
     )
 
 
-def _defined(settings: Settings, make: Callable[[], HasInterval]) -> Noted:
-    """Return an estimate, or None and a note if it is not defined."""
+def _defined(settings: Settings, notes: list[Note], make: Callable[[], HasInterval]) -> Estimate | None:
+    """Return an estimate; None and a note if it is not defined."""
     try:
-        return settings.estimate(make()), ()
+        return settings.estimate(make())
     except SupportError as error:
-        return None, (Note("undefined", reason=str(error).splitlines()[0]),)
-
-
-def _rates(evidence: Evidence, settings: Settings, score: Scores) -> Rates:
-    return Rates(*map(settings.estimate, outputs.group_rates(evidence.population, score)))
-
-
-def _adverse(evidence: Evidence, ratio: Estimate | None) -> Estimate | None:
-    return None if ratio is None or not evidence.question.is_decisions else lower_over_higher(ratio)
+        notes.append(Note("undefined", reason=str(error).splitlines()[0]))
+        return None
 
 
 def _shortfall(evidence: Evidence, settings: Settings) -> Estimate:
@@ -256,24 +216,16 @@ def _shortfall(evidence: Evidence, settings: Settings) -> Estimate:
     return settings.estimate(law).mapped(lambda gap: size * gap)
 
 
-def _means(evidence: Evidence) -> Means:
-    scores = evidence.score if evidence.rows.unit.is_amount else evidence.scores
-    y0, y1 = scores.mean0, scores.mean1
-    if y0.size == 1:
-        return Means(float(y0[0]), float(y1[0]))
-    return Means(tuple(y0.tolist()), tuple(y1.tolist()))
-
-
-def _correction_function(evidence: Evidence, settings: Settings) -> tuple[CorrectionFunction | None, tuple[str, ...]]:
+def _correction_function(evidence: Evidence, settings: Settings, notes: list[Note]) -> CorrectionFunction | None:
     """Return the correction function: None without inputs; of inputs only, with a note, if outputs lack support."""
     if evidence.nuisances.name == NO_MODEL:
-        return None, ()
+        return None
     audited, reference = evidence.moments
     try:
-        return correction_function(audited, reference, settings.input_weight, settings.output_weight), ()
+        return correction_function(audited, reference, settings.input_weight, settings.output_weight)
     except SupportError as error:
-        note = Note("inputs only", reason=str(error).splitlines()[0])
-        return correction_function(audited, reference, settings.input_weight or 1.0, 0.0), (note,)
+        notes.append(Note("inputs only", reason=str(error).splitlines()[0]))
+        return correction_function(audited, reference, settings.input_weight or 1.0, 0.0)
 
 
 def _epsilon_max(evidence: Evidence, function: CorrectionFunction) -> float:
@@ -281,13 +233,6 @@ def _epsilon_max(evidence: Evidence, function: CorrectionFunction) -> float:
     mine = evidence.sample.audited & (evidence.sample.weights > 0)
     smallest = float(np.min(function(evidence.nuisances.log_odds[mine], evidence.rows.scores[mine])))
     return -1.0 / smallest if smallest < 0 else 0.0
-
-
-def _log_ratio(evidence: Evidence) -> Floats:
-    """Return the log-ratio ℓ, cross-fitted if possible."""
-    if evidence.nuisances.propensity is not None:
-        return evidence.nuisances.propensity.log_ratio
-    return evidence.nuisances.log_odds - prior_log_odds(evidence.population)
 
 
 def _balance(evidence: Evidence) -> Balance | None:
@@ -304,53 +249,53 @@ def _balance(evidence: Evidence) -> Balance | None:
 
 
 def _of_propensity(
-    evidence: Evidence, settings: Settings, checked: Balance | None, name: str, make: Callable[[], Noted]
-) -> Noted:
+    evidence: Evidence,
+    settings: Settings,
+    notes: list[Note],
+    checked: Balance | None,
+    name: str,
+    make: Callable[[], HasInterval],
+) -> Estimate | None:
     """Return an estimate that uses the propensity model; None if a feature has too many values to fit one.
 
     If the model fails its checks, only the limit nearer to 0 is kept: any model's divergence is at most the true one
     (Donsker & Varadhan 1983), and the part of ℓ that a model misses is missing in Var0(g) too.
     """
-    propensity = evidence.nuisances.propensity
-    is_rate = name == "descent_rate"  # which is negative
-    if is_rate and settings.input_weight == 0:
-        return make()
-    if evidence.nuisances.pooled and propensity is not None and not propensity.is_known:
-        return None, (Note("too many values", quantity=name, features=", ".join(evidence.nuisances.pooled)),)
-    estimate, notes = make()
-    if estimate is None or estimate.low is None or checked is None or checked.is_adequate:
-        return estimate, notes
-    ends = (None, estimate.high) if is_rate else (estimate.low, None)
-    return Estimate(estimate.value, *ends), (*notes, Note("open-ended"))
+    nuisances, is_rate = evidence.nuisances, name == "descent_rate"  # which is negative
+    uses_model = not is_rate or settings.input_weight > 0
+    if uses_model and nuisances.pooled and nuisances.propensity is not None and not nuisances.propensity.is_known:
+        notes.append(Note("too many values", quantity=name, features=", ".join(nuisances.pooled)))
+        return None
+    estimate = _defined(settings, notes, make)
+    is_whole = not uses_model or checked is None or checked.is_adequate
+    if estimate is None or estimate.low is None or is_whole:
+        return estimate
+    notes.append(Note("open-ended"))
+    return Estimate(estimate.value, *((None, estimate.high) if is_rate else (estimate.low, None)))
 
 
-def _input_divergence(evidence: Evidence) -> HasInterval:
-    if evidence.nuisances.propensity is None:
-        return Normal(evidence.moments[0].mean_log_odds - prior_log_odds(evidence.population), 0.0)
-    if evidence.tilted is None:
-        return crossfit.input_divergence(evidence.sample, evidence.nuisances.propensity.pairings).normal(least=0.0)
-    value = evidence.moments[0].mean_log_odds - evidence.tilted.log_mass
-    return crossfit.input_divergence(evidence.population, evidence.nuisances.propensity.pairings, value).normal(
-        least=0.0
-    )
+def _input_divergence(evidence: Evidence) -> Normal:
+    propensity, mean = evidence.nuisances.propensity, evidence.moments[0].mean_log_odds
+    if propensity is None:
+        return Normal(mean - prior_log_odds(evidence.population), 0.0)
+    rows, value = evidence.sample, None
+    if evidence.tilted is not None:
+        rows, value = evidence.population, mean - evidence.tilted.log_mass
+    return crossfit.input_divergence(rows, propensity.pairings, value).normal(least=0.0)
 
 
-def _descent_rate(evidence: Evidence, settings: Settings, correction: CorrectionFunction) -> Noted:
-    if evidence.nuisances.propensity is None:
-        return Estimate(correction.descent_rate), ()
+def _descent_rate(evidence: Evidence, settings: Settings, correction: CorrectionFunction) -> HasInterval:
     propensity, l2, l4 = evidence.nuisances.propensity, settings.input_weight, settings.output_weight
+    if propensity is None:
+        return Normal(correction.descent_rate, 0.0)
     if l2 == 0 and evidence.scores.mean0.size == 1:
-        return _defined(settings, lambda: outputs.output_descent_rate(evidence.population, evidence.scores, l4))
-
-    def measured() -> HasInterval:
-        if l2 == 0:
-            outputs.check_descent(evidence.scores)
-        rows = evidence.population if propensity.is_known else evidence.sample
-        gradients = [crossfit.gradient(rows, evidence.scores, pair, l2, l4) for pair in propensity.pairings]
-        value = None if evidence.tilted is None else _tilted_variance(evidence.tilted, correction)
-        return crossfit.gradient_variance(rows, gradients, value).square_root(sign=-1)
-
-    return _defined(settings, measured)
+        return outputs.output_descent_rate(evidence.population, evidence.scores, l4)
+    if l2 == 0:
+        outputs.check_descent(evidence.scores)
+    rows = evidence.population if propensity.is_known else evidence.sample
+    gradients = [crossfit.gradient(rows, evidence.scores, pair, l2, l4) for pair in propensity.pairings]
+    value = None if evidence.tilted is None else _tilted_variance(evidence.tilted, correction)
+    return crossfit.gradient_variance(rows, gradients, value).square_root(sign=-1)
 
 
 def _tilted_variance(tilted: TiltedMeans, correction: CorrectionFunction) -> float:
@@ -364,14 +309,15 @@ def _tilted_variance(tilted: TiltedMeans, correction: CorrectionFunction) -> flo
 
 
 def _profiles(evidence: Evidence, correction: CorrectionFunction | None, settings: Settings) -> Profiles:
+    propensity, log_odds = evidence.nuisances.propensity, evidence.nuisances.log_odds
     return Profiles(
         sampled=evidence.rows,
         rows=evidence.sample,
         score=evidence.rows.unit.level(evidence.score.column),
         favourable=evidence.rows.unit.level(evidence.favourable.column),
         correction=correction,
-        log_odds=evidence.nuisances.log_odds,
-        log_ratio=_log_ratio(evidence),
+        log_odds=log_odds,
+        log_ratio=log_odds - prior_log_odds(evidence.population) if propensity is None else propensity.log_ratio,
         confidence=settings.confidence,
         model=evidence.model,
         given=evidence.question.given,
@@ -389,14 +335,12 @@ def _without_fits(evidence: Evidence) -> Evidence:
 
 
 def _errors(
-    evidence: Evidence, left: AdjustedGap, parts: ExemptParts | None, of_features: dict[tuple[str, str], RowErrors]
+    evidence: Evidence, left: AdjustedGap, parts: ExemptParts | None, of_shown: dict[ErrorKey, RowErrors]
 ) -> ComparisonErrors:
     """Return the row-wise errors of all estimates, for a paired comparison with another audit."""
-    scale = evidence.rows.unit.scale
-    of_sample: dict[ErrorKey, RowErrors] = dict(output_errors(evidence).items())
-    of_shown: dict[ErrorKey, RowErrors] = dict(of_features.items())
+    scale, of_sample = evidence.rows.unit.scale, output_errors(evidence)
     if parts is not None:
-        of_shown |= {"gap_explained_by_exempt": parts.of_through, "gap_given_exempt": parts.of_at_equal}
+        of_shown = of_shown | {"gap_explained_by_exempt": parts.of_through, "gap_given_exempt": parts.of_at_equal}
     for name, pair in {} if evidence.y_true is None else rate_pairs(evidence, evidence.y_true)[0].items():
         unseen = signed(pair.unseen, (pair.audited.value, pair.reference.value))
         of_sample[f"{name}_difference"] = replace(errors_of(pair.influence), unseen=unseen)
@@ -412,28 +356,28 @@ def _errors(
     )
 
 
-def _decisions(evidence: Evidence, gap: Estimate) -> Noted:
+def _detection_sample_size(evidence: Evidence, gap: Estimate, notes: list[Note]) -> Estimate | None:
     """Return the sample size to detect the gap, with an interval from the gap's; no upper end if that contains 0."""
     if evidence.scores.mean0.size != 1 or evidence.rows.unit.is_amount:
-        return None, ()
+        return None
     p, p1 = evidence.score.means
-    value = _detection_sample_size(p, p1)
+    value = _sample_size(p, p1)
     if value is None:
-        return None, (Note("outputs too close"),)
+        notes.append(Note("outputs too close"))
+        return None
     if gap.low is None or gap.high is None:
-        return Estimate(value), ()
+        return Estimate(value)
+
+    def at_gap(size: float) -> float | None:
+        """Return the sample size for two rates that are `size` apart and have the same midpoint."""
+        middle, half = (p + p1) / 2, np.copysign(size / 2, p - p1)
+        return _sample_size(*(float(np.clip(middle + side * half, 1e-9, 1 - 1e-9)) for side in (1, -1)))
+
     near, far = sorted((abs(gap.low), abs(gap.high)))
-    ends = [_at_gap(p, p1, size) for size in (far, near)]
-    return Estimate(value, ends[0], None if gap.low * gap.high <= 0 else ends[1]), ()
+    return Estimate(value, at_gap(far), None if gap.low * gap.high <= 0 else at_gap(near))
 
 
-def _at_gap(p: float, p1: float, size: float) -> float | None:
-    """Return the sample size to detect two rates that are `size` apart and have the same midpoint."""
-    middle, half = (p + p1) / 2, np.copysign(size / 2, p - p1)
-    return _detection_sample_size(*(float(np.clip(middle + side * half, 1e-9, 1 - 1e-9)) for side in (1, -1)))
-
-
-def _detection_sample_size(p: float, p1: float) -> float | None:
+def _sample_size(p: float, p1: float) -> float | None:
     pair = TestPair(np.array([1 - p, p]), np.array([1 - p1, p1]))
     try:
         needed = pair.detection_sample_size()

@@ -17,7 +17,7 @@ from tiltlens._estimators.estimate import Estimate
 from tiltlens._estimators.verdicts import Verdict
 from tiltlens._formats import FieldTable, text_of
 from tiltlens._results.codec import Json, to_plain, write_json
-from tiltlens._results.outputs import Provenance, Scale
+from tiltlens._results.outputs import DocumentView, Provenance, Scale
 from tiltlens._rows.wording import ScoreType
 from tiltlens.errors import DataError, listed, shown
 
@@ -122,7 +122,7 @@ class Origin:
 
 
 @dataclass(frozen=True, slots=True, eq=False)
-class Change:
+class Change(DocumentView):
     """The change between two audits.
 
     Attributes
@@ -194,19 +194,9 @@ class Change:
 
     def report(self, path: str | Path | TextIO) -> None:
         """Write the report of the change as HTML that needs no network, or as PDF if the name ends in .pdf."""
-        from tiltlens._render.page import write_change
+        from tiltlens._render.page import write_report
 
-        write_change(self, path)
-
-    def _repr_html_(self) -> str:
-        from tiltlens._render.html import change_html
-
-        return change_html(self)
-
-    def __str__(self) -> str:
-        from tiltlens._render.terminal import change_text
-
-        return change_text(self)
+        write_report(self, path)
 
     def __repr__(self) -> str:
         how = "the same rows" if self.paired else "independent rows"

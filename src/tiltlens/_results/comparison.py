@@ -32,35 +32,22 @@ from tiltlens._analysis.unobserved_groups import UnobservedGroup
 from tiltlens._estimators.estimate import Estimate
 from tiltlens._estimators.outputs import EqualOutputsTest
 from tiltlens._estimators.verdicts import Verdict
-from tiltlens._formats import Display, number, percent, ratio, short_number, typed, whole
+from tiltlens._formats import typed
 from tiltlens._results.codec import Json, to_plain
 from tiltlens._results.outputs import CONTRIBUTIONS as OF_FEATURES
-from tiltlens._results.outputs import Checks, Contribution, GapParts, Means, Outputs, Rates, Scale
+from tiltlens._results.outputs import Checks, Contribution, GapParts, Means, Outputs, Rates, Scale, displays_of
 from tiltlens._results.profiles import Correction, Profiles
-from tiltlens._rows.wording import Unit, measure_for
+from tiltlens._rows.wording import Unit
 from tiltlens.errors import DataError
 
+ERROR_RATE_KEYS = ("fpr", "fnr", "calibration", "auc", "ppv", "npv", "fdr", "for", "log_loss")
 ESTIMATES = {
-    "gap": "gap",
-    "impact_ratio": "impact_ratio",
-    "adverse_impact_ratio": "adverse_impact_ratio",
-    "shortfall": "shortfall",
-    "adjusted_gap": "adjusted_gap",
-    "fpr_difference": "error_rates.fpr.difference",
-    "fnr_difference": "error_rates.fnr.difference",
-    "calibration_difference": "error_rates.calibration.difference",
-    "auc_difference": "error_rates.auc.difference",
-    "ppv_difference": "error_rates.ppv.difference",
-    "npv_difference": "error_rates.npv.difference",
-    "fdr_difference": "error_rates.fdr.difference",
-    "for_difference": "error_rates.for.difference",
-    "log_loss_difference": "error_rates.log_loss.difference",
+    **{name: name for name in ("gap", "impact_ratio", "adverse_impact_ratio", "shortfall", "adjusted_gap")},
+    **{f"{key}_difference": f"error_rates.{key}.difference" for key in ERROR_RATE_KEYS},
     "robustness_value": "gap_parts.sensitivity.adjusted_gap.robustness_value",
     "proxy_discrimination": "prices.proxy_discrimination",
     "actual_to_expected_ratio": "prices.actual_to_expected_ratio",
-    "bracket": "unobserved_group.bracket",
-    "limits": "unobserved_group.limits",
-    "linear": "unobserved_group.linear",
+    **{key: f"unobserved_group.{key}" for key in ("bracket", "limits", "linear")},
 }  # name in gates, tables and changes: path of JSON keys
 # Estimates that are fields of a part are added below. Types are strings because annotations are postponed.
 ESTIMATES |= {
@@ -340,9 +327,9 @@ class Comparison:
         return comparison_figure(self, name, feature)
 
     def _repr_html_(self) -> str:
-        from tiltlens._render.html import comparison_html
+        from tiltlens._render.html import result_html
 
-        return comparison_html(self)
+        return result_html(self)
 
     def __repr__(self) -> str:
         name = "gap" if self.unobserved_group is None else "weighted gap"
@@ -352,21 +339,7 @@ class Comparison:
 
 def with_displays(c: Comparison) -> Comparison:
     """Return a comparison whose estimates print on the scales of their fields, with the confidence level."""
-    measure, confidence = measure_for(c.scale.score_type, c.scale.metric, c.scale.wording), c.scale.confidence
-    write = measure.difference if measure.is_amount else None
-    displays = {
-        "gap": Display(measure.unit, write, confidence),
-        "range": Display(measure.unit, write, is_range=True),
-        "level": Display("", measure.level, confidence),
-        "total": Display("", measure.total, confidence),
-        "ratio": Display("", ratio, confidence),
-        "share": Display("", percent, confidence),
-        "points": Display("points", None, confidence),
-        "index": Display("", short_number, confidence),
-        "nats": Display("nats", number, confidence),
-        "number": Display("", number, confidence),
-        "count": Display("", whole, confidence),
-    }
+    displays = displays_of(c.scale)
     return _with_estimates(c, lambda estimate, scale: estimate.displayed(displays[scale]))
 
 

@@ -18,7 +18,7 @@ from tiltlens._analysis.adjusted_gap import Sensitivity
 from tiltlens._analysis.output_tables import DECILE_SCHEMA
 from tiltlens._estimators.estimate import Estimate
 from tiltlens._estimators.verdicts import Verdict
-from tiltlens._formats import Display, FieldTable, percent, short_number, text_of
+from tiltlens._formats import Display, FieldTable, number, percent, ratio, short_number, text_of, whole
 from tiltlens._learners.balance import Balance
 from tiltlens._rows.roles import Request
 from tiltlens._rows.wording import ScoreType, Wording, measure_for
@@ -26,8 +26,24 @@ from tiltlens._sources.arrays import row_hashes
 from tiltlens.errors import DataError, shown
 
 
+class DocumentView:
+    """A result that `print` and notebooks show as its document."""
+
+    __slots__ = ()
+
+    def _repr_html_(self) -> str:
+        from tiltlens._render.html import result_html
+
+        return result_html(self)
+
+    def __str__(self) -> str:
+        from tiltlens._render.terminal import result_text
+
+        return result_text(self)
+
+
 @dataclass(frozen=True, slots=True, eq=False)
-class Checks:
+class Checks(DocumentView):
     """The overlap and calibration checks of a comparison, and its warnings.
 
     Attributes
@@ -58,19 +74,12 @@ class Checks:
         """Whether the group-membership model passed its checks; None without checks."""
         return None if self.balance is None else self.balance.is_adequate
 
-    def _repr_html_(self) -> str:
-        from tiltlens._render.html import checks_html
-
-        return checks_html(self)
-
-    def __str__(self) -> str:
-        from tiltlens._render.terminal import checks_text
-
-        return checks_text(self)
-
 
 CONTRIBUTIONS = ("alone", "beyond_others", "shapley", "use")
 FACTORS = ("reveals", "drives", "alignment", "share", "share_inputs", "share_outputs")
+# The scale of each estimate of a feature: the first two have bands, as in verdicts.
+KINDS = ("band", "band", "gap", "gap", "index", "level", "index", "share", "share", "share")
+SCALES = dict(zip((*CONTRIBUTIONS, *FACTORS), KINDS, strict=True))
 
 
 class Means(NamedTuple):
@@ -168,23 +177,26 @@ class Contribution:
     @classmethod
     def of(cls, row: Mapping[str, Any], scale: Scale) -> Contribution:
         """Return a row of the frame, whose estimates are columns NAME, NAME_low and NAME_high."""
-        displays, estimates = _displays(scale), dict[str, Estimate | None]()
-        for name in (*CONTRIBUTIONS, *FACTORS):
+        displays, parts = displays_of(scale), dict(row) | {"verdict": Verdict(row["verdict"])}
+        for name, kind in SCALES.items():
             estimate = row_estimate(row, name)
-            estimates[name] = None if estimate is None else estimate.displayed(displays[name])
-        parts = dict(row) | estimates | {"verdict": Verdict(row["verdict"])}
+            parts[name] = None if estimate is None else estimate.displayed(displays[kind])
         return cls(**{field.name: parts[field.name] for field in fields(cls)})
 
 
-def _displays(scale: Scale) -> dict[str, Display]:
-    """Return the display of each estimate of a feature; `alone` and `beyond_others` have bands, as in verdicts."""
+def displays_of(scale: Scale) -> dict[str, Display]:
+    """Return the display of the estimates of each scale, with the confidence level."""
     measure = measure_for(scale.score_type, scale.metric, scale.wording)
     write, confidence = measure.difference if measure.is_amount else None, scale.confidence
-    band, gap = (Display(measure.unit, write, confidence, kind=kind) for kind in ("band", "CI"))
-    level, share = Display("", measure.level, confidence), Display("", percent, confidence)
-    index = Display("", short_number, confidence)
-    displays = (band, band, gap, gap, index, level, index, share, share, share)
-    return dict(zip((*CONTRIBUTIONS, *FACTORS), displays, strict=True))
+    without_unit = {"level": measure.level, "total": measure.total, "ratio": ratio, "share": percent}
+    without_unit |= {"index": short_number, "number": number, "count": whole}
+    return {name: Display("", shown, confidence) for name, shown in without_unit.items()} | {
+        "gap": Display(measure.unit, write, confidence),
+        "band": Display(measure.unit, write, confidence, kind="band"),
+        "range": Display(measure.unit, write, is_range=True),
+        "points": Display("points", None, confidence),
+        "nats": Display("nats", number, confidence),
+    }
 
 
 def row_estimate(row: Mapping[str, Any], name: str) -> Estimate | None:
@@ -362,17 +374,11 @@ def check_provenance(stated: object) -> dict[str, str]:
             'for example {"group labels": "self-reported", "data window": "2024", "model": "credit 3.1"}.',
         )
     for text in (part for pair in stated.items() for part in pair):
-        if not _is_unicode(text):
+        try:
+            text.encode()
+        except UnicodeEncodeError:
             raise DataError(
                 f"`provenance` must be texts that can be written as UTF-8, got {text!r}.",
                 "decode it as what it is first.",
-            )
+            ) from None
     return dict(stated)
-
-
-def _is_unicode(text: str) -> bool:
-    try:
-        text.encode()
-    except UnicodeEncodeError:
-        return False
-    return True

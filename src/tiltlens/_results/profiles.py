@@ -124,11 +124,11 @@ class Profiles:
             moved = np.zeros(len(self.score))
             moved[atoms] = paths.end
         rows = Binned(
-            self.rows.audited,
-            self.rows.weights,
+            self.rows,
             self.score,
             score_span(self.score, self.sampled.unit.is_amount),
             self.sampled.scores,
+            self.sampled.free_scores,
             self.log_odds,
             log_ratio=self.log_ratio,
             features=self.sampled.features,

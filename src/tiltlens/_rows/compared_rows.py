@@ -6,7 +6,8 @@ If the sample is complete its rows are summed, otherwise the data are read a sec
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
+from operator import add
 
 import numpy as np
 import polars as pl
@@ -22,7 +23,6 @@ from tiltlens._rows.groups import (
     check_unequal,
     compared_groups,
     natural_order,
-    not_found,
     scaled_weights,
 )
 from tiltlens._rows.levels import Levels, exact_counts, feature_levels, value_levels
@@ -30,9 +30,9 @@ from tiltlens._rows.roles import CONTENT, GROUP, HASH, INPUT, SCORE, WEIGHT, Col
 from tiltlens._rows.row_columns import ColumnValues, Labels, count_codes, encode_columns, gather_columns
 from tiltlens._rows.sampled_rows import SampledRows, SampleFacts, read_batch
 from tiltlens._rows.survey import Survey
-from tiltlens._rows.wording import Unit, exclusion_words, unit_of
+from tiltlens._rows.wording import NOT_GIVEN, exclusion_words, unit_of
 from tiltlens._sources.arrays import Hashes, chunked_moments, factorize, nameless_hashes, nested_hashes
-from tiltlens._sources.tables import ROW
+from tiltlens._sources.tables import ROW, add_fields
 from tiltlens._threads import in_threads
 from tiltlens.errors import DataError, DistributionError, listed, shown
 from tiltlens.paper.checks import Floats
@@ -58,6 +58,10 @@ class EncodedSample:
         """The number of values of each countable feature."""
         return {name: len(levels.labels) for name, levels in self.levels.items()}
 
+    def emptied(self) -> EncodedSample:
+        """Return the sample without its rows, to encode others. It is sent to every worker."""
+        return replace(self, rows=self.rows.take(np.arange(0)), table=self.table.clear(), inputs=self.inputs.clear())
+
 
 def select_groups(roles: ColumnRoles, survey: Survey, reference: object, audited: object) -> ComparedGroups:
     """Return the reference and the audited groups, after checks that the survey's rows allow the comparison."""
@@ -65,9 +69,12 @@ def select_groups(roles: ColumnRoles, survey: Survey, reference: object, audited
         check_periods(survey.labels["period"], bool(roles.soft))
     if survey.outcome_values is not None:
         check_outcome(survey.outcome_values, len(survey.classes))
-    for column, is_present in survey.is_present.items():
-        if not is_present:
-            raise not_found(column, roles.where[column], list(survey.seen[column]))
+    for column, value in roles.where.items():
+        if survey.left_out[f"{NOT_GIVEN}{column}"] == survey.read:
+            raise DataError(
+                f"No row has {shown(value)} in column {shown(column)} (`where`).",
+                f"its values are {listed(survey.seen[column])}.",
+            )
     _check_some_rows(survey)
     counts = {label: round(survey.people[label]) for label in sorted(survey.people, key=natural_order)}
     groups = compared_groups(roles.name, counts, survey.kept + survey.without_group, reference, audited)
@@ -116,6 +123,7 @@ def select_rows(roles: ColumnRoles, survey: Survey, groups: ComparedGroups) -> E
     )
     frame = frame[pl.Series(order.index, dtype=pl.UInt32)]
     columns = _columns(roles, survey, frame, labels, order.content[order.index])
+    codes = in_threads(lambda own: own.codes(frame[own.name]), list(levels.values()), frame.height)
     facts = SampleFacts(
         people=tuple(survey.people[label] for label in labels),
         is_complete=survey.sample.is_complete,
@@ -129,8 +137,8 @@ def select_rows(roles: ColumnRoles, survey: Survey, groups: ComparedGroups) -> E
         _scored_rows(frame, survey, labels),
         columns=columns,
         labels=survey.labels,
-        features=tuple(feature.rows(order.index) for feature in features),
-        value_codes={name: fine.codes(frame[name]) for name, fine in levels.items()},
+        features=tuple(in_threads(lambda feature: feature.rows(order.index), features, frame.height)),
+        value_codes=dict(zip(levels, codes, strict=True)),
         facts=facts,
     )
     inputs = frame.select(pl.col(f"{INPUT}{name}").alias(name) for name in roles.sources if roles.keeps_inputs)
@@ -234,7 +242,9 @@ def _sampling_weights(frame: pl.DataFrame, survey: Survey) -> Floats | None:
 
 def _count_copies(hashes: Hashes, features: Sequence[Feature]) -> int:
     """Return the number of rows that repeat another; 0 if features have so few values that this may be chance."""
-    distinct = len(np.unique(hashes))
+    distinct = pl.Series(hashes).n_unique()
+    if distinct == len(hashes):
+        return 0
     is_continuous = any(
         feature.values is not None and len(np.unique(feature.values)) > CONTINUOUS * distinct for feature in features
     )
@@ -281,30 +291,27 @@ def account_rows(survey: Survey, groups: ComparedGroups, is_soft: bool) -> dict[
     return {"read": survey.read, "used": used} | gone | {"group_not_audited": rest}
 
 
+def _add_each(parts: tuple[GroupMoments, ...], others: tuple[GroupMoments, ...]) -> tuple[GroupMoments, ...]:
+    return tuple(map(add, parts, others))
+
+
 @dataclass(frozen=True, slots=True, eq=False)
 class GroupSums:
     """Sums over all rows of some groups, added with `+`."""
 
-    moments: tuple[GroupMoments, ...]  # of (ℓ, W_1, …) in each group; ℓ is 0 where no membership is given
-    amounts: tuple[GroupMoments, ...]  # of the amount in each group; none where scores are probabilities
+    # Of (ℓ, W_1, …) in each group, where ℓ is 0 if no membership is given; and of the amount, none for probabilities
+    moments: tuple[GroupMoments, ...] = field(metadata={"join": _add_each})
+    amounts: tuple[GroupMoments, ...] = field(metadata={"join": _add_each})
     square: Floats  # Σ w² of each group
     # Σ w·e^(ℓ − shift)·(1, ℓ, W_1, …) of each group; (groups, 0) if no membership is given
     exponential: Floats
-    shift: float
+    shift: float = field(metadata={"join": min})  # the same in all
     cells: dict[str, CellSums]  # sums by value of each countable feature, one line per group
     # Sums by the codes of optional columns of the rows, such as the observed outcome and the period
     by_column: dict[str, CellSums]
 
     def __add__(self, other: GroupSums) -> GroupSums:
-        return GroupSums(
-            moments=tuple(part + more for part, more in zip(self.moments, other.moments, strict=True)),
-            amounts=tuple(part + more for part, more in zip(self.amounts, other.amounts, strict=True)),
-            square=self.square + other.square,
-            exponential=self.exponential + other.exponential,
-            shift=self.shift,
-            cells={name: sums + other.cells[name] for name, sums in self.cells.items()},
-            by_column={name: sums + other.by_column[name] for name, sums in self.by_column.items()},
-        )
+        return add_fields(self, other)
 
 
 def sum_rows(rows: SampledRows, sizes: Mapping[str, int], shift: float) -> GroupSums:
@@ -339,39 +346,21 @@ def cell_sums(rows: SampledRows, codes: Integers, values: int) -> CellSums:
     return CellSums.by(rows.group, codes, (len(rows.groups), values), rows.score, weights)
 
 
-@dataclass(frozen=True, slots=True, eq=False)
-class SumPlan:
-    """The inputs for summing the rows of a batch. It is sent to every worker."""
-
-    roles: ColumnRoles
-    groups: Labels
-    levels: tuple[Levels, ...]
-    labels: Mapping[str, Labels]  # of the codes of optional columns
-    unit: Unit
-    largest_weight: float
-    shift: float
-
-    @property
-    def sizes(self) -> dict[str, int]:
-        """The number of values of each feature."""
-        return {levels.name: len(levels.labels) for levels in self.levels}
-
-
-def sum_batch(plan: SumPlan, table: pl.DataFrame) -> GroupSums:
-    """Return the sums of one batch."""
-    batch = read_batch(plan.roles, table, for_sums=True)
-    index = np.flatnonzero(batch.rows.code_groups(plan.groups) != NO_GROUP)
+def sum_batch(sample: EncodedSample, roles: ColumnRoles, shift: float, table: pl.DataFrame) -> GroupSums:
+    """Return the sums of one batch, whose rows are encoded as those of a sample; the sample may be empty."""
+    batch, groups = read_batch(roles, table, for_sums=True), sample.rows.groups
+    index = np.flatnonzero(batch.rows.code_groups(groups) != NO_GROUP)
     kept = batch.table if index.size == batch.table.height else batch.table[pl.Series(index, dtype=pl.UInt32)]
-    rows = batch.rows.recode(plan.groups)
+    rows, unit, facts = batch.rows.recode(groups), sample.rows.unit, sample.rows.facts
     rows = replace(
-        rows.in_unit(plan.unit) if plan.unit.is_amount else rows,
-        weights=rows.weights / plan.largest_weight if plan.roles.is_weighted else rows.weights,
-        columns=encode_columns(rows.columns, plan.labels),
-        labels=plan.labels,
-        value_codes={levels.name: levels.codes(kept[levels.name]) for levels in plan.levels},
-        facts=SampleFacts(is_weighted=plan.roles.is_weighted),
+        rows.in_unit(unit) if unit.is_amount else rows,
+        weights=rows.weights / facts.largest_weight if facts.is_weighted else rows.weights,
+        columns=encode_columns(rows.columns, sample.rows.labels),
+        labels=sample.rows.labels,
+        value_codes={name: levels.codes(kept[name]) for name, levels in sample.levels.items()},
+        facts=facts,
     )
-    return sum_rows(rows, plan.sizes, plan.shift)
+    return sum_rows(rows, sample.sizes, shift)
 
 
 def check_same_rows(counts: Mapping[str, int], labels: Sequence[str], sums: GroupSums) -> None:

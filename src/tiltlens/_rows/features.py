@@ -58,7 +58,9 @@ class Feature:
 
     def rows(self, index: Integers) -> Feature:
         """Return the feature on some of the rows."""
-        return replace(self, codes=self.codes[index], values=None if self.values is None else self.values[index])
+        return replace(
+            self, codes=self.codes.take(index), values=None if self.values is None else self.values.take(index)
+        )
 
 
 def feature_of(levels: Levels, column: pl.Series) -> Feature:
@@ -198,10 +200,8 @@ def flag_separating(feature: Feature, audited: Booleans) -> Feature:
 
 def _shares_values(values: DesignColumn, audited: Booleans) -> bool:
     """Return whether the group changes so often along the sorted values that bands cannot separate the groups."""
-    turns = np.flatnonzero(np.diff(audited[np.argsort(values, kind="stable")]))
-    return bool(turns.size > MOST_TURNS * max(len(np.unique(values)), 1)) or bool(
-        turns.size > MOST_TURNS and len(np.unique(values)) == len(values)
-    )
+    turns, distinct = np.diff(audited[np.argsort(values, kind="stable")]).sum(), len(np.unique(values))
+    return bool(turns > MOST_TURNS * (1 if distinct == len(values) else distinct))
 
 
 def design_columns(features: Sequence[Feature]) -> dict[str, DesignColumn]:

@@ -66,13 +66,6 @@ def check_sample_weight(name: str | None, table: pl.DataFrame, row_name: RowName
     return values
 
 
-def not_found(name: str, value: object, values: Sequence[object]) -> DataError:
-    """Return the error for a value of `where` that no row has."""
-    return DataError(
-        f"No row has {shown(value)} in column {shown(name)} (`where`).", f"its values are {listed(values)}."
-    )
-
-
 def equals_mask(column: pl.Series, value: object) -> Booleans:
     """Return which entries are `value`; as texts, so that 1, 1.0, "1" and a boolean True agree."""
     wanted = text_of(value).casefold()
@@ -92,8 +85,7 @@ def numbers_of(argument: str, column: pl.Series) -> Floats:
             f"`{argument}` must be numbers, got {kind_of(column)} in column {shown(column.name)}.",
             "name a column of numbers, or convert this one; pass decimal=',' (--decimal ',') for decimal commas.",
         )
-    numbers = column.cast(pl.Float64)
-    return (numbers.fill_null(float("nan")) if numbers.null_count() else numbers).to_numpy()
+    return column.cast(pl.Float64).to_numpy()
 
 
 MOST_PERIODS = 60  # five years of months: a figure cannot show more
@@ -158,9 +150,9 @@ def alike_notes(labels: Iterable[str]) -> list[Note]:
 
 def factorize_groups(name: str, parts: Sequence[pl.Series]) -> tuple[NDArray[np.int64], tuple[str, ...]]:
     """Return a code per row and the label of each code; a row with a missing part has no group."""
-    codes, labels = _drop_empty(*level_codes(parts[0]))
+    codes, labels = level_codes(parts[0])
     for part in parts[1:]:
-        more, more_labels = _drop_empty(*level_codes(part))
+        more, more_labels = level_codes(part)
         joint = np.where((codes >= 0) & (more >= 0), codes * len(more_labels) + more, NO_GROUP)
         pairs, index = np.unique(joint, return_inverse=True)
         first = int(np.searchsorted(pairs, 0))  # 1 where unknown rows are among the pairs
@@ -175,30 +167,16 @@ def factorize_groups(name: str, parts: Sequence[pl.Series]) -> tuple[NDArray[np.
     return codes, labels
 
 
-def _drop_empty(codes: NDArray[np.int64], labels: tuple[str, ...]) -> tuple[NDArray[np.int64], tuple[str, ...]]:
-    """Return codes and labels without unused levels."""
-    used = np.flatnonzero(np.bincount(codes[codes >= 0], minlength=len(labels)))
-    new_code = np.full(len(labels) + 1, NO_GROUP, dtype=np.int64)  # the last entry serves the code −1
-    new_code[used] = np.arange(used.size)
-    return new_code[codes], tuple(labels[code] for code in used)
-
-
 def level_codes(column: pl.Series) -> tuple[NDArray[np.int64], tuple[str, ...]]:
-    """Return a code per row, −1 where missing, and the text of each code: in declared, numeric or natural order."""
+    """Return a code per row, `NO_GROUP` where missing, and each code's text: in declared, numeric or natural order."""
+    levels = column.unique().drop_nulls().sort().to_list()
     if column.dtype == pl.String:
-        levels = column.drop_nulls().unique().to_list()
-        ordered = pl.Series(sorted(levels, key=natural_order), dtype=pl.String)
-        codes = column.cast(pl.Enum(ordered)).to_physical()
-        labels = tuple(ordered)
-    elif isinstance(column.dtype, pl.Enum):
-        codes = column.to_physical()
-        labels = tuple(column.dtype.categories)
+        levels.sort(key=natural_order)
+    if column.dtype in (pl.String, pl.Enum):
+        codes = column.cast(pl.Enum(levels)).to_physical()
     else:
-        values = column.drop_nulls().unique().sort()
-        codes = values.search_sorted(column)
-        codes = pl.select(pl.when(column.is_not_null()).then(codes)).to_series()
-        labels = tuple(text_of(value) for value in values)
-    return codes.cast(pl.Int64).fill_null(NO_GROUP).to_numpy(), labels
+        codes = column.replace_strict(levels, range(len(levels)), default=None, return_dtype=pl.Int64)
+    return codes.cast(pl.Int64).fill_null(NO_GROUP).to_numpy(), tuple(map(text_of, levels))
 
 
 def natural_order(text: str) -> tuple[object, ...]:
@@ -314,7 +292,7 @@ def group_chances(columns: Sequence[str], table: pl.DataFrame, row_name: RowName
 
 def read_periods(column: pl.Series) -> pl.Series:
     """Return the period of each row as a text, null where it is missing."""
-    codes, labels = level_codes(column.fill_nan(None) if column.dtype.is_float() else column)
+    codes, labels = level_codes(column)
     texts = pl.Series([*labels, None], dtype=pl.String)
     return texts.gather(np.where(codes < 0, len(labels), codes))
 
@@ -402,12 +380,11 @@ def outcome_codes(column: pl.Series, names: dict[str, int]) -> tuple[Integers, M
 
     An unknown value counts as 0, because of two words one determines the other.
     """
-    observed = column.fill_nan(None) if column.dtype.is_float() else column
-    values = observed.drop_nulls().unique().sort().to_list()
-    having = [value for value in values if names.get(text_of(value).casefold()) == WITH]
-    has_it = observed.is_in(having).fill_null(value=False).to_numpy()
-    codes = np.where(observed.is_null().to_numpy(), UNKNOWN, np.where(has_it, WITH, WITHOUT))
-    return codes, {text_of(value): names.get(text_of(value).casefold()) for value in values[:LISTED_VALUES]}
+    values = column.drop_nulls().unique().sort().to_list()
+    meanings = {text_of(value): names.get(text_of(value).casefold()) for value in values}
+    has_it = column.is_in([value for value in values if meanings[text_of(value)] == WITH]).fill_null(value=False)
+    codes = np.where(column.is_null().to_numpy(), UNKNOWN, has_it.to_numpy())  # True is `WITH`
+    return codes, dict(list(meanings.items())[:LISTED_VALUES])
 
 
 def observed_costs(column: pl.Series) -> Floats:

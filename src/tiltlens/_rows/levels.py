@@ -11,7 +11,7 @@ from dataclasses import dataclass, replace
 from datetime import datetime, timedelta
 from functools import cached_property
 from itertools import pairwise
-from typing import Literal
+from typing import Any, Literal
 
 import numpy as np
 import polars as pl
@@ -65,14 +65,9 @@ class ValueCounts:
     def __add__(self, other: ValueCounts) -> ValueCounts:
         if self.parts is not None and other.parts is not None:
             parts = pl.concat([self.parts, other.parts], rechunk=True)
-            return ValueCounts(parts) if parts.height <= MOST_COUNTED else _joined(parts)
+            parts = parts if parts.height <= MOST_COUNTED else _summed(parts)
+            return ValueCounts(parts) if parts.height <= MOST_COUNTED else ValueCounts(None, _ranges(parts))
         return ValueCounts(None, pl.concat([self.ranges, other.ranges]).group_by(GROUP).agg(*RANGES))
-
-
-def _joined(parts: pl.DataFrame) -> ValueCounts:
-    """Return counts with one line for each value and group, or the ranges where these are too many."""
-    frame = _summed(parts)
-    return ValueCounts(frame) if frame.height <= MOST_COUNTED else ValueCounts(None, _ranges(frame))
 
 
 def _summed(parts: pl.DataFrame) -> pl.DataFrame:
@@ -95,9 +90,9 @@ def value_counts(
     `codes` are of the groups, and `weights` None where all are 1.
     """
     frame = None if factorized is None else _by_value(factorized, codes, len(labels), weights)
-    if frame is None:
-        frame = _of_any(column, codes, weights)
-    if frame is not None:
+    if frame is None and column.head(2 * MOST_COUNTED).n_unique() <= MOST_COUNTED:
+        frame = _counted(column, codes, weights)
+    if frame is not None and frame.height <= MOST_COUNTED:
         return ValueCounts(_named(frame, labels))
     everyone = pl.DataFrame({GROUP: codes, column.name: column}).with_columns(pl.lit(1, pl.Int64).alias(PEOPLE))
     return ValueCounts(None, _named(_ranges(everyone), labels))
@@ -108,7 +103,7 @@ def _named(frame: pl.DataFrame, labels: pl.Series) -> pl.DataFrame:
 
 
 def _by_value(factorized: Factorized, codes: Integers, groups: int, weights: Floats | None) -> pl.DataFrame | None:
-    """Return the counts; None where there are too many."""
+    """Return the counts; None where there are too many places."""
     values, size = factorized.values, len(factorized.values) * groups
     if size > MOST_PLACES:
         return None
@@ -116,8 +111,6 @@ def _by_value(factorized: Factorized, codes: Integers, groups: int, weights: Flo
     keys += codes
     counts = np.bincount(keys, minlength=size)
     filled = np.flatnonzero(counts)
-    if len(filled) > MOST_COUNTED:
-        return None
     parts = {
         GROUP: filled % groups,
         values.name: values.gather(filled // groups),
@@ -125,14 +118,6 @@ def _by_value(factorized: Factorized, codes: Integers, groups: int, weights: Flo
         WEIGHT: (counts if weights is None else np.bincount(keys, weights))[filled].astype(np.float64),
     }
     return pl.DataFrame(parts)
-
-
-def _of_any(column: pl.Series, codes: Integers, weights: Floats | None) -> pl.DataFrame | None:
-    """Return the counts of any values; None where there are too many."""
-    if column.head(2 * MOST_COUNTED).n_unique() > MOST_COUNTED:
-        return None
-    frame = _counted(column, codes, weights)
-    return frame if frame.height <= MOST_COUNTED else None
 
 
 def _counted(column: pl.Series, codes: Integers, weights: Floats | None) -> pl.DataFrame:
@@ -231,10 +216,7 @@ def feature_levels(
             f"Column {shown(name)} has infinite values in {infinite:,} row{'' if infinite == 1 else 's'}.",
             "replace them with a number, or with a missing value, which is treated as a separate value.",
         )
-    frame = counts.frame
-    if frame is None:
-        raise DataError(f"Column {shown(name)} has too many values to be counted.", "leave it out.")
-    pairs = frame.filter(pl.col(GROUP).is_in(groups))
+    pairs = pl.DataFrame(counts.frame).filter(pl.col(GROUP).is_in(groups))
     values = _of_groups_together(name, pairs)
     levels = _levels(name, values, ranges, is_weighted, is_sampled)
     group = pairs[GROUP].cast(pl.Enum(groups)).to_physical().cast(pl.Int64).to_numpy()
@@ -299,11 +281,18 @@ def _levels(name: str, values: pl.DataFrame, ranges: pl.DataFrame, is_weighted: 
 
 def _levelled(name: str, values: pl.DataFrame, kind: Kind, missing: int) -> Levels:
     observed = values[name].drop_nulls()
-    numbers = pl.Series(numbers_of(observed))
-    labels = [text_of(value) for value in observed] + ([MISSING] if missing else [])
-    notes = missing_notes(missing > 0)
+    return _of_numbers(name, kind, numbers_of(observed), [text_of(value) for value in observed], missing)
+
+
+def _of_numbers(
+    name: str, kind: Kind, values: Floats, labels: list[str], missing: int, notes: Sequence[Note] = (), **others: Any
+) -> Levels:
+    """Return the levels of numbers: one for each value, or bins between edges, and a last one if values are missing."""
+    shown_labels = readable(labels + ([MISSING] if missing else []))
+    notes = (*notes, *missing_notes(missing))
+    numbers = pl.Series(values)
     return Levels(
-        name, kind, readable(labels), notes, numbers, missing=len(observed), is_ordered=True, has_numbers=True
+        name, kind, shown_labels, notes, numbers, missing=len(labels), is_ordered=True, has_numbers=True, **others
     )
 
 
@@ -313,7 +302,8 @@ def _binned(
     observed = values.filter(pl.col(name).is_not_null())
     numbers, people = numbers_of(observed[name]), observed[PEOPLE].to_numpy()
     missing = int(ranges["missing"].sum())
-    smallest, largest = (float(end) for end in numbers_of(_ends(ranges, values[name].dtype)))
+    dtype, ends = observed[name].dtype, pl.Series([ranges["smallest"].min(), ranges["largest"].max()], dtype=pl.Float64)
+    smallest, largest = numbers_of(ends.cast(pl.Int64).cast(dtype) if dtype.is_temporal() else ends).tolist()
     is_whole = bool(ranges["is_whole"].all()) if kind == "numeric" else bool((numbers == np.floor(numbers)).all())
     if is_weighted:
         edges = quantile_edges(numbers, observed[WEIGHT].to_numpy(), FEATURE_BINS)
@@ -326,26 +316,14 @@ def _binned(
         is_filled[:] = True
     filled = np.flatnonzero(is_filled)
     places = None if is_filled.all() else np.maximum(np.cumsum(is_filled) - 1, 0)
-    kept = [labels[bin_] for bin_ in filled] + ([MISSING] if missing else [])
-    sampled = [Note("sampled bins", rows=int(observed[PEOPLE].sum()))] if is_sampled else []
-    notes = (*sampled, *missing_notes(missing > 0))
-    levels = Levels(
-        name,
-        kind,
-        readable(kept),
-        notes,
-        pl.Series(edges),
-        places,
-        missing=filled.size,
-        is_ordered=True,
-        has_numbers=True,
-        is_binned=True,
-    )
+    kept = [labels[bin_] for bin_ in filled]
+    sampled = [Note("sampled bins", rows=int(people.sum()))] if is_sampled else []
+    levels = _of_numbers(name, kind, edges, kept, missing, sampled, places=places, is_binned=True)
     people_in_all = int(ranges[PEOPLE].sum()) - missing
     is_distinct = kind == "numeric" and is_whole and bool((people == 1).all())
     if is_distinct and _is_key(name, largest - smallest, people_in_all, is_sampled):
         note = Note("identifier", why="whole numbers, every row another")
-        return replace(levels, kind="identifier", notes=(note, *notes))
+        return replace(levels, kind="identifier", notes=(note, *levels.notes))
     return levels
 
 
@@ -353,11 +331,6 @@ def _is_key(name: str, span: float, people: int, is_sampled: bool) -> bool:
     """Return whether distinct whole numbers identify rows: hardly a gap, many rows, or a name such as "id"."""
     is_long = people >= MANY_NUMBERS and not is_sampled  # a sample of amounts may be distinct by accident
     return span < 2 * people or is_long or any(IDENTIFIER_NAME.search(text) for text in (name, name.lower()))
-
-
-def _ends(ranges: pl.DataFrame, dtype: pl.DataType) -> pl.Series:
-    ends = pl.Series([ranges["smallest"].min(), ranges["largest"].max()], dtype=pl.Float64)
-    return ends.cast(pl.Int64).cast(dtype) if dtype.is_temporal() else ends
 
 
 def _categorical(name: str, values: pl.DataFrame, ranges: pl.DataFrame, is_sampled: bool) -> Levels:
@@ -371,7 +344,7 @@ def _categorical(name: str, values: pl.DataFrame, ranges: pl.DataFrame, is_sampl
         return Levels(name, "identifier", ("(all different)",), (note,))
     kept = _kept_levels(text.fill_null(MISSING), values[WEIGHT])
     labels = _ordered(kept, column.dtype)
-    notes = missing_notes(missing > 0)
+    notes = missing_notes(missing)
     if distinct > SHOWN_LEVELS:
         many = f"{distinct} different values{_numbers_remark(text)}"
         notes = (Note("many values", values=many, kept=len(labels), other=OTHER), *notes)
@@ -394,9 +367,9 @@ def _categorical(name: str, values: pl.DataFrame, ranges: pl.DataFrame, is_sampl
     )
 
 
-def missing_notes(is_missing: bool) -> tuple[Note, ...]:
+def missing_notes(missing: int) -> tuple[Note, ...]:
     """Return a note on missing values without their number, from which a suppressed count might follow."""
-    return (Note("missing values"),) if is_missing else ()
+    return (Note("missing values"),) if missing else ()
 
 
 def _kept_levels(text: pl.Series, weights: pl.Series) -> set[str]:

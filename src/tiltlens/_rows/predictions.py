@@ -50,7 +50,7 @@ def model_matrix(
 ) -> tuple[Floats, tuple[str, ...]]:
     """Return the predictions of a fitted model or a function for every row, and the names of its outcomes."""
     method = METHODS[score_type]
-    _check_model(model, features, score_type)
+    _check_model(model, features, score_type, method)
     predict: UserModel = getattr(model, method, model)
     _check_categories(model, model_columns(model, features), table)
     inputs = _model_inputs(model, data, table, features, method)
@@ -67,8 +67,7 @@ def model_matrix(
     return matrix, classes if len(classes) == max(matrix.shape[1], 2) else ()
 
 
-def _check_model(model: UserModel, features: Sequence[str], score_type: str) -> None:
-    method = METHODS[score_type]
+def _check_model(model: UserModel, features: Sequence[str], score_type: str, method: str) -> None:
     if isinstance(model, type):
         raise DataError(f"`model` must be a fitted model, got the class {model.__name__}.", "fit one and pass that.")
     if not hasattr(model, method) and not callable(model):
@@ -83,8 +82,6 @@ def _check_model(model: UserModel, features: Sequence[str], score_type: str) -> 
             f"`model` must be a regressor or a function for amounts, got {type(model).__name__}, which has classes.",
             "leave out `score_type` to audit its probabilities; or pass its predict method where classes are amounts.",
         )
-    if not features:
-        raise DataError("`features` must name the columns that `model` sees, got none.", "list them in its order.")
     unknown = [name for name in fitted_names(model) if name not in set(features)]
     if unknown:
         raise DataError(

@@ -15,7 +15,7 @@ import polars as pl
 
 from tiltlens._formats import text_of
 from tiltlens._rows.groups import JOINT, check_known_groups, check_metric, group_columns, soft_columns
-from tiltlens._rows.predictions import fitted_names, model_columns, model_matrix
+from tiltlens._rows.predictions import fitted_names, model_columns
 from tiltlens._rows.scores import (
     Channel,
     RowName,
@@ -24,6 +24,7 @@ from tiltlens._rows.scores import (
     check_score_type,
     given_amounts,
     given_matrix,
+    model_scores,
     score_columns,
 )
 from tiltlens._sources.tables import check_index, column_of_values
@@ -243,22 +244,8 @@ class ColumnRoles:
         return [name for name in self.features if seen.intersection(self.declared.sources([name]))]
 
     def channel(self, data: object, table: pl.DataFrame, model: object, row_name: RowName = "row {}".format) -> Channel:
-        """Return the scores of some rows, from `model` or, without a model, from their columns of scores.
-
-        `table` is clean, and `data` is the same table in the form that the model takes.
-        """
-        return channel_of(
-            data,
-            table,
-            scores=None if model is not None else list(self.scores) or None,
-            model=model,
-            score_type=self.score_type,
-            features=self.sources,
-            favourable=self.favourable,
-            threshold=self.threshold,
-            labels=self.labels,
-            row_name=row_name,
-        )
+        """See `channel_of`."""
+        return channel_of(self, data, table, model, row_name)
 
     @property
     def is_weighted(self) -> bool:
@@ -281,9 +268,10 @@ def resolve_roles(names: Sequence[str], request: Request, may_have_arrays: bool)
     check_one_of_two(request.scores, request.model)
     check_score_type(request.score_type, request.threshold)
     check_metric(request.metric, request.outcome, request.score_type)
-    if not may_have_arrays:
-        _check_no_arrays(request, {"group": bool(group), "scores": bool(scores)})
-    optional = _optional_columns(request, names)
+    for argument, value, columns in (("group", request.group, group), ("scores", request.scores, scores)):
+        if not (may_have_arrays or columns) and (value is not None or argument == "group"):
+            raise must_be_column(argument, value)
+    optional = _optional_columns(request, names, may_have_arrays)
     where = _checked_where(request.where, names)
     named = [column for column in optional.values() if column is not None and not column.startswith("\0")]
     features, declared = declared_features(request.features, request.model, names, [*group, *scores, *where, *named])
@@ -328,25 +316,17 @@ def declared_features(
     return features, declared
 
 
-def _optional_columns(request: Request, names: Sequence[str]) -> dict[str, str | None]:
+def _optional_columns(request: Request, names: Sequence[str], may_have_arrays: bool) -> dict[str, str | None]:
     """Return the column of each argument that names one or is an array, which gets a reserved name; else None."""
     columns: dict[str, str | None] = {}
     for argument, reserved in ONE_COLUMN.items():
         value = getattr(request, argument)
-        if isinstance(value, str):
-            check_columns(argument, [value], names)
-        columns[argument] = value if value is None or isinstance(value, str) else reserved
-    return columns if request.estimator is None else columns | {"propensity": None}
-
-
-def _check_no_arrays(request: Request, is_column: Mapping[str, bool]) -> None:
-    """Raise where an argument is an array but the data are read in batches."""
-    for argument in (*is_column, *ONE_COLUMN):
-        value = getattr(request, argument)
-        is_name = is_column.get(argument, isinstance(value, str))
-        is_estimator = value is not None and value is request.estimator
-        if not (is_name or is_estimator) and (value is not None or argument == "group"):
+        is_array = not (value is None or isinstance(value, str) or value is request.estimator)
+        if is_array and not may_have_arrays:
             raise must_be_column(argument, value)
+        check_columns(argument, [value] if isinstance(value, str) else [], names)
+        columns[argument] = reserved if is_array else value if isinstance(value, str) else None
+    return columns
 
 
 def must_be_column(argument: str, value: object) -> DataError:
@@ -441,7 +421,7 @@ def with_arrays(
     if roles.scores:
         return table.with_columns(columns), roles
     if request.model is not None:
-        matrix, labels = model_matrix(request.model, data, table, roles.sources, request.score_type)
+        matrix, labels = model_scores(roles, data, table, request.model)
     elif request.score_type == "amount":
         matrix, labels = given_amounts(request.scores, table.height), ()
     else:

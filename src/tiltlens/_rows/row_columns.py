@@ -1,4 +1,4 @@
-"""The optional columns of rows: how each is read from a batch, stored in the sample, taken and summed.
+"""The optional columns of rows: how each is read from a batch, encoded in the sample, taken and summed.
 
 Each is an entry of `ROW_COLUMNS`, and its values are in `SampledRows.columns` under its name. Code that reads batches,
 or samples, takes or sums rows, iterates over these entries.
@@ -6,7 +6,7 @@ or samples, takes or sums rows, iterates over these entries.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Container, Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from typing import Any, TypeAlias
 
@@ -40,20 +40,18 @@ def take_values(values: ColumnValues, index: Integers) -> ColumnValues:
 
 @dataclass(frozen=True, slots=True)
 class RowColumn:
-    """An optional column of `SampledRows`: how it is read from a batch, stored in the sample, taken and summed."""
+    """An optional column of `SampledRows`: how it is read from a batch, encoded in the sample, taken and summed."""
 
-    # The key of its values in `SampledRows.columns`; and how the sample stores them
+    # The key of its values in `SampledRows.columns`; and the field of `ColumnRoles` that requests it
     name: str
-    dtype: type[pl.DataType]
-    role: str | None = None  # the field of `ColumnRoles` that requests it; None if it is derived from other columns
-    # Takes the roles and the rows of a batch, and returns a series or an array. None where `read_batch` makes it,
-    # because it decides which rows are kept, and where `select_rows` does, from what was sampled.
+    role: str
+    # Takes the roles and the rows of a batch, and returns a series or an array, which may have a column for each group.
+    # None where `read_batch` makes it, because it decides which rows are kept.
     read: Callable[[ColumnRoles, pl.DataFrame], ColumnValues] | None = None
     # Sorts the texts that occur in all batches: they become the labels of its codes
     collect: Callable[[Iterable[str]], Labels] | None = None
     # Takes texts and labels, and returns codes. The labels are the compared groups where none are collected.
     encode: Callable[[pl.Series, Labels], Integers] | None = None
-    by_group: bool = False  # whether it has one value for each group, (n, groups)
     # Takes the values and the codes of two groups, and returns the values for these two
     of_groups: Callable[[ColumnValues, list[int]], ColumnValues] | None = None
     # Whether sums over all rows need it; and, if the score is summed by its codes, their number given the labels
@@ -65,20 +63,11 @@ class RowColumn:
         """Its name in the sample's frame, where no column of a table begins with a NUL."""
         return f"\0{self.name}"
 
-    def store(self, values: ColumnValues, groups: Labels) -> list[pl.Series]:
-        """Return the columns of the sample's frame."""
-        if not self.by_group:
-            return [pl.Series(self.stored, values, self.dtype)]
-        return [
-            pl.Series(f"{self.stored} {group}", part, self.dtype) for group, part in zip(groups, values.T, strict=True)
-        ]
 
-    def gather(self, frame: pl.DataFrame, groups: Labels, labels: Labels) -> ColumnValues:
-        """Return the values from the sample's frame, texts as codes."""
-        if self.by_group:
-            return frame.select(f"{self.stored} {group}" for group in groups).to_numpy()
-        values = frame[self.stored]
-        return values.to_numpy() if self.encode is None else self.encode(values, labels)
+def _functions(field: str, names: Container[str]) -> Iterator[tuple[str, Callable[..., Any]]]:
+    """Yield the named columns for which a field of their entry is a function."""
+    entries = ((column.name, getattr(column, field)) for column in ROW_COLUMNS if column.name in names)
+    return ((name, function) for name, function in entries if function is not None)
 
 
 def read_columns(roles: ColumnRoles, table: pl.DataFrame, for_sums: bool) -> dict[str, ColumnValues]:
@@ -86,78 +75,53 @@ def read_columns(roles: ColumnRoles, table: pl.DataFrame, for_sums: bool) -> dic
     return {
         column.name: column.read(roles, table)
         for column in ROW_COLUMNS
-        if column.read is not None and (column.is_summed or not for_sums) and getattr(roles, str(column.role))
+        if column.read is not None and (column.is_summed or not for_sums) and getattr(roles, column.role)
     }
 
 
 def collect_labels(columns: Mapping[str, ColumnValues]) -> dict[str, Labels]:
     """Return the labels of each column of a batch whose texts are collected."""
-    return {
-        column.name: column.collect(columns[column.name].drop_nulls().unique())
-        for column in ROW_COLUMNS
-        if column.collect is not None and column.name in columns
-    }
+    return {name: collect(columns[name].drop_nulls().unique()) for name, collect in _functions("collect", columns)}
 
 
 def join_labels(labels: Mapping[str, Labels], others: Mapping[str, Labels]) -> dict[str, Labels]:
     """Return the labels of two parts of the data."""
-    return {
-        column.name: column.collect((*labels[column.name], *others[column.name]))
-        for column in ROW_COLUMNS
-        if column.collect is not None and column.name in labels
-    }
+    return {name: collect((*labels[name], *others[name])) for name, collect in _functions("collect", labels)}
 
 
-def store_columns(columns: Mapping[str, ColumnValues], groups: Labels, index: Integers | None) -> list[pl.Series]:
-    """Return the optional columns of some rows of a batch, or of all, as columns of the sample's frame."""
-    return [
-        series
-        for column in ROW_COLUMNS
-        if column.name in columns
-        for series in column.store(
-            columns[column.name] if index is None else take_values(columns[column.name], index), groups
-        )
-    ]
+def store_columns(columns: Mapping[str, ColumnValues]) -> list[pl.Series]:
+    """Return the optional columns of rows as columns of the sample's frame."""
+    return [pl.Series(column.stored, columns[column.name]) for column in ROW_COLUMNS if column.name in columns]
 
 
 def gather_columns(
     frame: pl.DataFrame, roles: ColumnRoles, groups: Labels, labels: Mapping[str, Labels]
 ) -> dict[str, ColumnValues]:
-    """Return the optional columns from the frame of a sample."""
-    return {
-        column.name: column.gather(frame, groups, labels.get(column.name, groups))
-        for column in ROW_COLUMNS
-        if column.role is not None and getattr(roles, column.role)
-    }
+    """Return the optional columns from the frame of a sample, with codes of texts, for some groups."""
+
+    def gather(column: RowColumn) -> ColumnValues:
+        values = frame[column.stored]
+        if column.encode is not None:
+            return column.encode(values, labels.get(column.name, groups))
+        is_by_group = isinstance(values.dtype, pl.Array)
+        return values.to_numpy()[:, [roles.soft.index(group) for group in groups]] if is_by_group else values.to_numpy()
+
+    return {column.name: gather(column) for column in ROW_COLUMNS if getattr(roles, column.role)}
 
 
 def encode_columns(columns: Mapping[str, ColumnValues], labels: Mapping[str, Labels]) -> dict[str, ColumnValues]:
     """Return the columns of a batch, with codes where texts have labels."""
-    encoded = {
-        column.name: column.encode(columns[column.name], labels[column.name])
-        for column in ROW_COLUMNS
-        if column.encode is not None and column.name in labels and column.name in columns
-    }
-    return {**columns, **encoded}
+    return {**columns, **{name: encode(columns[name], labels[name]) for name, encode in _functions("encode", labels)}}
 
 
 def narrow_columns(columns: Mapping[str, ColumnValues], codes: list[int]) -> dict[str, ColumnValues]:
     """Return the columns of rows with the codes of two groups, where columns by group are reduced to these two."""
-    narrowed = {
-        column.name: column.of_groups(columns[column.name], codes)
-        for column in ROW_COLUMNS
-        if column.of_groups is not None and column.name in columns
-    }
-    return {**columns, **narrowed}
+    return {**columns, **{name: narrow(columns[name], codes) for name, narrow in _functions("of_groups", columns)}}
 
 
 def count_codes(columns: Mapping[str, ColumnValues], labels: Mapping[str, Labels]) -> dict[str, int]:
     """Return the number of codes of each column by which scores are summed."""
-    return {
-        column.name: column.count_codes(labels.get(column.name, ()))
-        for column in ROW_COLUMNS
-        if column.count_codes is not None and column.name in columns
-    }
+    return {name: count(labels.get(name, ())) for name, count in _functions("count_codes", columns)}
 
 
 def _read_log_odds(roles: ColumnRoles, table: pl.DataFrame) -> Floats:
@@ -196,12 +160,11 @@ def _recode_groups(group: Integers, codes: list[int]) -> Integers:
 
 
 ROW_COLUMNS = (
-    RowColumn("log_odds", pl.Float64, "propensity", _read_log_odds, is_summed=True),
-    RowColumn("cost", pl.Float64, "cost", lambda roles, table: observed_costs(table[str(roles.cost)])),
-    RowColumn("y_true", pl.Int64, "label", is_summed=True, count_codes=lambda labels: OUTCOME_MISSING + 1),
+    RowColumn("log_odds", "propensity", _read_log_odds, is_summed=True),
+    RowColumn("cost", "cost", lambda roles, table: observed_costs(table[str(roles.cost)])),
+    RowColumn("y_true", "label", is_summed=True, count_codes=lambda labels: OUTCOME_MISSING + 1),
     RowColumn(
         "period",
-        pl.String,
         "periods",
         lambda roles, table: read_periods(table[str(roles.periods)]),
         collect=sort_periods,
@@ -209,12 +172,7 @@ ROW_COLUMNS = (
         is_summed=True,
         count_codes=lambda labels: len(labels) + 1,
     ),
-    RowColumn("cluster", pl.UInt64, "clusters", _read_clusters),
-    RowColumn("probabilities", pl.Float64, "soft", by_group=True, of_groups=lambda values, codes: values[:, codes]),
-    RowColumn(
-        "known_group", pl.String, "known_groups", _read_known_groups, encode=_encode_groups, of_groups=_recode_groups
-    ),
-    RowColumn("sampling_weight", pl.Float64),
-    RowColumn("row_number", pl.Int64),
-    RowColumn("row_key", pl.UInt64),
+    RowColumn("cluster", "clusters", _read_clusters),
+    RowColumn("probabilities", "soft", of_groups=lambda values, codes: values[:, codes]),
+    RowColumn("known_group", "known_groups", _read_known_groups, encode=_encode_groups, of_groups=_recode_groups),
 )

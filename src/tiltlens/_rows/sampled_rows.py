@@ -6,6 +6,7 @@ from collections.abc import Mapping
 from contextlib import nullcontext
 from dataclasses import dataclass, field, replace
 from threading import Lock
+from typing import Generic, TypeVar
 
 import numpy as np
 import polars as pl
@@ -36,6 +37,7 @@ from tiltlens._sources.tables import ROW
 from tiltlens._threads import in_threads
 from tiltlens.paper.checks import Floats
 
+V = TypeVar("V")
 ONE_AT_A_TIME = Lock()  # a user's model may not be made for several threads
 
 
@@ -54,6 +56,16 @@ class SampleFacts:
     is_numbered: bool = True  # whether rows have numbers in their table; with Spark they do not
 
 
+class _Optional(Generic[V]):
+    """The values of an optional column of `SampledRows`, by its name; None where it was not requested."""
+
+    def __set_name__(self, owner: type, name: str) -> None:
+        self.name = name
+
+    def __get__(self, rows: SampledRows, owner: type) -> V | None:
+        return rows.columns.get(self.name)
+
+
 @dataclass(frozen=True, slots=True, eq=False)
 class SampledRows:
     """Rows of some groups."""
@@ -65,7 +77,8 @@ class SampledRows:
     # All scores, (n,) or (n, K), for amounts the indicators of their deciles; and the score whose gap is measured
     scores: Floats
     score: Floats
-    # The values of each optional column, by the names of `ROW_COLUMNS`
+    # The values of each optional column, by the names of `ROW_COLUMNS`; in a sample also "row_number", "row_key" and,
+    # if rows were drawn, "sampling_weight"
     columns: Mapping[str, ColumnValues] = field(default_factory=dict)
     labels: Mapping[str, Labels] = field(default_factory=dict)  # the labels of the codes of a column such as "period"
     # The features; and the codes of all values of those that are countable
@@ -76,40 +89,15 @@ class SampledRows:
     favourable: int = 1
     facts: SampleFacts = SampleFacts()  # facts about the sample as a whole
 
-    @property
-    def log_odds(self) -> Floats | None:
-        """The given log-odds of being audited, not finite where the given probability is not between 0 and 1."""
-        return self.columns.get("log_odds")
-
-    @property
-    def y_true(self) -> Integers | None:
-        """The code of the observed outcome: 0, 1 or `OUTCOME_MISSING`."""
-        return self.columns.get("y_true")
-
-    @property
-    def cost(self) -> Floats | None:
-        """The observed cost of amounts, NaN where it is missing; None where none is given."""
-        return self.columns.get("cost")
-
-    @property
-    def period(self) -> Integers | None:
-        """The code of the period, one after the last where it is missing."""
-        return self.columns.get("period")
-
-    @property
-    def cluster(self) -> Hashes | None:
-        """Equal for rows of the same cluster; None if each row is its own cluster."""
-        return self.columns.get("cluster")
-
-    @property
-    def probabilities(self) -> Floats | None:
-        """(n, groups): the probability of each group, where groups are not observed."""
-        return self.columns.get("probabilities")
-
-    @property
-    def known_group(self) -> Integers | None:
-        """Where groups are not observed, the code of the group if it is known, else `NO_GROUP`."""
-        return self.columns.get("known_group")
+    # The given log-odds of being audited, not finite where the given probability is not between 0 and 1
+    log_odds = _Optional[Floats]()
+    y_true = _Optional[Integers]()  # the code of the observed outcome: 0, 1 or `OUTCOME_MISSING`
+    cost = _Optional[Floats]()  # the observed cost of amounts, NaN where it is missing
+    period = _Optional[Integers]()  # the code of the period, one after the last where it is missing
+    cluster = _Optional[Hashes]()  # equal for rows of the same cluster; without it, each row is its own cluster
+    # Where groups are not observed, (n, groups): the probability of each; and the code of the group, or `NO_GROUP`
+    probabilities = _Optional[Floats]()
+    known_group = _Optional[Integers]()
 
     @property
     def sampling_weight(self) -> Floats:
@@ -211,7 +199,10 @@ def read_batch(roles: ColumnRoles, table: pl.DataFrame, for_sums: bool = False) 
     named = row_name(table)
     with nullcontext() if roles.model is None else ONE_AT_A_TIME:
         channel = roles.channel(table, table, roles.model, named)
-    y_true, values = _read_outcomes(roles, table, channel)
+    y_true: Integers | None = None
+    values: Meant | None = None
+    if roles.label is not None:
+        y_true, values = outcome_codes(table[roles.label], outcome_names(channel, roles.favourable))
     is_other = _is_other(roles, channel, y_true)
     if roles.metric == "fnr":
         channel = channel.reversed()
@@ -262,12 +253,6 @@ def _read_groups(roles: ColumnRoles, table: pl.DataFrame) -> tuple[NDArray[np.in
         texts, codes = factorize_texts(columns[0], first=0, missing=NO_GROUP)
         return codes, tuple(texts)
     return factorize_groups(roles.name, columns)
-
-
-def _read_outcomes(roles: ColumnRoles, table: pl.DataFrame, channel: Channel) -> tuple[Integers | None, Meant | None]:
-    if roles.label is None:
-        return None, None
-    return outcome_codes(table[roles.label], outcome_names(channel, roles.favourable))
 
 
 def _is_other(roles: ColumnRoles, channel: Channel, y_true: Integers | None) -> dict[str, Booleans]:

@@ -6,7 +6,7 @@ import numbers
 import re
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
-from typing import Literal, TypeVar
+from typing import TYPE_CHECKING, Literal, TypeVar
 
 import numpy as np
 import polars as pl
@@ -14,10 +14,13 @@ from numpy.typing import NDArray
 
 from tiltlens._formats import text_of
 from tiltlens._limits import LARGEST, LISTED_VALUES, SCORE_ROUNDING
-from tiltlens._rows.predictions import AS_AMOUNT, METHODS, model_matrix, number_matrix
+from tiltlens._rows.predictions import AS_AMOUNT, METHODS, UserModel, model_matrix, number_matrix
 from tiltlens._sources.tables import ValuesLike, column_of_values
 from tiltlens.errors import DataError, DistributionError, check_columns, listed, names_in, shown
 from tiltlens.paper.checks import check_threshold
+
+if TYPE_CHECKING:
+    from tiltlens._rows.roles import ColumnRoles
 
 TENTHS, PER_CENT = 10.0, 100.0  # the largest score out of ten, and in per cent
 Floats = NDArray[np.float64]
@@ -67,37 +70,35 @@ class Channel:
         return replace(self, scores=1.0 - self.scores, favourable=1 - self.favourable, labels=self.labels[::-1])
 
 
-def channel_of(
-    data: object,
-    table: pl.DataFrame,
-    *,
-    scores: object = None,
-    model: object = None,
-    score_type: str = "probability",
-    features: Sequence[str] = (),
-    favourable: object = "high",
-    threshold: float | None = None,
-    labels: tuple[str, ...] = (),
-    row_name: RowName = "row {}".format,
-) -> Channel:
-    """Return the channel given by exactly one of `scores` and `model`.
+def channel_of(roles: ColumnRoles, data: object, table: pl.DataFrame, model: UserModel, row_name: RowName) -> Channel:
+    """Return the channel given by a model or, without one, by the columns of scores.
 
-    `table` has the scores and features, clean; `data` is the user's own table, from which the model takes its features
-    as when it was fitted. `labels` name the outcomes if columns do not, `row_name` a row in a message.
+    `table` is clean; `data` is the user's own table, from which the model takes its features as when it was fitted.
+    `row_name` names a row in messages.
     """
-    check_one_of_two(scores, model)
-    if score_type == "amount":
-        return _amounts(data, table, scores, model, features, favourable=favourable, row_name=row_name)
-    words = None
+    is_amount, words = roles.score_type == "amount", None
     if model is not None:
-        matrix, named = model_matrix(model, data, table, features)
-        matrix, missing = _checked("model", matrix, row_name), np.zeros(table.height, dtype=np.bool_)
+        matrix, named = model_scores(roles, data, table, model, row_name)
+        missing = np.zeros(table.height, dtype=np.bool_)
     else:
-        matrix, named, words = _given_scores(scores, table, favourable)
+        matrix, named, words = _read_amounts(roles, table) if is_amount else _read_scores(roles, table)
         missing = np.logical_or.reduce([np.isnan(column) for column in matrix.T])
-        matrix = _checked_known(matrix, missing, row_name) if missing.any() else _checked("scores", matrix, row_name)
-    wanted = favourable if words is None else 1
-    return replace(_channel(matrix, missing, labels or named, wanted, threshold), words=words)
+        matrix = (_check_amounts if is_amount else _checked)("scores", matrix, missing, row_name)
+    if is_amount:
+        return Channel(matrix[:, 0], "amounts", 2, favourable_index(roles.favourable, AMOUNTS), AMOUNTS, missing)
+    wanted = roles.favourable if words is None else 1
+    return replace(_channel(matrix, missing, roles.labels or named, wanted, roles.threshold), words=words)
+
+
+def model_scores(
+    roles: ColumnRoles, data: object, table: pl.DataFrame, model: UserModel, row_name: RowName = "row {}".format
+) -> tuple[Floats, tuple[str, ...]]:
+    """Return the outputs of a model for all rows as an (n, 1) or (n, K) matrix, and the names of its outcomes."""
+    matrix, labels = model_matrix(model, data, table, roles.sources, roles.score_type)
+    missing = np.zeros(table.height, dtype=np.bool_)
+    if roles.score_type == "amount":
+        return _check_amounts("model", amount_column(matrix), missing, row_name), ()
+    return _checked("model", matrix, missing, row_name), labels
 
 
 def check_one_of_two(scores: object, model: object) -> None:
@@ -123,47 +124,37 @@ def check_score_type(score_type: object, threshold: object = None) -> None:
             "put the decisions that it makes into a column of 0 and 1, and audit that.",
         )
     if threshold is not None:
-        _check_threshold(threshold, outcomes=2)
+        check_threshold(threshold)
 
 
-def _amounts(
-    data: object,
-    table: pl.DataFrame,
-    scores: object,
-    model: object,
-    features: Sequence[str],
-    favourable: object,
-    row_name: RowName,
-) -> Channel:
-    """Return the channel of amounts, NaN where they are missing."""
-    if model is not None:
-        amounts = amount_column(model_matrix(model, data, table, features, "amount")[0])
-    else:
-        columns = score_columns(scores, table.columns)
-        if len(columns) != 1:
-            raise DataError(
-                f"`scores` must be one column of amounts, got {listed(columns)}.", "audit one after another."
-            )
-        amounts = _check_numeric(table[columns[0]], *NUMERIC_AMOUNTS)
-    bad = np.isinf(amounts) | (np.abs(amounts) > LARGEST) if model is None else ~(np.abs(amounts) <= LARGEST)
+def _read_amounts(roles: ColumnRoles, table: pl.DataFrame) -> tuple[Floats, tuple[str, ...], None]:
+    """Return the only column of amounts as an (n, 1) matrix."""
+    if len(roles.scores) != 1:
+        raise DataError(
+            f"`scores` must be one column of amounts, got {listed(roles.scores)}.", "audit one after another."
+        )
+    return _check_numeric(table[roles.scores[0]], *NUMERIC_AMOUNTS)[:, None], (), None
+
+
+def _check_amounts(argument: str, matrix: Floats, missing: Booleans, row_name: RowName) -> Floats:
+    """Return amounts that are finite, except in missing rows; raise for the first other row."""
+    bad = ~(np.abs(matrix[:, 0]) <= LARGEST) & ~missing
     if bad.any():
-        argument = "scores" if model is None else "model"
         raise DistributionError(
-            f"`{argument}` must give finite amounts, got {amounts[bad][0]!s} in {row_name(int(np.argmax(bad)))}.",
+            f"`{argument}` must give finite amounts, got {matrix[bad][0, 0]!s} in {row_name(int(np.argmax(bad)))}.",
             "leave out rows without a known amount, or leave the amount empty: such rows are set aside and counted.",
         )
-    wanted = favourable_index(favourable, AMOUNTS)
-    return Channel(amounts, "amounts", 2, wanted, AMOUNTS, np.isnan(amounts))
+    return matrix
 
 
 def amount_column(matrix: Floats) -> Floats:
-    """Return the only column of amounts from a user or a model."""
+    """Return amounts from a user or a model, which must be one column."""
     if matrix.shape[1] != 1:
         raise DataError(
             f"`score_type='amount'` must have one number a row, got {matrix.shape[1]} columns.",
             "pass one column of amounts, or a model that gives one number for each row.",
         )
-    return np.asarray(matrix[:, 0])
+    return matrix
 
 
 def kind_of(column: pl.Series) -> str:
@@ -190,18 +181,14 @@ def score_columns(scores: object, names: Sequence[str]) -> list[str]:
     return columns
 
 
-def _given_scores(
-    scores: object, table: pl.DataFrame, favourable: object
-) -> tuple[Floats, tuple[str, ...], tuple[str, ...] | None]:
+def _read_scores(roles: ColumnRoles, table: pl.DataFrame) -> tuple[Floats, tuple[str, ...], tuple[str, ...] | None]:
     """Return scores as an (n, 1) or (n, K) matrix, the outcomes if columns name them, and the words of decisions."""
-    columns = score_columns(scores, table.columns)
-    if not columns:
-        return *given_matrix(scores, table.height, favourable), None
-    if len(columns) == 1 and is_words(table[columns[0]]):
-        decisions, words = decisions_in_words("scores", table[columns[0]], favourable)
+    columns = [table[name] for name in roles.scores]
+    if len(columns) == 1 and is_words(columns[0]):
+        decisions, words = decisions_in_words("scores", columns[0], roles.favourable)
         return decisions[:, None], (), words
-    parts = [_check_numeric(table[name], *NUMERIC_SCORES) for name in columns]
-    return (parts[0][:, None], (), None) if len(parts) == 1 else (np.column_stack(parts), tuple(columns), None)
+    parts = [_check_numeric(column, *NUMERIC_SCORES) for column in columns]
+    return (parts[0][:, None], (), None) if len(parts) == 1 else (np.column_stack(parts), roles.scores, None)
 
 
 def is_words(column: pl.Series) -> bool:
@@ -246,7 +233,7 @@ def given_amounts(scores: ValuesLike, rows: int) -> Floats:
     """Return an array of amounts as an (n, 1) matrix, missing ones as NaN."""
     if np.ndim(scores) == 1:
         return _check_numeric(column_of_values("scores", scores, rows), *NUMERIC_AMOUNTS)[:, None]
-    return amount_column(number_matrix("scores", scores))[:, None]
+    return amount_column(number_matrix("scores", scores))
 
 
 def given_matrix(scores: ValuesLike, rows: int, favourable: object) -> tuple[Floats, tuple[str, ...]]:
@@ -277,16 +264,13 @@ def given_matrix(scores: ValuesLike, rows: int, favourable: object) -> tuple[Flo
     return matrix, labels
 
 
-def _checked_known(matrix: Floats, missing: Booleans, row_name: RowName) -> Floats:
-    """Return the scores, checked where they are not missing."""
-    index = np.flatnonzero(~missing)
-    checked = np.full(matrix.shape, np.nan)
-    checked[index] = _checked("scores", matrix[index], lambda row: row_name(int(index[row])))
-    return checked
-
-
-def _checked(argument: str, matrix: Floats, row_name: RowName) -> Floats:
-    """Return probabilities in [0, 1] whose rows sum to 1; raise an error that names the first row that fails."""
+def _checked(argument: str, matrix: Floats, missing: Booleans, row_name: RowName) -> Floats:
+    """Return probabilities in [0, 1] whose rows sum to 1, NaN in missing rows; raise for the first row that fails."""
+    if missing.any():
+        checked, index = np.full(matrix.shape, np.nan), np.flatnonzero(~missing)
+        known = matrix[index]
+        checked[index] = _checked(argument, known, missing[index], lambda row: row_name(int(index[row])))
+        return checked
 
     def row(bad: Booleans) -> str:
         return row_name(int(np.argmax(bad.any(axis=1))))
@@ -336,9 +320,13 @@ def _channel(
     scores = matrix[:, -1] if outcomes == 2 else matrix
     if outcomes == 2 and wanted == 0 and set(labels) not in ORDERED:
         scores, labels, wanted = 1.0 - scores, labels[::-1], 1
+    if threshold is not None and outcomes > 2:
+        raise DataError(
+            f"`threshold` must be left out for scores of {outcomes} outcomes, got {shown(threshold)}.",
+            "pass the decisions themselves, one 0/1 column per outcome.",
+        )
     if threshold is not None:
-        limit = _check_threshold(threshold, outcomes)
-        scores = np.where(missing, np.nan, scores >= limit)
+        scores = np.where(missing, np.nan, scores >= threshold)
     kind: Literal["scores", "decisions"] = "decisions" if _are_decisions(scores, missing) else "scores"
     return Channel(scores, kind, outcomes, wanted, labels, missing)
 
@@ -349,16 +337,6 @@ def _are_decisions(scores: Floats, missing: Booleans) -> bool:
     return all(
         np.isin(part[~gone], (0.0, 1.0)).all() for part, gone in ((scores[few], missing[few]), (scores, missing))
     )
-
-
-def _check_threshold(threshold: object, outcomes: int) -> float:
-    cut = check_threshold(threshold)
-    if outcomes > 2:
-        raise DataError(
-            f"`threshold` must be left out for scores of {outcomes} outcomes, got {shown(threshold)}.",
-            "pass the decisions themselves, one 0/1 column per outcome.",
-        )
-    return cut
 
 
 def either_spelling(favourable: T, favorable: T | None) -> T:

@@ -7,10 +7,11 @@ share the remaining room equally.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+import math
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, field, replace
-from operator import add, or_
-from typing import Any, NamedTuple, TypeAlias, TypeVar
+from operator import and_
+from typing import Any, TypeAlias, TypeVar
 
 import numpy as np
 import polars as pl
@@ -24,7 +25,6 @@ from tiltlens._rows.roles import CONTENT, GROUP, HASH, INPUT, LOG_ODDS, OUTCOME,
 from tiltlens._rows.row_columns import ColumnValues, Labels, collect_labels, join_labels, store_columns, take_values
 from tiltlens._rows.sampled_rows import BatchRows, SampledRows, read_batch
 from tiltlens._rows.scores import favourable_word
-from tiltlens._rows.wording import NOT_GIVEN
 from tiltlens._sources.arrays import (
     Factorized,
     HashedColumn,
@@ -35,7 +35,7 @@ from tiltlens._sources.arrays import (
     nested_hashes,
     row_hashes,
 )
-from tiltlens._sources.tables import ROW
+from tiltlens._sources.tables import ROW, add_fields, join_named
 from tiltlens.paper.checks import Floats
 from tiltlens.paper.correction import GroupMoments
 
@@ -45,22 +45,9 @@ V = TypeVar("V")
 ALL_HASHES = np.uint64(2**64 - 1)
 
 
-class HashThreshold:
-    """The largest hash of each group that may still be drawn; it only saves work in later batches.
-
-    Threads that read one table share it. A worker on another machine starts with the one it was sent.
-    """
-
-    def __init__(self) -> None:
-        self.of_group: dict[str, np.uint64] = {}
-
-    def lower(self, group: str, largest: np.uint64) -> None:
-        """Record that hashes above `largest` cannot be drawn."""
-        self.of_group[group] = min(self.of_group.get(group, ALL_HASHES), largest)
-
-    def limits(self, groups: tuple[str, ...]) -> Hashes:
-        """Return the largest hash of each of some groups."""
-        return np.array([self.of_group.get(group, ALL_HASHES) for group in groups], dtype=np.uint64)
+# The largest hash of each group that may still be drawn. It only saves work in later batches: threads that read a table
+# share it, and a worker on another machine starts with the one it was sent.
+Thresholds = dict[str, np.uint64]
 
 
 def group_quota(counts: Mapping[str, int], size: int) -> int:
@@ -80,7 +67,7 @@ class RowSample:
     parts: tuple[pl.DataFrame, ...]  # the rows as they came, batch by batch
     counts: dict[str, int]  # the number of rows of each group, drawn or not
     size: int  # the largest number of rows that is kept
-    threshold: HashThreshold = field(default_factory=HashThreshold)
+    thresholds: Thresholds = field(default_factory=dict)
 
     @property
     def is_complete(self) -> bool:
@@ -93,10 +80,7 @@ class RowSample:
         return self._drawn().parts[0]
 
     def __add__(self, other: RowSample) -> RowSample:
-        counts = dict(self.counts)
-        for group, count in other.counts.items():
-            counts[group] = counts.get(group, 0) + count
-        both = RowSample(self.parts + other.parts, counts, self.size, self.threshold)
+        both = replace(self, parts=self.parts + other.parts, counts=join_named(self.counts, other.counts))
         rows = sum(part.height for part in both.parts)
         return both if rows <= 1.5 * self.size else both._drawn()
 
@@ -104,7 +88,7 @@ class RowSample:
         """Return the sample in one part, reduced to at most `size` rows."""
         frame = self.parts[0] if len(self.parts) == 1 else pl.concat(self.parts)
         if frame.height <= self.size:
-            return RowSample((frame,), self.counts, self.size, self.threshold)
+            return replace(self, parts=(frame,))
         quota = group_quota(self.counts, self.size)
         hashes, keep = frame[HASH].to_numpy(), np.ones(frame.height, dtype=np.bool_)
         for group, count in self.counts.items():
@@ -116,8 +100,29 @@ class RowSample:
                     last = last[last < last[-1]]  # a cluster is drawn whole or not at all
                 keep[mine] = False
                 keep[mine[hashes[mine] <= last[-1]][:quota]] = True  # a cluster larger than the quota is cut to it
-                self.threshold.lower(group, last[-1])
-        return RowSample((frame.filter(pl.Series(keep)),), self.counts, self.size, self.threshold)
+                self.thresholds[group] = min(self.thresholds.get(group, ALL_HASHES), last[-1])
+        return replace(self, parts=(frame.filter(pl.Series(keep)),))
+
+
+def _first_values(values: tuple[Sortable, ...], others: tuple[Sortable, ...]) -> tuple[Sortable, ...]:
+    return tuple(sorted({*values, *others}))[:LISTED_VALUES]
+
+
+def _first_outcomes(values: Meant, others: Meant) -> Meant:
+    joined = values | others
+    return {value: joined[value] for value in sorted(joined)[:LISTED_VALUES]}
+
+
+def _wider(ends: tuple[float, float], others: tuple[float, float]) -> tuple[float, float]:
+    return min(ends[0], others[0]), max(ends[1], others[1])
+
+
+def _joined(join: Callable[[V, V], V]) -> dict[str, Callable[[V | None, V | None], V | None]]:
+    """Return the metadata of a field that is None in all batches, or joined."""
+    return {"join": lambda one, other: one if one is None or other is None else join(one, other)}
+
+
+SAME, MODULO = _joined(lambda one, _: one), _joined(lambda one, other: (one + other) % 2**64)
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -130,25 +135,26 @@ class Survey:
     values: dict[str, ValueCounts]  # by feature
     # The sample, or all rows if there are few: group, weight, scores, optional columns and features
     sample: RowSample
-    weight_range: dict[str, tuple[float, float]]  # least and largest weight of each group
+    # Least and largest weight of each group
+    weight_range: dict[str, tuple[float, float]] = field(metadata={"join_each": _wider})
     outside: dict[str, int]  # the number of rows of each group whose given propensity is not between 0 and 1
-    is_decisions: bool  # whether every score is 0 or 1
+    is_decisions: bool = field(metadata={"join": and_})  # whether every score is 0 or 1
     amounts: dict[str, GroupMoments]  # the moments of each group's amounts; empty where scores are probabilities
     # The column of the scores of the favourable outcome, and the names of the outcomes
-    favourable: int
-    classes: Labels
-    words: tuple[str, ...] | None  # all words found if decisions are words; None if they are numbers
-    # Whether each `given` value occurs, and some values that do
-    is_present: dict[str, bool]
-    seen: dict[str, tuple[Sortable, ...]]
+    favourable: int = field(metadata=SAME)
+    classes: Labels = field(metadata=SAME)
+    # All words found if decisions are words; None if they are numbers
+    words: tuple[str, ...] | None = field(metadata=_joined(_first_values))
+    seen: dict[str, tuple[Sortable, ...]] = field(metadata={"join_each": _first_values})  # some values, by condition
     # The values of the observed outcome, and which outcome each stands for; None where none is given
-    outcome_values: Meant | None
+    outcome_values: Meant | None = field(metadata=_joined(_first_outcomes))
     people: dict[str, float]  # the number of each group: rows, or the sum of their probabilities
     # Σ of hashes of all kept rows, modulo 2^64, which does not depend on their order. The second is of rows without
     # their scores, so that audits of two models on the same rows agree in it.
-    fingerprint: int
-    rows_fingerprint: int
-    labels: dict[str, Labels]  # the texts of each column that has codes for them, such as "period", in their order
+    fingerprint: int = field(metadata=MODULO)
+    rows_fingerprint: int = field(metadata=MODULO)
+    # The texts of each column that has codes for them, such as "period", in their order
+    labels: dict[str, Labels] = field(metadata={"join": join_labels})
     # For each group and observed outcome, (3, 6): people, Σw, Σw², ΣwW, Σw²W and Σw²W²; empty if rows are dependent:
     # with clusters, and for unobserved groups
     totals: dict[str, Floats]
@@ -165,59 +171,17 @@ class Survey:
         return favourable_word("scores", favourable, self.words)
 
     def __add__(self, other: Survey) -> Survey:
-        return replace(
-            self,
-            read=self.read + other.read,
-            left_out=_join(self.left_out, other.left_out),
-            without_group=self.without_group + other.without_group,
-            values=_join(self.values, other.values),
-            sample=self.sample + other.sample,
-            weight_range=_join(self.weight_range, other.weight_range, _join_ranges),
-            outside=_join(self.outside, other.outside),
-            is_decisions=self.is_decisions and other.is_decisions,
-            amounts=_join(self.amounts, other.amounts),
-            words=None if self.words is None else _first_values(self.words, other.words or ()),
-            is_present=_join(self.is_present, other.is_present, or_),
-            seen=_join(self.seen, other.seen, _first_values),
-            outcome_values=_join_outcomes(self.outcome_values, other.outcome_values),
-            people=_join(self.people, other.people),
-            fingerprint=(self.fingerprint + other.fingerprint) % 2**64,
-            rows_fingerprint=(self.rows_fingerprint + other.rows_fingerprint) % 2**64,
-            labels=join_labels(self.labels, other.labels),
-            totals=_join(self.totals, other.totals),
-        )
+        return add_fields(self, other)
 
 
-def _first_values(values: tuple[Sortable, ...], others: tuple[Sortable, ...]) -> tuple[Sortable, ...]:
-    return tuple(sorted({*values, *others}))[:LISTED_VALUES]
-
-
-def _join_outcomes(values: Meant | None, others: Meant | None) -> Meant | None:
-    if values is None:
-        return None
-    joined = values | (others or {})
-    return {value: joined[value] for value in sorted(joined)[:LISTED_VALUES]}
-
-
-def _join(values: Mapping[str, V], others: Mapping[str, V], join: Callable[[V, V], V] = add) -> dict[str, V]:
-    """Return the values of two parts of the data, joined where both parts have one."""
-    both = {name: join(value, others[name]) for name, value in values.items() if name in others}
-    return {**values, **others, **both}
-
-
-def _join_ranges(ends: tuple[float, float], others: tuple[float, float]) -> tuple[float, float]:
-    return min(ends[0], others[0]), max(ends[1], others[1])
-
-
-def survey_batch(roles: ColumnRoles, size: int, threshold: HashThreshold, table: pl.DataFrame) -> Survey:
-    """Return the survey of one batch; `threshold` is shared by the samples of all batches."""
+def survey_batch(roles: ColumnRoles, size: int, thresholds: Thresholds, table: pl.DataFrame) -> Survey:
+    """Return the survey of one batch; `thresholds` are shared by the samples of all batches."""
     batch = read_batch(roles, table)
     rows, kept = batch.rows, batch.table
     factorized = {name: factorize(kept[name]) for name in roles.features}
     weights = rows.weights if roles.is_weighted else None
     groups = pl.Series(GROUP, rows.groups, dtype=pl.String)
     of_rows, hashes = _hash_rows(roles, batch, factorized, groups)
-    keys = _sampling_keys(batch, hashes)
     return Survey(
         read=batch.read,
         left_out=batch.left_out,
@@ -225,18 +189,19 @@ def survey_batch(roles: ColumnRoles, size: int, threshold: HashThreshold, table:
         values={
             name: value_counts(kept[name], factorized[name], rows.group, groups, weights) for name in roles.features
         },
-        sample=_sample_rows(roles, batch, keys, size, threshold),
-        weight_range=_weight_ranges(rows),
+        sample=_sample_rows(roles, batch, hashes, size, thresholds),
+        weight_range=_by_group(rows, (_weight_range(rows, code) for code in range(len(rows.groups)))),
         outside=_count_outside(rows),
         is_decisions=batch.channel.kind == "decisions",
-        amounts=_amounts(rows) if batch.channel.kind == "amounts" else {},
+        amounts=_by_group(rows, chunked_moments([rows.scores], rows.group, len(rows.groups), None))
+        if batch.channel.kind == "amounts" and rows.scores.size
+        else {},
         favourable=batch.channel.favourable,
         classes=batch.channel.labels,
         words=batch.channel.words,
-        is_present={column: batch.left_out[f"{NOT_GIVEN}{column}"] < table.height for column in roles.where},
         seen={column: tuple(table[column].drop_nulls().unique().sort().head(LISTED_VALUES)) for column in roles.where},
         outcome_values=batch.outcome_values,
-        people={label: float(count) for label, count in zip(rows.groups, batch.people, strict=True) if count},
+        people=_by_group(rows, batch.people.tolist()),
         fingerprint=_fingerprint(rows, hashes),
         rows_fingerprint=_fingerprint(rows, of_rows),
         labels=collect_labels(rows.columns),
@@ -266,27 +231,21 @@ def _fingerprint(rows: SampledRows, hashes: Hashes) -> int:
     return int((hashes if rows.y_true is None else mixed_hashes(hashes, rows.y_true)).sum())
 
 
-class _Keys(NamedTuple):
-    """The hashes by which rows are drawn; and, if rows have copies in several groups, the hashes of their contents."""
+def _sampling_keys(batch: BatchRows, hashes: Hashes) -> tuple[Hashes, Hashes | None]:
+    """Return the hashes by which rows are drawn, or their clusters, which are drawn whole.
 
-    drawn_by: Hashes
-    content: Hashes | None = None
-
-
-def _sampling_keys(batch: BatchRows, hashes: Hashes) -> _Keys:
-    """Return the keys of rows, or of their clusters, which are drawn whole."""
+    If rows have copies in several groups, the hashes of their contents are the second.
+    """
     if batch.rows.cluster is not None:
-        return _Keys(batch.rows.cluster)
+        return batch.rows.cluster, None
     if batch.source is None:
-        return _Keys(_row_keys(hashes, _row_numbers(batch.table, hashes)))
-    source = batch.source
-    content = np.zeros(int(source.max(initial=-1)) + 1, dtype=np.uint64)
-    np.add.at(content, source, hashes)
-    first = np.zeros(content.size, dtype=np.intp)
-    first[source[::-1]] = np.arange(source.size)[::-1]
+        return _row_keys(hashes, _row_numbers(batch.table, hashes)), None
+    _, first = np.unique(batch.source, return_index=True)
+    content = np.zeros(first.size, dtype=np.uint64)
+    np.add.at(content, batch.source, hashes)
     numbers = _row_numbers(batch.table, content)
-    row_numbers = numbers[first] if ROW in batch.table.columns else numbers
-    return _Keys(_row_keys(content, row_numbers)[source], content[source])
+    keys = _row_keys(content, numbers[first] if ROW in batch.table.columns else numbers)
+    return keys[batch.source], content[batch.source]
 
 
 def _row_numbers(table: pl.DataFrame, hashes: Hashes) -> NDArray[np.integer]:
@@ -313,12 +272,13 @@ def _row_keys(hashes: Hashes, numbers: NDArray[np.integer]) -> Hashes:
     return keys
 
 
-def _sample_rows(roles: ColumnRoles, batch: BatchRows, keys: _Keys, size: int, threshold: HashThreshold) -> RowSample:
+def _sample_rows(roles: ColumnRoles, batch: BatchRows, hashes: Hashes, size: int, thresholds: Thresholds) -> RowSample:
     """Return the rows of a batch that may be drawn."""
-    rows, table = batch.rows, batch.table
-    limits, index = threshold.limits(rows.groups), None
+    rows, table, index = batch.rows, batch.table, None
+    keys, content = _sampling_keys(batch, hashes)
+    limits = np.array([thresholds.get(group, ALL_HASHES) for group in rows.groups], dtype=np.uint64)
     if (limits < ALL_HASHES).any():
-        index = np.flatnonzero(keys.drawn_by <= limits[rows.group])
+        index = np.flatnonzero(keys <= limits[rows.group])
 
     def part(values: ColumnValues) -> ColumnValues:
         return values if index is None else take_values(values, index)
@@ -327,26 +287,20 @@ def _sample_rows(roles: ColumnRoles, batch: BatchRows, keys: _Keys, size: int, t
         pl.Series(GROUP, rows.groups, dtype=pl.String).gather(part(rows.group)),
         pl.Series(WEIGHT, part(rows.weights)),
         *(pl.Series(f"{SCORE}{y}", part(column)) for y, column in enumerate(batch.score_columns)),
-        pl.Series(HASH, part(keys.drawn_by)),
-        *([] if keys.content is None else [pl.Series(CONTENT, part(keys.content))]),
-        *store_columns(rows.columns, rows.groups, index),
+        pl.Series(HASH, part(keys)),
+        *([] if content is None else [pl.Series(CONTENT, part(content))]),
+        *store_columns({name: part(values) for name, values in rows.columns.items()}),
     ]
     kept = [*roles.features, *(name for name in table.columns if name == ROW or name.startswith(INPUT))]
     columns += [part(table[name]) for name in kept]
+    counts = _by_group(rows, np.bincount(rows.group, minlength=len(rows.groups)).tolist())
+    return RowSample((pl.DataFrame({column.name: column for column in columns}),), counts, size, thresholds)
+
+
+def _by_group(rows: SampledRows, values: Iterable[V]) -> dict[str, V]:
+    """Return a value of each group by the names of the groups that have rows."""
     counts = np.bincount(rows.group, minlength=len(rows.groups))
-    present = {label: int(count) for label, count in zip(rows.groups, counts, strict=True) if count}
-    return RowSample((pl.DataFrame({column.name: column for column in columns}),), present, size, threshold)
-
-
-def _by_group(rows: SampledRows) -> list[tuple[str, NDArray[np.bool_]]]:
-    return [(label, rows.group == code) for code, label in enumerate(rows.groups) if (rows.group == code).any()]
-
-
-def _amounts(rows: SampledRows) -> dict[str, GroupMoments]:
-    if not rows.scores.size:
-        return {}
-    moments = chunked_moments([rows.scores], rows.group, len(rows.groups), None)
-    return {label: part for label, part in zip(rows.groups, moments, strict=True) if part.rows}
+    return {label: value for label, value, count in zip(rows.groups, values, counts, strict=True) if count}
 
 
 def _totals(rows: SampledRows, is_weighted: bool) -> dict[str, Floats]:
@@ -363,22 +317,18 @@ def _totals(rows: SampledRows, is_weighted: bool) -> dict[str, Floats]:
             columns = (people, *map(total, (w, w**2, w * score, w**2 * score, (w * score) ** 2)))
     else:
         columns = (people, people, people, first := total(score), first, total(score**2))
-    sums = np.stack(columns, axis=-1)
-    return {label: sums[code] for code, label in enumerate(rows.groups) if people[code].any()}
+    return _by_group(rows, np.stack(columns, axis=-1))
 
 
-def _weight_ranges(rows: SampledRows) -> dict[str, tuple[float, float]]:
-    if rows.weights.size and rows.weights.strides == (0,):  # one number, broadcast to all rows
-        return {label: (1.0, 1.0) for label, _ in _by_group(rows)}
-    return {label: _ends(rows.weights[mine]) for label, mine in _by_group(rows)}
-
-
-def _ends(weights: Floats) -> tuple[float, float]:
-    return float(weights.min()), float(weights.max())
+def _weight_range(rows: SampledRows, code: int) -> tuple[float, float]:
+    if rows.weights.strides == (0,):  # one number, broadcast to all rows
+        return 1.0, 1.0
+    weights = rows.weights[rows.group == code]
+    return float(weights.min(initial=math.inf)), float(weights.max(initial=0.0))
 
 
 def _count_outside(rows: SampledRows) -> dict[str, int]:
     """Return the number of rows of each group whose given propensity is not between 0 and 1."""
     if rows.log_odds is None or np.isfinite(rows.log_odds).all():
         return {}
-    return {label: int((~np.isfinite(rows.log_odds[mine])).sum()) for label, mine in _by_group(rows)}
+    return _by_group(rows, np.bincount(rows.group, ~np.isfinite(rows.log_odds), len(rows.groups)).astype(int).tolist())

@@ -64,18 +64,11 @@ def check_wording(given: object, score_type: str) -> Wording:
             nearest = nearest_name(str(name), keys)
             hint = f"did you mean {nearest!r}? " if nearest else ""
             raise DataError(f"`wording` has no key {shown(name)}.", f"{hint}its keys are {', '.join(keys)}.")
-        _check_text(name, text)
+        if not (isinstance(text, str) and text.strip() == text and text.isprintable() and 0 < len(text) <= LONGEST):
+            got = f"{shown(text)} for {name!r}"
+            raise DataError(f"`wording` must have texts of 1 to {LONGEST} printable characters, got {got}.", EXAMPLE)
     _check_applies(words, score_type)
     return Wording(**words)
-
-
-def _check_text(name: str, text: object) -> None:
-    is_text = isinstance(text, str) and text.strip() == text and text.isprintable() and 0 < len(text) <= LONGEST
-    if not is_text:
-        raise DataError(
-            f"`wording` must have texts of 1 to {LONGEST} printable characters, got {shown(text)} for {name!r}.",
-            EXAMPLE,
-        )
 
 
 def _check_applies(words: dict[str, str], score_type: str) -> None:
@@ -91,11 +84,6 @@ def _check_applies(words: dict[str, str], score_type: str) -> None:
             f"`wording` has the unit {words['unit']!r}, but the scores are not amounts.",
             "leave it out, or pass score_type='amount'.",
         )
-
-
-def is_symbol(unit: str) -> bool:
-    """Return whether a unit is written before its number, as the sign of a currency is."""
-    return len(unit) == 1 and category(unit) == "Sc"
 
 
 NOT_GIVEN = "not_given_"  # before the column of a condition
@@ -186,8 +174,7 @@ def unit_of(groups: Iterable[GroupMoments], amounts: Floats, weights: Floats | N
     size = abs(mean) if PROBABILITY.is_rounding(mean, spread) else spread
     scale = 2.0 ** round(math.log2(size)) if size > 0.0 else 1.0
     step = CENTRED * scale
-    varies = bool(amounts.min() < amounts.max())
-    edges = quantile_edges(amounts, weights, AMOUNT_BINS) if varies else np.zeros(0)
+    edges = quantile_edges(amounts, weights, AMOUNT_BINS)
     return Unit(step * round(mean / step), scale, tuple(edges.tolist()))
 
 
@@ -382,7 +369,7 @@ def measure_for(score_type: str, metric: str | None = None, wording: Wording = W
 
 def _in_unit(measure: Measure, unit: str) -> Measure:
     """Return a measure of amounts in a unit: before the number if it is a currency sign, else after it."""
-    if is_symbol(unit):
+    if len(unit) == 1 and category(unit) == "Sc":
         writers = (measure.difference, measure.size, measure.level, measure.total)
         difference, size, level, total = (partial(_signed, write, unit) for write in writers)
         return replace(measure, unit="", long_unit=unit, difference=difference, size=size, level=level, total=total)

@@ -9,19 +9,9 @@ import polars as pl
 
 from tiltlens._analysis.evidence import interval_columns, interval_schema
 from tiltlens._analysis.output_tables import table_notes
+from tiltlens._estimators import verdicts
 from tiltlens._estimators.estimate import Estimate, quantile
-from tiltlens._estimators.verdicts import (
-    Count,
-    Stratified,
-    fisher_p_value,
-    odds_ratio,
-    rate_ratio,
-    ratio_flips,
-    stratified,
-    two_sided,
-    z_flips,
-    z_score,
-)
+from tiltlens._estimators.verdicts import Count, Stratified
 from tiltlens._formats import capitalised
 from tiltlens._limits import MINIMUM_ROWS, NOISE
 from tiltlens._notes import Note
@@ -68,10 +58,12 @@ def measure_groups(groups: Sequence[Count], limits: Limits) -> list[Record]:
         is_excluded, is_small = group.size / total < limits.smallest_share, group.size < MINIMUM_ROWS
         entry: Record = dict.fromkeys(MEASURES) | {"n": group.size, "share": group.size / total}
         entry |= {"is_excluded": is_excluded, "rate": None if is_small else group.rate}
-        if highest is None or index not in compared:
-            entry["note"] = _left_out(is_excluded, is_small, limits)
-        else:
+        if highest is not None and index in compared:
             entry |= _compared(group, groups[highest], index == highest, len(compared) == 1, limits)
+        else:
+            notes = [Note("no rate", minimum=MINIMUM_ROWS)] * is_small
+            notes += [Note("no impact ratio", share=100 * limits.smallest_share)] * is_excluded
+            entry["note"] = "; ".join(notes)
         entries.append(entry)
     return entries
 
@@ -87,13 +79,6 @@ def compared_groups(groups: Sequence[Count], limits: Limits) -> tuple[list[int],
     return compared, max(compared, key=lambda index: (groups[index].rate, groups[index].size), default=None)
 
 
-def _left_out(is_excluded: bool, is_small: bool, limits: Limits) -> str:
-    notes = [Note("no rate", minimum=MINIMUM_ROWS)] if is_small else []
-    if is_excluded:
-        notes.append(Note("no impact ratio", share=100 * limits.smallest_share))
-    return "; ".join(notes)
-
-
 def _compared(group: Count, highest: Count, is_highest: bool, is_alone: bool, limits: Limits) -> Record:
     """Return the ratio of a group to the highest rate, whether it is below the threshold, and a note."""
     if highest.counted == 0:
@@ -101,7 +86,7 @@ def _compared(group: Count, highest: Count, is_highest: bool, is_alone: bool, li
     if is_highest:
         is_below = dict.fromkeys(BELOW, None if limits.threshold is None else False)
         return {"impact_ratio": 1.0, **is_below, "note": Note("only rate") if is_alone else Note("highest rate")}
-    ratio = rate_ratio(group, highest, limits.confidence)
+    ratio = verdicts.rate_ratio(group, highest, limits.confidence)
     return interval_columns("impact_ratio", ratio) | _side(ratio, limits.threshold)
 
 
@@ -112,9 +97,7 @@ def _side(ratio: Estimate, threshold: float | None) -> Record:
     low, high, is_below = ratio.low or 0.0, ratio.high or 0.0, ratio.value < threshold - NOISE
     is_sure = high < threshold or low >= threshold
     side, line = "below" if is_below else "at or above", decimals(threshold)
-    note = Note("threshold in the interval", side=side, threshold=line)
-    if is_sure:
-        note = Note("side of the threshold", side=side, threshold=line)
+    note = Note("side of the threshold" if is_sure else "threshold in the interval", side=side, threshold=line)
     return {"is_below_threshold": is_below, "is_surely_below_threshold": is_below if is_sure else None, "note": note}
 
 
@@ -125,24 +108,24 @@ def decimals(value: float) -> str:
 
 def run_tests(group: Count, highest: Count, strata: Sequence[tuple[Count, Count]] | None, limits: Limits) -> Record:
     """Return the entries of `TESTS` except `against`; those of strata are None if `strata` is None."""
-    z = z_score(group, highest)
-    within = None if strata is None else stratified(strata, limits.confidence)
+    z = verdicts.z_score(group, highest)
+    within = None if strata is None else verdicts.stratified(strata, limits.confidence)
     entry: Record = {
         **dict.fromkeys(TESTS),
         "shortfall": (group.size * highest.counted - group.counted * highest.size) / highest.size,
-        **interval_columns("odds_ratio", odds_ratio(group, highest, limits.confidence)),
+        **interval_columns("odds_ratio", verdicts.odds_ratio(group, highest, limits.confidence)),
         "z": z,
-        "z_p_value": two_sided(z),
-        "fisher_p_value": fisher_p_value(group, highest),
-        "ratio_flips": None if limits.threshold is None else ratio_flips(group, highest, limits.threshold),
-        "z_flips": z_flips(group, highest, limits.confidence),
+        "z_p_value": verdicts.two_sided(z),
+        "fisher_p_value": verdicts.fisher_p_value(group, highest),
+        "ratio_flips": None if limits.threshold is None else verdicts.ratio_flips(group, highest, limits.threshold),
+        "z_flips": verdicts.z_flips(group, highest, limits.confidence),
         "note": "; ".join(_notes(group, highest, within)),
     }
     if within is None:
         return entry
     return entry | {
         "cmh_z": within.z,
-        "cmh_p_value": two_sided(within.z),
+        "cmh_p_value": verdicts.two_sided(within.z),
         **interval_columns("common_odds_ratio", within.odds_ratio),
         "strata": within.used,
         "idle_strata": within.idle,

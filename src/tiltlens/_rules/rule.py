@@ -7,7 +7,6 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import cache, partial
 from importlib.resources import files
-from typing import Literal
 
 import numpy as np
 import polars as pl
@@ -23,8 +22,6 @@ from tiltlens._sources.engines import frame_of
 from tiltlens._sources.tables import Batches, FrameBatches, check_index, checked_columns, column_names, column_of_values
 from tiltlens.errors import DataError, check_columns, listed, nearest_name, shown
 from tiltlens.paper.checks import Floats, check_share, check_threshold
-
-Rate = Literal["selection", "scoring"]
 
 
 @dataclass(frozen=True, slots=True)
@@ -112,7 +109,7 @@ class OutcomeSpec:
 
     argument: str
     value: object
-    favourable: object
+    favourable: str
 
     @property
     def is_selection(self) -> bool:
@@ -120,9 +117,14 @@ class OutcomeSpec:
         return self.argument == "selected"
 
     @property
+    def rate(self) -> str:
+        """The rate that is compared, as rules name it."""
+        return "selection" if self.is_selection else "scoring"
+
+    @property
     def name(self) -> str:
         """The name of the outcome."""
-        return self.value if isinstance(self.value, str) else self.argument
+        return next(iter(self.columns), self.argument)
 
     @property
     def columns(self) -> list[str]:
@@ -132,7 +134,7 @@ class OutcomeSpec:
     @property
     def column(self) -> str:
         """The column that is read: that of the outcome, or the one to which an array is added."""
-        return self.value if isinstance(self.value, str) else OUTCOME
+        return next(iter(self.columns), OUTCOME)
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -142,15 +144,13 @@ class Outcomes:
     `median`, and `at_median`, the number of people with exactly this score, are None for selections.
     """
 
-    name: str
-    rate: Rate
     counts: Booleans
     known: Booleans
     median: float | None = None
     at_median: int | None = None
 
 
-def outcome_spec(rule: Rule, selected: object, scores: object, favourable: object, names: list[str]) -> OutcomeSpec:
+def outcome_spec(rule: Rule, selected: object, scores: object, favourable: str, names: list[str]) -> OutcomeSpec:
     """Return the outcome to count; raise unless exactly one of `selected` and `scores` is given."""
     if (selected is None) == (scores is None):
         got = "neither `selected` nor `scores`" if selected is None else "both `selected` and `scores`"
@@ -158,13 +158,13 @@ def outcome_spec(rule: Rule, selected: object, scores: object, favourable: objec
             f"The rule {shown(rule.id)} needs one outcome, got {got}.",
             "`selected` names decisions (0 and 1, or two words); `scores` names numbers, compared with their median.",
         )
-    argument, rate = ("selected", "selection") if scores is None else ("scores", "scoring")
-    if rate not in rule.rates:
+    argument, value = ("selected", selected) if scores is None else ("scores", scores)
+    spec = OutcomeSpec(argument, value, favourable)
+    if spec.rate not in rule.rates:
         raise DataError(
             f"The rule {shown(rule.id)} compares selection rates, so it needs `selected`, not `scores`.",
             "pass the decisions made from the scores as a column of 0 and 1.",
         )
-    spec = OutcomeSpec(argument, selected if scores is None else scores, favourable)
     check_columns(argument, spec.columns, names)
     return spec
 
@@ -200,7 +200,7 @@ def checked_numbers(spec: OutcomeSpec, column: pl.Series) -> Floats:
     return column.cast(pl.Float64).fill_null(float("nan")).to_numpy()
 
 
-def outcomes_of(spec: OutcomeSpec, people: pl.DataFrame, middle: tuple[float, float] | None) -> Outcomes:
+def _outcomes_of(spec: OutcomeSpec, people: pl.DataFrame, middle: tuple[float, float] | None) -> Outcomes:
     """Return which tallied rows count towards the rate; `middle` has the two middle scores."""
     column, is_high = people[OUTCOME], spec.favourable != "low"
     if spec.is_selection and is_words(column):
@@ -213,11 +213,11 @@ def outcomes_of(spec: OutcomeSpec, people: pl.DataFrame, middle: tuple[float, fl
     if not is_observed.any():
         raise DataError(f"All values of `{spec.argument}` are missing.", "check the column.")
     if middle is None:
-        return Outcomes(spec.name, "selection", is_observed & (numbers == is_high), is_observed)
+        return Outcomes(is_observed & (numbers == is_high), is_observed)
     low, high = middle
     at_median = int(people.filter(pl.Series(numbers == 0))[PEOPLE].sum())
     counts = is_observed & (numbers > 0 if is_high else numbers < 0)
-    return Outcomes(spec.name, "scoring", counts, is_observed, low if low == high else low / 2 + high / 2, at_median)
+    return Outcomes(counts, is_observed, low if low == high else low / 2 + high / 2, at_median)
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -244,50 +244,40 @@ def _summed(people: pl.DataFrame) -> pl.DataFrame:
     return counts
 
 
-@dataclass(frozen=True, slots=True, eq=False)
-class Source:
-    """Data as batches, the columns that the user named, and all that are read."""
+def tally_people(
+    data: object, batches: Batches | None, keys: Sequence[str], spec: OutcomeSpec
+) -> tuple[Tally, Outcomes]:
+    """Return the tally of people by keys and outcome or, for scores, by side of the median; and what counts."""
+    opened = _opened(data, batches, [*keys, *spec.columns], spec)
+    middle = None if spec.is_selection else _middle(opened, spec)
+    step = partial(_count_batch, tuple(keys), spec, middle)
+    tally: Tally = opened.fold([*keys, spec.column], step)
+    return tally, _outcomes_of(spec, tally.people, middle)
 
-    batches: Batches
-    columns: tuple[str, ...]
-    read: tuple[str, ...]
 
-
-def open_source(data: object, batches: Batches | None, columns: Sequence[str], spec: OutcomeSpec) -> Source:
-    """Return the data as batches; an outcome that is an array is added as a column."""
+def _opened(data: object, batches: Batches | None, columns: Sequence[str], spec: OutcomeSpec) -> Batches:
+    """Return the columns of the data as batches; an outcome that is an array is added as a column."""
     if batches is not None:
         if not spec.columns:
             raise must_be_column(spec.argument, spec.value)
-        named = tuple(checked_columns(batches.names(), columns))
-        return Source(batches, named, named)
+        checked_columns(batches.names(), columns)
+        return batches
     frame = frame_of(data, columns)
-    named = tuple(checked_columns(column_names(frame), columns))
-    frame = frame.select(named)
+    frame = frame.select(checked_columns(column_names(frame), columns))
     if not spec.columns:
         check_index(spec.argument, spec.value, data)
         frame = frame.with_columns(column_of_values(spec.argument, spec.value, frame.height).alias(OUTCOME))
-    return Source(FrameBatches(frame), named, tuple(frame.columns))
-
-
-def tally_source(source: Source, keys: Sequence[str], spec: OutcomeSpec) -> tuple[Tally, tuple[float, float] | None]:
-    """Return the tally of people by keys and outcome or, for scores, by side of the median, with the middle scores."""
-    middle = None if spec.is_selection else _middle(source, spec)
-    step = partial(_count_batch, source.columns, tuple(keys), spec, middle)
-    return source.batches.fold(source.read, step), middle
+    return FrameBatches(frame)
 
 
 def _count_batch(
-    columns: tuple[str, ...],
-    keys: tuple[str, ...],
-    spec: OutcomeSpec,
-    middle: tuple[float, float] | None,
-    table: pl.DataFrame,
+    keys: tuple[str, ...], spec: OutcomeSpec, middle: tuple[float, float] | None, table: pl.DataFrame
 ) -> Tally:
     """Return the tally of one batch; the other arguments are sent to every worker."""
     numbers = checked_outcome(spec, table[spec.column], row_name(table))
     outcome = table[spec.column] if middle is None else _sides(numbers, *middle)
     rows = table.select(keys).with_columns(outcome.alias(OUTCOME), pl.lit(1, pl.Int64).alias(PEOPLE))
-    return Tally(table.height, fingerprint_of(table.select(columns)), _summed(rows))
+    return Tally(table.height, fingerprint_of(table.select(*keys, *spec.columns)), _summed(rows))
 
 
 def _sides(numbers: Floats, low: float, high: float) -> pl.Series:
@@ -299,9 +289,9 @@ def _sides(numbers: Floats, low: float, high: float) -> pl.Series:
     return pl.select(pl.when(pl.Series(~np.isnan(numbers))).then(pl.Series(side))).to_series()
 
 
-def _middle(source: Source, spec: OutcomeSpec) -> tuple[float, float]:
+def _middle(batches: Batches, spec: OutcomeSpec) -> tuple[float, float]:
     """Return the two middle scores, equal for an odd number of scores; the column is loaded into memory."""
-    parts: list[Floats] = source.batches.fold([spec.column], partial(_known_numbers, spec))
+    parts: list[Floats] = batches.fold([spec.column], partial(_known_numbers, spec))
     numbers = np.concatenate(parts)
     if not numbers.size:
         return np.nan, np.nan

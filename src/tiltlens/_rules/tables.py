@@ -7,7 +7,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from itertools import combinations
 from pathlib import Path
-from typing import Any, NamedTuple, TypeAlias
+from typing import Any, TypeAlias
 
 import polars as pl
 
@@ -18,28 +18,16 @@ from tiltlens._results.outputs import Provenance, check_provenance, provenance_o
 from tiltlens._rows.groups import JOINT, NO_GROUP, group_columns, level_codes
 from tiltlens._rows.roles import PEOPLE
 from tiltlens._rows.scores import either_spelling
-from tiltlens._rules.measures import (
-    MEASURES,
-    TESTS,
-    Kinds,
-    Limits,
-    compared_groups,
-    measure_groups,
-    notes_of,
-    run_tests,
-    test_notes,
-)
+from tiltlens._rules import measures
+from tiltlens._rules.measures import MEASURES, TESTS, Kinds, Limits
 from tiltlens._rules.rule import (
     Outcomes,
     Rule,
-    Tally,
-    open_source,
     outcome_spec,
-    outcomes_of,
     ratio_threshold_of,
     rule_named,
     smallest_share_of,
-    tally_source,
+    tally_people,
 )
 from tiltlens._sources.engines import batches_of, names_of, reading_notes
 from tiltlens._sources.tables import Record
@@ -142,9 +130,9 @@ class RuleTables:
         write_json(self.to_dict(), path)
 
     def _repr_html_(self) -> str:
-        from tiltlens._render.html import rule_tables_html
+        from tiltlens._render.html import result_html
 
-        return rule_tables_html(self)
+        return result_html(self)
 
     def __repr__(self) -> str:
         return f"RuleTables({self.rule.id}: {', '.join(map(repr, self.tables))})"
@@ -219,66 +207,39 @@ def rule_tables(
     'below the threshold of 0.80'
     """
     chosen, favourable = rule_named(rule), either_spelling(favourable, favorable)
-    limits = Limits(
-        ratio_threshold_of(chosen, ratio_threshold),
-        smallest_share_of(chosen, smallest_share),
-        check_probability("confidence", confidence),
-    )
+    least, share = ratio_threshold_of(chosen, ratio_threshold), smallest_share_of(chosen, smallest_share)
+    limits = Limits(least, share, check_probability("confidence", confidence))
     stated = check_provenance(provenance)
-    people = _people(data, chosen, group, strata, selected, scores, favourable)
-    return _tables(chosen, people, favourable, limits, stated)
-
-
-class _People(NamedTuple):
-    """People counted by group, stratum and outcome, and what readers should know of how they were read."""
-
-    attributes: list[str]
-    strata: list[str]
-    outcomes: Outcomes
-    tally: Tally
-    coded: pl.DataFrame
-    notes: tuple[str, ...]
-
-
-def _people(
-    data: object, rule: Rule, group: object, strata: object, selected: object, scores: object, favourable: str
-) -> _People:
     batches = batches_of(data)
     names = names_of(data, batches)
-    attributes = _attributes(rule, group, names)
-    spec = outcome_spec(rule, selected, scores, favourable, names)
+    attributes = _attributes(chosen, group, names)
+    spec = outcome_spec(chosen, selected, scores, favourable, names)
     within = _strata(strata, names)
     _check_apart(group=attributes, strata=within, outcome=spec.columns)
-    source = open_source(data, batches, [*attributes, *within, *spec.columns], spec)
-    tally, middle = tally_source(source, [*attributes, *within], spec)
-    outcomes = outcomes_of(spec, tally.people, middle)
+    tally, outcomes = tally_people(data, batches, [*attributes, *within], spec)
+    notes = () if batches is None else reading_notes(batches, [*attributes, *within, *spec.columns])
     coded = _coded(tally.people.filter(outcomes.known), attributes, within, outcomes)
-    return _People(attributes, within, outcomes, tally, coded, reading_notes(source.batches, source.read))
-
-
-def _tables(rule: Rule, people: _People, favourable: str, limits: Limits, stated: dict[str, str]) -> RuleTables:
-    attributes, within, outcomes, tally, coded, notes = people
     wanted = [[name] for name in attributes] + ([attributes] if len(attributes) > 1 else [])
     both = {JOINT.join(columns): _rates_and_tests(coded, columns, limits) for columns in wanted}
     frames, tests = ({name: pair[which] for name, pair in both.items()} for which in (0, 1))
     used = int(coded[PEOPLE].sum())
     without_stratum = int(coded.filter(pl.col(STRATUM).is_null())[PEOPLE].sum()) if within else 0
     return RuleTables(
-        rule=rule,
+        rule=chosen,
         tables=frames,
         tests=tests,
         unknown={name: used - int(frame["n"].sum()) for name, frame in frames.items()},
         rows={"read": tally.read, "used": used, "missing_outcome": tally.read - used},
-        rate=outcomes.rate,
-        outcome=outcomes.name,
-        favourable=favourable,
+        rate=spec.rate,
+        outcome=spec.name,
+        favourable=spec.favourable,
         median=outcomes.median,
         strata=tuple(within),
         limits=limits,
         notes=(
             *notes,
-            *notes_of(rule, frames, outcomes, favourable, limits),
-            *test_notes(tests, within, without_stratum, limits),
+            *measures.notes_of(chosen, frames, outcomes, spec.favourable, limits),
+            *measures.test_notes(tests, within, without_stratum, limits),
         ),
         provenance=provenance_of(tally.read, tally.fingerprint, [], {}, stated),
     )
@@ -320,9 +281,8 @@ def _coded(table: pl.DataFrame, attributes: Sequence[str], strata: Sequence[str]
     columns = []
     for name in attributes:
         codes, labels = level_codes(table[name])
-        present = set(codes.tolist()) - {NO_GROUP}
-        if len(present) < 2:
-            only = listed([labels[code] for code in present]) + " only" if present else "missing values only"
+        if len(labels) < 2:
+            only = f"{listed(labels)} only" if labels else "missing values only"
             raise DataError(
                 f"`group` ({shown(name)}) must have at least two values, got {only}.",
                 "check how the rows were selected.",
@@ -350,8 +310,8 @@ def _rates_and_tests(coded: pl.DataFrame, columns: Sequence[str], limits: Limits
     """Return the tidy table of the groups formed by these columns, and that of tests against the highest rate."""
     groups = _counts(coded, columns)
     names, counts = list(groups), list(groups.values())
-    rates = _tidy(columns, names, measure_groups(counts, limits), MEASURES)
-    compared, highest = compared_groups(counts, limits)
+    rates = _tidy(columns, names, measures.measure_groups(counts, limits), MEASURES)
+    compared, highest = measures.compared_groups(counts, limits)
     if highest is None or counts[highest].counted == 0:
         return rates, _tidy(columns, [], [], TESTS)
     strata = _by_stratum(coded, columns) if STRATUM in coded.columns else None
@@ -359,7 +319,7 @@ def _rates_and_tests(coded: pl.DataFrame, columns: Sequence[str], limits: Limits
     entries = []
     for index in others:
         pairs = None if strata is None else _pairs(strata[names[index]], strata[names[highest]])
-        entry = run_tests(counts[index], counts[highest], pairs, limits)
+        entry = measures.run_tests(counts[index], counts[highest], pairs, limits)
         entries.append(entry | {"against": JOINT.join(names[highest])})
     return rates, _tidy(columns, [names[index] for index in others], entries, TESTS)
 
@@ -371,7 +331,6 @@ def _counts(coded: pl.DataFrame, columns: Sequence[str]) -> dict[Key, Count]:
 
 
 def _by_stratum(coded: pl.DataFrame, columns: Sequence[str]) -> dict[Key, dict[int, Count]]:
-    """Return the counts of each group in each stratum."""
     counts_of: dict[Key, dict[int, Count]] = defaultdict(dict)
     for (*names, stratum), count in _counts(coded, [*columns, STRATUM]).items():
         counts_of[(*names,)][stratum] = count
@@ -385,7 +344,6 @@ def _pairs(group: dict[int, Count], highest: dict[int, Count]) -> list[tuple[Cou
 
 
 def _tidy(columns: Sequence[str], names: list[Key], entries: list[Record], kinds: Kinds) -> pl.DataFrame:
-    """Return a frame of the groups' names and their entries."""
     groups = pl.DataFrame(names, schema=dict.fromkeys(columns, pl.String), orient="row")
     return pl.concat([groups, pl.DataFrame(entries, schema=kinds)], how="horizontal")
 

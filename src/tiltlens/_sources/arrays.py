@@ -10,7 +10,7 @@ from __future__ import annotations
 import hashlib
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import replace
-from functools import reduce
+from functools import partial, reduce
 from operator import add
 from typing import Any, NamedTuple
 
@@ -19,7 +19,7 @@ import polars as pl
 from numpy.typing import NDArray
 
 from tiltlens._limits import EXACT_WHOLE, MOMENTS_CHUNK, MOST_COUNTED
-from tiltlens._threads import in_threads
+from tiltlens._threads import in_threads, threads
 from tiltlens.paper.correction import GroupMoments
 
 MOST_COUNTED_EDGES = 64  # up to which edges are compared one by one, faster than any search
@@ -105,7 +105,7 @@ def counted_edges(numbers: NDArray[np.float64], people: NDArray[np.integer], bin
 
 
 def quantile_edges(numbers: NDArray[np.float64], weights: NDArray[np.float64] | None, bins: int) -> NDArray[np.float64]:
-    """Return the distinct inner quantiles, each a value that occurs, below the largest."""
+    """Return the distinct inner quantiles, each a value that occurs, below the largest; none of equal numbers."""
     steps = np.arange(1, bins)
     if weights is None:
         ranks = np.ceil(steps * numbers.size / bins).astype(np.int64) - 1
@@ -121,8 +121,8 @@ def quantile_edges(numbers: NDArray[np.float64], weights: NDArray[np.float64] | 
 
 def _inner_edges(numbers: NDArray[np.float64], quantiles: NDArray[np.float64]) -> NDArray[np.float64]:
     largest = numbers.max()
-    edges = np.unique(quantiles[quantiles < largest])
-    return edges if edges.size else np.array([numbers[numbers < largest].max()])
+    edges, others = np.unique(quantiles[quantiles < largest]), numbers[numbers < largest]
+    return edges if edges.size or not others.size else np.array([others.max()])
 
 
 MOST_BITS = 16  # of a hash that form its slot, so that the table stays in the cache
@@ -276,17 +276,25 @@ def nameless_hashes(columns: Sequence[pl.Series]) -> tuple[Hashes, list[int]]:
     ranked = in_threads(_ranks, list(columns), len(columns[0]))
     rows = np.zeros(len(columns[0]), dtype=np.uint64)
     signs: list[int] = []
+    shares = [ranked[part] for part in chunks(len(ranked), -(-len(ranked) // threads()))]
     for _ in range(ROUNDS):
-        total, signs = np.zeros_like(rows), []
-        for codes, is_ordered in ranked:
-            bits = np.arange(codes.max(initial=0) + 1, dtype=np.uint64)
-            if not is_ordered:
-                np.add.at(bits := np.zeros_like(bits), codes, _mixed(rows, ODD))
-            hashed = _mixed(bits, ODD).take(codes)
-            signs.append(int(_mixed(rows + hashed, ODD).sum(dtype=np.uint64)))
-            total += _mixed(hashed, np.uint64(signs[-1] | 1))
-        rows = _mix(_mix(total))
+        parts = in_threads(partial(_refine, rows), shares, len(rows))
+        rows = _mix(_mix(sum((total for total, _ in parts), np.zeros_like(rows))))
+        signs = [sign for _, own in parts for sign in own]
     return rows, signs
+
+
+def _refine(rows: Hashes, ranked: Sequence[tuple[NDArray[np.int64], bool]]) -> tuple[Hashes, list[int]]:
+    """Return what some columns add to the hashes of a round, and a number for each; `rows` are the previous hashes."""
+    total, signs = np.zeros_like(rows), []
+    for codes, is_ordered in ranked:
+        bits = np.arange(codes.max(initial=0) + 1, dtype=np.uint64)
+        if not is_ordered:
+            np.add.at(bits := np.zeros_like(bits), codes, _mixed(rows, ODD))
+        hashed = _mixed(bits, ODD).take(codes)
+        signs.append(int(_mixed(rows + hashed, ODD).sum(dtype=np.uint64)))
+        total += _mixed(hashed, np.uint64(signs[-1] | 1))
+    return total, signs
 
 
 def _ranks(column: pl.Series) -> tuple[NDArray[np.int64], bool]:

@@ -13,8 +13,8 @@ import io
 import shutil
 import weakref
 import zlib
-from collections.abc import Collection, Generator, Iterator, Mapping, Sequence
-from contextlib import contextmanager
+from collections.abc import Collection, Generator, Mapping, Sequence
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from itertools import islice
 from pathlib import Path
@@ -65,12 +65,6 @@ class CsvText:
     header: list[str]  # fields of the first row
     warning: Note | None = None  # on the encoding, if the file is not UTF-8
     copy: _Folder | None = None  # keeps the copy alive as long as the text
-
-    def rows(self) -> Iterator[tuple[int, list[str]]]:
-        """Yield the number of the last line and the fields of each row."""
-        with _open_text(self.source, UTF_8, "replace") as stream:
-            reader = csv.reader(stream, delimiter=self.separator)
-            yield from ((reader.line_num, row) for row in reader)
 
 
 def read_csv_text(file: Path, encoding: str | None = None) -> CsvText:
@@ -269,11 +263,10 @@ def _column_names(text: CsvText) -> tuple[list[str], list[str]]:
 
 def _check_fields(text: CsvText) -> None:
     """Raise for the first row that has more or fewer fields than the header, with its line."""
-    width = len(text.header)
-    try:
-        ragged = next(((line, len(row)) for line, row in text.rows() if row and len(row) != width), None)
-    except csv.Error:  # a field exceeds the reader's limit, so there is no line to name
-        return
+    width, ragged = len(text.header), None
+    with _open_text(text.source, UTF_8, "replace") as stream, suppress(csv.Error):  # of a field beyond its limit
+        reader = csv.reader(stream, delimiter=text.separator)
+        ragged = next(((reader.line_num, len(row)) for row in reader if row and len(row) != width), None)
     if ragged is not None:
         line, fields = ragged
         hint = "look there for a comma that needs quotation marks, or for a row cut short."

@@ -12,11 +12,12 @@ import pickle
 import re
 import zlib
 from collections.abc import Callable, Collection, Generator, Iterable, Iterator, Sequence
-from contextlib import AbstractContextManager, closing
+from contextlib import closing
 from dataclasses import dataclass
+from functools import partial
 from importlib.util import find_spec
 from pathlib import Path
-from typing import Any, Generic, TypeAlias
+from typing import Any, TypeAlias
 
 import polars as pl
 
@@ -58,16 +59,9 @@ READ_ONLY = "options=-c%20default_transaction_read_only%3Don"  # of PostgreSQL's
 EXAMPLE = "for example 'SELECT * FROM loans'."
 
 
-def database_url(data: object) -> str | None:
-    """Return the URL of a database; None if the data are something else."""
-    url = data[0] if isinstance(data, (list, tuple)) and len(data) == 1 else data
-    return url if isinstance(url, str) and URL.match(url) else None
-
-
-def query_batches(url: str, options: ReadOptions) -> Batches:
+def _query_batches(url: re.Match[str], options: ReadOptions) -> Batches:
     """Return the rows of a database query."""
-    parts = URL.match(url)
-    scheme, rest = (parts[1].lower(), parts[2]) if parts is not None else ("", "")
+    scheme, rest = url[1].lower(), url[2]
     if scheme not in READERS:
         raise DataError(
             f"Databases of {scheme}:// cannot be read. Supported: {', '.join(f'{name}://' for name in READERS)}.",
@@ -78,7 +72,7 @@ def query_batches(url: str, options: ReadOptions) -> Batches:
     options.check_for("a database", ["query"])
     problem = "The database cannot run `query` (--query)"
     with wrap_errors(problem, "run the query on its own first.", hide_cause=True):  # the URL may hold a password
-        return READERS[scheme](rest, url, options.query)
+        return READERS[scheme](rest, url[0], options.query)
 
 
 def _file(rest: str) -> Path:
@@ -149,7 +143,7 @@ class DuckBatches:
     def fold(self, columns: Sequence[str], step: Step[S]) -> S:
         """See `Batches`."""
         selected = self._selected(columns)
-        with _query_errors():
+        with wrap_errors("`data` cannot be read", QUERY):
             texts = _too_large(selected)
         return folded(_frames(selected, texts), step)
 
@@ -161,15 +155,10 @@ class DuckBatches:
         return self.relation.project(", ".join(_quoted(name) for name in columns))
 
 
-def _query_errors() -> AbstractContextManager[None]:
-    """Convert errors of the user's query to errors in the data."""
-    return wrap_errors("`data` cannot be read", QUERY)
-
-
 def _frames(selected: DuckRelation, texts: Sequence[str]) -> Generator[pl.DataFrame]:
     kinds = pl.Schema({**declared_orders(selected), **pl.Schema(dict.fromkeys(texts, pl.String))})
     read = "to_arrow_reader" if hasattr(type(selected), "to_arrow_reader") else "fetch_arrow_reader"
-    with _query_errors():
+    with wrap_errors("`data` cannot be read", QUERY):
         reader = getattr(selected, read)(BATCH_ROWS)
         try:
             for batch in reader:
@@ -213,7 +202,7 @@ class SparkBatches:
         quoted = ["`" + name.replace("`", "``") + "`" for name in columns]
         hint = "is tiltlens installed on the workers, and PYSPARK_PYTHON set to its Python?"
         with wrap_errors("Spark cannot run the audit", hint):
-            parts = self.frame.select(*quoted).mapInArrow(_Partition(step), SCHEMA)
+            parts = self.frame.select(*quoted).mapInArrow(partial(_sum_partition, step), SCHEMA)
             rows = parts.repartition(MERGERS).mapInArrow(_merged, SCHEMA).collect()
         total: S | TiltlensError | None = _sum(_unpacked(row[0]) for row in rows)
         if total is None:
@@ -223,19 +212,14 @@ class SparkBatches:
         return total
 
 
-@dataclass(frozen=True, slots=True, eq=False)
-class _Partition(Generic[S]):
-    """A worker's task: reduce a partition to one row of pickled sums, or none if it is empty."""
-
-    step: Step[S]
-
-    def __call__(self, batches: Iterator[ArrowBatch]) -> Iterator[ArrowBatch]:
-        frames = regrouped(pl.DataFrame(batch) for batch in batches)
-        try:
-            part: S | TiltlensError | None = _sum(self.step(clean_batch(frame)) for frame in frames)
-        except TiltlensError as error:  # the user's mistake: Spark would retry a failed task four times
-            part = error
-        yield from _packed(part)
+def _sum_partition(step: Step[S], batches: Iterator[ArrowBatch]) -> Iterator[ArrowBatch]:
+    """Yield the pickled sum over a partition, on a worker, unless it is empty."""
+    frames = regrouped(pl.DataFrame(batch) for batch in batches)
+    try:
+        part: S | TiltlensError | None = _sum(step(clean_batch(frame)) for frame in frames)
+    except TiltlensError as error:  # the user's mistake: Spark would retry a failed task four times
+        part = error
+    yield from _packed(part)
 
 
 def with_numbers(
@@ -248,24 +232,20 @@ def with_numbers(
     from pyspark.sql.types import DoubleType, StructField, StructType
 
     fields = [StructField(name, DoubleType()) for name in names]
-    return frame.mapInArrow(_MoreColumns(tuple(columns), step), StructType([*frame.schema.fields, *fields]))
+    return frame.mapInArrow(partial(_add_numbers, columns, step), StructType([*frame.schema.fields, *fields]))
 
 
-@dataclass(frozen=True, slots=True, eq=False)
-class _MoreColumns:
-    """A worker's task: add columns of numbers to the batches of a partition."""
+def _add_numbers(
+    columns: Sequence[str], step: Callable[[pl.DataFrame], Floats], batches: Iterator[ArrowBatch]
+) -> Iterator[ArrowBatch]:
+    """Yield the batches of a partition with additional columns, on a worker."""
+    import pyarrow as pa
 
-    columns: tuple[str, ...]
-    step: Callable[[pl.DataFrame], Floats]
-
-    def __call__(self, batches: Iterator[ArrowBatch]) -> Iterator[ArrowBatch]:
-        import pyarrow as pa
-
-        for batch in batches:
-            values = self.step(pl.DataFrame(batch.select(self.columns)))
-            made = [pa.array(column) for column in values.reshape(batch.num_rows, -1).T]
-            names = [*batch.schema.names, *("" for _ in made)]  # Spark uses the positions of columns, not their names
-            yield pa.RecordBatch.from_arrays([*batch.columns, *made], names)
+    for batch in batches:
+        values = step(pl.DataFrame(batch.select(columns)))
+        made = [pa.array(column) for column in values.reshape(batch.num_rows, -1).T]
+        names = [*batch.schema.names, *("" for _ in made)]  # Spark uses the positions of columns, not their names
+        yield pa.RecordBatch.from_arrays([*batch.columns, *made], names)
 
 
 def _merged(batches: Iterator[ArrowBatch]) -> Iterator[ArrowBatch]:
@@ -310,11 +290,13 @@ def batches_of(data: object) -> Batches | None:
 
 def _batches_of_source(source: Source) -> Batches | None:
     """Return the rows of a database or of files as batches; None if the source is neither."""
-    url = database_url(source.path)
+    path = source.path
+    only = path[0] if isinstance(path, (list, tuple)) and len(path) == 1 else path
+    url = URL.match(only) if isinstance(only, str) else None
     remember(*inputs_of(source))
     if url is not None:
-        return query_batches(url, source.options)
-    files = files_of(source.path)
+        return _query_batches(url, source.options)
+    files = files_of(path)
     if files is None:
         return None
     file_format = format_of(files[0])

@@ -128,12 +128,9 @@ def _quiet() -> Generator[None]:
         log.setLevel(level)
 
 
-def _parquet_table(files: Sequence[Path], options: ReadOptions) -> FileTable:
-    return FileTable([pl.scan_parquet(file, glob=False) for file in files])
-
-
-def _arrow_table(files: Sequence[Path], options: ReadOptions) -> FileTable:
-    return FileTable([pl.scan_ipc(file, glob=False) for file in files])
+def _scanned(scan: Callable[..., pl.LazyFrame], files: Sequence[Path], options: ReadOptions) -> FileTable:
+    """Return files that Polars scans as one table."""
+    return FileTable([scan(file, glob=False) for file in files])
 
 
 def _json_table(files: Sequence[Path], options: ReadOptions) -> FileTable:
@@ -186,8 +183,8 @@ def _a(name: str) -> str:
 
 FORMATS = (
     FileFormat("CSV", (".csv", ".tsv", ".csv.gz", ".tsv.gz"), None, csv_table, ("na_values", "encoding", "decimal")),
-    FileFormat("Parquet", (".parquet",), b"PAR1", _parquet_table),
-    FileFormat("Arrow", (".arrow", ".feather"), b"ARROW1", _arrow_table),
+    FileFormat("Parquet", (".parquet",), b"PAR1", partial(_scanned, pl.scan_parquet)),
+    FileFormat("Arrow", (".arrow", ".feather"), b"ARROW1", partial(_scanned, pl.scan_ipc)),
     FileFormat("JSON lines", (".jsonl", ".ndjson", ".jsonl.gz", ".ndjson.gz"), None, _json_table),
     FileFormat("Excel", (".xlsx", ".xlsm"), b"PK\x03\x04", excel_table, ("sheet", "decimal")),
 )
@@ -218,8 +215,11 @@ def listed_endings() -> str:
     return f"{', '.join(ENDINGS[:-1])} or {ENDINGS[-1]}"
 
 
-def check_content(file: Path, options: ReadOptions) -> None:
-    """Raise for a file whose content does not match its ending."""
+def check_file(file: Path, options: ReadOptions) -> None:
+    """Raise for a file that is missing or empty, or whose content does not match its ending."""
+    existing_file(file)
+    if file.stat().st_size == 0:
+        raise DataError(f"{shown(file.name)} must hold a table, got an empty file.", "was it written completely?")
     file_format = format_of(file)
     with file.open("rb") as stream:
         start = stream.read(8)
@@ -266,12 +266,7 @@ class FileBatches:
         texts = pl.Schema({column: pl.String for name, scan in scans for column in too_large(scan, name)})
         kinds.update(texts)
 
-        def frames() -> Generator[pl.DataFrame]:
-            for name, scan in scans:
-                with closing(read_in_batches(scan.cast(texts), name)) as batches:
-                    yield from (clean_batch(batch).cast(kinds) for batch in batches)
-
-        return folded(frames(), step)
+        return folded(_read(scans, texts, lambda batch: clean_batch(batch).cast(kinds)), step)
 
     def frames(self, columns: Sequence[str], texts: Collection[str] = ()) -> Generator[pl.DataFrame]:
         """See `OrderedBatches`."""
@@ -279,10 +274,7 @@ class FileBatches:
         self._check_schemas(read)
         scans = self._scans if self._table.as_written is None else self._table.as_written(texts)
         named = [(repr(str(file)), scan.select(columns)) for file, scan in zip(self.files, scans, strict=True)]
-        kinds = _common_schema(named)
-        for name, scan in named:
-            with closing(read_in_batches(scan.cast(kinds), name)) as batches:
-                yield from batches
+        yield from _read(named, _common_schema(named))
 
     def notes(self, columns: Sequence[str]) -> tuple[Note, ...]:
         """Return notes on unexpected ways in which these columns were read."""
@@ -318,6 +310,15 @@ class FileBatches:
                         "write the file again with columns of the same kinds.",
                     )
         return kinds
+
+
+def _read(
+    scans: Sequence[tuple[str, pl.LazyFrame]], kinds: pl.Schema, clean: Step[pl.DataFrame] = lambda batch: batch
+) -> Generator[pl.DataFrame]:
+    """Yield the batches of files, one after another."""
+    for name, scan in scans:
+        with closing(read_in_batches(scan.cast(kinds), name)) as batches:
+            yield from map(clean, batches)
 
 
 def _common_schema(scans: Sequence[tuple[str, pl.LazyFrame]]) -> pl.Schema:
@@ -425,11 +426,3 @@ def _files(entry: str) -> list[Path]:
 def _is_data(file: Path, folder: Path) -> bool:
     """Return whether a file is data, and not hidden or a marker left by an engine (name starts with "." or "_")."""
     return not any(part.startswith((".", "_")) for part in file.relative_to(folder).parts)
-
-
-def check_file(file: Path, options: ReadOptions) -> None:
-    """Raise for a file that is missing or empty, or whose content does not match its ending."""
-    existing_file(file)
-    if file.stat().st_size == 0:
-        raise DataError(f"{shown(file.name)} must hold a table, got an empty file.", "was it written completely?")
-    check_content(file, options)

@@ -10,12 +10,12 @@ from __future__ import annotations
 
 from collections.abc import Callable, Collection, Generator, Iterable, Mapping, Sequence, Set
 from contextlib import closing
-from dataclasses import dataclass
+from dataclasses import dataclass, fields
 from datetime import date, datetime, timedelta
 from decimal import Decimal
 from functools import reduce
 from operator import add
-from typing import Any, Protocol, Self, TypeAlias, TypeVar
+from typing import TYPE_CHECKING, Any, Protocol, Self, TypeAlias, TypeVar
 
 import narwhals as nw
 import numpy as np
@@ -27,11 +27,16 @@ from tiltlens._limits import BATCH_ROWS
 from tiltlens._threads import map_in_order
 from tiltlens.errors import DataError, check_case, check_columns, checked_names, first_line, shown, wrap_errors
 
+if TYPE_CHECKING:
+    from _typeshed import DataclassInstance
+
 SAFE_INTEGERS = (pl.Int8, pl.Int16, pl.Int32, pl.Int64, pl.UInt8, pl.UInt16, pl.UInt32)  # none is too large for 64 bits
 ROW = "\0row"  # the column of row numbers; table columns cannot contain NUL
 MICROSECONDS_PER_DAY = 86_400_000_000
 ValuesLike: TypeAlias = Any  # one value per row: an array, a list, or a series of any engine
 PandasSeries: TypeAlias = Any  # pandas need not be installed
+D = TypeVar("D", bound="DataclassInstance")
+V = TypeVar("V")
 MISSING_KINDS = {"NoneType", "NAType", "NaTType"}
 
 # The first match applies: to Python, True is an int and a datetime is a date.
@@ -188,25 +193,17 @@ def pandas_column(name: str, series: PandasSeries) -> pl.Series:
     dtype = nw.from_native(series, series_only=True).dtype
     if isinstance(dtype, nw.String) and getattr(series.dtype, "storage", None) == "pyarrow":  # so it is installed
         return pl.Series(name, series).cast(pl.String)
+    if isinstance(dtype, nw.Datetime) and dtype.time_zone is not None:
+        series = series.dt.tz_convert("UTC").dt.tz_localize(None)
+    if isinstance(dtype, (nw.Datetime, nw.Duration)) or (isinstance(series.dtype, np.dtype) and series.dtype != object):
+        return _column_of_array(name, series.to_numpy())
     mask = series.isna().to_numpy(dtype=bool)
-    if isinstance(dtype, nw.Datetime):
-        plain = series if dtype.time_zone is None else series.dt.tz_convert("UTC").dt.tz_localize(None)
-        return _masked(pl.Series(name, plain.to_numpy().astype("datetime64[us]")), mask)
-    if isinstance(dtype, nw.Duration):
-        return _masked(pl.Series(name, series.to_numpy().astype("timedelta64[us]")), mask)
-    if dtype.is_integer() or dtype.is_float() or isinstance(dtype, nw.Boolean):
-        if isinstance(series.dtype, np.dtype):
-            return _column_of_array(name, series.to_numpy())
-        wide = np.bool_ if isinstance(dtype, nw.Boolean) else _widest(dtype)
+    if dtype.is_numeric() or isinstance(dtype, nw.Boolean):
+        kinds: dict[type, type[np.generic]] = {nw.Boolean: np.bool_, nw.UInt64: np.uint64}
+        wide = kinds.get(type(dtype), np.float64 if dtype.is_float() else np.int64)
         return _masked(pl.Series(name, series.to_numpy(dtype=wide, na_value=wide(0))), mask)
     objects = series.to_numpy(dtype=object)
     return _column_of_objects(name, np.where(mask, np.asarray(None), objects).tolist())
-
-
-def _widest(dtype: nw.dtypes.DType) -> type[np.number]:
-    if dtype.is_float():
-        return np.float64
-    return np.uint64 if isinstance(dtype, nw.UInt64) else np.int64
 
 
 def _pandas_levels(name: str, series: PandasSeries) -> pl.Series:
@@ -225,10 +222,10 @@ def clean_column(column: pl.Series) -> pl.Series:
     if dtype in (pl.Boolean, pl.String, pl.Date, pl.Enum):
         return column
     if dtype.is_integer():
-        return _clean_integers(column)
+        numbers = column.cast(pl.Int64, strict=False)  # with one too large, as above
+        return numbers if numbers.null_count() == column.null_count() else column.cast(pl.String)
     if dtype.is_float() or dtype.is_decimal():
-        numbers = column.cast(pl.Float64)
-        return numbers.fill_nan(None) if _has_nan(numbers) else numbers
+        return column.cast(pl.Float64).fill_nan(None)
     if dtype in (pl.Categorical, pl.Null):
         return column.cast(pl.String)
     if isinstance(dtype, pl.Datetime):
@@ -244,19 +241,6 @@ def clean_column(column: pl.Series) -> pl.Series:
 def depends_on_values(dtype: pl.DataType) -> bool:
     """Return whether the clean kind of a column depends on its values, so that it may differ between batches."""
     return dtype == pl.Object or (dtype.is_integer() and dtype not in SAFE_INTEGERS)
-
-
-def _has_nan(numbers: pl.Series) -> bool:
-    if numbers.null_count() or not len(numbers):
-        return bool(numbers.is_nan().any())
-    return bool(np.isnan(numbers.to_numpy().min()))  # numpy's minimum is NaN if any number is
-
-
-def _clean_integers(column: pl.Series) -> pl.Series:
-    try:
-        return column.cast(pl.Int64)
-    except pl.exceptions.InvalidOperationError:  # too large, as above
-        return column.cast(pl.String)
 
 
 QUERY = "run the query behind `data` on its own first."
@@ -298,9 +282,7 @@ def column_names(data: object) -> list[str]:
     if isinstance(data, pl.LazyFrame):
         with wrap_errors("`data` is a lazy frame that cannot be collected", "collect it on its own first."):
             return checked_names(data.collect_schema().names())
-    names = getattr(data, "column_names", None)
-    if names is None:
-        names = getattr(data, "columns", None)
+    names = getattr(data, "column_names", getattr(data, "columns", None))
     if names is None or callable(names) or isinstance(data, type):
         raise _not_a_table(data)
     return checked_names(list(names))
@@ -369,6 +351,27 @@ class Summable(Protocol):
         ...
 
 
+def add_fields(one: D, other: D) -> D:
+    """Return the sum of two records, field by field, and name by name in dicts.
+
+    The metadata of a field may have another function than `+`: "join" for its values, "join_each" for those of a dict.
+    """
+    parts = ((field.metadata, getattr(one, field.name), getattr(other, field.name)) for field in fields(one))
+    return type(one)(
+        *(
+            join_named(mine, theirs, metadata.get("join_each", add))
+            if isinstance(mine, dict) and "join" not in metadata
+            else metadata.get("join", add)(mine, theirs)
+            for metadata, mine, theirs in parts
+        )
+    )
+
+
+def join_named(values: Mapping[str, V], others: Mapping[str, V], join: Callable[[V, V], V] = add) -> dict[str, V]:
+    """Return the values of two parts of the data, joined where both parts have one."""
+    return {**values, **others, **{name: join(values[name], others[name]) for name in values if name in others}}
+
+
 S = TypeVar("S", bound=Summable)
 Step = Callable[[pl.DataFrame], S]
 
@@ -434,8 +437,7 @@ def _numbered(frames: Generator[pl.DataFrame]) -> Generator[pl.DataFrame]:
     start = 0
     with closing(frames):
         for frame in frames:
-            numbers = pl.int_range(start, start + frame.height, dtype=pl.Int64, eager=True)
-            yield frame.with_columns(numbers.alias(ROW))
+            yield frame.with_columns(pl.int_range(start, start + frame.height, dtype=pl.Int64).alias(ROW))
             start += frame.height
 
 
@@ -458,8 +460,7 @@ class FrameBatches:
         """See `Batches`."""
         selected = self.frame.select(columns)
         if isinstance(selected, pl.DataFrame):
-            parts_differ = [column for column in selected if depends_on_values(column.dtype)]
-            selected = selected.with_columns(clean_column(column) for column in parts_differ)
+            selected = selected.with_columns(clean_column(part) for part in selected if depends_on_values(part.dtype))
             return folded(_slices(selected), step)
         kinds = pl.Schema(dict.fromkeys(too_large(selected, "`data`", QUERY), pl.String))
         return folded(read_in_batches(selected.cast(kinds), "`data`", QUERY), step)

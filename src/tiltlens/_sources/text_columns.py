@@ -11,9 +11,11 @@ import io
 import os
 import re
 from collections import Counter
-from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
+from functools import reduce
 from itertools import product
+from operator import add, and_
 from typing import Any
 
 import polars as pl
@@ -21,6 +23,7 @@ import polars.selectors as cs
 
 from tiltlens._limits import FIRST_LOOK_ROWS, SUPPRESSED_BELOW
 from tiltlens._notes import Note
+from tiltlens._sources.tables import add_fields, join_named
 from tiltlens.errors import DataError, listed, shown, texts_of
 
 WHERE = {  # each option, and the data to which it applies
@@ -128,13 +131,6 @@ def read(
             f"`path` must name files or a database, got {type(path).__name__}.",
             "pass a table in memory to tiltlens without tl.read.",
         )
-    return Source(path, _checked_options(na_values, encoding, decimal, sheet, query))
-
-
-def _checked_options(
-    na_values: str | Sequence[str] | None, encoding: str | None, decimal: str, sheet: str | None, query: str | None
-) -> ReadOptions:
-    """Return the options after checking them."""
     texts = tuple(texts_of("na_values", na_values))
     strangers = [text for text in texts if not isinstance(text, str)]
     if strangers:
@@ -146,7 +142,8 @@ def _checked_options(
         raise DataError(
             f"`decimal` (--decimal) must be '.' or ',', got {shown(decimal)}.", "it is the decimal mark of numbers."
         )
-    return ReadOptions(texts, None if encoding is None else _known_encoding(encoding), decimal, sheet, query)
+    known = None if encoding is None else _known_encoding(encoding)
+    return Source(path, ReadOptions(texts, known, decimal, sheet, query))
 
 
 def _known_encoding(name: str) -> str:
@@ -186,33 +183,20 @@ class TextCounts:
     # All rows, and the rows with a value
     rows: int = 0
     known: int = 0
-    forms: Counter[str] = field(default_factory=Counter)  # number of values of each form
+    # Number of values of each form
+    forms: Counter[str] = field(default_factory=Counter, metadata={"join": add})
     # Number of integers that fit 64 bits, and of values that start with 0 and another digit
     int64s: int = 0
     codes: int = 0
     # Number of values that are not numbers but have digits with another decimal mark, thousands separators or units
     number_like: int = 0
     # First value that is not a number; not a date if only dates were counted
-    first_odd: str | None = None
+    first_odd: str | None = field(default=None, metadata={"join": lambda one, other: other if one is None else one})
     # Whether each value is an integer and 1 larger than the one before; False if this was not tested
-    is_index: bool = False
+    is_index: bool = field(default=False, metadata={"join": and_})
 
     def __add__(self, other: TextCounts) -> TextCounts:
-        return TextCounts(
-            self.rows + other.rows,
-            self.known + other.known,
-            self.forms + other.forms,
-            self.int64s + other.int64s,
-            self.codes + other.codes,
-            self.number_like + other.number_like,
-            other.first_odd if self.first_odd is None else self.first_odd,
-            self.is_index and other.is_index,
-        )
-
-    @property
-    def dates(self) -> int:
-        """Number of values that are dates of any form."""
-        return sum(self.forms[form] for form in DATES)
+        return add_fields(self, other)
 
     def possible_forms(self) -> list[str]:
         """Return the forms that some values have; all forms if there are no values."""
@@ -323,24 +307,21 @@ class TextColumns:
 
     def warnings(self, columns: Iterable[str], remedy: str) -> list[Note]:
         """Return notes on columns that are unexpectedly text, or have dates with the day first."""
-        warnings = (self._warning(name, remedy) for name in columns if name in self.counts)
-        return [warning for warning in warnings if warning is not None]
+        return [warning for name in columns if name in self.counts for warning in self._warnings(name, remedy)]
 
-    def _warning(self, name: str, remedy: str) -> Note | None:
+    def _warnings(self, name: str, remedy: str) -> Iterator[Note]:
         counts, form = self.counts[name], self.type_of(name)
         enough = max(MOSTLY_NUMBERS * counts.known, 1)
-        numbers = counts.forms[NUMBER]
+        numbers, dates = counts.forms[NUMBER], sum(counts.forms[date] for date in DATES)
         if form.startswith("%d"):
-            return Note("day first", column=name)
-        if form != TEXT:
-            return None
-        if numbers == counts.known > 0:
-            return Note("leading zeros", column=name) if counts.codes else None
-        if numbers + counts.number_like >= enough:
-            return self._odd_values(name, "numbers", counts.known - numbers, self._number_hint(counts, remedy))
-        if counts.dates >= enough:
-            return self._odd_values(name, "dates", counts.known - counts.dates, "write all dates like 2020-01-31")
-        return None
+            yield Note("day first", column=name)
+        elif form == TEXT and numbers == counts.known > 0:
+            if counts.codes:
+                yield Note("leading zeros", column=name)
+        elif form == TEXT and numbers + counts.number_like >= enough:
+            yield self._odd_values(name, "numbers", counts.known - numbers, self._number_hint(counts, remedy))
+        elif form == TEXT and dates >= enough:
+            yield self._odd_values(name, "dates", counts.known - dates, "write all dates like 2020-01-31")
 
     def _odd_values(self, name: str, kind: str, count: int, remedy: str) -> Note:
         counts = self.counts[name]
@@ -371,10 +352,7 @@ class FileTable:
 
 def sum_counts(files: Iterable[Mapping[str, TextCounts]]) -> dict[str, TextCounts]:
     """Return the counts of each column over all files that have it."""
-    total: dict[str, TextCounts] = {}
-    for counts in files:
-        total |= {name: total[name] + count if name in total else count for name, count in counts.items()}
-    return total
+    return reduce(join_named, files, dict[str, TextCounts]())
 
 
 def read_texts(scans: Sequence[pl.LazyFrame], decimal: str = ".", forms: Sequence[str] = FORMS) -> TextColumns:

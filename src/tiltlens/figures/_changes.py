@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from dataclasses import replace
-from typing import NamedTuple
 
 import polars as pl
 
@@ -26,38 +25,9 @@ from tiltlens._results.change import GroupChange
 from tiltlens._results.comparison import Comparison
 from tiltlens._results.outputs import row_estimate
 from tiltlens._rows.wording import Measure
-from tiltlens.figures._figure import (
-    FAINT,
-    INK,
-    PAPER,
-    QUIET,
-    WIDTH,
-    ChartPart,
-    Figure,
-    Record,
-    alt,
-    figure,
-    halo,
-    in_unit,
-    joined,
-    noted,
-    nothing,
-    people_of,
-)
-from tiltlens.figures._marks import (
-    FULL,
-    SHOWN,
-    axis,
-    directed_axis,
-    dots,
-    interval,
-    lines_at,
-    name_axis,
-    reach,
-    scaled,
-    span,
-    tooltip,
-)
+from tiltlens.figures import _marks as draw
+from tiltlens.figures._figure import Figure, figure, in_unit, joined, noted, nothing, people_of
+from tiltlens.figures._marks import ChartPart, Record, alt
 
 PERIOD = 16  # maximum number of characters of a period's name
 LEVEL, SHORT = 6, 8  # up to this many periods with names of this length, names are horizontal
@@ -92,7 +62,7 @@ def periods(c: Comparison) -> Figure:
         "n_audited": "people, audited",
         "n_reference": "people, reference",
     }
-    chart = _over_time(c, records, m, tooltip(reading))
+    chart = _over_time(c, records, m, draw.tooltip(reading))
     return figure(chart, records, title, description, reading, in_unit(c, m.long_unit), note)
 
 
@@ -100,7 +70,7 @@ def _period(row: Record, text: str, m: Measure) -> Record:
     gap = row_estimate(row, "gap")
     return {
         "label": text,
-        **scaled({"gap": gap}, m.factor),
+        **draw.scaled({"gap": gap}, m.factor),
         "gap_text": written(gap, m.difference),
         "audited_rate": m.level(row["audited_rate"]),
         "reference_rate": m.level(row["reference_rate"]),
@@ -111,19 +81,19 @@ def _period(row: Record, text: str, m: Measure) -> Record:
 
 def _over_time(c: Comparison, records: list[Record], m: Measure, tips: list[ChartPart]) -> ChartPart:
     pooled = m.factor * c.gap.value
-    domain = reach(records, ("gap",), 0.0, pooled)
-    y, title = directed_axis("y", "gap", f"gap, in {m.long_unit}", domain, c)
+    domain = draw.reach(records, ("gap",), 0.0, pooled)
+    y, title = draw.directed_axis("y", "gap", f"gap, in {m.long_unit}", domain, c)
     order = [record["label"] for record in records]
     angle = -40 if len(order) > LEVEL or any(len(text) > SHORT for text in order) else 0
     x = alt.X("label:N", sort=order, title=None, axis=alt.Axis(labelAngle=angle, labelOverlap=True, grid=False))
-    line = alt.Chart().mark_line(strokeWidth=1.5, color=QUIET, invalid="break-paths-filter-domains")
+    line = alt.Chart().mark_line(strokeWidth=1.5, color=draw.QUIET, invalid="break-paths-filter-domains")
     layers = [
-        lines_at("y", dict.fromkeys((0.0, pooled)), title),
+        draw.lines_at("y", dict.fromkeys((0.0, pooled)), title),
         line.encode(x=x, y=y),
-        interval("y", "gap", title, x, strokeWidth=2),
-        dots("gap").encode(x=x, y=y, tooltip=tips),
+        draw.interval("y", "gap", title, x, strokeWidth=2),
+        draw.dots("gap").encode(x=x, y=y, tooltip=tips),
     ]
-    return alt.layer(*layers).properties(width=WIDTH, height=240)
+    return alt.layer(*layers).properties(width=draw.WIDTH, height=240)
 
 
 DRAWN_LOOKS = 200
@@ -135,40 +105,38 @@ def looks(audit: Audit, audited: str | None = None) -> Figure:
         raise nothing("Gap at each look", "the audit has no state file of earlier looks")
     name = audited or next(iter(audit.monitor.sequences))
     m, rows = measure_of(audit), audit.monitor.looks.filter(audited=name).tail(DRAWN_LOOKS).iter_rows(named=True)
-    records = [_look(row, m) for row in rows]
+    records = []
+    for row in rows:
+        gap, sequence = row_estimate(row, "gap"), Estimate(row["gap"], row["sequence_low"], row["sequence_high"])
+        texts = {"gap_text": written(gap, m.difference), "sequence_text": written(sequence, m.difference)}
+        records.append({"look": row["look"]} | draw.scaled({"gap": gap, "sequence": sequence}, m.factor) | texts)
     description = f"{label(name, GROUP)} (audited): the gap over all people until each look. Last: "
     title, level = f"Gap at each look, {label(name, GROUP)}", interval_name(audit.settings.confidence)
     notes = joined(f"thick: {level} of one look", "thin: confidence sequence, valid for all looks at once")
     subtitle = f"vs {label(audit.reference, GROUP)} (reference), in {m.long_unit}"
     reading = {"look": "look", "gap_text": f"gap ({level})", "sequence_text": "gap (confidence sequence)"}
-    chart = _over_looks(audit, name, records, f"gap, in {m.long_unit}", tooltip(reading))
+    chart = _over_looks(audit, name, records, f"gap, in {m.long_unit}", draw.tooltip(reading))
     return figure(chart, records, title, f"{description}{records[-1]['sequence_text']}.", reading, subtitle, notes)
-
-
-def _look(row: Record, m: Measure) -> Record:
-    gap, sequence = row_estimate(row, "gap"), Estimate(row["gap"], row["sequence_low"], row["sequence_high"])
-    texts = {"gap_text": written(gap, m.difference), "sequence_text": written(sequence, m.difference)}
-    return {"look": row["look"]} | scaled({"gap": gap, "sequence": sequence}, m.factor) | texts
 
 
 def _over_looks(audit: Audit, name: str, records: list[Record], what: str, tips: list[ChartPart]) -> ChartPart:
     x = alt.X("look:O", title="look", axis=alt.Axis(labelAngle=0, labelOverlap=True, grid=False))
     c = audit.comparisons.get(name) or replace(audit[0], audited=name)
-    y, title = directed_axis("y", "gap", what, reach(records, ("sequence",), 0.0), c)
+    y, title = draw.directed_axis("y", "gap", what, draw.reach(records, ("sequence",), 0.0), c)
     layers = [
-        lines_at("y", [0.0], title, "zero"),
-        interval("y", "sequence", title, x, strokeWidth=3, color=FAINT),
-        interval("y", "gap", title, x, strokeWidth=5, color=QUIET),
-        dots("gap", size=50).encode(x=x, y=y, tooltip=tips),
+        draw.lines_at("y", [0.0], title, "zero"),
+        draw.interval("y", "sequence", title, x, strokeWidth=3, color=draw.FAINT),
+        draw.interval("y", "gap", title, x, strokeWidth=5, color=draw.QUIET),
+        draw.dots("gap", size=50).encode(x=x, y=y, tooltip=tips),
     ]
-    return alt.layer(*layers).properties(width=WIDTH, height=240)
+    return alt.layer(*layers).properties(width=draw.WIDTH, height=240)
 
 
 STEP = 34  # height of a row in pixels
 LEFT, RIGHT = 330, 230  # widths of the two panels in pixels
 
 
-def change(moved: GroupChange, shown: int = SHOWN) -> Figure:
+def change(moved: GroupChange, shown: int = draw.SHOWN) -> Figure:
     """Return the figure with one row per feature: its old and new contribution, and the change."""
     title = "Change in each feature's contribution"
     rows = [row for row in moved.features.iter_rows(named=True) if row["alone_change"] is not None][:shown]
@@ -195,7 +163,7 @@ def change(moved: GroupChange, shown: int = SHOWN) -> Figure:
         "change_text": m.headed("change"),
         "verdict": "verdict",
     }
-    chart = _panels(moved, records, m, m.factor * materiality, tooltip(reading))
+    chart = _panels(moved, records, m, m.factor * materiality, draw.tooltip(reading))
     subtitle = joined(in_unit(moved, m.long_unit), "○ old, ● new")
     return figure(chart, records, title, description, reading, subtitle, note)
 
@@ -203,9 +171,9 @@ def change(moved: GroupChange, shown: int = SHOWN) -> Figure:
 def _record(row: Record, text: str, m: Measure) -> Record:
     alone = row_estimate(row, "alone_change")
     return (
-        {"feature": row["feature"], "label": text, "full": label(row["feature"], FULL)}
+        {"feature": row["feature"], "label": text, "full": label(row["feature"], draw.FULL)}
         | {name: m.factor * row[name] for name in ("alone_old", "alone_new")}
-        | scaled({"alone_change": alone}, m.factor)
+        | draw.scaled({"alone_change": alone}, m.factor)
         | {"old_text": m.difference(row["alone_old"]), "new_text": m.difference(row["alone_new"])}
         | {"change_text": written(alone, m.difference), "verdict": row["verdict"]}
     )
@@ -215,21 +183,21 @@ def _panels(
     moved: GroupChange, records: list[Record], m: Measure, threshold: float, tips: list[ChartPart]
 ) -> ChartPart:
     """Return the panel of old and new contributions, and the panel of changes with their bands."""
-    y, unnamed = name_axis(), name_axis(has_labels=False)
-    domain = reach(records, ("alone_old", "alone_new"), 0.0, room=0.08)
-    old, title = directed_axis("x", "alone_old", f"contribution, in {m.long_unit}", domain, moved)
-    new = axis("x", "alone_new", title)
-    path = alt.Chart().mark_rule(strokeWidth=2, color=QUIET).encode(x=old, x2=alt.X2(field="alone_new"), y=y)
-    hollow = dots("alone_old", filled=False, fill=PAPER, strokeWidth=2).encode(x=old, y=y, tooltip=tips)
+    y, unnamed = draw.name_axis(), draw.name_axis(has_labels=False)
+    domain = draw.reach(records, ("alone_old", "alone_new"), 0.0, room=0.08)
+    old, title = draw.directed_axis("x", "alone_old", f"contribution, in {m.long_unit}", domain, moved)
+    new = draw.axis("x", "alone_new", title)
+    path = alt.Chart().mark_rule(strokeWidth=2, color=draw.QUIET).encode(x=old, x2=alt.X2(field="alone_new"), y=y)
+    hollow = draw.dots("alone_old", filled=False, fill=draw.PAPER, strokeWidth=2).encode(x=old, y=y, tooltip=tips)
     both = alt.layer(
-        lines_at("x", [0.0], title, "zero"), path, hollow, dots("alone_new").encode(x=new, y=y, tooltip=tips)
+        draw.lines_at("x", [0.0], title, "zero"), path, hollow, draw.dots("alone_new").encode(x=new, y=y, tooltip=tips)
     )
-    changes = reach(records, ("alone_change",), -threshold, threshold, room=0.08)
-    x, title = directed_axis("x", "alone_change", f"new − old, in {m.long_unit}", changes, moved)
+    changes = draw.reach(records, ("alone_change",), -threshold, threshold, room=0.08)
+    x, title = draw.directed_axis("x", "alone_change", f"new − old, in {m.long_unit}", changes, moved)
     changed = alt.layer(
-        lines_at("x", (-threshold, 0.0, threshold), title),
-        interval("x", "alone_change", title, unnamed),
-        dots("alone_change", shape="diamond").encode(x=x, y=unnamed, tooltip=tips),
+        draw.lines_at("x", (-threshold, 0.0, threshold), title),
+        draw.interval("x", "alone_change", title, unnamed),
+        draw.dots("alone_change", shape="diamond").encode(x=x, y=unnamed, tooltip=tips),
     )
     height = alt.Step(STEP)
     return alt.hconcat(
@@ -239,13 +207,6 @@ def _panels(
 
 HEIGHT = 320
 NAMES = 0.3  # share of the axis that is kept free for names beyond the lines
-
-
-class Groups(NamedTuple):
-    """The two groups of an evaluation."""
-
-    audited: str
-    reference: str
 
 
 WITHOUT, WITH = "without the group", "with the group"
@@ -269,8 +230,7 @@ def repair_curve(evaluation: RepairEvaluation) -> Figure:
     from_to = " to ".join(f"{end['gap_text']} points and {end['worth_text']}" for end in ends)
     lines = "one line with the group, one without" if len(both) > 1 else "one line"
     axis_title = f"gap in {rates}, audited minus reference, in points"
-    pair = Groups(str(repair.audited), repair.reference)
-    description = f"{versus(pair)}. {what} against the {axis_title}, {lines}: {records[0]['way']} from {from_to}."
+    description = f"{versus(repair)}. {what} against the {axis_title}, {lines}: {records[0]['way']} from {from_to}."
     reading = {
         "way": "adjustment",
         "part_text": "part of it",
@@ -279,8 +239,8 @@ def repair_curve(evaluation: RepairEvaluation) -> Figure:
     }
     cost = "between the lines: the cost of not using the group" if len(both) > 1 else ""
     note = joined(people_of(evaluation.rows), "◆ before", "one dot per tenth of the adjustment", cost)
-    chart = _traded(records, what, [f"gap in {rates}, in points", "audited minus reference"], tooltip(reading))
-    return figure(chart, records, title, description, reading, in_unit(pair, "points"), note)
+    chart = _traded(records, what, [f"gap in {rates}, in points", "audited minus reference"], draw.tooltip(reading))
+    return figure(chart, records, title, description, reading, in_unit(repair, "points"), note)
 
 
 def attainable(search: Alternatives) -> Figure:
@@ -303,7 +263,7 @@ def attainable(search: Alternatives) -> Figure:
     note = joined(
         people_of(search.rows), "◆ the audited rule", "● other rules", "○ the alternative", f"lines: {level}", weighted
     )
-    chart = _attained(records, accuracy, tooltip(reading))
+    chart = _attained(records, accuracy, draw.tooltip(reading))
     return figure(chart, records, title, description, reading, in_unit(search, "points"), note)
 
 
@@ -317,7 +277,7 @@ def tolerances(search: Alternatives) -> Figure:
     found = "● a less discriminatory alternative exists", "○ inconclusive, or not found"
     level = interval_name(search.confidence).replace("CI", "simultaneous confidence band")
     note = joined(people_of(search.rows), level, *found)
-    chart = _tolerated(records, tooltip(reading))
+    chart = _tolerated(records, draw.tooltip(reading))
     return figure(chart, records, title, description, reading, in_unit(search, "points"), note)
 
 
@@ -325,7 +285,7 @@ def _tolerance(row: Record) -> Record:
     reduction = row_estimate(row, "gap_reduction")
     return (
         {"tolerance": 100.0 * row["tolerance"], "verdict": row["verdict"]}
-        | scaled({"gap_reduction": reduction}, 100.0)
+        | draw.scaled({"gap_reduction": reduction}, 100.0)
         | {"tolerance_text": f"{100.0 * row['tolerance']:g}", "text": written(reduction, points)}
     )
 
@@ -333,15 +293,15 @@ def _tolerance(row: Record) -> Record:
 def _tolerated(records: list[Record], tips: list[ChartPart]) -> ChartPart:
     what = "reduction of the gap, in points →"
     x = alt.X("tolerance:Q", title="accepted loss of accuracy, in points")
-    y = axis("y", "gap_reduction", what, reach(records, ("gap_reduction",), 0.0))
-    low = axis("y", "gap_reduction_low", what)
-    fill = alt.condition("datum.verdict == 'exists'", alt.value(INK), alt.value(PAPER))
+    y = draw.axis("y", "gap_reduction", what, draw.reach(records, ("gap_reduction",), 0.0))
+    low = draw.axis("y", "gap_reduction_low", what)
+    fill = alt.condition("datum.verdict == 'exists'", alt.value(draw.INK), alt.value(draw.PAPER))
     return alt.layer(
-        lines_at("y", [0.0], what, "zero"),
-        alt.Chart().mark_area(color=QUIET, opacity=0.2).encode(x=x, y=low, y2=alt.Y2(field="gap_reduction_high")),
-        alt.Chart().mark_line(color=INK, strokeWidth=2).encode(x=x, y=y),
-        dots("gap_reduction", filled=False).encode(x=x, y=y, fill=fill, tooltip=tips),
-    ).properties(width=WIDTH, height=240)
+        draw.lines_at("y", [0.0], what, "zero"),
+        alt.Chart().mark_area(color=draw.QUIET, opacity=0.2).encode(x=x, y=low, y2=alt.Y2(field="gap_reduction_high")),
+        alt.Chart().mark_line(color=draw.INK, strokeWidth=2).encode(x=x, y=y),
+        draw.dots("gap_reduction", filled=False).encode(x=x, y=y, fill=fill, tooltip=tips),
+    ).properties(width=draw.WIDTH, height=240)
 
 
 def _steps(evaluation: RepairEvaluation, name: str, key: str) -> list[Record]:
@@ -362,28 +322,28 @@ def _steps(evaluation: RepairEvaluation, name: str, key: str) -> list[Record]:
 
 def _traded(records: list[Record], what: str, title: list[str], tips: list[ChartPart]) -> ChartPart:
     is_leftwards = records[0]["gap"] > 0.0
-    low, high = span([*(record["gap"] for record in records), 0.0], 0.1)
+    low, high = draw.span([*(record["gap"] for record in records), 0.0], 0.1)
     room = NAMES * (high - low)  # space for names beyond the end of the lines
-    x = axis("x", "gap", title, [low - room * is_leftwards, high + room * (not is_leftwards)])
-    y = axis("y", "worth", what, span([record["worth"] for record in records], 0.15))
+    x = draw.axis("x", "gap", title, [low - room * is_leftwards, high + room * (not is_leftwards)])
+    y = draw.axis("y", "worth", what, draw.span([record["worth"] for record in records], 0.15))
     ways = [WITHOUT, WITH]
-    colour = alt.Color("way:N", scale=alt.Scale(domain=ways, range=[INK, QUIET]), legend=None)
+    colour = alt.Color("way:N", scale=alt.Scale(domain=ways, range=[draw.INK, draw.QUIET]), legend=None)
     dash = alt.StrokeDash("way:N", scale=alt.Scale(domain=ways, range=DASHES), legend=None)
     line = alt.Chart().mark_line(strokeWidth=2).encode(x=x, y=y, color=colour, strokeDash=dash, order="part:Q")
-    before = dots("gap", shape="diamond", size=160).transform_filter("datum.part == 0")
+    before = draw.dots("gap", shape="diamond", size=160).transform_filter("datum.part == 0")
     names: list[ChartPart] = []
     outwards = {"align": "right", "dx": -10} if is_leftwards else {"align": "left", "dx": 10}
     for way in ways if len({record["way"] for record in records}) > 1 else ():
         end = alt.Chart().transform_filter(f"datum.part == 1 && datum.way == '{way}'").encode(x=x, y=y, text="way:N")
-        names += halo(end, fontWeight=600, **outwards)
-    marks = dots("gap", size=45).encode(x=x, y=y, color=colour, tooltip=tips)
-    layers = [lines_at("x", [0.0], title, "zero"), line, marks, before.encode(x=x, y=y, tooltip=tips), *names]
-    return alt.layer(*layers).properties(width=WIDTH, height=HEIGHT)
+        names += draw.halo(end, fontWeight=600, **outwards)
+    marks = draw.dots("gap", size=45).encode(x=x, y=y, color=colour, tooltip=tips)
+    layers = [draw.lines_at("x", [0.0], title, "zero"), line, marks, before.encode(x=x, y=y, tooltip=tips), *names]
+    return alt.layer(*layers).properties(width=draw.WIDTH, height=HEIGHT)
 
 
 def _rule(gap: Estimate | None, accuracy: Estimate | None, kind: str) -> Record:
     texts = {"gap_text": written(gap, points), "accuracy_text": written(accuracy, percent)}
-    return {"rule": kind} | scaled({"gap": gap, "accuracy": accuracy}, 100.0) | texts
+    return {"rule": kind} | draw.scaled({"gap": gap, "accuracy": accuracy}, 100.0) | texts
 
 
 def _alternative(search: Alternatives) -> Record:
@@ -395,18 +355,18 @@ def _alternative(search: Alternatives) -> Record:
 
 def _attained(records: list[Record], accuracy: str, tips: list[ChartPart]) -> ChartPart:
     titles = ["gap of decision rates, in points", "audited minus reference"], f"{accuracy}, in %"
-    x = axis("x", "gap", titles[0], reach(records, ("gap",), 0.0, room=0.05))
-    y = axis("y", "accuracy", titles[1], reach(records, ("accuracy",), room=0.08))
+    x = draw.axis("x", "gap", titles[0], draw.reach(records, ("gap",), 0.0, room=0.05))
+    y = draw.axis("y", "accuracy", titles[1], draw.reach(records, ("accuracy",), room=0.08))
     rules, model = f"datum.rule == '{RULE}'", f"datum.rule == '{MODEL}'"
-    line = alt.Chart().transform_filter(rules).mark_line(strokeWidth=1.5, color=FAINT).encode(x=x, y=y)
+    line = alt.Chart().transform_filter(rules).mark_line(strokeWidth=1.5, color=draw.FAINT).encode(x=x, y=y)
     whiskers = [
-        interval("y", "accuracy", titles[1], x, strokeWidth=1, color=FAINT).transform_filter(rules),
-        interval("y", "accuracy", titles[1], x, strokeWidth=2).transform_filter(model),
-        interval("x", "gap", titles[0], y, strokeWidth=2).transform_filter(model),
+        draw.interval("y", "accuracy", titles[1], x, strokeWidth=1, color=draw.FAINT).transform_filter(rules),
+        draw.interval("y", "accuracy", titles[1], x, strokeWidth=2).transform_filter(model),
+        draw.interval("x", "gap", titles[0], y, strokeWidth=2).transform_filter(model),
     ]
-    others = dots("gap", size=45, color=QUIET).transform_filter(rules).encode(x=x, y=y, tooltip=tips)
-    own = dots("gap", shape="diamond", size=180).transform_filter(model).encode(x=x, y=y, tooltip=tips)
-    ring = dots("gap", filled=False, size=200, strokeWidth=2.2).transform_filter(f"datum.rule == '{CHOSEN}'")
+    others = draw.dots("gap", size=45, color=draw.QUIET).transform_filter(rules).encode(x=x, y=y, tooltip=tips)
+    own = draw.dots("gap", shape="diamond", size=180).transform_filter(model).encode(x=x, y=y, tooltip=tips)
+    ring = draw.dots("gap", filled=False, size=200, strokeWidth=2.2).transform_filter(f"datum.rule == '{CHOSEN}'")
     chosen = ring.encode(x=x, y=y, tooltip=tips)
-    layers = [lines_at("x", [0.0], titles[0], "zero"), whiskers[0], line, others, *whiskers[1:], own, chosen]
-    return alt.layer(*layers).properties(width=WIDTH, height=HEIGHT)
+    layers = [draw.lines_at("x", [0.0], titles[0], "zero"), whiskers[0], line, others, *whiskers[1:], own, chosen]
+    return alt.layer(*layers).properties(width=draw.WIDTH, height=HEIGHT)

@@ -16,47 +16,9 @@ from tiltlens._formats import label, number, whole_percent, with_interval
 from tiltlens._results.comparison import Comparison
 from tiltlens._results.outputs import Contribution
 from tiltlens._rows.wording import Measure
-from tiltlens.figures._figure import (
-    DASHES,
-    DISADVANTAGE,
-    FAINT,
-    INK,
-    LINES,
-    PAPER,
-    QUIET,
-    WIDTH,
-    ChartPart,
-    Figure,
-    Record,
-    alt,
-    data,
-    figure,
-    halo,
-    in_unit,
-    joined,
-    noted,
-    nothing,
-)
-from tiltlens.figures._marks import (
-    FULL,
-    LETTER,
-    LINE,
-    SHOWN,
-    Box,
-    axis,
-    directed_axis,
-    dots,
-    drawn_features,
-    interval,
-    lines_at,
-    name_axis,
-    names_at,
-    placed,
-    reach,
-    scaled,
-    spread,
-    tooltip,
-)
+from tiltlens.figures import _marks as draw
+from tiltlens.figures._figure import Figure, figure, in_unit, joined, noted, nothing
+from tiltlens.figures._marks import ChartPart, Record, alt
 
 FEATURE_ROW = 38
 LEAST = 8  # features that are always drawn, however weak
@@ -64,9 +26,9 @@ ABOVE, BELOW = -8, 9  # offset in pixels of the bar and of the mark below it fro
 NAMES = ("alone", "beyond_others")
 
 
-def features(c: Comparison, materiality: float | None = None, shown: int = SHOWN) -> Figure:
+def features(c: Comparison, materiality: float | None = None, shown: int = draw.SHOWN) -> Figure:
     """Draw one bar per feature: its contribution alone, with a mark for its contribution beyond the others."""
-    rows = _without_weak(drawn_features(c, shown))
+    rows = _without_weak(draw.drawn_features(c, shown))
     if not rows:
         raise nothing("Contribution of each feature", "the audit has no features")
     m, threshold = measure_of(c), c.scale.materiality if materiality is None else materiality
@@ -94,7 +56,7 @@ def features(c: Comparison, materiality: float | None = None, shown: int = SHOWN
         "verdict": "verdict",
         "reason": "reason",
     }
-    chart = _bars(c, records, m.factor * threshold, tooltip(reading), m)
+    chart = _bars(c, records, m.factor * threshold, draw.tooltip(reading), m)
     return figure(chart, records, title, description, reading, subtitle, note)
 
 
@@ -107,9 +69,9 @@ def _without_weak(rows: list[tuple[str, Contribution]]) -> list[tuple[str, Contr
 def _contribution(text: str, row: Contribution, m: Measure, sign: int) -> Record:
     estimates = {"alone": row.alone, "beyond_others": row.beyond_others}
     return (
-        {"feature": row.feature, "label": text, "full": label(row.feature, FULL)}
+        {"feature": row.feature, "label": text, "full": label(row.feature, draw.FULL)}
         | {"verdict": str(row.verdict), "reason": row.reason}
-        | scaled(estimates, m.factor)
+        | draw.scaled(estimates, m.factor)
         | {f"{name}_text": written(estimate, m.difference) for name, estimate in estimates.items()}
         | {"zero": 0.0, "is_disadvantage": sign * (row.alone or 0.0) > 0.0}
         | {"missing": str(row.verdict) if row.alone is None else None}
@@ -117,26 +79,26 @@ def _contribution(text: str, row: Contribution, m: Measure, sign: int) -> Record
 
 
 def _bars(c: Comparison, records: list[Record], threshold: float, tips: list[ChartPart], m: Measure) -> ChartPart:
-    domain = reach(records, NAMES, 0.0, -threshold, threshold, room=0.04)
-    x, title = directed_axis("x", "alone", f"contribution, in {m.long_unit}", domain, c)
-    room = LETTER * len(title[1])
+    domain = draw.reach(records, NAMES, 0.0, -threshold, threshold, room=0.04)
+    x, title = draw.directed_axis("x", "alone", f"contribution, in {m.long_unit}", domain, c)
+    room = draw.LETTER * len(title[1])
     if disadvantage_sign(c) < 0:  # on a phone, a long title ends at the right edge
         x["axis"]["titleX"] = alt.expr(f"width < {room:.0f} ? width : 0")
         x["axis"]["titleAlign"] = alt.expr(f"width < {room:.0f} ? 'right' : 'left'")
-    y = name_axis(grid=False)
-    colour = alt.condition("datum.is_disadvantage", alt.value(DISADVANTAGE), alt.value(FAINT))
+    y = draw.name_axis(grid=False)
+    colour = alt.condition("datum.is_disadvantage", alt.value(draw.DISADVANTAGE), alt.value(draw.FAINT))
     bars = alt.Chart().transform_filter("datum.alone != null").mark_bar(height=14, yOffset=ABOVE, opacity=0.75)
-    missing = alt.Chart().transform_filter("datum.missing != null").mark_text(align="left", dx=5, color=QUIET)
-    diamonds = dots("beyond_others", shape="diamond", size=75, yOffset=BELOW, color=QUIET)
+    missing = alt.Chart().transform_filter("datum.missing != null").mark_text(align="left", dx=5, color=draw.QUIET)
+    diamonds = draw.dots("beyond_others", shape="diamond", size=75, yOffset=BELOW, color=draw.QUIET)
     layers = [
-        lines_at("x", (-threshold, 0.0, threshold), title),
+        draw.lines_at("x", (-threshold, 0.0, threshold), title),
         bars.encode(x=x, x2=alt.X2(field="zero"), y=y, color=colour, tooltip=tips),
-        interval("x", "alone", title, y, yOffset=ABOVE, color=INK),
-        interval("x", "beyond_others", title, y, yOffset=BELOW, color=QUIET),
+        draw.interval("x", "alone", title, y, yOffset=ABOVE, color=draw.INK),
+        draw.interval("x", "beyond_others", title, y, yOffset=BELOW, color=draw.QUIET),
         diamonds.encode(x=alt.X("beyond_others:Q", title=title), y=y, tooltip=tips),
         missing.encode(x=alt.X("zero:Q", title=title), y=y, text=alt.Text("missing:N")),
     ]
-    return alt.layer(*layers).properties(width=WIDTH, height=FEATURE_ROW * len(records))
+    return alt.layer(*layers).properties(width=draw.WIDTH, height=FEATURE_ROW * len(records))
 
 
 ROUND = (1.0, 2.0, 5.0)  # leading digits of the levels of curves
@@ -182,7 +144,7 @@ def proxy_map(c: Comparison, materiality: float | None = None) -> Figure:
     Use is estimated only for features with a material contribution. If there are none, the vertical axis is `drives`.
     """
     title = "Proxy map: use of each feature against how far it reveals the group"
-    rows = [(text, row) for text, row in drawn_features(c, None) if row.reveals is not None]
+    rows = [(text, row) for text, row in draw.drawn_features(c, None) if row.reveals is not None]
     up = USE if any(row.use is not None for _, row in rows) else DRIVES
     drawn = [pair for pair in rows if up.of(pair[1]) is not None]
     if not drawn:
@@ -192,7 +154,9 @@ def proxy_map(c: Comparison, materiality: float | None = None) -> Figure:
     right, top = min(_end(records, "reveals", 1.08), MOST), _end(records, "height", 1.15)  # the corners have names
     # Labels are placed for the usual width; wider pages only give them more space.
     corners = [text.format(output=m.output) for text in up.corners]
-    named = placed(records[:LABELLED], WIDTH / right, MAP_HEIGHT / top, WIDTH, MAP_HEIGHT, _corner_boxes(corners))
+    named = draw.placed(
+        records[:LABELLED], draw.WIDTH / right, MAP_HEIGHT / top, draw.WIDTH, MAP_HEIGHT, _corner_boxes(corners)
+    )
     records = [record | position for record, position in zip(records, named, strict=False)] + records[LABELLED:]
     levels = _levels(right * top, threshold) if up is DRIVES else []
     description = (
@@ -208,7 +172,7 @@ def proxy_map(c: Comparison, materiality: float | None = None) -> Figure:
         "alignment_text": "alignment",
         "verdict": "verdict",
     }
-    chart = _map((right, top), levels, threshold, m, up, corners, tooltip(reading))
+    chart = _map((right, top), levels, threshold, m, up, corners, draw.tooltip(reading))
     note = _note(c, len(rows), len(drawn), m.with_unit(m.size(threshold)), up)
     subtitle = joined(in_unit(c), "▲ adds to the disadvantage, ▽ does not")
     return figure(chart, records, title, description, reading, subtitle, note)
@@ -230,9 +194,9 @@ def _record(text: str, row: Contribution, m: Measure, up: VerticalAxis, sign: in
     return {
         "feature": row.feature,
         "label": text,
-        "full": label(row.feature, FULL),
+        "full": label(row.feature, draw.FULL),
         "verdict": str(row.verdict),
-        **scaled(estimates | {"height": height}, 1.0),
+        **draw.scaled(estimates | {"height": height}, 1.0),
         "is_disadvantage": sign * (row.alone or 0.0) > 0.0,
         "alone_text": written(row.alone, m.difference),
         "alignment_text": number(row.alignment, 2),
@@ -242,10 +206,13 @@ def _record(text: str, row: Contribution, m: Measure, up: VerticalAxis, sign: in
     }
 
 
-def _corner_boxes(corners: list[str]) -> list[Box]:
+def _corner_boxes(corners: list[str]) -> list[draw.Box]:
     """Return the boxes of the words in the upper and the lower right corner."""
-    tops = (0.0, MAP_HEIGHT - LINE - 6)
-    return [(WIDTH - LETTER * len(t) - 6, top, WIDTH, top + LINE + 6) for t, top in zip(corners, tops, strict=True)]
+    tops = (0.0, MAP_HEIGHT - draw.LINE - 6)
+    return [
+        (draw.WIDTH - draw.LETTER * len(t) - 6, top, draw.WIDTH, top + draw.LINE + 6)
+        for t, top in zip(corners, tops, strict=True)
+    ]
 
 
 def _end(records: list[Record], name: str, room: float) -> float:
@@ -275,7 +242,7 @@ def _curve(level: float, right: float, top: float, materiality: float) -> list[R
 
 def _curve_names(levels: list[float], right: float, top: float, m: Measure) -> list[Record]:
     """Return the names of the curves at their right ends, moved apart so that they do not overlap."""
-    heights = spread([level / right for level in levels], 13 * top / MAP_HEIGHT)
+    heights = draw.spread([level / right for level in levels], 13 * top / MAP_HEIGHT)
     return [
         {"reveals": right, "height": height} | {"name": m.with_unit(m.size(level))}
         for level, height in zip(levels, heights, strict=True)
@@ -292,45 +259,45 @@ def _map(
     tips: list[ChartPart],
 ) -> ChartPart:
     right, top = ends
-    x = axis("x", "reveals", "reveals the group (0: not at all, 1: completely) →", [0, right])
-    y = axis("y", "height", up.title.format(output=m.output, unit=m.unit or m.long_unit), [0, top])
+    x = draw.axis("x", "reveals", "reveals the group (0: not at all, 1: completely) →", [0, right])
+    y = draw.axis("y", "height", up.title.format(output=m.output, unit=m.unit or m.long_unit), [0, top])
     y.axis = alt.Axis(labelExpr=f"format(datum.value * {m.factor}, '{m.difference_axis}')")
     lines = _curves(levels, right, top, materiality, m) if levels else []
-    lines += [lines_at("y", [materiality], y["title"], "threshold")] if up is USE else []
+    lines += [draw.lines_at("y", [materiality], y["title"], "threshold")] if up is USE else []
     whiskers = [
-        interval("x", "reveals", x["title"], y, color=QUIET, strokeWidth=1.2),
-        interval("y", "height", y["title"], x, color=QUIET, strokeWidth=1.2),
+        draw.interval("x", "reveals", x["title"], y, color=draw.QUIET, strokeWidth=1.2),
+        draw.interval("y", "height", y["title"], x, color=draw.QUIET, strokeWidth=1.2),
     ]
     named = [whisker.transform_filter("datum.name != null") for whisker in whiskers]
     layers = [*lines, *_corners(corners), *named, _marks(x, y, tips), *_names(x, y)]
-    return alt.layer(*layers).properties(width=WIDTH, height=MAP_HEIGHT)
+    return alt.layer(*layers).properties(width=draw.WIDTH, height=MAP_HEIGHT)
 
 
 def _corners(corners: list[str]) -> list[ChartPart]:
     opacity, layers = alt.expr(f"width < {NARROW} ? 0 : 1"), []
     for text, end, down in zip(corners, ("top", "bottom"), (6, MAP_HEIGHT - 10), strict=True):
-        base = alt.Chart(data([{"text": text}], f"corner_{end}"))
+        base = draw.chart([{"text": text}], f"corner_{end}")
         base = base.encode(text=alt.Text("text:N"), y=alt.value(down), x=alt.value("width"))
-        style = {"color": QUIET, "fontStyle": "italic", "limit": 320, "opacity": opacity}
-        layers += halo(base, align="right", baseline=end, dx=-6, **style)
+        style = {"color": draw.QUIET, "fontStyle": "italic", "limit": 320, "opacity": opacity}
+        layers += draw.halo(base, align="right", baseline=end, dx=-6, **style)
     return layers
 
 
 def _curves(levels: list[float], right: float, top: float, materiality: float, m: Measure) -> list[ChartPart]:
     curves = [point for level in levels for point in _curve(level, right, top, materiality)]
-    base = alt.Chart(data(curves, "curves")).encode(x=alt.X("reveals:Q"), y=alt.Y("height:Q"))
-    lines = base.mark_line(color=FAINT, strokeWidth=1, clip=True).encode(
+    base = draw.chart(curves, "curves").encode(x=alt.X("reveals:Q"), y=alt.Y("height:Q"))
+    lines = base.mark_line(color=draw.FAINT, strokeWidth=1, clip=True).encode(
         detail=alt.Detail("level:N"),
         strokeDash=alt.condition("datum.is_material", alt.value([6, 3]), alt.value([1, 0])),
     )
-    ends = names_at(_curve_names(levels, right, top, m), "curve_names", dx=4, fontSize=11, color=QUIET)
+    ends = draw.names_at(_curve_names(levels, right, top, m), "curve_names", dx=4, fontSize=11, color=draw.QUIET)
     return [lines, ends.encode(x=alt.X("reveals:Q"), y=alt.Y("height:Q"))]
 
 
 def _marks(x: ChartPart, y: ChartPart, tips: list[ChartPart]) -> ChartPart:
     shape = alt.condition("datum.is_disadvantage", alt.value("triangle-up"), alt.value("triangle-down"))
-    fill = alt.condition("datum.is_disadvantage", alt.value(DISADVANTAGE), alt.value(PAPER))
-    stroke = alt.condition("datum.is_disadvantage", alt.value(DISADVANTAGE), alt.value(QUIET))
+    fill = alt.condition("datum.is_disadvantage", alt.value(draw.DISADVANTAGE), alt.value(draw.PAPER))
+    stroke = alt.condition("datum.is_disadvantage", alt.value(draw.DISADVANTAGE), alt.value(draw.QUIET))
     marks = alt.Chart(name="marks").mark_point(size=130, opacity=1, strokeWidth=1.5, invalid=None)
     chosen = alt.selection_point(name="feature", fields=["feature"])
     return marks.encode(x=x, y=y, fill=fill, stroke=stroke, shape=shape, tooltip=tips).add_params(chosen)
@@ -339,21 +306,21 @@ def _marks(x: ChartPart, y: ChartPart, tips: list[ChartPart]) -> ChartPart:
 def _names(x: ChartPart, y: ChartPart) -> list[ChartPart]:
     base = alt.Chart().transform_filter("datum.name != null").encode(x=x, y=y, text=alt.Text("name:N"))
     position = {"dx": alt.expr("datum.dx"), "dy": alt.expr("datum.dy"), "align": alt.expr("datum.align")}
-    return halo(base, fontWeight=600, limit=LIMIT, **position)
+    return draw.halo(base, fontWeight=600, limit=LIMIT, **position)
 
 
-DIAL_LINES = len(LINES)
+DIAL_LINES = len(draw.LINES)
 HEIGHT = 320
 ROW = 28
 
 
 def correction_shares(c: Comparison) -> Figure:
     """Return each feature's share of the correction, if its distribution alone is moved, with its interval."""
-    rows = drawn_features(c)
+    rows = draw.drawn_features(c)
     title = "Share of the correction achieved by each feature alone"
     records = [
-        {"feature": row.feature, "label": text, "full": label(row.feature, FULL)}
-        | scaled({"share": row.share}, 1.0)
+        {"feature": row.feature, "label": text, "full": label(row.feature, draw.FULL)}
+        | draw.scaled({"share": row.share}, 1.0)
         | {"text": written(row.share, whole_percent)}
         for text, row in rows
     ]
@@ -369,10 +336,12 @@ def correction_shares(c: Comparison) -> Figure:
     more = strongest(len(c.by_feature), len(rows))
     note = noted(c, overlap, more, intervals="CI" if has_ends else "")
     reading = {"full": "feature", "text": "share of the correction"}
-    what, y = "share of the correction", name_axis()
-    x = axis("x", "share", what, [0, 1], format=".0%")
-    chart = alt.layer(interval("x", "share", what, y), dots("share").encode(x=x, y=y, tooltip=tooltip(reading)))
-    chart = chart.properties(width=WIDTH, height=ROW * len(records))
+    what, y = "share of the correction", draw.name_axis()
+    x = draw.axis("x", "share", what, [0, 1], format=".0%")
+    chart = alt.layer(
+        draw.interval("x", "share", what, y), draw.dots("share").encode(x=x, y=y, tooltip=draw.tooltip(reading))
+    )
+    chart = chart.properties(width=draw.WIDTH, height=ROW * len(records))
     return figure(chart, records, title, description, reading, in_unit(c, "% of the correction"), note)
 
 
@@ -404,17 +373,17 @@ def shares_along_tradeoff(c: Comparison, table: pl.DataFrame | None = None) -> F
     more = strongest(len(names), len(line_of))
     note = noted(c, "" if has_bands else "plug-in values", more, intervals="CI" if has_bands else "")
     reading = {"label": "feature", "position_text": "weight on outputs", "text": "share"}
-    chart = _lines(records, len(line_of), tooltip(reading))
+    chart = _lines(records, len(line_of), draw.tooltip(reading))
     return figure(chart, records, title, description, reading, in_unit(c, "% of the correction"), note)
 
 
 def _lines(records: list[Record], count: int, tips: list[ChartPart]) -> ChartPart:
     names = [f"line {number + 1}" for number in range(count)]
     top = min(1.0, 1.05 * max(max(record["share"] or 0.0, record["high"] or 0.0) for record in records)) or 1.0
-    x = axis("x", "position", "← weight on inputs | weight on outputs →", [0, 1])
-    y = axis("y", "share", "share of the correction", [0, top], format=".0%")
-    colour = alt.Color("line:N", scale=alt.Scale(domain=names, range=LINES[:count]), legend=None)
-    dash = alt.StrokeDash("line:N", scale=alt.Scale(domain=names, range=DASHES[:count]), legend=None)
+    x = draw.axis("x", "position", "← weight on inputs | weight on outputs →", [0, 1])
+    y = draw.axis("y", "share", "share of the correction", [0, top], format=".0%")
+    colour = alt.Color("line:N", scale=alt.Scale(domain=names, range=draw.LINES[:count]), legend=None)
+    dash = alt.StrokeDash("line:N", scale=alt.Scale(domain=names, range=draw.DASHES[:count]), legend=None)
     base = alt.Chart().encode(x=x, color=colour)
     bands = base.transform_filter("datum.low != null && datum.high != null").mark_area(opacity=0.1)
     layers = [
@@ -423,17 +392,17 @@ def _lines(records: list[Record], count: int, tips: list[ChartPart]) -> ChartPar
         base.mark_point(opacity=0, size=120).encode(y=y, tooltip=tips),
         _ends(records, top, colour, x),
     ]
-    return alt.layer(*layers).properties(width=WIDTH - 120, height=HEIGHT)
+    return alt.layer(*layers).properties(width=draw.WIDTH - 120, height=HEIGHT)
 
 
 def _ends(records: list[Record], top: float, colour: ChartPart, x: ChartPart) -> ChartPart:
     """Return the names of the lines at their right ends, moved apart so that they do not overlap."""
     last = max(record["position"] for record in records)
     ends = [record for record in records if record["position"] == last and record["share"] is not None]
-    heights = spread([record["share"] for record in ends], 15 * top / HEIGHT)
+    heights = draw.spread([record["share"] for record in ends], 15 * top / HEIGHT)
     named = [
         {"position": last, "line": record["line"], "label": record["label"], "height": height}
         for record, height in zip(ends, heights, strict=True)
     ]
-    texts = alt.Chart(data(named, "names")).mark_text(align="left", dx=7, fontWeight=600, limit=170)
+    texts = draw.chart(named, "names").mark_text(align="left", dx=7, fontWeight=600, limit=170)
     return texts.encode(x=x, y=alt.Y("height:Q"), text=alt.Text("label:N"), color=colour)

@@ -7,40 +7,10 @@ from tiltlens._documents.document import GROUP, labels, measure_of, versus
 from tiltlens._formats import count, label, number, percent, short_number, whole_percent
 from tiltlens._results.comparison import Comparison
 from tiltlens._rows.wording import Measure
+from tiltlens.figures import _marks as draw
 from tiltlens.figures._distributions import HIDDEN, NO_SHAPE, WITHHELD, bin_record
-from tiltlens.figures._figure import (
-    AUDITED,
-    FAINT,
-    GREEN,
-    INK,
-    PAPER,
-    QUIET,
-    RED,
-    REFERENCE,
-    WIDTH,
-    ChartPart,
-    Figure,
-    Record,
-    alt,
-    data,
-    figure,
-    halo,
-    in_unit,
-    joined,
-    noted,
-    nothing,
-)
-from tiltlens.figures._marks import (
-    FULL,
-    axis,
-    dial_place,
-    dial_words,
-    group_channels,
-    profile_of,
-    steps,
-    tooltip,
-    values_shown,
-)
+from tiltlens.figures._figure import Figure, figure, in_unit, joined, noted, nothing
+from tiltlens.figures._marks import ChartPart, Record, alt
 
 MEANING = ["correction f̃", "← over-represented | under-represented →"]
 LOW, HIGH = -4.0, 4.0  # limits of the axis; the outer bins are open-ended
@@ -54,44 +24,44 @@ def correction_distribution(c: Comparison, position_index: int | None = None) ->
     histograms = c.bins().correction
     if not histograms:
         raise nothing(title, "the audit has no correction")
-    position = dial_place(c, position_index)
+    position = draw.dial_place(c, position_index)
     shares = histograms[position]
     records = [
         bin_record(low, high, share, percent(share))
-        for (low, high), share in zip(steps(LOW, HIGH, len(shares)), shares, strict=True)
+        for (low, high), share in zip(draw.steps(LOW, HIGH, len(shares)), shares, strict=True)
     ]
     if not any(shares):
         raise nothing(title, NO_SHAPE)
-    where = dial_words(c, position)
+    where = draw.dial_words(c, position)
     description = (
         f"Histogram of the correction function over the audited group, {where}. Profiles right of 0 are "
         "under-represented among them, those left of 0 over-represented."
     )
     used = [any(share != 0 for share in column) for column in zip(*histograms, strict=True)]  # somewhere on the slider
-    ends = [edge for edge, is_used in zip(steps(LOW, HIGH, len(used)), used, strict=True) if is_used]
+    ends = [edge for edge, is_used in zip(draw.steps(LOW, HIGH, len(used)), used, strict=True) if is_used]
     reading = {"bin": "correction f̃", "shown": "share of the audited group"}
     note = noted(c, where, WITHHELD if None in shares else "", intervals="")
     subtitle = f"% of {label(c.audited, GROUP)} (audited)"
-    chart = _histogram(_domain(ends), tooltip(reading))
+    chart = _histogram(_domain(ends), draw.tooltip(reading))
     return figure(chart, records, title, description, reading, subtitle, note)
 
 
 def _histogram(domain: list[float], tips: list[ChartPart]) -> ChartPart:
-    bars = alt.Chart().mark_bar(color=AUDITED, stroke=PAPER, strokeWidth=0.6, clip=True)
+    bars = alt.Chart().mark_bar(color=draw.AUDITED, stroke=draw.PAPER, strokeWidth=0.6, clip=True)
     bars = bars.encode(
-        x=axis("x", "from", MEANING, domain),
+        x=draw.axis("x", "from", MEANING, domain),
         x2=alt.X2(field="to"),
         y=alt.Y("share:Q", title="share of the audited group", axis=alt.Axis(format=".0%")),
         y2=alt.Y2(datum=0),
         tooltip=tips,
     )
-    hidden = alt.Chart().transform_filter("datum.withheld").mark_text(text="✕", fontSize=9, dy=-6, color=QUIET)
+    hidden = alt.Chart().transform_filter("datum.withheld").mark_text(text="✕", fontSize=9, dy=-6, color=draw.QUIET)
     hidden = hidden.encode(x=alt.X("middle:Q"), y=alt.Y(datum=0))
-    return alt.layer(bars, hidden, _zero_line()).properties(width=WIDTH, height=240)
+    return alt.layer(bars, hidden, _zero_line()).properties(width=draw.WIDTH, height=240)
 
 
 def _zero_line() -> ChartPart:
-    return alt.Chart(data([{"zero": 0}], "zero")).mark_rule(color=FAINT, strokeDash=[4, 3]).encode(x=alt.X("zero:Q"))
+    return draw.chart([{"zero": 0}], "zero").mark_rule(color=draw.FAINT, strokeDash=[4, 3]).encode(x=alt.X("zero:Q"))
 
 
 def _domain(bins: list[tuple[float, float]]) -> list[float]:
@@ -102,7 +72,7 @@ def _domain(bins: list[tuple[float, float]]) -> list[float]:
 
 def correction_by_value(c: Comparison, feature: str) -> Figure:
     """Return the distributions of f~ for each value of a feature, one above the other (the paper's Fig. 2)."""
-    values = profile_of(c, feature)
+    values = draw.profile_of(c, feature)
     title = f"Correction by value of {label(feature, 40)}"
     records = [
         record for row, (text, value) in enumerate(values) for record in _bins_of(text, value, len(values) - 1 - row)
@@ -119,10 +89,10 @@ def correction_by_value(c: Comparison, feature: str) -> Figure:
         f"Values: {', '.join(text for text, _ in values)}."
     )
     is_hidden = any(record["withheld"] for record in records)
-    note = noted(c, values_shown(c, feature), f"not drawn: bins {HIDDEN}" if is_hidden else "", intervals="")
+    note = noted(c, draw.values_shown(c, feature), f"not drawn: bins {HIDDEN}" if is_hidden else "", intervals="")
     reading = {"full": "value", "bin": "correction f̃", "shown": "people"}
     subtitle = joined(f"% of {label(c.audited, GROUP)} (audited) with each value")
-    chart = _ridges(records, [value for _, value in values], tooltip(reading))
+    chart = _ridges(records, [value for _, value in values], draw.tooltip(reading))
     return figure(chart, records, title, description, reading, subtitle, note)
 
 
@@ -131,24 +101,28 @@ def _bins_of(text: str, value: ValueProfile, bottom: int) -> list[Record]:
     counts, people = value.correction, value.n
     if counts is None or not people:
         return []
-    named = {"value": value.value, "label": text, "full": label(value.value, FULL), "people": value.n}
+    named = {"value": value.value, "label": text, "full": label(value.value, draw.FULL), "people": value.n}
     return [
         named
         | bin_record(low, high, None if n is None else n / people, count(n))
         | {"count": n, "bottom": bottom, "top": None}
-        for (low, high), n in zip(steps(LOW, HIGH, len(counts)), counts, strict=True)
+        for (low, high), n in zip(draw.steps(LOW, HIGH, len(counts)), counts, strict=True)
         if n != 0  # most bins are empty, and there may be hundreds of them
     ]
 
 
 def _ridges(records: list[Record], values: list[ValueProfile], tips: list[ChartPart]) -> ChartPart:
     high = alt.Y("bottom:Q", axis=None, scale=alt.Scale(domain=[0, len(values)], nice=False, zero=True))
-    x = axis("x", "from", MEANING, _domain([(record["from"], record["to"]) for record in records]))
-    bars = alt.Chart().mark_rect(color=AUDITED, stroke=PAPER, strokeWidth=0.4).transform_filter("datum.count > 0")
+    x = draw.axis("x", "from", MEANING, _domain([(record["from"], record["to"]) for record in records]))
+    bars = (
+        alt.Chart()
+        .mark_rect(color=draw.AUDITED, stroke=draw.PAPER, strokeWidth=0.4)
+        .transform_filter("datum.count > 0")
+    )
     bars = bars.encode(x=x, x2=alt.X2(field="to"), y=high, y2=alt.Y2(field="top"), tooltip=tips)
-    lines = alt.Chart(data([{"bottom": row} for row in range(len(values))], "baselines")).mark_rule(color=FAINT)
+    lines = draw.chart([{"bottom": row} for row in range(len(values))], "baselines").mark_rule(color=draw.FAINT)
     both = alt.layer(alt.layer(lines.encode(y=high), _zero_line(), bars), _value_axis(values))
-    return both.resolve_scale(y="independent").properties(width=WIDTH, height=max(ROW * len(values), 80))
+    return both.resolve_scale(y="independent").properties(width=draw.WIDTH, height=max(ROW * len(values), 80))
 
 
 def _value_axis(values: list[ValueProfile]) -> ChartPart:
@@ -157,13 +131,13 @@ def _value_axis(values: list[ValueProfile]) -> ChartPart:
     people = ["suppressed" if value.n is None else f"{value.n:,} people" for value in values]
     rows = [{"label": f"{name} ({text})"} for name, text in zip(names, people, strict=True)]
     axis = alt.Axis(title=None, grid=False, ticks=False, domain=False, orient="left", labelLimit=250)
-    return alt.Chart(data(rows, "values")).mark_point(opacity=0).encode(y=alt.Y("label:N", sort=None, axis=axis))
+    return draw.chart(rows, "values").mark_point(opacity=0).encode(y=alt.Y("label:N", sort=None, axis=axis))
 
 
 GREEN_WAY, RED_WAY = "align outputs only", "align inputs and outputs"
 DASHES = [[1, 0], [7, 4]]
 BESIDE: Record = {"align": "left", "dx": 9, "dy": -17}
-COLOURS = {GREEN_WAY: GREEN, RED_WAY: RED, "audited": AUDITED, "reference": REFERENCE}
+COLOURS = {GREEN_WAY: draw.GREEN, RED_WAY: draw.RED, "audited": draw.AUDITED, "reference": draw.REFERENCE}
 
 
 def simplex(summary: Record) -> Figure:
@@ -182,7 +156,7 @@ def simplex(summary: Record) -> Figure:
     )
     reading = {"way": "path", "step": "step", "weight": "weight t"}
     subtitle = "All distributions over three kinds of people"
-    return figure(_triangle(summary, records, tooltip(reading)), records, title, description, reading, subtitle)
+    return figure(_triangle(summary, records, draw.tooltip(reading)), records, title, description, reading, subtitle)
 
 
 def _triangle(summary: Record, records: list[Record], tips: list[ChartPart]) -> ChartPart:
@@ -190,14 +164,14 @@ def _triangle(summary: Record, records: list[Record], tips: list[ChartPart]) -> 
     outline = [{"x": c["x"], "y": c["y"], "step": step} for step, c in enumerate(corners)]
     x = alt.X("x:Q", axis=None, scale=alt.Scale(domain=[-0.06, 1.06], nice=False))
     y = alt.Y("y:Q", axis=None, scale=alt.Scale(domain=[-0.06, 0.93], nice=False))
-    edge = alt.Chart(data(outline, "triangle")).mark_line(color=FAINT, strokeWidth=1.2)
+    edge = draw.chart(outline, "triangle").mark_line(color=draw.FAINT, strokeWidth=1.2)
     layers = [edge.encode(x=x, y=y, order=alt.Order("step:Q")), _corner_names(summary, x, y)]
     if summary["level"]:
         ends = [{"x": end["x"], "y": end["y"], "step": step} for step, end in enumerate(summary["level"])]
-        level = alt.Chart(data(ends, "level")).mark_line(color=INK, strokeWidth=1.4, strokeDash=[2, 3])
+        level = draw.chart(ends, "level").mark_line(color=draw.INK, strokeWidth=1.4, strokeDash=[2, 3])
         layers.append(level.encode(x=x, y=y, order=alt.Order("step:Q")))
         layers.append(_level_name(ends, x, y))
-    layers += [_ways(x, y, tips), *_points(_groups(summary), x, y)]
+    layers += [_ways(x, y, tips), *_points(summary, x, y)]
     layers += _way_names(records, x, y)
     return alt.layer(*layers).properties(width=540, height=470)
 
@@ -208,32 +182,33 @@ def _corner_names(summary: Record, x: ChartPart, y: ChartPart) -> ChartPart:
         {"x": corner["x"] + dx, "y": corner["y"] + dy, "text": f"all on x{'₁₂₃'[number]}"}
         for number, (corner, (dx, dy)) in enumerate(zip(summary["corners"], offsets, strict=True))
     ]
-    return alt.Chart(data(named, "corner_names")).mark_text(color=QUIET).encode(x=x, y=y, text=alt.Text("text:N"))
+    return draw.chart(named, "corner_names").mark_text(color=draw.QUIET).encode(x=x, y=y, text=alt.Text("text:N"))
 
 
 def _level_name(ends: list[Record], x: ChartPart, y: ChartPart) -> ChartPart:
     """Return the name of the line without disparate impact, at its lower end."""
     low = min(ends, key=lambda end: end["y"])
     named = [{"x": low["x"], "y": low["y"], "text": "no disparate impact"}]
-    text = alt.Chart(data(named, "level_name")).mark_text(align="left", dx=6, dy=-10, fontStyle="italic", color=INK)
+    text = draw.chart(named, "level_name").mark_text(align="left", dx=6, dy=-10, fontStyle="italic", color=draw.INK)
     return text.encode(x=x, y=y, text=alt.Text("text:N"))
 
 
-def _groups(summary: Record) -> list[Record]:
-    return [
-        {"x": summary["p0"]["x"], "y": summary["p0"]["y"], "role": "audited", "text": "P0, audited"},
-        {"x": summary["p1"]["x"], "y": summary["p1"]["y"], "role": "reference", "text": "P1, reference"},
+def _points(summary: Record, x: ChartPart, y: ChartPart) -> list[ChartPart]:
+    marks = [
+        {"x": summary[key]["x"], "y": summary[key]["y"], "role": role, "text": f"{key.upper()}, {role}"}
+        for key, role in (("p0", "audited"), ("p1", "reference"))
     ]
-
-
-def _points(marks: list[Record], x: ChartPart, y: ChartPart) -> list[ChartPart]:
-    colour, (_, shape) = _colour("role:N"), group_channels()
-    base = alt.Chart(data(marks, "groups")).encode(x=x, y=y)
-    dots = base.mark_point(filled=True, size=150, opacity=1, stroke=PAPER).encode(color=colour, shape=shape)
+    colour, (_, shape) = _colour("role:N"), draw.group_channels()
+    base = draw.chart(marks, "groups").encode(x=x, y=y)
+    dots = base.mark_point(filled=True, size=150, opacity=1, stroke=draw.PAPER).encode(color=colour, shape=shape)
     texts = base.encode(text=alt.Text("text:N"), color=colour)
     below = texts.transform_filter("datum.role == 'audited'")
     above = texts.transform_filter("datum.role == 'reference'")
-    return [dots, *halo(below, dy=18, fontWeight=600), *halo(above, dy=-17, dx=14, align="left", fontWeight=600)]
+    return [
+        dots,
+        *draw.halo(below, dy=18, fontWeight=600),
+        *draw.halo(above, dy=-17, dx=14, align="left", fontWeight=600),
+    ]
 
 
 def _colour(field: str) -> ChartPart:
@@ -253,10 +228,10 @@ def _way_names(records: list[Record], x: ChartPart, y: ChartPart) -> list[ChartP
     is_left = middles[0]["x"] <= middles[1]["x"]
     layers = []
     for middle, at_left in zip(middles, (is_left, not is_left), strict=True):
-        name = data([middle | {"text": middle["way"]}], f"name_{'left' if at_left else 'right'}")
-        base = alt.Chart(name).encode(x=x, y=y, text=alt.Text("text:N"), color=_colour("way:N"))
+        base = draw.chart([middle | {"text": middle["way"]}], f"name_{'left' if at_left else 'right'}")
+        base = base.encode(x=x, y=y, text=alt.Text("text:N"), color=_colour("way:N"))
         side = {"align": "right", "dx": -12} if at_left else {"align": "left", "dx": 12}
-        layers += halo(base, fontWeight=600, **side)
+        layers += draw.halo(base, fontWeight=600, **side)
     return layers
 
 
@@ -296,7 +271,7 @@ def paths(c: Comparison) -> Figure:
     reading = {"way": "path", "change_text": "change of inputs (nats)", "left_text": "divergence left", "rate": m.rate}
     note = noted(c, cost, "divergences are KL, plug-in values", intervals="")
     subtitle = in_unit(c, f"% of the current divergence of {number(start.value)} nats")
-    chart = _plane(records, least, tooltip(reading))
+    chart = _plane(records, least, draw.tooltip(reading))
     return figure(chart, records, title, description, reading, subtitle, note)
 
 
@@ -318,15 +293,15 @@ def _record(step: int, stop: tuple[str, float, float, float | None], start: floa
 def _plane(records: list[Record], least: LeastChange | None, tips: list[ChartPart]) -> ChartPart:
     right = max(record["input_change"] for record in records) or 1e-3
     title = "change of the audited group's inputs, KL divergence in nats →"
-    x = axis("x", "input_change", title, [0, 1.22 * right])
+    x = draw.axis("x", "input_change", title, [0, 1.22 * right])
     most = max(record["left"] for record in records)
-    y = axis("y", "left", "output divergence that remains", [0, 1.12 * most], format=".0%", tickCount=5)
+    y = draw.axis("y", "left", "output divergence that remains", [0, 1.12 * most], format=".0%", tickCount=5)
     names = [GREEN_WAY, RED_WAY]
     shape = alt.Shape("way:N", scale=alt.Scale(domain=names, range=["circle", "square"]), legend=None)
     stops = alt.Chart().mark_point(filled=True, size=38, opacity=1)
     stops = stops.encode(x=x, y=y, color=_colour("way:N"), shape=shape, tooltip=tips)
     layers = [_ways(x, y, tips), stops, *_plane_marks(records, least, x, y)]
-    return alt.layer(*layers).properties(width=WIDTH, height=300)
+    return alt.layer(*layers).properties(width=draw.WIDTH, height=300)
 
 
 def _plane_marks(records: list[Record], least: LeastChange | None, x: ChartPart, y: ChartPart) -> list[ChartPart]:
@@ -337,14 +312,14 @@ def _plane_marks(records: list[Record], least: LeastChange | None, x: ChartPart,
         # On a narrow page there is no space to the right of a far mark; above it, the paths have come down.
         position = {"align": "center", "dx": -8, "dy": -34} if is_far else BESIDE
         marks.append({"input_change": least.cost, "left": 0.0, "text": words} | position)
-    base = alt.Chart(data(marks, "marks")).encode(x=x, y=y)
-    diamonds = base.mark_point(filled=True, size=120, opacity=1, color=INK, shape="diamond")
+    base = draw.chart(marks, "marks").encode(x=x, y=y)
+    diamonds = base.mark_point(filled=True, size=120, opacity=1, color=draw.INK, shape="diamond")
     at = {name: alt.expr(f"datum.{name}") for name in BESIDE}
-    texts = halo(base.encode(text=alt.Text("text:N")), fontWeight=600, **at)
+    texts = draw.halo(base.encode(text=alt.Text("text:N")), fontWeight=600, **at)
     named = []
     for way, height in ((GREEN_WAY, 0.74), (RED_WAY, 0.5)):
         stops = [record for record in records if record["way"] == way and record["input_change"] > 0]
         if stops:
             named.append(min(stops, key=lambda stop: abs(stop["left"] - height)))
-    words = alt.Chart(data(named, "way_names")).encode(x=x, y=y, text=alt.Text("way:N"), color=_colour("way:N"))
-    return [diamonds, *texts, *halo(words, align="left", dx=10, dy=-4, fontWeight=600)]
+    words = draw.chart(named, "way_names").encode(x=x, y=y, text=alt.Text("way:N"), color=_colour("way:N"))
+    return [diamonds, *texts, *draw.halo(words, align="left", dx=10, dy=-4, fontWeight=600)]

@@ -1,4 +1,4 @@
-"""Figures: a chart with its title, note, data and description, and the theme of all charts."""
+"""Figures: a chart with its title, note, data and description."""
 
 from __future__ import annotations
 
@@ -6,8 +6,7 @@ import json
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from types import ModuleType
-from typing import Any, TypeAlias
+from typing import Any
 
 import polars as pl
 
@@ -15,103 +14,9 @@ from tiltlens._documents.document import Compared, Pair, level_of, versus
 from tiltlens._formats import label
 from tiltlens._results.codec import write_bytes
 from tiltlens._results.comparison import Comparison
-from tiltlens.errors import DataError, MissingExtraError, NothingToDrawError
+from tiltlens.errors import DataError, NothingToDrawError
+from tiltlens.figures._marks import ChartPart, config, data, vl_convert
 
-ChartPart: TypeAlias = Any  # a chart of Altair, or a part or setting of one, whose types are not checked
-AUDITED, REFERENCE = "#B85C00", "#0B5394"  # distinguishable in greyscale too, and never the only distinction
-GREEN, RED = "#007A5A", "#A3171F"
-DISADVANTAGE = "#A63603"  # of the audited group; everything else except the groups is grey or ink
-INK, QUIET, FAINT, GRID, BAND, PAPER = "#1F2328", "#57606A", "#8C959F", "#E6E8EB", "#EEF0F2", "white"
-# The names of colours in the page's style sheet, which has a light and a dark colour for each.
-VARIABLES = {
-    colour: f"var(--{name})"
-    for name, colour in {
-        "audited": AUDITED, "reference": REFERENCE, "green": GREEN, "red": RED, "disadvantage": DISADVANTAGE,
-        "ink": INK, "quiet": QUIET, "faint": FAINT, "grid": GRID, "band": BAND, "paper": PAPER,
-    }.items()
-}  # fmt: skip
-# For at most eight lines, each with its own dash.
-LINES = ["#A63603", "#0B5394", "#007A5A", "#8E4585", "#7A6A00", "#3B6FB6", "#B0407A", "#57606A"]
-DASHES = [[1, 0], [6, 2], [2, 2], [8, 2, 2, 2], [10, 4], [4, 4], [1, 3], [12, 2, 2, 2, 2, 2]]
-FONT = "system-ui, -apple-system, 'Segoe UI', Roboto, 'DejaVu Sans', sans-serif"
-WIDTH = 620
-LABEL_LIMIT = 215
-
-
-def altair() -> ModuleType:
-    """Return Altair, which is installed with the extra `report`."""
-    try:
-        import altair as alt
-    except ImportError:
-        raise _missing("altair") from None
-    return alt
-
-
-class Altair:
-    """The names of Altair, which is imported when the first of them is used."""
-
-    def __getattr__(self, name: str) -> ChartPart:
-        """Return what Altair has under a name."""
-        return getattr(altair(), name)
-
-
-alt = Altair()
-
-
-def vl_convert() -> ModuleType:
-    """Return vl-convert, which is installed with the extra `report` and draws without a browser or network."""
-    try:
-        import vl_convert
-    except ImportError:
-        raise _missing("vl-convert-python") from None
-    return vl_convert
-
-
-def _missing(package: str) -> MissingExtraError:
-    return MissingExtraError(
-        f"figures must have the package {package} to be drawn, got an installation without it.",
-        "pip install altair vl-convert-python jinja2",
-    )
-
-
-def config() -> dict[str, Any]:
-    """Return the house theme as a Vega-Lite config."""
-    text = {"labelFontSize": 11.5, "titleFontSize": 12, "labelColor": INK, "titleColor": QUIET}
-    return {
-        "font": FONT,
-        "background": PAPER,
-        "padding": {"left": 12, "right": 16, "top": 12, "bottom": 12},
-        "aria": False,  # marks are hidden from screen readers, since the description and the table have their numbers
-        "view": {"stroke": None, "continuousWidth": WIDTH, "continuousHeight": 300},
-        "axis": text
-        | {"titleFontWeight": "normal", "gridColor": GRID, "domainColor": FAINT, "tickColor": FAINT}
-        | {"labelLimit": LABEL_LIMIT, "titleLimit": 640, "titlePadding": 8, "labelPadding": 4, "labelFlush": False},
-        "axisQuantitative": {"tickCount": 6},
-        "legend": text | {"titleFontWeight": "normal", "labelLimit": 320, "titleLimit": 320, "symbolSize": 90},
-        "title": {"fontSize": 15, "subtitleFontSize": 12, "color": INK, "subtitleColor": QUIET, "anchor": "start"}
-        | {"frame": "bounds", "offset": 12, "subtitlePadding": 5, "fontWeight": 600, "limit": 760},
-        "text": {"fontSize": 11.5, "color": INK, "limit": LABEL_LIMIT},
-        "header": text,
-        "rule": {"color": FAINT},
-    }
-
-
-def halo(chart: ChartPart, **style: ChartPart) -> list[ChartPart]:
-    """Return text with an outline in the background colour, which keeps lines off the letters."""
-    rim = style | {"color": PAPER, "stroke": PAPER, "strokeWidth": 4, "strokeJoin": "round"}
-    return [chart.mark_text(**rim), chart.mark_text(**style)]
-
-
-def on_page(spec: ChartPart) -> ChartPart:
-    """Return a specification in which colours are CSS variables of the page; data are unchanged."""
-    if isinstance(spec, dict):
-        return {key: entry if key == "values" else on_page(entry) for key, entry in spec.items()}
-    if isinstance(spec, list):
-        return [on_page(entry) for entry in spec]
-    return VARIABLES.get(spec, spec) if isinstance(spec, str) else spec
-
-
-Record = dict[str, Any]  # one row of the data of a chart
 ENDINGS = (".png", ".svg", ".html")
 BETWEEN = " · "
 LINE = 110  # maximum number of characters of a line below the title
@@ -210,12 +115,6 @@ def _spread(spec: dict[str, Any], width: int) -> dict[str, Any]:
     for panel in spec["hconcat"]:
         panel["width"] = round(width * panel["width"] / whole)
     return spec
-
-
-def data(values: Sequence[Mapping[str, Any]], name: str = "table") -> dict[str, Any]:
-    """Return rows as a named dataset inside the specification."""
-    # Altair's own class checks every value against its schema, which takes longer than all the rest.
-    return {"values": [dict(row) for row in values], "name": name}
 
 
 def figure(

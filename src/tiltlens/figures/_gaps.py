@@ -4,17 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from tiltlens._documents.document import (
-    GROUP,
-    disadvantage_sign,
-    group_name,
-    group_words,
-    labels,
-    level_of,
-    means,
-    measure_of,
-    versus,
-)
+from tiltlens._documents import document as doc
 from tiltlens._documents.headline import WEIGHTED, gap_name, is_of_decisions
 from tiltlens._documents.quantities import brief, brief_of, quantity, written
 from tiltlens._estimators.estimate import Estimate
@@ -25,39 +15,9 @@ from tiltlens._results.audit import Audit
 from tiltlens._results.comparison import Comparison
 from tiltlens._results.outputs import Contribution, row_estimate
 from tiltlens._rows.wording import Measure
-from tiltlens.figures._figure import (
-    DISADVANTAGE,
-    FAINT,
-    INK,
-    PAPER,
-    QUIET,
-    WIDTH,
-    ChartPart,
-    Figure,
-    Record,
-    alt,
-    figure,
-    in_unit,
-    joined,
-    noted,
-    nothing,
-    source_of,
-)
-from tiltlens.figures._marks import (
-    ENDS,
-    FULL,
-    axis,
-    dots,
-    group_channels,
-    interval,
-    lines_at,
-    name_axis,
-    reach,
-    scaled,
-    span,
-    tick_format,
-    tooltip,
-)
+from tiltlens.figures import _marks as draw
+from tiltlens.figures._figure import Figure, figure, in_unit, joined, noted, nothing, source_of
+from tiltlens.figures._marks import ChartPart, Record, alt
 
 GROUPS = 30
 NAME_OF_GROUP = 40  # letters
@@ -67,7 +27,7 @@ NEAR = 1.1  # ratio above which the second line is drawn
 
 def rates(audit: Audit) -> Figure:
     """Return the favourable rate of every group with its interval, and its ratio to the reference's rate."""
-    m, comparisons = measure_of(audit), list(audit.comparisons.values())
+    m, comparisons = doc.measure_of(audit), list(audit.comparisons.values())
     is_soft = any(c.unobserved_group for c in comparisons)
     name = m.rate.capitalize()
     title = f"{name} by group {WEIGHTED}" if is_soft else f"{name} by group and ratio to the reference"
@@ -76,7 +36,7 @@ def rates(audit: Audit) -> Figure:
     first = comparisons[0]
     rows = [_row(first.reference, "reference", first.rates.reference, None, m)]
     rows += [_row(c.audited, "audited", c.rates.audited, c.impact_ratio, m) for c in comparisons]
-    texts = labels((row["group"] for row in rows[:GROUPS]), NAME_OF_GROUP)
+    texts = doc.labels((row["group"] for row in rows[:GROUPS]), NAME_OF_GROUP)
     records = [row | {"label": text} for row, text in zip(rows, texts, strict=False)]
     parts = ", ".join(f"{record['label']} {m.level(record['rate'])}" for record in records[:6])
     description = f"One row per group: its {m.rate}{m.among}{'' if is_soft else ', and its ratio'}. {parts}."
@@ -84,15 +44,15 @@ def rates(audit: Audit) -> Figure:
     people = first.rows["reference"] + sum(c.rows["audited"] for c in comparisons)
     note = joined(
         f"n = {people:,}",
-        level_of(first) if records[0]["rate_low"] is not None else "",
+        doc.level_of(first) if records[0]["rate_low"] is not None else "",
         "dashed: four fifths" if has_line and not is_soft else "",
         f"the first {GROUPS} of {len(rows)} groups" if len(rows) > GROUPS else "",
         source_of(first),
     )
-    subtitle = joined(f"● audited, ◼ reference ({label(first.reference, GROUP)})", m.among.strip())
+    subtitle = joined(f"● audited, ◼ reference ({label(first.reference, doc.GROUP)})", m.among.strip())
     name_of_ratio = quantity("impact_ratio").label
     reading = {"label": "group", "rate_text": m.rate} | ({} if is_soft else {"ratio_text": name_of_ratio})
-    chart = _panels(records, f"{name_of_ratio}: audited ÷ reference", has_line, m, tooltip(reading))
+    chart = _panels(records, f"{name_of_ratio}: audited ÷ reference", has_line, m, draw.tooltip(reading))
     chart = chart.hconcat[0] if is_soft else chart
     return figure(chart, records, title, description, reading, subtitle, note)
 
@@ -101,50 +61,46 @@ def _row(name: str, role: str, rate: Estimate, quotient: Estimate | None, m: Mea
     return {
         "group": name,
         "role": role,
-        **scaled({"rate": rate, "ratio": quotient}, 1.0),
+        **draw.scaled({"rate": rate, "ratio": quotient}, 1.0),
         "rate_text": written(rate, m.level),
         "ratio_text": written(quotient, ratio),
     }
 
 
 def _panels(records: list[Record], ratio_title: str, has_line: bool, m: Measure, tips: list[ChartPart]) -> ChartPart:
-    lines = [1.0, *(_four_fifths(records) if has_line else [])]
-    x_rate = axis("x", "rate", m.rate, _domain(records, "rate", [], m.is_amount), format=m.axis, tickCount=5)
-    x_ratio = axis("x", "ratio", ratio_title, _domain(records, "ratio", lines, False))
+    # The lower rate is four fifths of the higher; above 1, there is a line only if a ratio is near it.
+    ends = [record[f"ratio{end}"] or 0.0 for record in records for end in draw.ENDS]
+    lines = [1.0, *([FOUR_FIFTHS] if has_line else []), *([OTHER_WAY] if has_line and max(ends) > NEAR else [])]
+    x_rate = draw.axis("x", "rate", m.rate, _domain(records, "rate", [], m.is_amount), format=m.axis, tickCount=5)
+    x_ratio = draw.axis("x", "ratio", ratio_title, _domain(records, "ratio", lines, False))
     panels = [
         _panel("rate", x_rate, tips),
-        alt.layer(lines_at("x", lines, ratio_title, solid=1.0), _panel("ratio", x_ratio, tips)),
+        alt.layer(draw.lines_at("x", lines, ratio_title, solid=1.0), _panel("ratio", x_ratio, tips)),
     ]
     return alt.hconcat(*(panel.properties(width=270, height=alt.Step(30)) for panel in panels), spacing=20)
 
 
 def _domain(records: list[Record], name: str, more: list[float], is_amount: bool) -> list[float]:
     """Return a domain just large enough for the intervals."""
-    ends = [record[f"{name}{end}"] for record in records for end in ENDS]
+    ends = [record[f"{name}{end}"] for record in records for end in draw.ENDS]
     numbers = [end for end in ends if end is not None] + more
-    domain = span(numbers, 0.12) if is_amount else span(numbers, 0.12, 0.1)
+    domain = draw.span(numbers, 0.12) if is_amount else draw.span(numbers, 0.12, 0.1)
     least = 0.0 if min(numbers, default=0.0) >= 0.0 else domain[0]
     return [max(domain[0], least), domain[1]]
 
 
-def _four_fifths(records: list[Record]) -> list[float]:
-    """Return the ratios at which the lower rate is four fifths of the higher; above 1 only if a ratio is near it."""
-    ends = [record[f"ratio{end}"] or 0.0 for record in records for end in ENDS]
-    return [FOUR_FIFTHS, OTHER_WAY] if max(ends) > NEAR else [FOUR_FIFTHS]
-
-
 def _panel(name: str, x: ChartPart, tips: list[ChartPart]) -> ChartPart:
-    y, (colour, shape) = name_axis(name == "rate", 270), group_channels()
+    y, (colour, shape) = draw.name_axis(name == "rate", 270), draw.group_channels()
     return alt.layer(
         alt.Chart().mark_point(opacity=0).encode(y=y),
-        interval("x", name, x["title"], y).encode(color=colour),
-        dots(name, size=95).encode(x=x, y=y, color=colour, shape=shape, tooltip=tips),
+        draw.interval("x", name, x["title"], y).encode(color=colour),
+        draw.dots(name, size=95).encode(x=x, y=y, color=colour, shape=shape, tooltip=tips),
     )
 
 
 STRONGEST = 12
 ROOM = 66  # pixels for the text right of the last bar, even on a narrow page
-KINDS = {"disadvantage": DISADVANTAGE, "advantage": FAINT, "mean": INK}  # by effect on the audited group
+KINDS = {"disadvantage": draw.DISADVANTAGE, "advantage": draw.FAINT, "mean": draw.INK}  # by effect on the audited group
 REMAINS = "datum.is_remainder == true"
 NAME = 34  # maximum number of characters of a step's name, including the role of a group
 LEFT = quantity("adjusted_gap").label
@@ -155,29 +111,29 @@ NO_PARTS = "the audit has no Shapley contributions; see the contribution of each
 
 def waterfall(c: Comparison) -> Figure:
     """Draw the gap in parts: reference mean, each feature's Shapley contribution, the remainder, audited mean."""
-    rows, m = c.by_feature, measure_of(c)
+    rows, m = c.by_feature, doc.measure_of(c)
     gap = c.gap
     title = f"Decomposition of the {gap_name(c)} of {m.with_unit(brief(gap, m)(gap.value))}"
     if not rows:
         raise nothing(title, "the audit has no features")
     if all(row.shapley is None for row in rows) and c.gap_parts.gap_explained_by_exempt is None:
         raise nothing(title, NO_PARTS)
-    audited, reference = means(c)
+    audited, reference = doc.means(c)
     records = _stairs(c, rows, reference)
     names = (label(name, NAME) for name in (c.reference, c.audited))
     records = [_mean(next(names), reference, m), *records, _mean(next(names), audited, m)]
     parts = ", ".join(f"{record['label']} {record['text']}" for record in _labelled(records))
     description = (
-        f"{versus(c)}. Steps from the reference group's {m.mean}, {m.level(reference)}, to the audited "
+        f"{doc.versus(c)}. Steps from the reference group's {m.mean}, {m.level(reference)}, to the audited "
         f"group's, {m.level(audited)}, in {m.long_unit}: {parts}."
     )
     has_ends = any(record["reach_low"] is not None for record in records)
-    filled = f"orange: disadvantage of {group_words(c, 'audited')}; outlined: not accounted for by features"
+    filled = f"orange: disadvantage of {doc.group_words(c, 'audited')}; outlined: not accounted for by features"
     subtitle = joined(in_unit(c, m.long_unit), "Shapley contributions")
     reading = {"full": "step", "text": m.long_unit, "range": "interval"}
     note = noted(c, filled, intervals="CI" if has_ends else "")
     drawn = _labelled(records)
-    return figure(_steps(drawn, m, tooltip(reading)), drawn, title, description, reading, subtitle, note)
+    return figure(_steps(drawn, m, draw.tooltip(reading)), drawn, title, description, reading, subtitle, note)
 
 
 def _stairs(c: Comparison, rows: Sequence[Contribution], start: float) -> list[Record]:
@@ -197,8 +153,8 @@ def _stairs(c: Comparison, rows: Sequence[Contribution], start: float) -> list[R
         steps.append((name, _remainder(c, gap.shapley_remainder), "remainder"))
     elif gap.gap_given_exempt is not None:
         steps.append((EQUAL, gap.gap_given_exempt, "equal"))
-    m, records, level = measure_of(c), [], start
-    sign = disadvantage_sign(c)
+    m, records, level = doc.measure_of(c), [], start
+    sign = doc.disadvantage_sign(c)
     values = [_shown(c, estimate.value, role) for _, estimate, role in steps]
     write = brief_of(values, m)
     for (name, estimate, role), shown in zip(steps, values, strict=True):
@@ -259,10 +215,10 @@ def _mean(name: str, value: float, m: Measure) -> Record:
 
 def _labelled(records: list[Record]) -> list[Record]:
     """Return the steps with distinct labels, each with the label of the next step."""
-    labels_of_steps = labels((record["feature"] for record in records), NAME)
+    labels_of_steps = doc.labels((record["feature"] for record in records), NAME)
     after = [*labels_of_steps[1:], labels_of_steps[-1]]
     return [
-        record | {"full": label(record["feature"], FULL), "label": a, "next": b}
+        record | {"full": label(record["feature"], draw.FULL), "label": a, "next": b}
         for record, a, b in zip(records, labels_of_steps, after, strict=True)
     ]
 
@@ -272,18 +228,20 @@ def _steps(records: list[Record], m: Measure, tips: list[ChartPart]) -> ChartPar
     ends = [record[name] for record in records for name in names if record[name] is not None]
     reach = max(ends) - min(ends) or 0.01 * (abs(ends[0]) or 1.0)
     domain = [min(ends) - 0.06 * reach, max(ends) + 0.02 * reach]
-    y, title = name_axis(limit=205, grid=False), f"{m.mean}, in {m.long_unit if m.is_amount else '%'}"
+    y, title = draw.name_axis(limit=205, grid=False), f"{m.mean}, in {m.long_unit if m.is_amount else '%'}"
     x = alt.X(
         "start:Q",
         title=title,
         scale=alt.Scale(domain=domain, range=[0, {"expr": f"width - {ROOM}"}], zero=False, nice=False),
-        axis=alt.Axis(labelExpr=f"format(datum.value * {m.factor}, '{tick_format(m, reach)}')"),
+        axis=alt.Axis(labelExpr=f"format(datum.value * {m.factor}, '{draw.tick_format(m, reach)}')"),
     )
     scale = alt.Scale(domain=list(KINDS), range=list(KINDS.values()))
     colour, stroke = alt.Color("kind:N", scale=scale, legend=None), alt.Stroke("kind:N", scale=scale, legend=None)
-    joins = alt.Chart().mark_rule(color=QUIET, strokeWidth=1).encode(x=alt.X("end:Q"), y=y, y2=alt.Y2(field="next"))
+    joins = (
+        alt.Chart().mark_rule(color=draw.QUIET, strokeWidth=1).encode(x=alt.X("end:Q"), y=y, y2=alt.Y2(field="next"))
+    )
     steps = alt.Chart().transform_filter("datum.kind != 'mean'").transform_filter(REMAINS.replace("==", "!="))
-    rest = alt.Chart().transform_filter(REMAINS).mark_bar(height={"band": 0.58}, fill=PAPER, strokeWidth=2)
+    rest = alt.Chart().transform_filter(REMAINS).mark_bar(height={"band": 0.58}, fill=draw.PAPER, strokeWidth=2)
     means = alt.Chart().transform_filter("datum.kind == 'mean'").mark_tick(thickness=4, size=22, opacity=1)
     texts = alt.Chart().mark_text(align="left", dx=7, fontWeight=600)
     layers = [
@@ -292,11 +250,11 @@ def _steps(records: list[Record], m: Measure, tips: list[ChartPart]) -> ChartPar
             x=x, x2=alt.X2(field="end"), y=y, color=colour, tooltip=tips
         ),
         rest.encode(x=x, x2=alt.X2(field="end"), y=y, stroke=stroke, tooltip=tips),
-        interval("x", "reach", title, y),
+        draw.interval("x", "reach", title, y),
         means.encode(x=x, y=y, color=colour, tooltip=tips),
         texts.encode(x=alt.X("far:Q", title=title), y=y, text=alt.Text("text:N")),
     ]
-    return alt.layer(*layers).properties(width=WIDTH, height=30 * len(records))
+    return alt.layer(*layers).properties(width=draw.WIDTH, height=30 * len(records))
 
 
 DRAWN_GROUPS = 40
@@ -308,12 +266,12 @@ def intersections(audit: Audit) -> Figure:
     every = None if audit.intersections is None else audit.intersections.disclosed()
     if every is None or every.frame.is_empty():
         raise nothing(title, "the audit has too few groups of ten people or more")
-    m, rows = measure_of(audit), sorted(every.frame.iter_rows(named=True), key=lambda row: row["deviation"])
+    m, rows = doc.measure_of(audit), sorted(every.frame.iter_rows(named=True), key=lambda row: row["deviation"])
     half = DRAWN_GROUPS // 2
     shown = rows if len(rows) <= DRAWN_GROUPS else [*rows[:half], *rows[-half:]]
-    texts = labels((group_name(audit.group, row["group"]) for row in shown), GROUP)
+    texts = doc.labels((doc.group_name(audit.group, row["group"]) for row in shown), doc.GROUP)
     records = [
-        {"label": text, "text": written(deviation, m.difference)} | scaled({"deviation": deviation}, m.factor)
+        {"label": text, "text": written(deviation, m.difference)} | draw.scaled({"deviation": deviation}, m.factor)
         for text, deviation in zip(texts, (row_estimate(row, "deviation") for row in shown), strict=True)
     ]
     ends = f"{texts[0]} {m.difference(rows[0]['deviation'])}, {texts[-1]} {m.difference(rows[-1]['deviation'])}"
@@ -325,11 +283,11 @@ def intersections(audit: Audit) -> Figure:
     )
     what = f"deviation of the {m.mean}, in {m.long_unit}"
     reading = {"label": "group", "text": m.headed("deviation")}
-    x, y = axis("x", "deviation", what, reach(records, ("deviation",), 0.0)), name_axis(limit=270)
+    x, y = draw.axis("x", "deviation", what, draw.reach(records, ("deviation",), 0.0)), draw.name_axis(limit=270)
     chart = alt.layer(
-        lines_at("x", [0.0], what, "zero"),
-        interval("x", "deviation", what, y),
-        dots("deviation").encode(x=x, y=y, tooltip=tooltip(reading)),
+        draw.lines_at("x", [0.0], what, "zero"),
+        draw.interval("x", "deviation", what, y),
+        draw.dots("deviation").encode(x=x, y=y, tooltip=draw.tooltip(reading)),
     )
-    chart = chart.properties(width=WIDTH, height=alt.Step(22))
+    chart = chart.properties(width=draw.WIDTH, height=alt.Step(22))
     return figure(chart, records, title, description, reading, f"All groups by {label(audit.group)}", note)

@@ -12,39 +12,9 @@ from tiltlens._repair.free_price import PriceEvaluation
 from tiltlens._results.comparison import Comparison
 from tiltlens._results.outputs import row_estimate
 from tiltlens._rows.wording import Measure
-from tiltlens.figures._figure import (
-    FAINT,
-    INK,
-    PAPER,
-    QUIET,
-    WIDTH,
-    ChartPart,
-    Figure,
-    Record,
-    alt,
-    data,
-    figure,
-    halo,
-    in_unit,
-    joined,
-    noted,
-    nothing,
-    people_of,
-)
-from tiltlens.figures._marks import (
-    axis,
-    diagonal,
-    dots,
-    group_channels,
-    interval,
-    lines_at,
-    name_axis,
-    names_at,
-    reach,
-    scaled,
-    spread,
-    tooltip,
-)
+from tiltlens.figures import _marks as draw
+from tiltlens.figures._figure import Figure, figure, in_unit, joined, noted, nothing, people_of
+from tiltlens.figures._marks import ChartPart, Record, alt
 
 
 def score_calibration(c: Comparison) -> Figure:
@@ -69,7 +39,7 @@ def score_calibration(c: Comparison) -> Figure:
     reading = {"group": "group", "decile": "decile", "mean_text": m.mean, "text": "observed rate", "people": m.people}
     note = noted(c, "dashed: observed rate equals score", few)
     subtitle = in_unit(c, "% of each decile of scores")
-    chart = _calibration_chart(names, m.mean, tooltip(reading))
+    chart = _calibration_chart(names, m.mean, draw.tooltip(reading))
     return figure(chart, records, title, description, reading, subtitle, note)
 
 
@@ -81,13 +51,13 @@ def _rate_record(row: Record, name: str) -> Record:
 
 def _calibration_chart(names: dict[str, str], mean: str, tips: list[ChartPart]) -> ChartPart:
     percents: Record = {"format": ".0%", "tickCount": 5}
-    x = axis("x", "mean_score", mean, [0, 1], **percents)
-    y = axis("y", "observed", "observed rate of the outcome", [0, 1], **percents)
-    colour, shape = group_channels("group", [*names.values()], "top-left")
-    line = diagonal(x, y, ("mean_score", "observed"), (0, 1))
-    whiskers = interval("y", "observed", y["title"], x, strokeWidth=1.6, opacity=0.7).encode(color=colour)
-    marks = dots("observed").encode(x=x, y=y, color=colour, shape=shape, tooltip=tips)
-    return alt.layer(line, whiskers, marks).properties(width=WIDTH - 120, height=340)
+    x = draw.axis("x", "mean_score", mean, [0, 1], **percents)
+    y = draw.axis("y", "observed", "observed rate of the outcome", [0, 1], **percents)
+    colour, shape = draw.group_channels("group", [*names.values()], "top-left")
+    line = draw.diagonal(x, y, ("mean_score", "observed"), (0, 1))
+    whiskers = draw.interval("y", "observed", y["title"], x, strokeWidth=1.6, opacity=0.7).encode(color=colour)
+    marks = draw.dots("observed").encode(x=x, y=y, color=colour, shape=shape, tooltip=tips)
+    return alt.layer(line, whiskers, marks).properties(width=draw.WIDTH - 120, height=340)
 
 
 PRICE_TITLE = "Price against discrimination-free price"
@@ -150,25 +120,25 @@ def price_effect(evaluation: PriceEvaluation) -> Figure:
 def _effect(row: Record, name: str) -> Record:
     estimate = row_estimate(row, "actual_to_expected")
     record = {"group": name, "which": row["which"], "decile": row["decile"]}
-    return record | scaled({"ratio": estimate}, 1.0) | {"text": written(estimate, ratio)}
+    return record | draw.scaled({"ratio": estimate}, 1.0) | {"text": written(estimate, ratio)}
 
 
 def _effect_chart(records: list[Record], names: list[str]) -> ChartPart:
-    colour, shape = group_channels("group", names, "top")
+    colour, shape = draw.group_channels("group", names, "top")
     x = alt.X("decile:O", title="decile of the price", axis=alt.Axis(labelAngle=0))
-    y = axis("y", "ratio", EFFECT_AXIS, reach(records, ("ratio",), 1.0))
+    y = draw.axis("y", "ratio", EFFECT_AXIS, draw.reach(records, ("ratio",), 1.0))
     # Before and after are drawn side by side, so that their intervals do not overlap.
     beside = alt.XOffset("which:N", sort=["before", "after"])
     encoded = {"x": x, "color": colour, "shape": shape, "xOffset": beside}
-    whiskers = interval("y", "ratio", EFFECT_AXIS, x, strokeWidth=1.4).encode(color=colour, xOffset=beside)
+    whiskers = draw.interval("y", "ratio", EFFECT_AXIS, x, strokeWidth=1.4).encode(color=colour, xOffset=beside)
     marks = [
-        dots("ratio", filled=which == "after", fill=PAPER if which == "before" else alt.Undefined)
+        draw.dots("ratio", filled=which == "after", fill=draw.PAPER if which == "before" else alt.Undefined)
         .transform_filter(f"datum.which == '{which}'")
-        .encode(y=y, tooltip=tooltip(EFFECT_READING), **encoded)
+        .encode(y=y, tooltip=draw.tooltip(EFFECT_READING), **encoded)
         for which in ("before", "after")
     ]
-    rule = lines_at("y", [1.0], EFFECT_AXIS, "covered", solid=1.0)
-    return alt.layer(rule, whiskers, *marks).properties(width=WIDTH, height=300)
+    rule = draw.lines_at("y", [1.0], EFFECT_AXIS, "covered", solid=1.0)
+    return alt.layer(rule, whiskers, *marks).properties(width=draw.WIDTH, height=300)
 
 
 def _record(row: Record, name: str) -> Record:
@@ -182,11 +152,11 @@ def _price_chart(records: list[Record], names: dict[str, str], unit: str) -> Cha
     behind = f" ({unit})" if unit else ""
     x = alt.X("free_price:Q", title=f"mean discrimination-free price{behind}", scale=scale)
     y = alt.Y("price:Q", title=f"mean price{behind}", scale=scale)
-    colour, shape = group_channels("group", [*names.values()], "top-left")
-    line = diagonal(x, y, ("free_price", "price"), (min(every), max(every)))
+    colour, shape = draw.group_channels("group", [*names.values()], "top-left")
+    line = draw.diagonal(x, y, ("free_price", "price"), (min(every), max(every)))
     marks = alt.Chart().mark_point(filled=True, size=80, opacity=1)
-    marks = marks.encode(x=x, y=y, color=colour, shape=shape, tooltip=tooltip(PRICE_READING))
-    return alt.layer(line, marks).properties(width=WIDTH - 120, height=340)
+    marks = marks.encode(x=x, y=y, color=colour, shape=shape, tooltip=draw.tooltip(PRICE_READING))
+    return alt.layer(line, marks).properties(width=draw.WIDTH - 120, height=340)
 
 
 SPLITTING_TITLE = "Gain from a separate model for each group"
@@ -202,21 +172,21 @@ def splitting(c: Comparison) -> Figure:
     for key, text in GAIN_COLUMNS.items():
         gain = gains.relative(gains.brier.of(key))
         texts = {"label": names.get(key, text), "text": written(gain, percent)}
-        records.append(texts | scaled({"gain": gain}, 1.0))
+        records.append(texts | draw.scaled({"gain": gain}, 1.0))
     limit = gains.materiality / whole
     state = GAIN_STATES[gains.status["both"]]
     description = f"{versus(c)}. At equal weights: {state}. One dot per row, with its interval."
     what = ["reduction of the Brier score,", "in % of that of one model →"]
     reading = {"label": "group", "text": "gain"}
-    x = axis("x", "gain", what, reach(records, ("gain",), 0.0, limit, room=0.04), format=".1%")
-    y = name_axis()
+    x = draw.axis("x", "gain", what, draw.reach(records, ("gain",), 0.0, limit, room=0.04), format=".1%")
+    y = draw.name_axis()
     chart = alt.layer(
-        lines_at("x", [0.0, limit], what),
-        interval("x", "gain", what, y),
-        dots("gain").encode(x=x, y=y, tooltip=tooltip(reading)),
+        draw.lines_at("x", [0.0, limit], what),
+        draw.interval("x", "gain", what, y),
+        draw.dots("gain").encode(x=x, y=y, tooltip=draw.tooltip(reading)),
     )
     note = noted(c, f"dashed: materiality threshold, {percent(limit)}")
-    chart = chart.properties(width=WIDTH - 100, height=130)
+    chart = chart.properties(width=draw.WIDTH - 100, height=130)
     return figure(chart, records, SPLITTING_TITLE, description, reading, in_unit(c, "% of the Brier score"), note)
 
 
@@ -253,7 +223,7 @@ def sensitivity(c: Comparison, quantity: str = "adjusted_gap") -> Figure:
     near_0 = f"not drawn, near 0: {weak}" if weak else ""
     note = noted(c, "curves: adjusted gap that would remain", "dots: listed features", near_0, intervals="")
     reading = {"label": "feature", "r2_group_text": "of group membership", "r2_score_text": f"of the {m.each}s"}
-    chart = _sensitivity_chart(records, lines, right, top, m, tooltip(reading))
+    chart = _sensitivity_chart(records, lines, right, top, m, draw.tooltip(reading))
     subtitle = in_unit(c, "% of the variance left by the listed features")
     return figure(chart, records or [{"label": ""}], SENSITIVITY_TITLE, description, reading, subtitle, note)
 
@@ -276,27 +246,27 @@ def _sensitivity_chart(
     records: list[Record], lines: list[Record], right: float, top: float, m: Measure, tips: list[ChartPart]
 ) -> ChartPart:
     percents: Record = {"format": ".0%", "tickCount": 6}
-    x = axis(
+    x = draw.axis(
         "x", "r2_group", ["share of the variance of group", "membership that it explains →"], [0, right], **percents
     )
-    y = axis("y", "r2_score", f"share of the {m.each}s' variance that it explains →", [0, top], **percents)
-    base = alt.Chart(data(lines, "curves")).encode(x=x, y=y)
+    y = draw.axis("y", "r2_score", f"share of the {m.each}s' variance that it explains →", [0, top], **percents)
+    base = draw.chart(lines, "curves").encode(x=x, y=y)
     curves = base.mark_line(clip=True).encode(
         detail=alt.Detail("name:N"),
         order=alt.Order("step:Q"),
-        color=alt.condition("datum.is_zero", alt.value(INK), alt.value(FAINT)),
+        color=alt.condition("datum.is_zero", alt.value(draw.INK), alt.value(draw.FAINT)),
         strokeWidth=alt.condition("datum.is_zero", alt.value(2.2), alt.value(1)),
     )
     ends = [point for point in lines if point["step"] == STEPS]
-    heights = spread([point["r2_score"] for point in ends], 13 * top / HEIGHT)
+    heights = draw.spread([point["r2_score"] for point in ends], 13 * top / HEIGHT)
     named = [point | {"r2_score": height} for point, height in zip(ends, heights, strict=True)]
-    layers = [curves, names_at(named, "curve_names", dx=4, fontSize=11, color=QUIET).encode(x=x, y=y)]
+    layers = [curves, draw.names_at(named, "curve_names", dx=4, fontSize=11, color=draw.QUIET).encode(x=x, y=y)]
     if records:
         named_dots = (
-            alt.Chart().transform_filter("datum.name != ''").mark_point(filled=True, size=70, opacity=1, color=INK)
+            alt.Chart().transform_filter("datum.name != ''").mark_point(filled=True, size=70, opacity=1, color=draw.INK)
         )
         layers += [
             named_dots.encode(x=x, y=y, tooltip=tips),
-            *halo(alt.Chart().encode(x=x, y=y, text=alt.Text("name:N")), align="left", dx=7, dy=-5),
+            *draw.halo(alt.Chart().encode(x=x, y=y, text=alt.Text("name:N")), align="left", dx=7, dy=-5),
         ]
-    return alt.layer(*layers).properties(width=WIDTH - 60, height=HEIGHT)
+    return alt.layer(*layers).properties(width=draw.WIDTH - 60, height=HEIGHT)
