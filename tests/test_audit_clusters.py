@@ -255,9 +255,9 @@ def test_periods_and_error_rates_in_one_cluster_have_no_interval_without_width()
     options = {"scores": "s", "clusters": "store", "features": [], "outcome": "y", "periods": "month"}
     c = tl.audit(data, "g", reference="a", **options)["b"]
     assert dict(c.periods.frame.select("period", "reason").rows()) == {
-        "january": "all people of a group are in one cluster",
+        "january": "only one cluster of a group",
         "february": "",
     }
     assert (c.error_rates.fnr, c.error_rates.auc) == (None, None)
-    assert c.error_rates.reasons["fnr"] == "all people of the audited group who are with the outcome are in one cluster"
+    assert c.error_rates.reasons["fnr"] == "people of one cluster only of the audited group are with the outcome"
     assert c.error_rates.fpr.audited.low < c.error_rates.fpr.audited.high

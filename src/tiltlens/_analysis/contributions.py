@@ -51,7 +51,7 @@ def direction(evidence: Evidence, feature: Feature, part: float | None = None) -
     used = p0 + p1 > 0
     means = np.divide(first, p0 + p1, out=np.zeros_like(first), where=used)
     output = output_measure(evidence).output
-    named = {"output": output, "group": evidence.question.audited}
+    group = evidence.question.audited
     if feature.kind == "identifier":
         return Note("every value once")
     if used.sum() < 2:
@@ -65,7 +65,9 @@ def direction(evidence: Evidence, feature: Feature, part: float | None = None) -
         higher = float(share @ ((level - share @ level) * (means - share @ means))) > 0
         commoner = float(p0 @ level) > float(p1 @ level)
         if not part or (part > 0.0) == (higher == commoner):
-            return Note("higher values", feature=feature.name, **_association(higher, commoner), **named)
+            score, frequency = _association(higher, commoner)
+            name = feature.name
+            return Note("higher values", feature=name, score=score, frequency=frequency, output=output, group=group)
     people = rows.counts(codes, levels)
     is_common = used & ~np.any([(n > 0) & (n < SUPPRESSED_BELOW) for n in people], axis=0)
     if not is_common.any():
@@ -76,13 +78,13 @@ def direction(evidence: Evidence, feature: Feature, part: float | None = None) -
     if not is_common.any():
         return Note("no common value")
     top = int(np.argmax(np.where(is_common, np.abs(pull), -1.0)))
-    is_higher = means[top] > 0.5 * float((p0 + p1) @ means)
+    score, frequency = _association(means[top] > 0.5 * float((p0 + p1) @ means), p0[top] > p1[top])
     value = value_of(feature.name, feature.labels[top])
-    return Note("value", value=value, **_association(is_higher, p0[top] > p1[top]), **named)
+    return Note("value", value=value, score=score, frequency=frequency, output=output, group=group)
 
 
-def _association(is_higher: bool, is_commoner: bool) -> dict[str, str]:
-    return {"score": "higher" if is_higher else "lower", "frequency": "more" if is_commoner else "less"}
+def _association(is_higher: bool, is_commoner: bool) -> tuple[str, str]:
+    return "higher" if is_higher else "lower", "more" if is_commoner else "less"
 
 
 SHARES = {  # of g, of ℓ, and of W

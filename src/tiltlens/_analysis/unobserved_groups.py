@@ -188,9 +188,8 @@ def _checks(
 
 def _uncalibrated(slopes: Calibration, labelled: int) -> Note:
     slope, difference = slopes.slope, slopes.difference.value
-    ends = {"slope": slope.value, "low": slope.low, "high": slope.high}
-    way = "more" if difference > 0 else "less"
-    what = Note("slope on the probability", **ends, points=100 * abs(difference), way=way)
+    points, way = 100 * abs(difference), "more" if difference > 0 else "less"
+    what = Note("slope on the probability", slope=slope.value, low=slope.low, high=slope.high, points=points, way=way)
     if slope.low is not None and slope.high is not None and slope.low <= 1.0 <= slope.high:
         return Note("calibration open", rows=labelled, limit=CALIBRATED, slope=what)
     return Note("too extreme", slope=what) if slope.value < 1.0 else Note("not extreme enough", slope=what)

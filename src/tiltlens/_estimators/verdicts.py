@@ -117,9 +117,11 @@ def verdict(
         least = with_unit(size(_nearest(gap)))
         return Judgement(Verdict.POTENTIAL_PROXY, Note("alone", least=least, way=way(gap.value)))
     if joint is not None and is_beyond(joint, m):
-        found = {"least": with_unit(size(_nearest(joint))), "way": way(joint.value)}
-        paired = Note("beyond the others, with a partner", partner=partner, **found) if partner else None
-        return Judgement(Verdict.IN_COMBINATION, paired or Note("beyond the others", **found))
+        least, side = with_unit(size(_nearest(joint))), way(joint.value)
+        reason = Note("beyond the others", least=least, way=side)
+        if partner:
+            reason = Note("beyond the others, with a partner", least=least, way=side, partner=partner)
+        return Judgement(Verdict.IN_COMBINATION, reason)
     if all(_within(band, visible * m) for band in both):
         reason = Note("within the threshold", threshold=threshold) if m else Note("no effect", size=threshold)
         return Judgement(Verdict.NO_MATERIAL_CONTRIBUTION, reason)
