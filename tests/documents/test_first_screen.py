@@ -205,9 +205,8 @@ def test_scores_are_predicted_shares_of_the_users_outcome():
     data = {"g": ["a"] * 60 + ["b"] * 50, "s": [0.2, 0.4, 0.6, 0.9, 0.5] * 22, "d": [0, 1] * 55}
     words = {"people": "applicants", "favourable": "approved"}
     audits = (tl.audit(data, "g", scores=key, features=[], wording=words) for key in ("s", "d"))
-    scored, decided = (
-        " ".join(cell.text for row in estimate_table(audit["b"]).rows for cell in row) for audit in audits
-    )
+    tables = (estimate_table(audit["b"]) for audit in audits)
+    scored, decided = (" ".join(cell.text for row in table.rows for cell in row) for table in tables)
     assert "predicted share approved" in scored
     assert "additional applicants approved, as scored" in scored
     assert "share approved, audited" in decided
