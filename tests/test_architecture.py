@@ -88,6 +88,26 @@ def test_modules_are_private_unless_the_reference_lists_them():
             assert parts[0] == "errors" or f"   {parts[0]}." in reference, path
 
 
+VAGUE = {"asked", "carried", "found", "known", "one", "place", "told"}
+
+
+def names_given(path: Path) -> Iterator[str]:
+    """Yield the names of variables, parameters, functions and classes that a module defines."""
+    for node in ast.walk(ast.parse(path.read_text())):
+        if isinstance(node, ast.Name) and isinstance(node.ctx, ast.Store):
+            yield node.id
+        elif isinstance(node, ast.arg):
+            yield node.arg
+        elif isinstance(node, ast.FunctionDef | ast.ClassDef):
+            yield node.name
+
+
+def test_names_say_what_they_hold():
+    names = [(path.name, name) for path in MODULES for name in names_given(path)]
+    assert len(names) > 1_000
+    assert [(path, name) for path, name in names if name.strip("_") in VAGUE] == []
+
+
 def test_few_modules_stand_at_the_top():
     names = sorted(path.name for path in SOURCE.glob("*.py") if not path.name.startswith("__"))
     assert len(names) <= MOST_AT_TOP, names

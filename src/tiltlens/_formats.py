@@ -106,28 +106,28 @@ def whole(value: float | None) -> str:
     return NOTHING if value is None else minus(f"{value:z,.0f}")
 
 
-def interval(low: float | None, high: float | None, shown: Shown = number) -> str:
+def interval(low: float | None, high: float | None, write: Shown = number) -> str:
     """Return "low to high", each formatted by `shown`; a dash if there is no interval."""
     if low is None and high is None:
         return NOTHING
-    write = within(low, high, shown)
+    write = within(low, high, write)
     return " to ".join("no limit" if end is None else write(end) for end in (low, high))
 
 
-def within(low: float | None, high: float | None, shown: Shown) -> Shown:
+def within(low: float | None, high: float | None, write: Shown) -> Shown:
     """Return the format of numbers in an interval: if it excludes 0, none is rounded to 0, but written "< 0.01"."""
     if not ((low is not None and low > 0.0) or (high is not None and high < 0.0)):
-        return shown
+        return write
 
-    def write(value: float | None) -> str:
-        text = shown(value)
+    def write_bounded(value: float | None) -> str:
+        text = write(value)
         if not value or not is_zero(text):
             return text
         steps = (math.copysign(10.0**power, value) for power in POWERS)
-        least = next(step for step in map(shown, steps) if not is_zero(step))
+        least = next(step for step in map(write, steps) if not is_zero(step))
         return f"{'<' if value > 0.0 else '>'} {least}"
 
-    return write
+    return write_bounded
 
 
 def is_zero(text: str) -> bool:
@@ -136,16 +136,16 @@ def is_zero(text: str) -> bool:
 
 
 def with_interval(
-    value: float | None, low: float | None, high: float | None, shown: Shown = number, name: str = "", unit: str = ""
+    value: float | None, low: float | None, high: float | None, write: Shown = number, name: str = "", unit: str = ""
 ) -> str:
     """Return a value with its interval in brackets: "−12.9 points (95% CI −19.9 to −6.0)".
 
     `name` precedes the interval, and `unit` follows the value. Without an interval, only the value is returned.
     """
-    text = f"{within(low, high, shown)(value)} {unit}".rstrip()
+    text = f"{within(low, high, write)(value)} {unit}".rstrip()
     if low is None and high is None:
         return text
-    return f"{text} ({f'{name} ' if name else ''}{interval(low, high, shown)})"
+    return f"{text} ({f'{name} ' if name else ''}{interval(low, high, write)})"
 
 
 def interval_name(confidence: float | None, kind: str = "CI") -> str:
@@ -228,8 +228,8 @@ class FieldTable:
 
 def field_table(result: Any) -> str:
     """Return a dataclass or named tuple as an HTML table; if it has a method `disclosed`, the result of that."""
-    shown = result.disclosed() if hasattr(result, "disclosed") else result
-    rows = "".join(f"<tr><th>{escape(name)}</th><td>{_cell(value)}</td></tr>" for name, value in _public(shown))
+    visible = result.disclosed() if hasattr(result, "disclosed") else result
+    rows = "".join(f"<tr><th>{escape(name)}</th><td>{_cell(value)}</td></tr>" for name, value in _public(visible))
     return f"<table><caption>{type(result).__name__}</caption><tbody>{rows}</tbody></table>"
 
 

@@ -20,7 +20,7 @@ from tiltlens._results.change import LINEAR, QUANTITIES, Change, GroupChange
 from tiltlens._results.comparison import ESTIMATES, Comparison
 from tiltlens._results.monitor import Monitor
 from tiltlens._rows.wording import MEASURES, POINTS, ScoreType
-from tiltlens.errors import TiltlensError, nearest_name, shown
+from tiltlens.errors import TiltlensError, nearest_name, quoted
 
 COMPARE: dict[str, Callable[[float, float], bool]] = {
     "<": operator.lt,
@@ -215,7 +215,7 @@ def gate(text: str, names: Sequence[str] = OF_AUDITS) -> Gate:
     if match is None or match[1] not in names:
         nearest = None if match is None else nearest_name(match[1], names)
         raise TiltlensError(
-            f"{shown(text)} is not a gate: write QUANTITY<NUMBER, with <, <=, > or >=.",
+            f"{quoted(text)} is not a gate: write QUANTITY<NUMBER, with <, <=, > or >=.",
             f"{'' if nearest is None else f'did you mean {nearest}? '}The quantities are {', '.join(names)}; add .low "
             "or .high for an end of the interval.",
         )

@@ -43,7 +43,7 @@ from tiltlens._rows.wording import MEASURES, Wording, check_wording, score_type_
 from tiltlens._sources.engines import batches_of, frame_of, reading_notes
 from tiltlens._sources.tables import Batches, FrameBatches, checked_columns, column_names
 from tiltlens._threads import Listener, one_thread, report_to, stage
-from tiltlens.errors import DataError, shown
+from tiltlens.errors import DataError, quoted
 
 SURVEY, SUMS = 0.1, 0.2  # approximate shares of the time, at the end of the first and the second pass
 FITS = 0.7  # approximate share of the time of a comparison
@@ -201,7 +201,7 @@ def audit(
             "`scores` and all others are keywords: tl.audit(data, group, scores=…).",
         )
     if progress is not None and not callable(progress):
-        raise DataError(f"`progress` must be a function, got {shown(progress)}.", "for example print.")
+        raise DataError(f"`progress` must be a function, got {quoted(progress)}.", "for example print.")
     stated = check_provenance(provenance)
     check_score_type(score_type, threshold)
     words = check_wording(wording, score_type)
@@ -297,8 +297,8 @@ def _run_audit(
         survey: Survey = source.batches.fold(source.columns, step)
         favourable = survey.outcome(request.favourable)
         groups = select_groups(roles, survey, request.reference, request.audited)
-        asked = describe_request(request)
-        origin = provenance_of(survey.read, survey.fingerprint, roles.features, asked, stated, survey.rows_fingerprint)
+        described, hashed = describe_request(request), survey.rows_fingerprint
+        origin = provenance_of(survey.read, survey.fingerprint, roles.features, described, stated, hashed)
         look = None if file is None else file.look(Batch.of(roles, survey, origin, groups.reference), settings)
         sample = select_rows(roles, survey, groups)
     with stage(SURVEY, SUMS, "summing all rows"):
@@ -420,10 +420,10 @@ def _model_to_ask(source: _Source, model: object, sample: EncodedSample) -> tupl
         return None, []
     rows = sample.rows
     row_number = None if source.native is None else rows.row_number
-    asked = AskedModel(model, source.roles, sample.table, sample.inputs, source.native, row_number)
+    rescorer = AskedModel(model, source.roles, sample.table, sample.inputs, source.native, row_number)
     before = rows.unit.level(rows.score) if rows.unit.is_amount else rows.scores
-    changes = asked.changes(1.0 - before if source.roles.metric == "fnr" else before, rows.unit.scale)
-    return (None, [Note("other answers")]) if changes else (asked, [])
+    changes = rescorer.changes(1.0 - before if source.roles.metric == "fnr" else before, rows.unit.scale)
+    return (None, [Note("other answers")]) if changes else (rescorer, [])
 
 
 def _comparisons(

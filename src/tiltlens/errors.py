@@ -94,15 +94,15 @@ SECRET = re.compile(r"://[^\s/@]*@|password=\S+", re.IGNORECASE)
 Errors = type[Exception] | tuple[type[Exception], ...]
 
 
-def shown(value: object) -> str:
+def quoted(value: object) -> str:
     """Return a value for a message: quoted, and shortened to less than a line."""
     text = repr(value)
     return text if len(text) <= SHOWN_CHARACTERS else text[: SHOWN_CHARACTERS - 2] + "…" + text[-1]
 
 
-def listed(values: Sequence[object]) -> str:
+def quoted_list(values: Sequence[object]) -> str:
     """Return values for a message: the first ones, and the number of the others."""
-    text = ", ".join(shown(value) for value in values[:SHOWN_NAMES])
+    text = ", ".join(quoted(value) for value in values[:SHOWN_NAMES])
     return text if len(values) <= SHOWN_NAMES else f"{text} and {len(values) - SHOWN_NAMES} more"
 
 
@@ -112,7 +112,7 @@ def texts_of(argument: str, value: object) -> list[str]:
         return [] if value is None else [value]
     if not isinstance(value, Iterable):
         example = "for example 'age', or ['age', 'income']."
-        raise DataError(f"`{argument}` must be a text or a list of texts, got {shown(value)}.", example)
+        raise DataError(f"`{argument}` must be a text or a list of texts, got {quoted(value)}.", example)
     return list(value)
 
 
@@ -158,10 +158,10 @@ def check_columns(argument: str, wanted: Iterable[str], names: Sequence[str], wh
     for name in wanted:
         if name not in existing:
             nearest = nearest_name(name, names)
-            suggestion = f"did you mean {shown(nearest)}? " if nearest is not None else ""
+            suggestion = f"did you mean {quoted(nearest)}? " if nearest is not None else ""
             raise DataError(
-                f"{what.capitalize()} {shown(name)} not found (`{argument}`).",
-                f"{suggestion}available {what}s: {listed(names)}." if names else f"no {what} is listed.",
+                f"{what.capitalize()} {quoted(name)} not found (`{argument}`).",
+                f"{suggestion}available {what}s: {quoted_list(names)}." if names else f"no {what} is listed.",
             )
 
 
@@ -173,7 +173,7 @@ def check_case(wanted: Sequence[str], names: Sequence[str]) -> None:
     for name in wanted:
         if len(twins[name.casefold()]) > 1:
             raise DataError(
-                f"Column names differ in letter case only: {listed(twins[name.casefold()])}.", "rename one."
+                f"Column names differ in letter case only: {quoted_list(twins[name.casefold()])}.", "rename one."
             )
 
 
@@ -184,20 +184,20 @@ def checked_names(names: Sequence[object]) -> list[str]:
     for name in names:
         if not isinstance(name, str):
             raise DataError(
-                f"Column names must be text, got {shown(name)} ({type(name).__name__}).",
+                f"Column names must be text, got {quoted(name)} ({type(name).__name__}).",
                 "rename the columns, for example data.columns = data.columns.map(str).",
             )
     repeated = next((name for name, count in Counter(names).items() if count > 1), None)
     if repeated is not None:
         raise DataError(
-            f"{names.count(repeated)} columns have the name {shown(repeated)}.", "rename or drop the copies."
+            f"{names.count(repeated)} columns have the name {quoted(repeated)}.", "rename or drop the copies."
         )
     texts = [str(name) for name in names]
     for name in texts:
         if name == "*" or (name.startswith("^") and name.endswith("$")):  # Polars would select all matching columns
-            raise DataError(f"Column name {shown(name)} is a pattern that may match other columns.", "rename it.")
+            raise DataError(f"Column name {quoted(name)} is a pattern that may match other columns.", "rename it.")
         if "\0" in name:  # reserved for columns that tiltlens adds
-            raise DataError(f"Column name {shown(name)} contains a null character.", "rename it.")
+            raise DataError(f"Column name {quoted(name)} contains a null character.", "rename it.")
     return texts
 
 
@@ -262,7 +262,7 @@ def check_outputs(outputs: Iterable[tuple[str, str | Path | None]], inputs: Iter
 def existing_file(path: str | os.PathLike[str]) -> Path:
     """Return the path of an existing file; raise if it does not exist."""
     if not isinstance(path, str | os.PathLike):
-        raise DataError(f"`path` must be the name of a file, got {shown(path)}.", "for example 'model.onnx'.")
+        raise DataError(f"`path` must be the name of a file, got {quoted(path)}.", "for example 'model.onnx'.")
     file = Path(path)
     if not file.is_file():
         raise _missing_file(file)
@@ -281,7 +281,7 @@ def _missing_file(file: Path) -> DataError:
     stems = {Path(name).stem: name for name in reversed(neighbours)}  # compared without endings, which are often equal
     nearest = stems.get(nearest_name(file.stem, list(stems)) or "")
     hint = (
-        f"did you mean {shown(nearest)}?"
+        f"did you mean {quoted(nearest)}?"
         if nearest is not None
         else f"it was looked for in {os.path.realpath(file.parent)}."
     )

@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 
 from tiltlens._formats import text_of
-from tiltlens.errors import DataError, check_columns, nearest_name, shown
+from tiltlens.errors import DataError, check_columns, nearest_name, quoted
 
 
 def test_check_columns_names_the_argument_and_lists_only_the_first_names(refused):
@@ -22,8 +22,8 @@ def test_the_nearest_name_ignores_case():
 
 
 def test_values_are_shown_on_one_line():
-    assert shown("a\nb") == "'a\\nb'"
-    assert len(shown("x" * 1000)) <= 60
+    assert quoted("a\nb") == "'a\\nb'"
+    assert len(quoted("x" * 1000)) <= 60
 
 
 @pytest.mark.parametrize(

@@ -24,7 +24,7 @@ from tiltlens._formats import FieldTable, field_table
 from tiltlens._limits import HIDDEN, OF_PAIRINGS
 from tiltlens._notes import ACTING_TOGETHER, OMITTED, USE_OF_GROUP, Note
 from tiltlens._rows.wording import Unit
-from tiltlens.errors import DataError, shown
+from tiltlens.errors import DataError, quoted
 from tiltlens.paper.checks import Floats, check_share
 
 SHARE = "it is a share of what the features leave unexplained, for example 0.1."
@@ -56,7 +56,7 @@ def exempt_parts(evidence: Evidence) -> ExemptParts | None:
     if coefficient.is_separated:
         raise DataError(
             "`exempt` must leave people of both groups who are equal in it, got features that together separate "
-            f"{shown(evidence.question.audited)} and {shown(evidence.question.reference)} completely.",
+            f"{quoted(evidence.question.audited)} and {quoted(evidence.question.reference)} completely.",
             "name fewer of them.",
         )
     population, at = evidence.population, sets.at
@@ -94,7 +94,7 @@ def _check_values(evidence: Evidence) -> None:
         if name in evidence.nuisances.pooled or (cells is not None and feature_gap.hidden_share(cells.sums) > HIDDEN):
             raise DataError(
                 "`exempt` must name features with few enough values for people to be equal in them, got "
-                f"{shown(name)} for the {evidence.population.count0:,} rows of {shown(evidence.question.audited)}.",
+                f"{quoted(name)} for the {evidence.population.count0:,} rows of {quoted(evidence.question.audited)}.",
                 "group its values, add rows, or leave small groups out with `audited`.",
             )
 

@@ -239,7 +239,7 @@ def bin_rows(rows: Binned, correction: CorrectionFunction, path: Paths, least_ch
     reach = (-FINE_REACH, FINE_REACH, FINE)
     fine_bins = [_bins(np.asarray(f(log_odds, scores)), *reach) for f in (*positions, correction)]
     room = int((np.cumsum([len(feature.labels) for feature in rows.features]) <= MOVING_VALUES).sum())
-    drawn = [fine_bins if place < room else [] for place in range(len(rows.features))]
+    drawn = [fine_bins if index < room else [] for index in range(len(rows.features))]
     return Bins(
         score=_both_groups(rows.rows, rows.outcome, rows.span),
         overlap=_both_groups(rows.rows, rows.log_ratio, Span(-4.0, 4.0, RATIO_BINS)),
@@ -298,24 +298,24 @@ def _calibration_bins(rows: Binned) -> list[CalibrationBin]:
 def _joined(audited: Integers, reference: Integers) -> list[slice]:
     """Return runs of adjacent bins with at least ten people of each group; none if a group has fewer than ten."""
     starts, most = [0], len(audited)
-    for place in range(1, most):
-        before, after = slice(starts[-1], place), slice(place, most)
+    for cut in range(1, most):
+        before, after = slice(starts[-1], cut), slice(cut, most)
         if min(counts[part].sum() for counts in (audited, reference) for part in (before, after)) >= SUPPRESSED_BELOW:
-            starts.append(place)
+            starts.append(cut)
     parts = [slice(start, stop) for start, stop in zip(starts, [*starts[1:], most], strict=True)]
     return [part for part in parts if min(audited[part].sum(), reference[part].sum()) >= SUPPRESSED_BELOW]
 
 
 def dial_corrections(correction: CorrectionFunction) -> list[tuple[float, CorrectionFunction]]:
     """Return f~ at each position t of the dial, λ = (1 − t, t); only at 0 where outputs have no finite divergence."""
-    found = []
+    functions = []
     for position in np.linspace(0.0, 1.0, DIAL_POSITIONS).tolist():
         try:
             f = correction_function(correction.audited, correction.reference, 1.0 - position, position)
         except SupportError:
             break
-        found.append((position, f))
-    return found
+        functions.append((position, f))
+    return functions
 
 
 def _profile(
@@ -386,8 +386,8 @@ def _mean(f: CorrectionFunction, means: Floats) -> float:
 def _quantiles(fine: Floats, crowd: Integers) -> list[list[list[float | None]]]:
     """Return the quantiles of f~ per value and dial position, to 0.02 standard deviations; None where suppressed."""
     pairs = map(quantiles_of, fine, crowd)
-    found, is_shown = (np.array(one).transpose(2, 0, 1) for one in zip(*pairs, strict=True))
-    rounded = np.where(is_shown, np.round(found, 2), np.nan).tolist()
+    quantiles, is_shown = (np.array(part).transpose(2, 0, 1) for part in zip(*pairs, strict=True))
+    rounded = np.where(is_shown, np.round(quantiles, 2), np.nan).tolist()
     return [[[None if end != end else end for end in ends] for ends in value] for value in rounded]  # NaN ≠ NaN
 
 

@@ -117,9 +117,9 @@ def _columns(
 ) -> Columns:
     """Return the parts of the gap that go through a feature, and their factors; no intervals for values too rare."""
     has_bands = settings.folds is not None and _rarity(evidence, settings, name) is None
-    shown = (number if number is None or has_bands else Estimate(number.value) for number in parts)
+    printed = (number if number is None or has_bands else Estimate(number.value) for number in parts)
     factors = {key: None if gap is None else settings.estimate(getattr(gap, key)) for key in FACTORS}
-    return estimate_columns(dict(zip(PARTS, shown, strict=True)) | factors)
+    return estimate_columns(dict(zip(PARTS, printed, strict=True)) | factors)
 
 
 def _wide_bands_note(joint: Collection[Band], words: OutputScale) -> list[Note]:

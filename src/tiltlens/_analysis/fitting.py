@@ -369,9 +369,10 @@ def sets_of_target(
         omega, outcome = np.zeros((2, sample.audited.size))
         omega[index], outcome[index] = own.balanced_weights, target
         fold, used = row_folds(sample, FOLDS, seed), index[_gram_rows(index.size, len(basis.owners) + 3)]
-        ridges, shown = _fold_ridges(basis, table, sample, outcome, omega, fold, used), index[influence_rows]
-        z, at = basis.rows(table, shown, sample.audited.astype(np.float64), outcome), _as_sample_of(sample, shown, used)
-        sets = RidgeSets(ridges, len(table), z, fold[shown], at, pooled=old.pooled)
+        ridges, influential = _fold_ridges(basis, table, sample, outcome, omega, fold, used), index[influence_rows]
+        z = basis.rows(table, influential, sample.audited.astype(np.float64), outcome)
+        at = _as_sample_of(sample, influential, used)
+        sets = RidgeSets(ridges, len(table), z, fold[influential], at, pooled=old.pooled)
     return replace(sets, target=errors.take(influence_rows, own.audited, sets.at))
 
 

@@ -61,9 +61,9 @@ class ComparisonErrors:
     """Row-wise errors of a comparison: of estimates from the sample, and of those from its rows with influences."""
 
     sample: RowIdentities
-    shown: RowIdentities
+    reported: RowIdentities
     of_sample: dict[ErrorKey, RowErrors]
-    of_shown: dict[ErrorKey, RowErrors]
+    of_reported: dict[ErrorKey, RowErrors]
 
 
 def row_identities(evidence: Evidence, index: Integers) -> RowIdentities:

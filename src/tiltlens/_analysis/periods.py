@@ -45,11 +45,12 @@ def period_table(evidence: Evidence, codes: Integers, settings: Settings) -> Per
     """Return the table of periods, given the period of each row of the sample."""
     labels = evidence.rows.labels["period"]
     people = evidence.sums_by["period"].people[:, : len(labels)].astype(np.int64)
-    shown = [disclosed_counts(counts) for counts in people]
+    disclosed = [disclosed_counts(counts) for counts in people]
     records: list[Record] = []
     influences: list[InfluenceEstimate] = []
     for code, label in enumerate(labels):
-        record: Record = {"period": label, "n_audited": shown[0][code], "n_reference": shown[1][code], "reason": FEW}
+        audited, reference = (counts[code] for counts in disclosed)
+        record: Record = {"period": label, "n_audited": audited, "n_reference": reference, "reason": FEW}
         # At least two of either group in the sample
         if people[:, code].min() >= MINIMUM_ROWS and _people(evidence, codes == code) >= 2:
             record["reason"] = ONE_CLUSTER

@@ -267,8 +267,8 @@ def _segments(evidence: Evidence, rows: PricedRows, index: Integers, confidence:
         codes, size = feature.codes[index], len(feature.labels)
         counts = np.bincount(codes, minlength=size)
         means = np.bincount(codes, mass, size) / np.maximum(np.bincount(codes, rows.weights, size), 1e-300)
-        shown = np.flatnonzero((counts > 0) & ~withheld(counts)).tolist()
-        cells += [(abs(float(means[code])), feature, code, int(counts[code])) for code in shown]
+        visible = np.flatnonzero((counts > 0) & ~withheld(counts)).tolist()
+        cells += [(abs(float(means[code])), feature, code, int(counts[code])) for code in visible]
     records = []
     for _, feature, code, people in sorted(cells, key=lambda cell: -cell[0])[:MOST_SEGMENTS]:
         mean = estimators.segment_vulnerability(rows, terms, feature.codes[index] == code)

@@ -20,7 +20,7 @@ from tiltlens._commands.options import Value, parameters, usual_options
 from tiltlens._commands.outputs import GATE_FAILED
 from tiltlens._formats import text_of
 from tiltlens._render.page import check_report
-from tiltlens.errors import DataError, MissingExtraError, TiltlensError, first_line, nearest_name, shown
+from tiltlens.errors import DataError, MissingExtraError, TiltlensError, first_line, nearest_name, quoted
 
 Node: TypeAlias = Any  # PyYAML need not be installed
 AUDIT_FILE_BYTES = 1_000_000  # maximum size of an audit file; a larger one is probably data
@@ -192,5 +192,5 @@ def _text(file: Path, key: str, value: object) -> str:
 
 
 def _mistake(file: Path, key: str, rule: str, value: object, hint: str = "") -> DataError:
-    got = "keys with values" if isinstance(value, dict) else "a list" if isinstance(value, list) else shown(value)
+    got = "keys with values" if isinstance(value, dict) else "a list" if isinstance(value, list) else quoted(value)
     return DataError(f"`{key}` in {str(file)!r} must be {rule}, got {got}.", hint)

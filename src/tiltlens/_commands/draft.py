@@ -19,7 +19,7 @@ from tiltlens._rows.features import IDENTIFIER
 from tiltlens._sources.files import FileBatches, files_of
 from tiltlens._sources.tables import clean_batch
 from tiltlens._sources.text_columns import ReadOptions
-from tiltlens.errors import DataError, check_columns, listed, shown
+from tiltlens.errors import DataError, check_columns, quoted, quoted_list
 
 LOOKED_AT = 50_000  # first rows of the file, enough to distinguish categories from numbers
 MOST_GROUPS = 20  # maximum number of values of a sensitive attribute
@@ -52,7 +52,7 @@ def init_command(data: str, group: str | None, scores: str | None, out: str, yes
 def _ask(draft: Draft, key: str, question: str, yes: bool) -> Draft:
     """Return the draft with a column that the user names; raise if no question can be asked."""
     if yes or not sys.stdin.isatty():
-        raise DataError(f"The column of --{key} could not be guessed.", f"name it; columns: {listed(draft.free)}.")
+        raise DataError(f"The column of --{key} could not be guessed.", f"name it; columns: {quoted_list(draft.free)}.")
     return draft.with_column(key, click.prompt(question, type=click.Choice(draft.free), err=True))
 
 
@@ -87,7 +87,7 @@ def first_rows(data: str) -> pl.DataFrame:
     files = files_of(data)
     if files is None:
         raise DataError(
-            f"tiltlens init reads files, got {shown(data)}.", "for a database, write the audit file by hand."
+            f"tiltlens init reads files, got {quoted(data)}.", "for a database, write the audit file by hand."
         )
     batches = FileBatches(files, ReadOptions())
     rows: list[pl.DataFrame] = []

@@ -283,9 +283,9 @@ def group_words(c: Compared, role: str) -> str:
     return f"{name} {people}" if is_adjective else f"{people} ({name})"
 
 
-def strongest(count: int, shown: int) -> str:
+def strongest(count: int, count_shown: int) -> str:
     """Return a note on how many features are shown, or "" if all are."""
-    return f"the {shown} strongest of {count} features" if count > shown else ""
+    return f"the {count_shown} strongest of {count} features" if count > count_shown else ""
 
 
 def disadvantage_sign(c: Compared) -> int:

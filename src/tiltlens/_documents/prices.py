@@ -99,9 +99,9 @@ def decile_blocks(
     title: str, columns: Sequence[tuple[str, pl.DataFrame]], m: Measure, level: str
 ) -> Iterator[doc.Block]:
     """Yield the table of A/E by decile of the price, with one column per head; nothing if there are no rows."""
-    shown = format_of(quantity("actual_to_expected").scale, m).value
+    write = format_of(quantity("actual_to_expected").scale, m).value
     by_decile = [
-        {row["decile"]: row_cell(row, "actual_to_expected", shown) for row in rows.to_dicts()} for _, rows in columns
+        {row["decile"]: row_cell(row, "actual_to_expected", write) for row in rows.to_dicts()} for _, rows in columns
     ]
     deciles = sorted({decile for cells in by_decile for decile in cells})
     rows = ((decile, *(cells.get(decile, "") for cells in by_decile)) for decile in deciles)

@@ -331,21 +331,21 @@ def quantity(key: str) -> Quantity:
     return QUANTITIES.get(key) or Quantity(key, key.replace("_", " "), "index", "")
 
 
-def estimate_cell(estimate: Estimate | None, shown: formats.Shown) -> Cell:
+def estimate_cell(estimate: Estimate | None, write: formats.Shown) -> Cell:
     """Return an estimate as a cell with value and interval."""
     if estimate is None:
         return Cell(formats.NOTHING)
     low, high = estimate.low, estimate.high
     is_known = low == high  # no interval, or an estimate without error
-    ends = "" if is_known else formats.interval(low, high, shown)
-    return Cell(formats.within(low, high, shown)(estimate.value), ends, value=estimate.value)
+    ends = "" if is_known else formats.interval(low, high, write)
+    return Cell(formats.within(low, high, write)(estimate.value), ends, value=estimate.value)
 
 
-def written(estimate: Estimate | None, shown: formats.Shown, name: str = "", unit: str = "") -> str:
+def written(estimate: Estimate | None, write: formats.Shown, name: str = "", unit: str = "") -> str:
     """Return an estimate as text with its interval, which `name` may precede."""
     if estimate is None:
-        return shown(None)
-    return formats.with_interval(estimate.value, estimate.low, estimate.high, shown, name, unit)
+        return write(None)
+    return formats.with_interval(estimate.value, estimate.low, estimate.high, write, name, unit)
 
 
 def estimate_words(estimate: Estimate, measure: Measure, name: str = "") -> str:
@@ -377,15 +377,15 @@ def _amount_beside(measure: Measure, values: Sequence[float | None], value: floa
 
 def quantity_cell(item: Quantity, estimate: Estimate | None, measure: Measure) -> Cell:
     """Return an estimate of a quantity as a cell; for a range, only its two ends."""
-    shown = format_of(item.scale, measure).value
+    write = format_of(item.scale, measure).value
     if item.scale == "range" and estimate is not None:
-        return Cell(formats.interval(estimate.low, estimate.high, shown))
-    return estimate_cell(estimate, shown)
+        return Cell(formats.interval(estimate.low, estimate.high, write))
+    return estimate_cell(estimate, write)
 
 
-def row_cell(row: Mapping[str, Any], name: str, shown: formats.Shown) -> Cell:
+def row_cell(row: Mapping[str, Any], name: str, write: formats.Shown) -> Cell:
     """Return the estimate in the columns NAME, NAME_low and NAME_high of a row as a cell."""
-    return estimate_cell(row_estimate(row, name), shown)
+    return estimate_cell(row_estimate(row, name), write)
 
 
 def row_cells(row: Mapping[str, Any], items: Iterable[Quantity], measure: Measure) -> Iterator[Cell]:
@@ -415,8 +415,8 @@ def change_table(
     """Return a table with two values of each quantity and their difference."""
     cells = []
     for item, estimates in rows:
-        shown = format_of(item.scale, measure)
-        of_change = shown.value if estimates[0] is None else shown.change  # money moved is itself a change
-        values = map(estimate_cell, estimates, (shown.value, shown.value, of_change))
+        write = format_of(item.scale, measure)
+        of_change = write.value if estimates[0] is None else write.change  # money moved is itself a change
+        values = map(estimate_cell, estimates, (write.value, write.value, of_change))
         cells.append((item.name(measure), *values))
     return Table.of(name, ("quantity", *heads), cells, interval_label)

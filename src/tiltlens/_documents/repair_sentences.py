@@ -305,7 +305,7 @@ def _either(estimate: Estimate, more: str, less: str) -> str:
         return "no limit" if value is None else f"{abs(100 * value):.2f}{unit} {more if value >= 0.0 else less}"
 
     low, high = estimate.low, estimate.high
-    ends = "" if low is None or high is None else f" ({interval(low, high, shown=unsigned)})"
+    ends = "" if low is None or high is None else f" ({interval(low, high, unsigned)})"
     return f"{unsigned(estimate.value, ' points')}{ends}"
 
 

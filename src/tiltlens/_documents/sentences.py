@@ -86,11 +86,11 @@ def selective_words(labels: SelectiveLabels | None) -> Iterator[str]:
         if gamma.value == 1.0:
             yield f"The {gap} has the same sign whatever the outcomes that were not observed."
             continue
-        shown = format_of(name.scale, POINTS).value
-        interval = f" (with its interval: {shown(gamma.low)})" if gamma.low is not None else ""
+        write = format_of(name.scale, POINTS).value
+        interval = f" (with its interval: {write(gamma.low)})" if gamma.low is not None else ""
         yield (
             f"The {gap} has the same sign as long as, at equal score, unobserved outcomes differ in frequency from "
-            f"observed ones by at most {shown(gamma.value)} points{interval}."
+            f"observed ones by at most {write(gamma.value)} points{interval}."
         )
 
 
@@ -402,8 +402,8 @@ def _gains(gains: Splitting, level: str) -> doc.Table:
     rows = []
     for key, loss in (("brier", gains.brier), ("error_rate", gains.error_rate), ("log_loss", gains.log_loss)):
         item = quantity(key)
-        shown = format_of(item.scale, POINTS).change
-        rows.append((item.name(POINTS), *(estimate_cell(loss.of(name), shown) for name in GAIN_COLUMNS)))
+        write = format_of(item.scale, POINTS).change
+        rows.append((item.name(POINTS), *(estimate_cell(loss.of(name), write) for name in GAIN_COLUMNS)))
     return doc.Table.of("splitting", ("gain", *heads), rows, level)
 
 

@@ -180,10 +180,10 @@ def _unseen_area_error(rows: Rows, rank: Integers, outcome: Integers, is_audited
     width = int(rank.max()) + 1
     for y, other in ((WITHOUT, WITH), (WITH, WITHOUT)):
         others = np.where(outcome == other, share, 0.0)
-        place = shares_below(np.bincount(rank, others, width) / others.sum())
-        own = place[rank[(outcome == y) & (share > 0.0)]]
+        below = shares_below(np.bincount(rank, others, width) / others.sum())
+        own = below[rank[(outcome == y) & (share > 0.0)]]
         if np.ptp(own) <= SMALLEST_SHARE:
-            error = max(error, max(own[0] - place[0], place[-1] - own[0]) * unseen_mean_se(0.0, people[y]))
+            error = max(error, max(own[0] - below[0], below[-1] - own[0]) * unseen_mean_se(0.0, people[y]))
     return error if error > SMALLEST_SHARE else 0.0
 
 

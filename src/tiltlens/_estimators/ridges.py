@@ -202,8 +202,8 @@ class FoldRidges:
                 used = np.array([masks[index] for index in indices])
                 blocks = moments.covariance[used[:, :, None], used[:, None, :]]
                 blocks = blocks + penalties[used][:, :, None] * np.eye(size)
-                found = np.linalg.solve(blocks, moments.cross[used, target][:, :, None])
-                slopes[np.array(indices)[:, None], used] = found[..., 0]
+                solution = np.linalg.solve(blocks, moments.cross[used, target][:, :, None])
+                slopes[np.array(indices)[:, None], used] = solution[..., 0]
             return slopes
 
         return self._vectors(solved)

@@ -13,7 +13,7 @@ from mlflow.models.evaluation.artifacts import JsonEvaluationArtifact, TextEvalu
 from mlflow.models.evaluation.base import EvaluationResult, ModelEvaluator
 from mlflow.tracking import MlflowClient
 
-from tiltlens.errors import DataError, nearest_name, shown
+from tiltlens.errors import DataError, nearest_name, quoted
 
 if TYPE_CHECKING:
     from tiltlens._results.audit import Audit
@@ -75,7 +75,7 @@ def _check_config(config: Mapping[str, Untyped]) -> dict[str, Untyped]:
         if name not in parameters:
             nearest = nearest_name(name, parameters)
             raise DataError(
-                f"{shown(name)} is not an argument of tl.audit (`evaluator_config`).",
+                f"{quoted(name)} is not an argument of tl.audit (`evaluator_config`).",
                 f"{'' if nearest is None else f'did you mean {nearest}? '}The arguments are {', '.join(parameters)}.",
             )
     return dict(config)

@@ -21,7 +21,7 @@ from tiltlens._limits import FEW_COLUMNS, MULTIPLIED, RIDGE, WEAK_RIDGE
 from tiltlens._rows.features import DesignColumn, Feature, encode_features
 from tiltlens._rows.levels import MISSING
 from tiltlens._rows.scores import ORDERED, favourable_index
-from tiltlens.errors import DataError, listed, shown
+from tiltlens.errors import DataError, quoted, quoted_list
 from tiltlens.paper.checks import Floats
 
 NEWTON_STEPS = 60  # which takes ten
@@ -219,8 +219,8 @@ def _two_values(column: pl.Series) -> pl.Series:
     values = column.drop_nulls().unique().sort()
     if len(values) != 2:
         raise DataError(
-            f"`outcome` must have exactly two values, got {len(values)} in column {shown(column.name)}.",
-            f"the values are {listed(values.to_list())}; make a yes/no column first.",
+            f"`outcome` must have exactly two values, got {len(values)} in column {quoted(column.name)}.",
+            f"the values are {quoted_list(values.to_list())}; make a yes/no column first.",
         )
     return values
 

@@ -13,7 +13,7 @@ import numpy as np
 import polars as pl
 
 from tiltlens._sources.tables import NativeTable, column_of_values, read_table
-from tiltlens.errors import DataError, listed, shown
+from tiltlens.errors import DataError, quoted, quoted_list
 from tiltlens.paper.checks import Floats
 
 Answer: TypeAlias = Any  # a model's predictions for a table: numbers, or a map from outcomes per row
@@ -65,17 +65,17 @@ def _checked(column: ModelColumn, series: pl.Series) -> pl.Series:
     if not (is_number if wants_number else is_text):
         kind, first = "text" if is_text else str(series.dtype).lower(), next(iter(series.drop_nulls().head(1)), None)
         raise DataError(
-            f"The model was fitted on {column.kind}s in {shown(series.name)}, but the column has {kind}, first "
-            f"{shown(first)}.",
+            f"The model was fitted on {column.kind}s in {quoted(series.name)}, but the column has {kind}, first "
+            f"{quoted(first)}.",
             "pass the column as it was when the model was fitted.",
         )
     if not column.may_be_missing and series.null_count():
         raise DataError(
-            f"{shown(series.name)} has missing values, which the model does not accept.",
+            f"{quoted(series.name)} has missing values, which the model does not accept.",
             "fill them as in training, or leave these rows out.",
         )
     if column.kind == "whole number" and series.dtype == pl.Float64 and bool((series % 1 != 0).any()):
-        raise DataError(f"{shown(series.name)} must contain integers, as in training.", "is this the right column?")
+        raise DataError(f"{quoted(series.name)} must contain integers, as in training.", "is this the right column?")
     return series.cast(pl.Float64) if wants_number else series.cast(pl.String)
 
 
@@ -87,8 +87,8 @@ def _codes(column: ModelColumn, series: pl.Series) -> pl.Series:
     strangers = [value for value in texts.drop_nulls().unique(maintain_order=True).to_list() if value not in code_of]
     if strangers:
         raise DataError(
-            f"{shown(series.name)} has categories that the model was not fitted on: {listed(strangers)}.",
-            f"its categories are {listed(list(code_of))}.",
+            f"{quoted(series.name)} has categories that the model was not fitted on: {quoted_list(strangers)}.",
+            f"its categories are {quoted_list(list(code_of))}.",
         )
     return texts.replace_strict(code_of, return_dtype=pl.Float64).alias(series.name)
 

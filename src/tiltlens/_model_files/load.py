@@ -22,9 +22,9 @@ from tiltlens.errors import (
     MissingExtraError,
     existing_file,
     import_extra,
-    listed,
+    quoted,
+    quoted_list,
     remember,
-    shown,
     texts_of,
     wrap_errors,
 )
@@ -69,14 +69,14 @@ def _columns(session: Session) -> tuple[ModelColumn, ...]:
     for tensor in inputs:
         if tensor.type not in KINDS or len(tensor.shape) != 2:
             raise DataError(
-                f"Input {shown(tensor.name)} of the ONNX graph is not a table of numbers or texts, but "
+                f"Input {quoted(tensor.name)} of the ONNX graph is not a table of numbers or texts, but "
                 f"{tensor.type} with shape {tensor.shape}.",
                 EXPORT,
             )
     if len(inputs) > 1:
         several = [tensor.name for tensor in inputs if tensor.shape[1] not in (1, None)]
         if several:
-            raise DataError(f"Input {shown(several[0])} of the ONNX graph has several columns.", EXPORT)
+            raise DataError(f"Input {quoted(several[0])} of the ONNX graph has several columns.", EXPORT)
         return tuple(ModelColumn(tensor.name, KINDS[tensor.type][0], (), KINDS[tensor.type][2]) for tensor in inputs)
     if not isinstance(inputs[0].shape[1], int):
         raise DataError("The ONNX graph does not say how many columns its matrix has.", EXPORT)
@@ -158,7 +158,7 @@ def _xgboost_columns(booster: Booster) -> tuple[ModelColumn, ...]:
     for name, kind in zip(names, types, strict=True):
         if kind == "c" and not levels.get(name):
             raise DataError(
-                f"The XGBoost file does not have the categories of {shown(name)}.",
+                f"The XGBoost file does not have the categories of {quoted(name)}.",
                 "save it with XGBoost 3.1 or newer, fitted on a frame; or pass the model itself.",
             )
         columns.append(ModelColumn(name, "category", levels[name]) if kind == "c" else ModelColumn(name))
@@ -194,14 +194,14 @@ def open_lightgbm(content: bytes) -> OpenModel:
 def _lightgbm_columns(booster: Booster, infos: Mapping[str, Mapping[str, object]]) -> tuple[ModelColumn, ...]:
     """Return the columns; pandas categories are encoded by their positions in the lists of the file."""
     names: list[str] = booster.feature_name()
-    listed = booster.pandas_categorical or []
+    in_order = booster.pandas_categorical or []
     categories = [name for name in names if infos.get(name, {}).get("values")]
-    if listed and len(listed) != len(categories):
+    if in_order and len(in_order) != len(categories):
         raise DataError(
-            f"The LightGBM file has {len(listed)} lists of levels, but {len(categories)} categorical columns.",
+            f"The LightGBM file has {len(in_order)} lists of levels, but {len(categories)} categorical columns.",
             "pass the model itself.",
         )
-    levels = dict(zip(categories, listed, strict=False))
+    levels = dict(zip(categories, in_order, strict=False))
     return tuple(
         ModelColumn(own, "category" if name in levels else "number", tuple(levels.get(name, ())))
         for own, name in zip(_given(names, "Column_{}"), names, strict=True)
@@ -305,7 +305,7 @@ def load_model(path: str | os.PathLike[str], trusted: str | Sequence[str] = ()) 
     content = file.read_bytes()
     if file.suffix.lower() in PICKLES or content.startswith(PICKLE):
         raise DataError(
-            f"{shown(file.name)} must be a model that can be opened without running its code, got a pickle.",
+            f"{quoted(file.name)} must be a model that can be opened without running its code, got a pickle.",
             "if you trust it, save it again with skops.io.dump(model, 'model.skops') or as ONNX; or load it yourself "
             "in Python and pass it to tl.audit.",
         )
@@ -313,7 +313,7 @@ def load_model(path: str | os.PathLike[str], trusted: str | Sequence[str] = ()) 
     if model_format is None or not content.startswith(model_format.starts or b""):
         endings = ", ".join(f"{', '.join(candidate.endings)} ({candidate.name})" for candidate in FORMATS)
         raise DataError(
-            f"{shown(file.name)} must be a model file whose name and content agree with a known format, got "
+            f"{quoted(file.name)} must be a model file whose name and content agree with a known format, got "
             f"{'an unknown name' if model_format is None else f'no {model_format.name} file'}.",
             f"known are {endings}.",
         )
@@ -322,7 +322,7 @@ def load_model(path: str | os.PathLike[str], trusted: str | Sequence[str] = ()) 
         return open_skops(file.name, content, names)
     if names:
         raise DataError(
-            f"`trusted` must be left out for {model_format.name} files, got {shown(names[0])}.",
+            f"`trusted` must be left out for {model_format.name} files, got {quoted(names[0])}.",
             "only skops files have types.",
         )
     return file_model(file.name, content, model_format.reader)
@@ -331,18 +331,19 @@ def load_model(path: str | os.PathLike[str], trusted: str | Sequence[str] = ()) 
 def open_skops(name: str, content: bytes, trusted: Sequence[str]) -> UserModel:
     """Return the scikit-learn model of a skops file; raise if it has types that are neither known nor trusted."""
     sio = import_extra("skops.io", "Reading skops files", extra="models")
-    problem = f"{shown(name)} is not a complete skops file"
+    problem = f"{quoted(name)} is not a complete skops file"
     hint = "save the model again, with the versions of scikit-learn and skops that are installed here."
     with wrap_errors(problem, hint, hide_cause=True):  # a ZIP of another kind, or one cut short
         unknown = [type_name for type_name in sio.get_untrusted_types(data=content) if type_name not in trusted]
     if unknown:
         flags = " ".join(f"--trusted {type_name}" for type_name in unknown)
         raise DataError(
-            f"{shown(name)} has types that skops does not know: {listed(unknown)}. Building them runs their code.",
+            f"{quoted(name)} has types that skops does not know: {quoted_list(unknown)}. "
+            "Building them runs their code.",
             f"if you trust their source, pass trusted={unknown} ({flags}).",
         )
     with wrap_errors(problem, hint, hide_cause=True):  # a type of another version, or a package that is not installed
         model = sio.loads(content, trusted=list(trusted))
     if not any(hasattr(model, method) for method in ("predict_proba", "predict")):
-        raise DataError(f"{shown(name)} has no model, but {type(model).__name__}.", "save the whole pipeline.")
+        raise DataError(f"{quoted(name)} has no model, but {type(model).__name__}.", "save the whole pipeline.")
     return model

@@ -174,7 +174,7 @@ class Drawing:
 class Section:
     """One audited group on the page: its index, comparison, findings, tables as HTML, and drawings by name."""
 
-    place: int
+    index: int
     name: str
     c: Comparison
     findings: list[str]
@@ -182,12 +182,12 @@ class Section:
     drawings: dict[str, Drawing]
 
 
-def section(audit: Audit, place: int, name: str) -> Section:
+def section(audit: Audit, index: int, name: str) -> Section:
     """Return the section on one audited group; only the first few groups have figures."""
     c = audit.comparisons[name]
-    drawings = _drawings(c, place) if place < PICTURED else {}
+    drawings = _drawings(c, index) if index < PICTURED else {}
     findings = words.findings(audit, c, len(audit) == 1)
-    return Section(place, name, c, findings, _tables(c, bool(drawings)), drawings)
+    return Section(index, name, c, findings, _tables(c, bool(drawings)), drawings)
 
 
 def _tables(c: Comparison, is_drawn: bool) -> dict[str, str]:
@@ -201,21 +201,21 @@ def _tables(c: Comparison, is_drawn: bool) -> dict[str, str]:
         "factors": tables.factor_table(c) if c.by_feature else None,
         "correction": tables.correction_table(c),
     }
-    shown: dict[str, str] = {name: Markup(table_html(table) if table else "") for name, table in made.items()}
+    rendered: dict[str, str] = {name: Markup(table_html(table) if table else "") for name, table in made.items()}
     blocks = {
         "sensitivity": sensitivity_blocks(c),
         "splitting": splitting_blocks(c),
         "prices": price_blocks(c),
         "error_rates": [] if c.error_rates is None else error_rate_blocks(c, c.error_rates),
     }
-    shown |= {name: Markup(blocks_html(part, lambda reference: "")) for name, part in blocks.items()}
+    rendered |= {name: Markup(blocks_html(part, lambda reference: "")) for name, part in blocks.items()}
     contributions = tables.contribution_table(c, has_reasons=True)
-    shown["contributions"] = Markup(
+    rendered["contributions"] = Markup(
         table_html(contributions, lambda index, cell: _feature_button(index, cell, is_drawn), SHOWN)
     )
     names = [row.feature for row in of_kind(c.by_feature, doc.NOTHING)]
-    shown["immaterial"] = named_list(names, MOST_IMMATERIAL) if len(names) > FOLDED else ""
-    return shown
+    rendered["immaterial"] = named_list(names, MOST_IMMATERIAL) if len(names) > FOLDED else ""
+    return rendered
 
 
 def _feature_button(index: int, cell: doc.Cell, is_drawn: bool) -> str:
@@ -227,9 +227,9 @@ def _feature_button(index: int, cell: doc.Cell, is_drawn: bool) -> str:
     )
 
 
-def _drawings(c: Comparison, place: int) -> dict[str, Drawing]:
+def _drawings(c: Comparison, index: int) -> dict[str, Drawing]:
     """Return the drawings of a comparison; those of the inputs only for the first groups."""
-    is_detailed = place < DETAILED
+    is_detailed = index < DETAILED
     # Decisions are counted in a table instead; the correction is drawn for the first groups only.
     is_drawn = is_detailed and c.scale.score_type != ScoreType.DECISION
     names = [*(OF_SCORES if is_drawn else ()), *OF_GAP]
@@ -237,22 +237,22 @@ def _drawings(c: Comparison, place: int) -> dict[str, Drawing]:
     names += CHECKS if is_detailed else ()
     in_tables = ["features", *(EXPERT_IN_TABLES if is_detailed else ())]
     drawings = {
-        name: Drawing.of(f"{name}-{place}", figure)
+        name: Drawing.of(f"{name}-{index}", figure)
         for name in (*in_tables, *names)
         if (figure := figures.draw(doc.FigureRef(name, (c,)))) is not None
     }
     without = in_tables if is_detailed else [*drawings]
     drawings |= {name: replace(drawings[name], table=None) for name in without if name in drawings}
-    turning = _turning(c, place) if is_detailed and c.correction.numbers is not None else None
+    turning = _turning(c, index) if is_detailed and c.correction.numbers is not None else None
     return drawings | ({"correction": turning} if turning else {})
 
 
-def _turning(c: Comparison, place: int) -> Drawing | None:
+def _turning(c: Comparison, index: int) -> Drawing | None:
     """Return the drawing of the correction that follows the slider, or None if it has nothing to show."""
     position = dial_place(c)
     at = c.bins().tradeoff[position].position
     try:
-        drawing = Drawing.of(f"correction-{place}", figures.correction_distribution(c, position))
+        drawing = Drawing.of(f"correction-{index}", figures.correction_distribution(c, position))
     except NothingToDrawError:
         return None
     return replace(drawing, note="", table_note=f"at the slider's first position, {at:.2f}", description=CORRECTION)
@@ -310,12 +310,12 @@ def shorten(parts: dict[str, Plain]) -> bool:
     The weaker half is shortened. Return whether there was anything to remove.
     """
     features = [feature for part in parts.values() for feature in part["features"]]
-    moving_ones = [one for one in features if any(value["quantiles"] for value in one["values"])]
+    moving_ones = [feature for feature in features if any(value["quantiles"] for value in feature["values"])]
     for feature in moving_ones[len(moving_ones) // 2 :]:
         feature["values"] = [value | {"quantiles": None} for value in feature["values"]]
     if moving_ones:
         return True
-    profiled = [one for one in features if one["values"]]
+    profiled = [feature for feature in features if feature["values"]]
     for feature in profiled[len(profiled) // 2 :]:
         feature["values"] = []
     return bool(profiled)

@@ -315,7 +315,7 @@ def _data(audit: Audit, drawings: list[Drawing]) -> str:
     """Return the data of the page's script as JSON, shortened to `DATA_LIMIT` if possible."""
     specs = {drawing.element: drawing.spec for drawing in drawings}
     pictured = list(audit.comparisons.values())[:PICTURED]
-    numbers = {str(place): moving(c, place < DETAILED) for place, c in enumerate(pictured)}
+    numbers = {str(index): moving(c, index < DETAILED) for index, c in enumerate(pictured)}
     data = {"specs": specs, "comparisons": numbers, "withheld": HIDDEN}
     text = as_json(data)
     while len(text) > DATA_LIMIT and shorten(numbers):

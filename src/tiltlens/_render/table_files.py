@@ -135,7 +135,7 @@ WIDEST_COLUMN = 60  # maximum width of a column in Excel, in characters
 MADE = datetime(2000, 1, 1)  # creation time of every workbook, so that the same audit gives the same bytes
 MARKDOWN = re.compile(r"([\\`*_\[\]<>|~$&@]|:(?=//)|(?<=www)\.)")  # "@", "://" and "www." would become links
 LATEX = {
-    **{one: f"\\{one}" for one in "&%$#_{}"},
+    **{character: f"\\{character}" for character in "&%$#_{}"},
     **{"\\": r"\textbackslash{}", "~": r"\textasciitilde{}", "^": r"\textasciicircum{}"},
     **{"<": r"\textless{}", ">": r"\textgreater{}", "|": r"\textbar{}", '"': r"\char34{}", "`": "{`}"},
     **{"[": "{[}", "]": "{]}", "*": "{*}"},  # after the end of a row they would be read as its options
@@ -154,10 +154,10 @@ def write_tables(audit: Audit, target: str | Path) -> list[Path]:
         write_bytes(path, _workbook(tables, about(audit)))
         return [path]
     if path.suffix.lower() in TEXTS:
-        write_text(path, "\n".join(TEXTS[path.suffix.lower()](one) for one in tables))
+        write_text(path, "\n".join(TEXTS[path.suffix.lower()](table) for table in tables))
         return [path]
     formats = TEXTS | {".csv": csv_text}
-    texts = {path / f"{one.name}{ending}": text(one) for one in tables for ending, text in formats.items()}
+    texts = {path / f"{table.name}{ending}": text(table) for table in tables for ending, text in formats.items()}
     path.mkdir(exist_ok=True)
     for file, text in texts.items():
         write_text(file, text)
@@ -211,7 +211,7 @@ def _spreadsheet_text(text: str) -> str:
 
 
 def _printable(text: str) -> str:
-    return "".join(one if one.isprintable() or one in JOINERS else "�" for one in text)
+    return "".join(character if character.isprintable() or character in JOINERS else "�" for character in text)
 
 
 def texts(table: ExportTable) -> list[list[str]]:
@@ -261,10 +261,10 @@ def _latex_kind(column: Column) -> str:
 
 
 def _latex(text: str) -> str:
-    return "".join(LATEX.get(one, one) for one in _printable(text)).replace("--", "-{}-")
+    return "".join(LATEX.get(character, character) for character in _printable(text)).replace("--", "-{}-")
 
 
-def _workbook(tables: Sequence[ExportTable], known: Sequence[tuple[str, str]]) -> bytes:
+def _workbook(tables: Sequence[ExportTable], origin: Sequence[tuple[str, str]]) -> bytes:
     """Return a workbook with one sheet per table and a sheet of facts about the audit; texts are never formulas."""
     import xlsxwriter
 
@@ -275,26 +275,26 @@ def _workbook(tables: Sequence[ExportTable], known: Sequence[tuple[str, str]]) -
         book.set_properties({"created": MADE})
         for table in tables:
             _sheet(book, table.name, table.columns, table.records)
-        _sheet(book, "about", ("what", "is"), known)
+        _sheet(book, "about", ("what", "is"), origin)
     return stream.getvalue()
 
 
 def _sheet(book: Any, name: str, columns: Sequence[str], records: Sequence[Sequence[Any]]) -> None:
     sheet = book.add_worksheet(name)
-    bold, quoted = book.add_format({"bold": True}), book.add_format({"quote_prefix": True})
+    bold, quote_prefix = book.add_format({"bold": True}), book.add_format({"quote_prefix": True})
     numbers = book.add_format({"num_format": "#,##0.####"})
     for row, record in enumerate((columns, *records)):
-        for place, cell in enumerate(record):
+        for index, cell in enumerate(record):
             if isinstance(cell, str):
                 text = _printable(cell)[:LONGEST_CELL]
                 is_formula = cell.lstrip(" ").startswith(FORMULA)
-                sheet.write_string(row, place, text, bold if row == 0 else quoted if is_formula else None)
+                sheet.write_string(row, index, text, bold if row == 0 else quote_prefix if is_formula else None)
             elif cell is not None:
-                sheet.write_number(row, place, cell, numbers)
+                sheet.write_number(row, index, cell, numbers)
     sheet.freeze_panes(1, 1)
-    for place, column in enumerate(columns):
-        longest = max((len(str(record[place])) for record in records if isinstance(record[place], str)), default=0)
-        sheet.set_column(place, place, min(max(len(column), longest) + 2, WIDEST_COLUMN))
+    for index, column in enumerate(columns):
+        longest = max((len(str(record[index])) for record in records if isinstance(record[index], str)), default=0)
+        sheet.set_column(index, index, min(max(len(column), longest) + 2, WIDEST_COLUMN))
 
 
 TEXTS: dict[str, Callable[[ExportTable], str]] = {".md": markdown, ".tex": latex}

@@ -48,7 +48,7 @@ from tiltlens._rows.roles import Declared
 from tiltlens._rows.sampled_rows import ONE_AT_A_TIME
 from tiltlens._rows.scores import RowName
 from tiltlens._sources.arrays import Hashes, row_hashes
-from tiltlens.errors import DataError, MissingExtraError, first_line, shown
+from tiltlens.errors import DataError, MissingExtraError, first_line, quoted
 from tiltlens.paper.checks import Floats
 
 Labels = NDArray[np.str_]
@@ -160,11 +160,11 @@ class Adjustment(DocumentView, ABC):
         """Return notes on rows that differ from the audited ones, from their sums."""
         rows = sums.rows - sums.outside
         notes = [
-            Note("unseen values", count=count, rows=rows, feature=shown(name), model=self.LEARNT_BY)
+            Note("unseen values", count=count, rows=rows, feature=quoted(name), model=self.LEARNT_BY)
             for name, count in sums.unseen.items()
         ]
         for name, count in sums.beyond.items():
-            feature, (low, high, audited) = shown(name), self.ranges[name]
+            feature, (low, high, audited) = quoted(name), self.ranges[name]
             expected = 2.0 * SUPPRESSED_BELOW * rows / audited  # negative binomial: beyond two order statistics
             if count > expected + 2.0 * SURELY_BEYOND * math.sqrt(expected * (1.0 + rows / audited)):
                 code = "beyond the audited range"
@@ -322,8 +322,8 @@ def fit_cells(
 ) -> MembershipFit:
     """Return models of the cells whose probabilities the constraints need."""
     # With the group, P(ALL|group) is 1; without it, the reference's P(ALL|x) is 1 minus that of the other groups.
-    known = [(name, ALL) for name in (rows.groups if use_group else rows.groups[:1])]
-    cells = [cell for cell in dict.fromkeys(cell for each in constraints for cell in each.cells) if cell not in known]
+    certain = [(name, ALL) for name in (rows.groups if use_group else rows.groups[:1])]
+    cells = [cell for cell in dict.fromkeys(cell for each in constraints for cell in each.cells) if cell not in certain]
     if not cells and estimator is not None:
         raise DataError(
             f"An adjustment with use_group=True needs no `propensity_model` here, got {type(estimator).__name__}.",

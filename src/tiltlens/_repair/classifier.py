@@ -43,7 +43,7 @@ from tiltlens._repair.rows import AuditedRows, duplicate_clusters
 from tiltlens._rows.predictions import UserModel
 from tiltlens._sources.arrays import row_hashes
 from tiltlens._sources.tables import ValuesLike, check_index, clean_column, raw_column
-from tiltlens.errors import DataError, first_line, listed, shown
+from tiltlens.errors import DataError, first_line, quoted, quoted_list
 from tiltlens.paper.checks import Floats, check_threshold
 
 NO_GROUPS = (
@@ -169,7 +169,7 @@ class TiltedClassifier(ClassifierMixin, MetaEstimatorMixin, BaseEstimator):  # t
     def _check_metric(self) -> None:
         if self.metric not in EVENTS:
             raise DataError(
-                f"`metric` must be one of {listed(list(EVENTS))}, got {self.metric!r}.",
+                f"`metric` must be one of {quoted_list(list(EVENTS))}, got {self.metric!r}.",
                 "see the documentation of TiltedClassifier.",
             )
         if self.threshold is not None:
@@ -249,7 +249,8 @@ class TiltedClassifier(ClassifierMixin, MetaEstimatorMixin, BaseEstimator):  # t
         reference: Any = groups[counts.argmax()] if self.reference is None else self.reference
         if reference not in groups:
             raise DataError(
-                f"No row has group {shown(reference)} (`reference`).", f"the groups are {listed(groups.tolist())}."
+                f"No row has group {quoted(reference)} (`reference`).",
+                f"the groups are {quoted_list(groups.tolist())}.",
             )
         self.groups_ = np.append(groups[groups != reference], reference)
         return np.asarray((values[:, None] == self.groups_).argmax(axis=1))
@@ -286,7 +287,7 @@ class TiltedClassifier(ClassifierMixin, MetaEstimatorMixin, BaseEstimator):  # t
         group = others[0] if audited is None and len(others) == 1 else str(audited)
         if len(self.classes_) > 2 or group not in others:
             raise DataError(
-                f"`audited` must be one of {listed(others)}, of a classifier of two classes, got {group!r} and "
+                f"`audited` must be one of {quoted_list(others)}, of a classifier of two classes, got {group!r} and "
                 f"{len(self.classes_)} classes.",
                 "name a group that the classifier was fitted on.",
             )

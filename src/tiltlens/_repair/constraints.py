@@ -22,7 +22,7 @@ from tiltlens._repair.least_change import gradient, shifts
 from tiltlens._rows.features import DesignColumn, Feature
 from tiltlens._rows.levels import MISSING, OTHER, numbers_of
 from tiltlens._sources.arrays import chunks, text_codes
-from tiltlens.errors import DataError, shown
+from tiltlens.errors import DataError, quoted
 from tiltlens.paper.checks import Floats, check_share
 
 MEAN, DECISIONS, FPR, FNR, ODDS = "mean_score", "decisions", "fpr", "fnr", "equalized_odds"
@@ -101,7 +101,7 @@ class Constraint(FieldTable):
     def describe(self, has_classes: bool) -> str:
         """Return the name of the gap in messages."""
         which = f" of class {self.score_class}" if has_classes else ""
-        return f"{DIFFERENCES[self.event]}{which} of {shown(self.audited)} against {shown(self.reference)}"
+        return f"{DIFFERENCES[self.event]}{which} of {quoted(self.audited)} against {quoted(self.reference)}"
 
 
 class SoftChange(NamedTuple):
@@ -215,7 +215,7 @@ class CategoryLevels:
         """Return the levels of an audited category."""
         levels = feature.levels
         if levels is None or levels.values is None:
-            raise DataError(f"Column {shown(feature.name)} has no levels.", "leave it out.")
+            raise DataError(f"Column {quoted(feature.name)} has no levels.", "leave it out.")
         values = tuple(levels.values.to_list())
         unseen = len(values)  # a level that no audited row has; its effect is 0, like that of rare ones
         return cls(values, levels.missing if MISSING in values else unseen, levels.other if OTHER in values else unseen)
@@ -260,7 +260,7 @@ class CodedFeatures:
         # A batch without values has no type of its own.
         if column.dtype == pl.String and column.null_count() < column.len():
             raise DataError(
-                f"Column {shown(column.name)} holds text, but numbers in the audited table.",
+                f"Column {quoted(column.name)} holds text, but numbers in the audited table.",
                 "cast the column; for decimal commas, use tl.read(path, decimal=',').",
             )
         return numbers_of(column)
@@ -285,7 +285,7 @@ def check_features(features: tuple[str, ...], columns: list[str]) -> None:
     missing = [name for name in features if name not in columns]
     if missing:
         raise DataError(
-            f"Column {shown(missing[0])}, which the adjustment needs, not found in `data`.",
+            f"Column {quoted(missing[0])}, which the adjustment needs, not found in `data`.",
             f"it needs {', '.join(features)}.",
         )
 

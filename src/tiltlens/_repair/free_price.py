@@ -47,7 +47,7 @@ from tiltlens._rows.scores import RowName
 from tiltlens._rows.wording import WORDING, Wording
 from tiltlens._sources.tables import Record
 from tiltlens._threads import one_thread
-from tiltlens.errors import DataError, shown
+from tiltlens.errors import DataError, quoted
 from tiltlens.paper.checks import Floats, check_number, check_probability
 
 if TYPE_CHECKING:
@@ -328,11 +328,11 @@ def _rows_with_costs(rows: AuditedRows) -> Integers:
         if own.size < FEWEST_KNOWN:
             raise DataError(
                 f"The discrimination-free price needs {FEWEST_KNOWN} observed costs of each group, got {own.size} of "
-                f"{shown(name)}.",
+                f"{quoted(name)}.",
                 "add rows, or merge groups.",
             )
         if float(rows.weights[own] @ cost[own]) <= 0.0:
-            raise DataError(f"The costs of {shown(name)} do not add up to more than 0.", "check `outcome`.")
+            raise DataError(f"The costs of {quoted(name)} do not add up to more than 0.", "check `outcome`.")
     return index
 
 

@@ -33,7 +33,17 @@ from tiltlens._sources import tables
 from tiltlens._sources.engines import SparkBatches, batches_of, collected, frame_of, names_of, with_numbers
 from tiltlens._sources.files import inputs_of
 from tiltlens._sources.tables import FrameBatches, OrderedBatches, ValuesLike
-from tiltlens.errors import TABLE, TABLES, DataError, check_columns, check_outputs, first_line, listed, names_in, shown
+from tiltlens.errors import (
+    TABLE,
+    TABLES,
+    DataError,
+    check_columns,
+    check_outputs,
+    first_line,
+    names_in,
+    quoted,
+    quoted_list,
+)
 from tiltlens.paper.checks import Floats
 
 
@@ -199,12 +209,12 @@ def _check_groups(labels: NDArray[np.str_], clusters: Integers | None, groups: t
     if min(sizes) < MINIMUM_ROWS:
         raise DataError(
             f"`held_out` must have {MINIMUM_ROWS} rows of each group at least, got {sizes[0]} and {sizes[1]}.",
-            f"the groups are {shown(groups[0])} and {shown(groups[1])}: add rows of them.",
+            f"the groups are {quoted(groups[0])} and {quoted(groups[1])}: add rows of them.",
         )
     for name in groups:
         if clusters is not None and np.unique(clusters[labels == name]).size < 2:
             raise DataError(
-                f"`clusters` must be two or more of each group, got 1 of {shown(name)}.",
+                f"`clusters` must be two or more of each group, got 1 of {quoted(name)}.",
                 "clusters are rows that belong together, such as those of one customer; omit them if no rows do.",
             )
 
@@ -212,9 +222,9 @@ def _check_groups(labels: NDArray[np.str_], clusters: Integers | None, groups: t
 def _audited_group(adjustment: Adjustment, audited: str | None) -> str:
     group = adjustment.audited if audited is None else audited
     if group is None or group not in adjustment.groups:
-        got = "none" if audited is None else shown(audited)
+        got = "none" if audited is None else quoted(audited)
         raise DataError(
-            f"`audited` must be one of {listed(adjustment.groups)}, got {got}.",
+            f"`audited` must be one of {quoted_list(adjustment.groups)}, got {got}.",
             "`evaluate_groups` evaluates each of them.",
         )
     return group
@@ -344,7 +354,7 @@ def _added_columns(repair: RowRepair, names: Sequence[str]) -> list[str]:
     for name in added:
         if name.casefold() in taken:
             raise DataError(
-                f"`data` already has a column {shown(name)}, the name of the adjusted scores.", "rename or drop it."
+                f"`data` already has a column {quoted(name)}, the name of the adjusted scores.", "rename or drop it."
             )
     return added
 
@@ -366,7 +376,7 @@ def _write(table: OrderedBatches, columns: list[str], repair: RowRepair, path: P
     """Write the rows with their adjusted scores to a file, completely or not at all, and return its path."""
     sink = SINKS.get(path.suffix.lower())
     if sink is None:
-        raise DataError(f"`out` must end in .parquet or .csv, got {shown(path.name)}.", "choose one of the two.")
+        raise DataError(f"`out` must end in .parquet or .csv, got {quoted(path.name)}.", "choose one of the two.")
     check_target(str(path))
     sums, added = list[NewRowSums](), _added_columns(repair, columns)
 

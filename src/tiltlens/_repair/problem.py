@@ -27,7 +27,7 @@ from tiltlens._repair.constraints import (
 )
 from tiltlens._repair.quantities import area, effective_size, log_losses, proportion
 from tiltlens._repair.rows import AuditedRows, condition_notes_of
-from tiltlens.errors import DataError, SupportError, shown
+from tiltlens.errors import DataError, SupportError, quoted
 from tiltlens.paper.checks import Floats
 
 FEW_DECIDED = 0.01  # share of people: a rule with a smaller minority of decisions is nearly constant
@@ -46,7 +46,7 @@ def constraints_for(rows: AuditedRows, metric: str, limit: float) -> list[Constr
             if min(sizes) < MINIMUM_ROWS:
                 raise DataError(
                     f"The metric {metric!r} needs at least {MINIMUM_ROWS} people of each group, got {sizes[0]} of "
-                    f"{shown(group)} and {sizes[1]} of {shown(rows.reference)}.",
+                    f"{quoted(group)} and {sizes[1]} of {quoted(rows.reference)}.",
                     "merge groups, or add rows.",
                 )
             which = EQUAL if event == ALL and rows.exempt else event
@@ -144,7 +144,7 @@ def _check_separations(constraints: Sequence[Constraint], areas: Sequence[Normal
     """Raise if a multiplier uses features that may not separate the groups, so that scores would move by chance."""
     for constraint, auc in zip(constraints, areas, strict=False):
         if constraint.multiplier and auc.value - 0.5 < SURELY_BEYOND * auc.se:
-            groups = f"{shown(constraint.audited)} and {shown(constraint.reference)}"
+            groups = f"{quoted(constraint.audited)} and {quoted(constraint.reference)}"
             raise SupportError(
                 f"The features hardly distinguish {groups}, if at all: on rows not used in its fit, the AUC of the "
                 f"group-membership model is {auc.value:.3f} (standard error {auc.se:.3f}). Adjusting without the group "
@@ -161,9 +161,9 @@ def audit_notes(problem: RepairProblem, solved: Sequence[Constraint], use_group:
         which = phrases.THE_GAP if len(solved) == 1 else phrases.LARGEST_GAP.format(gaps=len(solved))
         notes.append(Note("nothing to adjust", gap=which, size=largest))
     if any(constraint.event != ALL for constraint in solved) and rows.outcome is not None:
-        known = int((rows.outcome != UNKNOWN).sum())
-        if known < rows.codes.size:
-            notes.append(Note("some outcomes", known=known, rows=rows.codes.size))
+        count = int((rows.outcome != UNKNOWN).sum())
+        if count < rows.codes.size:
+            notes.append(Note("some outcomes", known=count, rows=rows.codes.size))
     people = min(
         effective_size(measure * side, cluster_codes(rows.clusters))
         for measure in problem.measures
@@ -175,7 +175,7 @@ def audit_notes(problem: RepairProblem, solved: Sequence[Constraint], use_group:
     notes += condition_notes_of(rows)
     if rows.exempt:
         code = "exempt factors held equal" if metric in (MEAN, DECISIONS) else "exempt factors not held equal"
-        notes.append(Note(code, factors=", ".join(map(shown, rows.exempt))))
+        notes.append(Note(code, factors=", ".join(map(quoted, rows.exempt))))
     return notes
 
 

@@ -40,7 +40,7 @@ from tiltlens._rows.roles import Declared, declared_in
 from tiltlens._rows.sampled_rows import SampledRows
 from tiltlens._rows.wording import ScoreType
 from tiltlens._sources.arrays import Hashes, row_hashes
-from tiltlens.errors import DataError, shown
+from tiltlens.errors import DataError, quoted
 from tiltlens.paper.checks import Floats
 
 MIXED_DUPLICATES = 0.1  # times the disagreement of random pairs; beyond it, equal rows are different people
@@ -107,7 +107,7 @@ class AuditedRowIndex:
         """Raise if rows of a clean frame were audited; return notes on duplicate rows."""
         for name, levels in self.features.items():
             if name not in frame.columns or (levels is None and frame[name].dtype == pl.String):
-                return [Note("rows not checked", column=shown(name))]
+                return [Note("rows not checked", column=quoted(name))]
         table = {
             name: numbers_of(frame[name]) if levels is None else levels.codes(frame[name])
             for name, levels in self.features.items()
@@ -358,7 +358,7 @@ def condition_notes_of(rows: AuditedRows) -> list[Note]:
 
 def condition_words(given: Mapping[str, str]) -> str:
     """Return the conditions as text."""
-    return " and ".join(f"{shown(name)} = {shown(value)}" for name, value in given.items())
+    return " and ".join(f"{quoted(name)} = {quoted(value)}" for name, value in given.items())
 
 
 def meets(frame: pl.DataFrame, given: Mapping[str, str]) -> Booleans:

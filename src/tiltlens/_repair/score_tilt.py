@@ -34,7 +34,7 @@ from tiltlens._rows.features import DesignColumn
 from tiltlens._rows.groups import PLAIN, check_outcome, outcome_codes
 from tiltlens._rows.roles import Declared
 from tiltlens._rows.scores import RowName
-from tiltlens.errors import DataError, listed, shown
+from tiltlens.errors import DataError, quoted, quoted_list
 from tiltlens.paper.checks import Floats, check_number, check_probability, check_threshold
 
 UNLIKE = 0.5  # of the closed gap: if this much reappears, rows differ from the audited ones
@@ -316,7 +316,7 @@ class ScoreTilt(Adjustment):
         others = [] if group is None else sorted(set(group.tolist()) - set(groups))
         if others:
             raise DataError(
-                f"`group` must be {' or '.join(map(shown, groups))}, got {listed(others)}.",
+                f"`group` must be {' or '.join(map(quoted, groups))}, got {quoted_list(others)}.",
                 "adjust the rows of these groups only.",
             )
         if not self._changes_outputs:

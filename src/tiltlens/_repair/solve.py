@@ -40,7 +40,7 @@ from tiltlens._results.audit import Audit
 from tiltlens._results.codec import from_plain
 from tiltlens._results.comparison import Comparison
 from tiltlens._rows.wording import ScoreType
-from tiltlens.errors import DataError, Input, remember, shown, texts_of
+from tiltlens.errors import DataError, Input, quoted, remember, texts_of
 from tiltlens.paper.checks import Floats, check_threshold
 
 METRICS = tuple(metric for metric in EVENTS if metric != DECISIONS)
@@ -218,13 +218,13 @@ def read_repair(path: str | Path, trusted: str | Sequence[str] = ()) -> ScoreTil
         saved = json.loads(Path(path).read_text(encoding="utf-8"))
     except (OSError, TypeError, ValueError) as error:
         raise DataError(
-            f"Cannot read an adjustment from {shown(str(path))}: {getattr(error, 'strerror', None) or error}.",
+            f"Cannot read an adjustment from {quoted(str(path))}: {getattr(error, 'strerror', None) or error}.",
             "write one with `to_json` (--save).",
         ) from None
     schema = saved.pop("schema", None) if isinstance(saved, dict) else None
     if schema not in KINDS:
         raise DataError(
-            f"{shown(str(path))} is not an adjustment of the schema {' or '.join(KINDS)}.",
+            f"{quoted(str(path))} is not an adjustment of the schema {' or '.join(KINDS)}.",
             "fit it again, and save it.",
         )
     remember(Input.file(path, schema))
@@ -237,7 +237,7 @@ def read_repair(path: str | Path, trusted: str | Sequence[str] = ()) -> ScoreTil
         return adjustment
     except (IndexError, KeyError, TypeError, ValueError) as error:
         raise DataError(
-            f"{shown(str(path))} is not a whole adjustment: a part is missing or altered ({error}).",
+            f"{quoted(str(path))} is not a whole adjustment: a part is missing or altered ({error}).",
             "write it again with `to_json`.",
         ) from None
 

@@ -27,7 +27,7 @@ from tiltlens._results.outputs import DocumentView, Provenance
 from tiltlens._rows.groups import JOINT
 from tiltlens._rows.sampled_rows import SampledRows
 from tiltlens._rows.wording import WORDING, ScoreType, Wording
-from tiltlens.errors import DataError, listed, shown
+from tiltlens.errors import DataError, quoted, quoted_list
 
 SCHEMA = "tiltlens/audit/3"  # version of to_dict and to_json, increased by changes that break readers
 
@@ -116,8 +116,8 @@ class Audit(DocumentView):
             name = names[audited]
         if name not in self.comparisons:
             raise DataError(
-                f"Group {shown(audited)} is not among the audited groups.",
-                f"audited: {listed(names)}; reference: {shown(self.reference)}.",
+                f"Group {quoted(audited)} is not among the audited groups.",
+                f"audited: {quoted_list(names)}; reference: {quoted(self.reference)}.",
             )
         return self.comparisons[name]
 

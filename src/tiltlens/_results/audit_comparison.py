@@ -38,7 +38,7 @@ from tiltlens._results.change import (
 from tiltlens._results.comparison import Comparison
 from tiltlens._results.outputs import row_estimate
 from tiltlens._rows.wording import measure_for
-from tiltlens.errors import DataError, shown
+from tiltlens.errors import DataError, quoted
 from tiltlens.paper.checks import Floats
 
 CHANGE_VERDICTS = {
@@ -100,11 +100,11 @@ def compare(old: Audit, new: Audit, *, paired: bool | None = None) -> Change:
     True
     """
     if paired is not None and not isinstance(paired, bool):
-        raise DataError(f"`paired` must be True, False or None, got {shown(paired)}.", "None looks at the rows.")
+        raise DataError(f"`paired` must be True, False or None, got {quoted(paired)}.", "None looks at the rows.")
     for name, audit in (("old", old), ("new", new)):
         if not isinstance(audit, Audit):
             raise DataError(
-                f"`{name}` must be an audit, got {shown(audit)}.",
+                f"`{name}` must be an audit, got {quoted(audit)}.",
                 "pass two results of tl.audit or tl.read_audit.",
             )
     return change_of(old, new, paired)
@@ -161,8 +161,8 @@ def check_comparable(old: Audit, new: Audit) -> None:
         _check_equal(name, *(audit.provenance.question.get(name) for audit in (old, new)))
     if not set(old) & set(new):
         raise DataError(
-            f"`old` and `new` must have an audited group in common, got {shown(', '.join(old))} and "
-            f"{shown(', '.join(new))}.",
+            f"`old` and `new` must have an audited group in common, got {quoted(', '.join(old))} and "
+            f"{quoted(', '.join(new))}.",
             "audit the same groups.",
         )
 
@@ -170,7 +170,7 @@ def check_comparable(old: Audit, new: Audit) -> None:
 def _check_equal(name: str, old: object, new: object) -> None:
     if old != new:
         raise DataError(
-            f"`old` and `new` must be audits with the same `{name}`, got {shown(old)} and {shown(new)}.",
+            f"`old` and `new` must be audits with the same `{name}`, got {quoted(old)} and {quoted(new)}.",
             f"the two gaps are not comparable: repeat one audit with the `{name}` of the other.",
         )
 
@@ -182,7 +182,7 @@ class _Paired:
     old: ComparisonErrors
     new: ComparisonErrors
     sample: Pairs
-    shown: Pairs
+    reported: Pairs
 
     @classmethod
     def of(cls, old: ComparisonErrors | None, new: ComparisonErrors | None, same_rows: bool) -> _Paired:
@@ -193,13 +193,13 @@ class _Paired:
             )
         scores = (old.of_sample["gap"], new.of_sample["gap"])
         sample = paired(old.sample, new.sample, same_rows, scores)
-        return cls(old, new, sample, paired(old.shown, new.shown, same_rows, None))
+        return cls(old, new, sample, paired(old.reported, new.reported, same_rows, None))
 
     def errors(self, key: ErrorKey) -> RowErrors | None:
         """Return the row-wise errors of the change of a quantity, or of a feature's; None if an audit has none."""
         for pairs, old, new in (
             (self.sample, self.old.of_sample, self.new.of_sample),
-            (self.shown, self.old.of_shown, self.new.of_shown),
+            (self.reported, self.old.of_reported, self.new.of_reported),
         ):
             if key in old and key in new:
                 return pairs.change(old[key], new[key])
@@ -395,6 +395,6 @@ def _notes(pairs: _Paired | None) -> tuple[Note, ...]:
     """Return a note on rows that only one of the two audits has."""
     if pairs is not None and pairs.sample.alone:
         return (Note("unmatched rows", rows=pairs.sample.alone),)
-    if pairs is not None and pairs.shown.alone:
-        return (Note("unmatched influences", rows=pairs.shown.alone),)
+    if pairs is not None and pairs.reported.alone:
+        return (Note("unmatched influences", rows=pairs.reported.alone),)
     return ()

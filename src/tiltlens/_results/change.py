@@ -19,7 +19,7 @@ from tiltlens._formats import FieldTable, text_of
 from tiltlens._results.codec import Json, to_plain, write_json
 from tiltlens._results.outputs import DocumentView, Provenance, Scale
 from tiltlens._rows.wording import ScoreType
-from tiltlens.errors import DataError, listed, shown
+from tiltlens.errors import DataError, quoted, quoted_list
 
 SCHEMA = "tiltlens/change/2"  # version of to_dict and to_json, increased by changes that break readers
 OF_COMPARISONS = (
@@ -173,8 +173,8 @@ class Change(DocumentView):
         name = text_of(audited)
         if name not in self.comparisons:
             raise DataError(
-                f"`audited` must be one of the groups of both audits, got {shown(audited)}.",
-                f"they are {listed(list(self.comparisons))}.",
+                f"`audited` must be one of the groups of both audits, got {quoted(audited)}.",
+                f"they are {quoted_list(list(self.comparisons))}.",
             )
         return self.comparisons[name]
 

@@ -128,7 +128,7 @@ def _write_through(path: Path, content: bytes) -> None:
 def _cannot_write(path: Path, error: OSError) -> DataError:
     folder, here = path.parent, Path.cwd()
     shown_path, shown_folder = (
-        repr(str(place.relative_to(here) if place.is_relative_to(here) else place)) for place in (path, folder)
+        repr(str(entry.relative_to(here) if entry.is_relative_to(here) else entry)) for entry in (path, folder)
     )
     if not folder.exists():
         return DataError(

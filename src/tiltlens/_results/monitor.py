@@ -19,7 +19,7 @@ from tiltlens._results.codec import check_target, from_plain, to_plain, write_js
 from tiltlens._results.outputs import Provenance
 from tiltlens._rows.roles import SCORE, ColumnRoles
 from tiltlens._rows.survey import Survey
-from tiltlens.errors import DataError, Input, TiltlensError, remember, shown
+from tiltlens.errors import DataError, Input, TiltlensError, quoted, remember
 from tiltlens.paper.checks import Floats
 
 LOOKS_AHEAD = 5.0  # times the first look's size: where a confidence sequence is tightest; of little effect
@@ -82,7 +82,7 @@ class Batch:
             raise DataError(f"`monitor` must be without {what}, got both.", "leave one of them out.")
         if not all(np.isfinite(sums).all() for sums in survey.totals.values()):
             raise DataError("The weights or scores are too large to be added up over batches.", "rescale them.")
-        asked = {name: str(origin.question.get(name)) for name in ASKED}
+        question = {name: str(origin.question.get(name)) for name in ASKED}
         favourable = survey.outcome(roles.favourable)
         own = {"group": roles.name, "reference": reference, "favourable": favourable}
         is_single = f"{SCORE}1" not in survey.sample.frame.columns
@@ -90,7 +90,7 @@ class Batch:
             roles.score_type == "amount", is_single and survey.favourable == 0, has_metric=roles.metric is not None
         )
         key = ": ".join([origin.data_sha256, *filter(None, [origin.stated.get("batch")])])
-        return cls(key, asked | own | {"features": ", ".join(origin.features)}, survey.totals, reference, measured)
+        return cls(key, question | own | {"features": ", ".join(origin.features)}, survey.totals, reference, measured)
 
 
 @dataclass(frozen=True, slots=True)
@@ -106,7 +106,7 @@ class StateFile:
         """Return the state in a file, or a new one; raise if the file is invalid or cannot be written."""
         file = Path(path).absolute()
         if str(path) == "-" or (file.exists() and not file.is_file()):
-            raise DataError(f"`monitor` must be a file, got {shown(str(path))}.", "name a file such as state.json.")
+            raise DataError(f"`monitor` must be a file, got {quoted(str(path))}.", "name a file such as state.json.")
         check_target(str(file))
         if not file.exists():
             return cls(file, None, MonitorState(SCHEMA, {}, (), {}, {}, pl.DataFrame(schema=LOOKS)))
@@ -114,11 +114,11 @@ class StateFile:
         try:
             state = from_plain(MonitorState, json.loads(content))
             if state.schema != SCHEMA or any(np.shape(sums) != SHAPE for sums in state.sums.values()):
-                raise DataError(f"its schema is {shown(state.schema)}, or sums are missing")
+                raise DataError(f"its schema is {quoted(state.schema)}, or sums are missing")
         except (TiltlensError, ValueError, RecursionError) as error:
             reason = str(error).partition("\n")[0].removesuffix(".")
             raise DataError(
-                f"`monitor` must be a state file of the schema {SCHEMA!r}, got {shown(str(path))}: {reason}.",
+                f"`monitor` must be a state file of the schema {SCHEMA!r}, got {quoted(str(path))}: {reason}.",
                 "name a new file to begin with; earlier batches are then not counted.",
             ) from None
         remember(Input.file(file, SCHEMA))
@@ -134,7 +134,7 @@ class StateFile:
         """Write the next state atomically, unless another run has changed the file meanwhile."""
         if (self.path.read_bytes() if self.path.exists() else None) != self.content:
             raise DataError(
-                f"`monitor` cannot be written because another run has changed {shown(str(self.path))}.",
+                f"`monitor` cannot be written because another run has changed {quoted(str(self.path))}.",
                 "run this audit again: its batch is not counted yet.",
             )
         write_json(to_plain(state), self.path)
@@ -154,7 +154,7 @@ def check_batch(state: MonitorState, batch: Batch) -> None:
         before, now = (question.get(name, "") for question in (state.question, batch.question))
         if before != now:
             raise DataError(
-                f"`{name}` must be that of earlier looks, {shown(before)}, got {shown(now)}.",
+                f"`{name}` must be that of earlier looks, {quoted(before)}, got {quoted(now)}.",
                 "audit every batch with the same arguments; for another audit name another state file (monitor).",
             )
     if batch.fingerprint in state.batches:

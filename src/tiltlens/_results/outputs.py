@@ -23,7 +23,7 @@ from tiltlens._learners.balance import Balance
 from tiltlens._rows.roles import Request
 from tiltlens._rows.wording import ScoreType, Wording, measure_for
 from tiltlens._sources.arrays import row_hashes
-from tiltlens.errors import DataError, shown
+from tiltlens.errors import DataError, quoted
 
 
 class DocumentView:
@@ -190,7 +190,7 @@ def displays_of(scale: Scale) -> dict[str, Display]:
     write, confidence = measure.difference if measure.is_amount else None, scale.confidence
     without_unit = {"level": measure.level, "total": measure.total, "ratio": ratio, "share": percent}
     without_unit |= {"index": short_number, "number": number, "count": whole}
-    return {name: Display("", shown, confidence) for name, shown in without_unit.items()} | {
+    return {name: Display("", write, confidence) for name, write in without_unit.items()} | {
         "gap": Display(measure.unit, write, confidence),
         "band": Display(measure.unit, write, confidence, kind="band"),
         "range": Display(measure.unit, write, is_range=True),
@@ -341,13 +341,13 @@ def provenance_of(
 
 def _now() -> datetime:
     """Return the current time, or that of SOURCE_DATE_EPOCH (reproducible-builds.org)."""
-    told = os.environ.get(EPOCH)
-    if told is None:
+    seconds = os.environ.get(EPOCH)
+    if seconds is None:
         return datetime.now(UTC)
     try:
-        return datetime.fromtimestamp(int(told), UTC)
+        return datetime.fromtimestamp(int(seconds), UTC)
     except (ValueError, OverflowError, OSError):
-        raise DataError(f"{EPOCH} must be seconds since 1970, got {shown(told)}.", "unset it.") from None
+        raise DataError(f"{EPOCH} must be seconds since 1970, got {quoted(seconds)}.", "unset it.") from None
 
 
 def _digest(rows: int, fingerprint: int) -> str:
@@ -370,7 +370,7 @@ def check_provenance(stated: object) -> dict[str, str]:
         return {}
     if not isinstance(stated, Mapping) or not all(isinstance(part, str) for pair in stated.items() for part in pair):
         raise DataError(
-            f"`provenance` must be a dict of texts, got {shown(stated)}.",
+            f"`provenance` must be a dict of texts, got {quoted(stated)}.",
             'for example {"group labels": "self-reported", "data window": "2024", "model": "credit 3.1"}.',
         )
     for text in (part for pair in stated.items() for part in pair):

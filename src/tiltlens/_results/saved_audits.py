@@ -25,7 +25,7 @@ from tiltlens._results.change import Change
 from tiltlens._results.codec import Json, column_types, from_plain, parts_of
 from tiltlens._results.comparison import Comparison, ComparisonParts, with_displays
 from tiltlens._results.profiles import AGAIN, NO_ROWS, Correction, CorrectionParts, NoRows, Prototype, needs_rows
-from tiltlens.errors import DataError, Input, TiltlensError, remember, shown
+from tiltlens.errors import DataError, Input, TiltlensError, quoted, remember
 from tiltlens.paper.correction import CorrectionFunction
 
 SAVED_SLACK = 1e-6  # relative error up to which two numbers agree; edited files differ by more
@@ -77,7 +77,7 @@ def read_audit(path: str | Path) -> Audit:
     except TiltlensError as error:
         reason = str(error).partition("\n")[0].removesuffix(".")
         raise DataError(
-            f"`path` must be a whole audit as it was written, got {shown(str(path))}: {reason}.", AGAIN
+            f"`path` must be a whole audit as it was written, got {quoted(str(path))}: {reason}.", AGAIN
         ) from None
     return audit
 
@@ -111,7 +111,7 @@ def _load(path: str | Path) -> Json:
         text = Path(path).read_text(encoding="utf-8")
         summary = json.loads(text, parse_constant=_refuse_constant)
     except OSError as error:
-        raise DataError(f"Cannot read {shown(str(path))}: {error.strerror}.") from None
+        raise DataError(f"Cannot read {quoted(str(path))}: {error.strerror}.") from None
     except (TypeError, ValueError, RecursionError):
         raise DataError(
             f"{str(path)!r} is not a saved audit.",
@@ -127,10 +127,10 @@ def _load(path: str | Path) -> Json:
 def _other_schema(path: str | Path, schema: object) -> DataError:
     family, _, version = SCHEMA.rpartition("/")
     if not isinstance(schema, str) or not schema.startswith(f"{family}/"):
-        return DataError(f"{str(path)!r} is not a saved audit: its schema is {shown(schema)}, not {SCHEMA!r}.", AGAIN)
-    found = schema.rpartition("/")[2]
+        return DataError(f"{str(path)!r} is not a saved audit: its schema is {quoted(schema)}, not {SCHEMA!r}.", AGAIN)
+    given = schema.rpartition("/")[2]
     return DataError(
-        f"{str(path)!r} cannot be read because it has version {found} of the schema {family!r}; tiltlens reads version "
+        f"{str(path)!r} cannot be read because it has version {given} of the schema {family!r}; tiltlens reads version "
         f"{version}.",
         AGAIN,
     )

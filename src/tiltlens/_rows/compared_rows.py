@@ -34,7 +34,7 @@ from tiltlens._rows.wording import NOT_GIVEN, exclusion_words, unit_of
 from tiltlens._sources.arrays import Hashes, chunked_moments, factorize, nameless_hashes, nested_hashes
 from tiltlens._sources.tables import ROW, add_fields
 from tiltlens._threads import in_threads
-from tiltlens.errors import DataError, DistributionError, listed, shown
+from tiltlens.errors import DataError, DistributionError, quoted, quoted_list
 from tiltlens.paper.checks import Floats
 from tiltlens.paper.correction import GroupMoments
 
@@ -72,8 +72,8 @@ def select_groups(roles: ColumnRoles, survey: Survey, reference: object, audited
     for column, value in roles.where.items():
         if survey.left_out[f"{NOT_GIVEN}{column}"] == survey.read:
             raise DataError(
-                f"No row has {shown(value)} in column {shown(column)} (`where`).",
-                f"its values are {listed(survey.seen[column])}.",
+                f"No row has {quoted(value)} in column {quoted(column)} (`where`).",
+                f"its values are {quoted_list(survey.seen[column])}.",
             )
     _check_some_rows(survey)
     counts = {label: round(survey.people[label]) for label in sorted(survey.people, key=natural_order)}
@@ -214,8 +214,9 @@ def _check_known_groups(roles: ColumnRoles, frame: pl.DataFrame) -> None:
     names = frame["\0known_group"].drop_nulls().unique().sort()
     if names.len() and not names.is_in(roles.soft).any():
         raise DataError(
-            f"`known_groups` ({shown(roles.known_groups)}) has none of the groups, but {listed(names.to_list())}.",
-            f"use the names of `group`: {listed(roles.soft)}.",
+            f"`known_groups` ({quoted(roles.known_groups)}) has none of the groups, "
+            f"but {quoted_list(names.to_list())}.",
+            f"use the names of `group`: {quoted_list(roles.soft)}.",
         )
 
 
@@ -369,6 +370,6 @@ def check_same_rows(counts: Mapping[str, int], labels: Sequence[str], sums: Grou
         if moments.rows != counts[label]:
             raise DataError(
                 f"`data` must have the same rows each time it is read, got {counts[label]:,} and then "
-                f"{moments.rows:,} of {shown(label)}.",
+                f"{moments.rows:,} of {quoted(label)}.",
                 "write what a query draws by chance, or what others still write to, to a file first.",
             )

@@ -19,7 +19,7 @@ from tiltlens._rows.levels import MISSING, OTHER, Kind, Levels, exact_counts, fe
 from tiltlens._rows.roles import GROUP, common_prefix
 from tiltlens._sources.arrays import Hashes
 from tiltlens._threads import in_threads
-from tiltlens.errors import DataError, listed, shown
+from tiltlens.errors import DataError, quoted, quoted_list
 from tiltlens.paper.checks import Floats
 
 DesignColumn: TypeAlias = NDArray[Any]  # input of a model: numbers, NaN where missing, or codes of levels
@@ -69,7 +69,7 @@ def feature_of(levels: Levels, column: pl.Series) -> Feature:
     largest = 0.0 if values is None else float(np.nanmax(np.abs(values), initial=0.0))
     if largest > LARGEST or 0.0 < largest < 1.0 / LARGEST:  # squares would be infinite, or 0
         raise DataError(
-            f"Column {shown(levels.name)} has values up to {largest:g}, outside {1 / LARGEST:g} to {LARGEST:g}.",
+            f"Column {quoted(levels.name)} has values up to {largest:g}, outside {1 / LARGEST:g} to {LARGEST:g}.",
             "rescale it, or leave it out with `exclude` (--exclude).",
         )
     return Feature(
@@ -116,8 +116,8 @@ def joined_feature(feature: Feature, rows: Rows, fold: Integers, minimum: int = 
     notes = (
         Note(
             "merged levels",
-            levels=listed([labels[level] for level in part]),
-            name=shown(name),
+            levels=quoted_list([labels[level] for level in part]),
+            name=quoted(name),
             minimum=minimum,
         )
         for part, name in zip(parts, names, strict=True)
@@ -214,7 +214,7 @@ def design_columns(features: Sequence[Feature]) -> dict[str, DesignColumn]:
         if feature.in_membership:
             columns[feature.name] = feature.codes if feature.values is None else feature.values
     if features and not columns:
-        reasons = ", ".join(f"{shown(f.name)} is {_reason(f)}" for f in features[:20])
+        reasons = ", ".join(f"{quoted(f.name)} is {_reason(f)}" for f in features[:20])
         raise DataError(
             f"No feature can be used: {reasons}.",
             "add a feature whose values people of both groups may share.",
@@ -227,7 +227,7 @@ def check_exempt(features: Sequence[Feature], exempt: Sequence[str]) -> None:
     for feature in features:
         if feature.name in exempt and not feature.in_membership:
             raise DataError(
-                f"{shown(feature.name)} cannot be exempt, because it is {_reason(feature)}.",
+                f"{quoted(feature.name)} cannot be exempt, because it is {_reason(feature)}.",
                 "name features that vary, and whose values people of both groups share.",
             )
 
@@ -268,14 +268,14 @@ def leakage_notes(
     repeating = [feature.name for feature, repeats in zip(others, is_repeated, strict=True) if repeats]
     if repeating:
         old = "amount" if output == "amount" else "score or a decision"
-        yield Note("repeats the score", columns=listed(repeating), output=output, old=old, remedy=HINT)
+        yield Note("repeats the score", columns=quoted_list(repeating), output=output, old=old, remedy=HINT)
     order = np.argsort(row_numbers[at])
     counting = [feature.name for feature in few if _counts_rows(feature, order)]
     if counting:
-        yield Note("row number", columns=listed(counting), remedy=HINT)
+        yield Note("row number", columns=quoted_list(counting), remedy=HINT)
     named = [feature.name for feature in features if any(_words(name) <= _words(feature.name) for name in where)]
     if named:
-        yield Note("named like an outcome", columns=listed(named), remedy=HINT)
+        yield Note("named like an outcome", columns=quoted_list(named), remedy=HINT)
 
 
 def _words(name: str) -> set[str]:
@@ -337,7 +337,7 @@ def check_clusters(name: str, clusters: Hashes, group: Integers, groups: Sequenc
     for code, label in enumerate(groups):
         if len(np.unique(clusters[group == code])) == 1:
             raise DataError(
-                f"Group {shown(label)} has one cluster only (`clusters`, {shown(name)}), but intervals need two.",
+                f"Group {quoted(label)} has one cluster only (`clusters`, {quoted(name)}), but intervals need two.",
                 "name a column that identifies people or households, or drop it.",
             )
 
@@ -378,5 +378,5 @@ def one_hot_notes(table: pl.DataFrame) -> list[Note]:
     if not prefixes:
         return []
     example = f"--blocks {prefixes[0].rstrip('_=.:- ')}={prefixes[0]}*"
-    columns = " or ".join(shown(f"{prefix}*") for prefix in prefixes)
+    columns = " or ".join(quoted(f"{prefix}*") for prefix in prefixes)
     return [Note("one-hot columns", columns=columns, example=example)]

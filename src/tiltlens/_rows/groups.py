@@ -22,7 +22,7 @@ from tiltlens._formats import text_of
 from tiltlens._limits import LISTED_VALUES, MINIMUM_ROWS
 from tiltlens._notes import Note
 from tiltlens._rows.scores import Channel, RowName, kind_of
-from tiltlens.errors import DataError, check_columns, listed, names_in, shown
+from tiltlens.errors import DataError, check_columns, names_in, quoted, quoted_list
 from tiltlens.paper.checks import Floats
 
 MOST_UNEQUAL = 1e9  # weights: beyond this the smaller ones are lost in the rounding of the sums
@@ -82,7 +82,7 @@ def numbers_of(argument: str, column: pl.Series) -> Floats:
     """Return a column of numbers, NaN where missing."""
     if not (column.dtype.is_numeric() or column.dtype == pl.Boolean):
         raise DataError(
-            f"`{argument}` must be numbers, got {kind_of(column)} in column {shown(column.name)}.",
+            f"`{argument}` must be numbers, got {kind_of(column)} in column {quoted(column.name)}.",
             "name a column of numbers, or convert this one; pass decimal=',' (--decimal ',') for decimal commas.",
         )
     return column.cast(pl.Float64).to_numpy()
@@ -133,7 +133,7 @@ def group_columns(group: object, names: Sequence[str]) -> list[str]:
 def _check_distinct(columns: Sequence[str]) -> None:
     repeated = next((name for name in columns if columns.count(name) > 1), None)
     if repeated is not None:
-        raise DataError(f"`group` names the column {shown(repeated)} twice.", "name each column once.")
+        raise DataError(f"`group` names the column {quoted(repeated)} twice.", "name each column once.")
 
 
 def alike_notes(labels: Iterable[str]) -> list[Note]:
@@ -142,7 +142,7 @@ def alike_notes(labels: Iterable[str]) -> list[Note]:
     for label in labels:
         alike.setdefault("".join(label.split()).casefold(), []).append(label)
     return [
-        Note("similar group names", groups=listed(sorted(spellings)))
+        Note("similar group names", groups=quoted_list(sorted(spellings)))
         for spellings in alike.values()
         if len(spellings) > 1
     ]
@@ -161,7 +161,7 @@ def factorize_groups(name: str, parts: Sequence[pl.Series]) -> tuple[NDArray[np.
         labels = tuple(f"{labels[pair // wide]}{JOINT}{more_labels[pair % wide]}" for pair in pairs[first:])
     if len(set(labels)) < len(labels):
         raise DataError(
-            f"Groups of `group` ({shown(name)}) have the same name when their parts are joined by {JOINT!r}.",
+            f"Groups of `group` ({quoted(name)}) have the same name when their parts are joined by {JOINT!r}.",
             "replace the '&' in the values.",
         )
     return codes, labels
@@ -188,18 +188,18 @@ def natural_order(text: str) -> tuple[object, ...]:
 def _check_two_groups(name: str, counts: Mapping[str, int], rows: int) -> None:
     if not counts:
         raise DataError(
-            f"`group` ({shown(name)}) is missing in all {rows} rows.", "pass a column that has group labels."
+            f"`group` ({quoted(name)}) is missing in all {rows} rows.", "pass a column that has group labels."
         )
     if len(counts) == 1:
         raise DataError(
-            f"`group` ({shown(name)}) has the single value {listed(list(counts))}, but an audit compares groups.",
+            f"`group` ({quoted(name)}) has the single value {quoted_list(list(counts))}, but an audit compares groups.",
             "check the filter before the audit.",
         )
     large = [label for label, count in counts.items() if count >= MINIMUM_ROWS]
     if len(large) < 2:
-        sizes = ", ".join(f"{shown(label)} {count}" for label, count in list(counts.items())[:20])
+        sizes = ", ".join(f"{quoted(label)} {count}" for label, count in list(counts.items())[:20])
         raise DataError(
-            f"`group` ({shown(name)}) needs two groups of at least {MINIMUM_ROWS} rows. Rows: {sizes}.",
+            f"`group` ({quoted(name)}) needs two groups of at least {MINIMUM_ROWS} rows. Rows: {sizes}.",
             "join groups, bin a numeric column, or add rows.",
         )
 
@@ -210,7 +210,7 @@ def _named(argument: str, value: object, counts: Mapping[str, int]) -> str:
     check_columns(argument, [label], list(counts), "group")
     if counts[label] < MINIMUM_ROWS:
         raise DataError(
-            f"Group {shown(label)} has {counts[label]} rows, but `{argument}` needs at least {MINIMUM_ROWS}.",
+            f"Group {quoted(label)} has {counts[label]} rows, but `{argument}` needs at least {MINIMUM_ROWS}.",
             "join it with another group, or add rows.",
         )
     return label
@@ -235,8 +235,8 @@ def _audited(audited: object, reference: str, counts: Mapping[str, int]) -> tupl
     labels = tuple(dict.fromkeys(_named("audited", value, counts) for value in values))
     if reference in labels:
         raise DataError(
-            f"`audited` and `reference` are the same group, {shown(reference)}.",
-            f"name another `reference`. Available groups: {listed(list(counts))}.",
+            f"`audited` and `reference` are the same group, {quoted(reference)}.",
+            f"name another `reference`. Available groups: {quoted_list(list(counts))}.",
         )
     return labels
 
@@ -249,7 +249,7 @@ def soft_columns(group: object, names: Sequence[str]) -> dict[str, str]:
     columns = list(column_of.values())
     if len(column_of) < 2 or not all(isinstance(column, str) for column in columns):
         raise DataError(
-            f"`group` must name a column of probabilities for two groups or more, got {shown(group)}.",
+            f"`group` must name a column of probabilities for two groups or more, got {quoted(group)}.",
             'for example {"Black": "p_black", "White": "p_white"}.',
         )
     check_columns("group", columns, names)
@@ -261,7 +261,7 @@ def check_known_groups(known_groups: object, soft: Mapping[str, str]) -> None:
     """Raise where known groups are given although a column has the groups."""
     if known_groups is not None and not soft:
         raise DataError(
-            f"`known_groups` ({shown(known_groups)}) applies only where `group` gives probabilities.",
+            f"`known_groups` ({quoted(known_groups)}) applies only where `group` gives probabilities.",
             "name the column as `group` alone; or pass each group's column of probabilities (--group-probability).",
         )
 
@@ -276,7 +276,7 @@ def group_chances(columns: Sequence[str], table: pl.DataFrame, row_name: RowName
         row, column = np.argwhere(outside)[0]
         raise DataError(
             f"`group` must give probabilities between 0 and 1, got {chances[row, column]:g} in "
-            f"{shown(columns[column])}, {row_name(int(row))}.",
+            f"{quoted(columns[column])}, {row_name(int(row))}.",
             "divide percentages by 100; leave the cell empty where the probability is unknown.",
         )
     totals = chances.sum(axis=1)
@@ -317,9 +317,11 @@ def check_periods(periods: tuple[str, ...], is_soft: bool) -> None:
             "audit each period by itself, and compare with tl.compare.",
         )
     if len(periods) > MOST_PERIODS:
-        raise DataError(f"`periods` has more than {MOST_PERIODS} values: {listed(periods[:3])}, …", "make them months.")
+        raise DataError(
+            f"`periods` has more than {MOST_PERIODS} values: {quoted_list(periods[:3])}, …", "make them months."
+        )
     if len(periods) < 2:
-        raise DataError(f"`periods` needs at least two values, got {listed(periods) or 'none'}.", "leave it out.")
+        raise DataError(f"`periods` needs at least two values, got {quoted_list(periods) or 'none'}.", "leave it out.")
 
 
 def encode_periods(texts: pl.Series, periods: tuple[str, ...]) -> Integers:
@@ -340,17 +342,17 @@ def check_metric(metric: object, outcome: object, score_type: str) -> None:
     """Raise unless the metric is known, applies to the score type, and an outcome is given."""
     if metric is not None and metric not in METRICS:
         raise DataError(
-            f"`metric` must be one of {', '.join(map(repr, METRICS))}, got {shown(metric)}.",
+            f"`metric` must be one of {', '.join(map(repr, METRICS))}, got {quoted(metric)}.",
             "leave it out to audit the gap in the scores themselves.",
         )
     if metric is not None and outcome is None:
         raise DataError(
-            f"`metric` must come with `outcome`, got {shown(metric)} alone.",
+            f"`metric` must come with `outcome`, got {quoted(metric)} alone.",
             "name the column of observed outcomes, for example outcome='repaid'.",
         )
     if metric is not None and score_type != "probability":
         raise DataError(
-            f"`metric` must be left out for score_type={shown(score_type)}, got {shown(metric)}.",
+            f"`metric` must be left out for score_type={quoted(score_type)}, got {quoted(metric)}.",
             "an error rate is of probabilities or decisions.",
         )
 
@@ -359,7 +361,7 @@ def wrong_decisions(metric: str, channel: Channel, y_true: Integers) -> Channel:
     """Return the channel of wrong decisions (1 if wrong), of which the favourable outcome is a correct decision."""
     if channel.outcomes != 2 or not np.isin(channel.scores[~channel.missing], (0.0, 1.0)).all():
         raise DataError(
-            f"`metric` must be 'fpr' or 'fnr' for scores, got {shown(metric)}.",
+            f"`metric` must be 'fpr' or 'fnr' for scores, got {quoted(metric)}.",
             "give `threshold`, the score from which the decision is 1.",
         )
     wrong = np.where(channel.missing, np.nan, (y_true == WITH) != (channel.scores == 1.0))
@@ -392,7 +394,7 @@ def observed_costs(column: pl.Series) -> Floats:
     costs = numbers_of("outcome", column)
     if np.isinf(costs).any():
         raise DataError(
-            f"`outcome` must be finite costs, got {costs[np.isinf(costs)][0]} in column {shown(column.name)}.",
+            f"`outcome` must be finite costs, got {costs[np.isinf(costs)][0]} in column {quoted(column.name)}.",
             "leave unknown costs empty.",
         )
     return costs
@@ -415,11 +417,11 @@ def check_outcome(meanings: Meant, classes: int) -> None:
         )
     values, meant = list(meanings), list(meanings.values())
     if len(values) > 2:
-        few = listed(values) if len(values) <= FEW_LISTED else f"{listed(values[:FEW_LISTED])} and more"
+        few = quoted_list(values) if len(values) <= FEW_LISTED else f"{quoted_list(values[:FEW_LISTED])} and more"
         raise DataError(f"`outcome` must have two values, got {few}.", "make a column of 0 and 1 first.")
     has_one_name = set(meant) == {None, WITH} and not any(_is_number(value) for value in values if value not in PLAIN)
     if not has_one_name and (None in meant or len(set(meant)) < len(values) or not values):
-        got = listed(values) if values else "only missing values"
+        got = quoted_list(values) if values else "only missing values"
         raise DataError(
             f"`outcome` must be 0 and 1, or name what the score is the probability of, got {got}.",
             "write it as 0 and 1; 1 is what a score of 1 predicts.",

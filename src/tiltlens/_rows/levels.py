@@ -24,7 +24,7 @@ from tiltlens._rows.groups import natural_order
 from tiltlens._rows.roles import GROUP, PEOPLE, WEIGHT
 from tiltlens._sources.arrays import Factorized, below, counted_edges, factorize, quantile_edges, text_codes
 from tiltlens._sources.tables import MICROSECONDS_PER_DAY
-from tiltlens.errors import DataError, shown
+from tiltlens.errors import DataError, quoted
 from tiltlens.paper.checks import Floats
 
 FEATURE_BINS = 10  # of a numeric feature, in figures
@@ -213,7 +213,7 @@ def feature_levels(
     ranges = counts.ranges.filter(pl.col(GROUP).is_in(groups))
     if infinite := int(ranges["infinite"].sum()):
         raise DataError(
-            f"Column {shown(name)} has infinite values in {infinite:,} row{'' if infinite == 1 else 's'}.",
+            f"Column {quoted(name)} has infinite values in {infinite:,} row{'' if infinite == 1 else 's'}.",
             "replace them with a number, or with a missing value, which is treated as a separate value.",
         )
     pairs = pl.DataFrame(counts.frame).filter(pl.col(GROUP).is_in(groups))

@@ -16,7 +16,7 @@ from tiltlens._estimators.influence import Integers
 from tiltlens._formats import text_of
 from tiltlens._notes import Note
 from tiltlens._sources.tables import NativeTable, ValuesLike
-from tiltlens.errors import DataError, DistributionError, TiltlensError, first_line, listed, shown, wrap_errors
+from tiltlens.errors import DataError, DistributionError, TiltlensError, first_line, quoted, quoted_list, wrap_errors
 from tiltlens.paper.checks import Floats
 
 if TYPE_CHECKING:
@@ -54,7 +54,7 @@ def model_matrix(
     predict: UserModel = getattr(model, method, model)
     _check_categories(model, model_columns(model, features), table)
     inputs = _model_inputs(model, data, table, features, method)
-    given = f"it was given {type(inputs).__name__} with {listed(list(features))}; is it fitted on these columns?"
+    given = f"it was given {type(inputs).__name__} with {quoted_list(list(features))}; is it fitted on these columns?"
     with wrap_errors("`model` cannot score the features", given):
         raw = predict(inputs)
     matrix = number_matrix("model", raw)
@@ -85,7 +85,7 @@ def _check_model(model: UserModel, features: Sequence[str], score_type: str, met
     unknown = [name for name in fitted_names(model) if name not in set(features)]
     if unknown:
         raise DataError(
-            f"`features` must hold every column that `model` was fitted on, got none named {listed(unknown)}.",
+            f"`features` must hold every column that `model` was fitted on, got none named {quoted_list(unknown)}.",
             "add them to `features`, or pass `scores` instead, made with all its columns.",
         )
 
@@ -113,7 +113,7 @@ def model_notes(model: UserModel, features: Sequence[str]) -> list[Note]:
     """Return a note on the order of columns if a model identifies them only by position."""
     if not any(hasattr(model, method) for method in METHODS.values()) or fitted_names(model):
         return []
-    return [Note("model without names", columns=listed(features))]
+    return [Note("model without names", columns=quoted_list(features))]
 
 
 def _model_inputs(
@@ -157,8 +157,9 @@ def _check_categories(model: UserModel, names: Sequence[str], table: pl.DataFram
             continue
         expected, got = ("numbers", "texts") if is_text else ("texts", "numbers")
         raise DataError(
-            f"The model was fitted on {expected} in {shown(name)}, but the column has {got}, first {shown(column[0])}.",
-            f"pass the column as it was when the model was fitted. Categories: {listed(fitted)}.",
+            f"The model was fitted on {expected} in {quoted(name)}, but the column has {got}, "
+            f"first {quoted(column[0])}.",
+            f"pass the column as it was when the model was fitted. Categories: {quoted_list(fitted)}.",
         )
 
 

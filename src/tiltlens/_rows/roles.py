@@ -28,7 +28,7 @@ from tiltlens._rows.scores import (
     score_columns,
 )
 from tiltlens._sources.tables import check_index, column_of_values
-from tiltlens.errors import DataError, check_columns, listed, shown, texts_of
+from tiltlens.errors import DataError, check_columns, quoted, quoted_list, texts_of
 
 MOST_FEATURES = 500  # of an audit: 20,000 rows then take minutes and 3 GiB, and the regressions have a column for each
 
@@ -99,20 +99,20 @@ def declared_in(made_of: Mapping[str, Sequence[str]]) -> Declared:
 def declared_of(categorical: object, blocks: object, names: Sequence[str], taken: Sequence[str]) -> Declared:
     """Return the declarations about a table's columns; patterns skip columns that are `taken` by other roles."""
     if blocks is not None and not isinstance(blocks, Mapping):
-        raise DataError(f"`blocks` must be a dict, got {shown(blocks)}.", "for example {'region': ['region_*']}.")
+        raise DataError(f"`blocks` must be a dict, got {quoted(blocks)}.", "for example {'region': ['region_*']}.")
     columns_of: dict[str, tuple[str, ...]] = {}
     for block, patterns in (blocks or {}).items():
         used = {*taken, *(column for parts in columns_of.values() for column in parts)}
         wanted = [str(pattern) for pattern in texts_of("blocks", patterns)]
         matched = {name for name in names for text in wanted if name == text or fnmatchcase(name, text)} - used
         if len(matched) < 2:
-            got = f"{len(matched)} that match {listed(wanted)} and have no other role"
+            got = f"{len(matched)} that match {quoted_list(wanted)} and have no other role"
             raise DataError(
-                f"`blocks` must have two or more columns for {shown(block)}, got {got}.",
-                f"available columns: {listed(names)}.",
+                f"`blocks` must have two or more columns for {quoted(block)}, got {got}.",
+                f"available columns: {quoted_list(names)}.",
             )
         if block in names and block not in matched:
-            raise DataError(f"`blocks` must have new names, but {shown(block)} is a column.", "rename the block.")
+            raise DataError(f"`blocks` must have new names, but {quoted(block)} is a column.", "rename the block.")
         columns_of[str(block)] = tuple(name for name in names if name in matched)
     return Declared(tuple(dict.fromkeys(texts_of("categorical", categorical))), columns_of)
 
@@ -335,7 +335,7 @@ def must_be_column(argument: str, value: object) -> DataError:
     if argument == "propensity":
         hint = "put P(audited|x) into a column; or leave it out, and tiltlens fits a model on a sample of the rows."
     return DataError(
-        f"`{argument}` must be the name of a column of data that is read in batches, got {shown(value)}.", hint
+        f"`{argument}` must be the name of a column of data that is read in batches, got {quoted(value)}.", hint
     )
 
 
@@ -344,7 +344,7 @@ def _checked_where(where: object, names: Sequence[str]) -> dict[str, object]:
         return {}
     if not isinstance(where, Mapping) or not where:
         raise DataError(
-            f"`where` must be a dict that maps columns to values, got {shown(where)}.", "for example {'repaid': 1}."
+            f"`where` must be a dict that maps columns to values, got {quoted(where)}.", "for example {'repaid': 1}."
         )
     check_columns("where", where, names)
     return dict(where)
@@ -371,7 +371,7 @@ def feature_names(
         both = [name for name in chosen if name in left_out]
         if both:
             raise DataError(
-                f"`exclude` must not name listed features, got {shown(both[0])}.", "list it in one of the two."
+                f"`exclude` must not name listed features, got {quoted(both[0])}.", "list it in one of the two."
             )
     return chosen
 
@@ -384,12 +384,12 @@ def _exempt_names(
     check_columns("exempt", chosen, names)
     for name in chosen:
         if name in group:
-            raise DataError(f"`exempt` must not name the group, got {shown(name)}.", "name other factors.")
+            raise DataError(f"`exempt` must not name the group, got {quoted(name)}.", "name other factors.")
         if name not in features:
-            raise DataError(f"{shown(name)} is not a listed feature (`exempt`).", "list it in `features` too.")
+            raise DataError(f"{quoted(name)} is not a listed feature (`exempt`).", "list it in `features` too.")
         if chosen.count(name) > 1:
             raise DataError(
-                f"`exempt` must name different features, got {shown(name)} twice.", "name each of them once."
+                f"`exempt` must name different features, got {quoted(name)} twice.", "name each of them once."
             )
     return tuple(chosen)
 
@@ -399,7 +399,7 @@ def check_some(features: Sequence[str], names: Sequence[str], needed_by: str) ->
     if not features:
         raise DataError(
             f"`features` must name at least one column for `{needed_by}`, got none.",
-            f"the columns are {listed(names)}; those used as group, score or weight are not features.",
+            f"the columns are {quoted_list(names)}; those used as group, score or weight are not features.",
         )
 
 

@@ -16,7 +16,7 @@ from tiltlens._formats import text_of
 from tiltlens._limits import LARGEST, LISTED_VALUES, SCORE_ROUNDING
 from tiltlens._rows.predictions import AS_AMOUNT, METHODS, UserModel, model_matrix, number_matrix
 from tiltlens._sources.tables import ValuesLike, column_of_values
-from tiltlens.errors import DataError, DistributionError, check_columns, listed, names_in, shown
+from tiltlens.errors import DataError, DistributionError, check_columns, names_in, quoted, quoted_list
 from tiltlens.paper.checks import check_threshold
 
 if TYPE_CHECKING:
@@ -115,12 +115,12 @@ def check_score_type(score_type: object, threshold: object = None) -> None:
     """Raise unless `score_type` is valid, and a threshold is given only for probabilities."""
     if not isinstance(score_type, str) or score_type not in METHODS:
         raise DataError(
-            f"`score_type` must be 'probability' or 'amount', got {shown(score_type)}.",
+            f"`score_type` must be 'probability' or 'amount', got {quoted(score_type)}.",
             "scores and decisions are probabilities; money, days and other numbers are amounts.",
         )
     if score_type == "amount" and threshold is not None:
         raise DataError(
-            f"`threshold` must be left out for amounts, got {shown(threshold)}.",
+            f"`threshold` must be left out for amounts, got {quoted(threshold)}.",
             "put the decisions that it makes into a column of 0 and 1, and audit that.",
         )
     if threshold is not None:
@@ -131,7 +131,7 @@ def _read_amounts(roles: ColumnRoles, table: pl.DataFrame) -> tuple[Floats, tupl
     """Return the only column of amounts as an (n, 1) matrix."""
     if len(roles.scores) != 1:
         raise DataError(
-            f"`scores` must be one column of amounts, got {listed(roles.scores)}.", "audit one after another."
+            f"`scores` must be one column of amounts, got {quoted_list(roles.scores)}.", "audit one after another."
         )
     return _check_numeric(table[roles.scores[0]], *NUMERIC_AMOUNTS)[:, None], (), None
 
@@ -163,14 +163,16 @@ def kind_of(column: pl.Series) -> str:
         values = column.drop_nulls().cast(pl.String)
         others = values.filter(values.cast(pl.Float64, strict=False).is_null())
         texts = values if others.is_empty() else others
-        return "text" if texts.is_empty() else f"text such as {shown(texts[0])}"
+        return "text" if texts.is_empty() else f"text such as {quoted(texts[0])}"
     return "dates" if column.dtype.is_temporal() else str(column.dtype)
 
 
 def _check_numeric(column: pl.Series, rule: str, hint: str) -> Floats:
     """Return a column as numbers, NaN where missing."""
     if not (column.dtype.is_numeric() or column.dtype == pl.Boolean):
-        raise DistributionError(f"`scores` must be {rule}, got {kind_of(column)} in column {shown(column.name)}.", hint)
+        raise DistributionError(
+            f"`scores` must be {rule}, got {kind_of(column)} in column {quoted(column.name)}.", hint
+        )
     return column.cast(pl.Float64).to_numpy()
 
 
@@ -226,7 +228,9 @@ def _check_two(argument: str, words: tuple[str, ...]) -> None:
             hint = "these are numbers stored as text: convert the column to numbers, and divide percentages by 100."
             if any("," in word for word in words):
                 hint = "if the comma is the decimal mark, pass decimal=',' (--decimal ',')."
-        raise DistributionError(f"`{argument}` must be numbers, or decisions in two words, got {listed(words)}.", hint)
+        raise DistributionError(
+            f"`{argument}` must be numbers, or decisions in two words, got {quoted_list(words)}.", hint
+        )
 
 
 def given_amounts(scores: ValuesLike, rows: int) -> Floats:
@@ -268,8 +272,8 @@ def _checked(argument: str, matrix: Floats, missing: Booleans, row_name: RowName
     """Return probabilities in [0, 1] whose rows sum to 1, NaN in missing rows; raise for the first row that fails."""
     if missing.any():
         checked, index = np.full(matrix.shape, np.nan), np.flatnonzero(~missing)
-        known = matrix[index]
-        checked[index] = _checked(argument, known, missing[index], lambda row: row_name(int(index[row])))
+        observed = matrix[index]
+        checked[index] = _checked(argument, observed, missing[index], lambda row: row_name(int(index[row])))
         return checked
 
     def row(bad: Booleans) -> str:
@@ -322,7 +326,7 @@ def _channel(
         scores, labels, wanted = 1.0 - scores, labels[::-1], 1
     if threshold is not None and outcomes > 2:
         raise DataError(
-            f"`threshold` must be left out for scores of {outcomes} outcomes, got {shown(threshold)}.",
+            f"`threshold` must be left out for scores of {outcomes} outcomes, got {quoted(threshold)}.",
             "pass the decisions themselves, one 0/1 column per outcome.",
         )
     if threshold is not None:
@@ -343,7 +347,7 @@ def either_spelling(favourable: T, favorable: T | None) -> T:
     """Return the favourable outcome, given in British or American spelling."""
     if favorable is not None and favourable != "high":
         raise DataError(
-            f"`favourable` and `favorable` are one option, got {shown(favourable)} and {shown(favorable)}.",
+            f"`favourable` and `favorable` are one option, got {quoted(favourable)} and {quoted(favorable)}.",
             "give one of them.",
         )
     return favourable if favorable is None else favorable
@@ -364,14 +368,14 @@ def favourable_index(favourable: object, labels: tuple[str, ...]) -> int:
 def _not_an_outcome(favourable: object, labels: Sequence[str]) -> DataError:
     if tuple(labels) == AMOUNTS:
         return DataError(
-            f"`favourable` must be 'high' or 'low' for amounts, got {shown(favourable)}.",
+            f"`favourable` must be 'high' or 'low' for amounts, got {quoted(favourable)}.",
             "high: a person wants a large amount, such as a salary; low: a small one, such as a premium.",
         )
     if set(labels) in ORDERED:
         rule, example = "'high', 'low' or one of the outcomes", ""
     else:
         rule = "the name of an outcome if the outcomes are not 0 and 1"
-        example = f"; which does a person want? For example favourable={shown(labels[0])}"
+        example = f"; which does a person want? For example favourable={quoted(labels[0])}"
     return DataError(
-        f"`favourable` must be {rule}, got {shown(favourable)}.", f"the outcomes are {listed(labels)}{example}."
+        f"`favourable` must be {rule}, got {quoted(favourable)}.", f"the outcomes are {quoted_list(labels)}{example}."
     )

@@ -119,10 +119,10 @@ def _wider(ends: tuple[float, float], others: tuple[float, float]) -> tuple[floa
 
 def _joined(join: Callable[[V, V], V]) -> dict[str, Callable[[V | None, V | None], V | None]]:
     """Return the metadata of a field that is None in all batches, or joined."""
-    return {"join": lambda one, other: one if one is None or other is None else join(one, other)}
+    return {"join": lambda first, second: first if first is None or second is None else join(first, second)}
 
 
-SAME, MODULO = _joined(lambda one, _: one), _joined(lambda one, other: (one + other) % 2**64)
+SAME, MODULO = _joined(lambda first, _: first), _joined(lambda first, second: (first + second) % 2**64)
 
 
 @dataclass(frozen=True, slots=True, eq=False)

@@ -19,7 +19,7 @@ import numpy as np
 
 from tiltlens._formats import MINUS, NOTHING, FieldTable, Shown, label, minus, percent, points, size, whole
 from tiltlens._sources.arrays import below, quantile_edges
-from tiltlens.errors import DataError, nearest_name, shown
+from tiltlens.errors import DataError, nearest_name, quoted
 from tiltlens.paper.checks import Floats
 from tiltlens.paper.correction import GroupMoments
 
@@ -56,16 +56,16 @@ def check_wording(given: object, score_type: str) -> Wording:
     if isinstance(given, Wording):
         return given
     if not isinstance(given, Mapping):
-        raise DataError(f"`wording` must be a dict of texts, got {shown(given)}.", EXAMPLE)
+        raise DataError(f"`wording` must be a dict of texts, got {quoted(given)}.", EXAMPLE)
     words = {("favourable" if name == "favorable" else name): text for name, text in given.items()}
     keys = [field.name for field in fields(Wording)]
     for name, text in words.items():
         if name not in keys:
             nearest = nearest_name(str(name), keys)
             hint = f"did you mean {nearest!r}? " if nearest else ""
-            raise DataError(f"`wording` has no key {shown(name)}.", f"{hint}its keys are {', '.join(keys)}.")
+            raise DataError(f"`wording` has no key {quoted(name)}.", f"{hint}its keys are {', '.join(keys)}.")
         if not (isinstance(text, str) and text.strip() == text and text.isprintable() and 0 < len(text) <= LONGEST):
-            got = f"{shown(text)} for {name!r}"
+            got = f"{quoted(text)} for {name!r}"
             raise DataError(f"`wording` must have texts of 1 to {LONGEST} printable characters, got {got}.", EXAMPLE)
     _check_applies(words, score_type)
     return Wording(**words)

@@ -18,7 +18,7 @@ from tiltlens._notes import Note
 from tiltlens._rows.groups import alike_notes
 from tiltlens._rules.rule import Outcomes, Rule
 from tiltlens._sources.tables import Record
-from tiltlens.errors import listed, shown
+from tiltlens.errors import quoted, quoted_list
 
 Kinds = dict[str, type[pl.DataType]]  # the columns of a frame
 BELOW = ("is_below_threshold", "is_surely_below_threshold")
@@ -150,7 +150,7 @@ def notes_of(
     if len(frames) > 1:
         yield Note("intersections", rule=rule.intersections)
     elif len(rule.attributes) > 1:
-        yield Note("tables missing", attributes=" and by ".join(rule.attributes), column=shown(next(iter(frames))))
+        yield Note("tables missing", attributes=" and by ".join(rule.attributes), column=quoted(next(iter(frames))))
     for name, frame in frames.items():
         names = frame[name] if name in frame.columns else ()  # intersections repeat the notes on their parts
         yield from (Note("similar groups", note=capitalised(note)) for note in alike_notes(names))
@@ -175,7 +175,7 @@ def test_notes(
     else:
         yield Note("flips", threshold=decimals(limits.threshold), critical=critical)
     if strata:
-        yield Note("strata", columns=listed(list(strata)))
+        yield Note("strata", columns=quoted_list(list(strata)))
     if unknown:
         yield Note("no stratum", people=unknown)
 
@@ -197,7 +197,7 @@ def _on_outcome(outcomes: Outcomes, favourable: str) -> Iterator[Note]:
     if favourable == "low":
         yield Note("low decisions are favourable" if outcomes.median is None else "low scores are favourable")
     elif favourable != "high":
-        yield Note("favourable word", word=shown(favourable))
+        yield Note("favourable word", word=quoted(favourable))
     if outcomes.at_median is not None and outcomes.at_median >= MINIMUM_ROWS:
         side = "above" if favourable == "high" else "below"
         yield Note("people at the median", people=outcomes.at_median, side=side)

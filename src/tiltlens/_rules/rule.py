@@ -20,7 +20,7 @@ from tiltlens._rows.sampled_rows import row_name
 from tiltlens._rows.scores import RowName, decisions_in_words, favourable_word, is_words, kind_of
 from tiltlens._sources.engines import frame_of
 from tiltlens._sources.tables import Batches, FrameBatches, check_index, checked_columns, column_names, column_of_values
-from tiltlens.errors import DataError, check_columns, listed, nearest_name, shown
+from tiltlens.errors import DataError, check_columns, nearest_name, quoted, quoted_list
 from tiltlens.paper.checks import Floats, check_share, check_threshold
 
 
@@ -81,8 +81,10 @@ def rule_named(name: object) -> Rule:
     rules = known_rules()
     if not isinstance(name, str) or name not in rules:
         nearest = nearest_name(name, list(rules))
-        suggestion = f"did you mean {shown(nearest)}? " if nearest is not None else ""
-        raise DataError(f"Unknown rule {shown(name)} (`rule`).", f"{suggestion}The rules are {listed(list(rules))}.")
+        suggestion = f"did you mean {quoted(nearest)}? " if nearest is not None else ""
+        raise DataError(
+            f"Unknown rule {quoted(name)} (`rule`).", f"{suggestion}The rules are {quoted_list(list(rules))}."
+        )
     return rules[name]
 
 
@@ -145,7 +147,7 @@ class Outcomes:
     """
 
     counts: Booleans
-    known: Booleans
+    has_outcome: Booleans
     median: float | None = None
     at_median: int | None = None
 
@@ -155,14 +157,14 @@ def outcome_spec(rule: Rule, selected: object, scores: object, favourable: str, 
     if (selected is None) == (scores is None):
         got = "neither `selected` nor `scores`" if selected is None else "both `selected` and `scores`"
         raise DataError(
-            f"The rule {shown(rule.id)} needs one outcome, got {got}.",
+            f"The rule {quoted(rule.id)} needs one outcome, got {got}.",
             "`selected` names decisions (0 and 1, or two words); `scores` names numbers, compared with their median.",
         )
     argument, value = ("selected", selected) if scores is None else ("scores", scores)
     spec = OutcomeSpec(argument, value, favourable)
     if spec.rate not in rule.rates:
         raise DataError(
-            f"The rule {shown(rule.id)} compares selection rates, so it needs `selected`, not `scores`.",
+            f"The rule {quoted(rule.id)} compares selection rates, so it needs `selected`, not `scores`.",
             "pass the decisions made from the scores as a column of 0 and 1.",
         )
     check_columns(argument, spec.columns, names)
@@ -176,7 +178,7 @@ def checked_outcome(spec: OutcomeSpec, column: pl.Series, row_name: RowName) -> 
     numbers = checked_numbers(spec, column)
     if spec.favourable not in ("high", "low"):
         raise DataError(
-            f"`favourable` must be 'high' or 'low', got {shown(spec.favourable)}.",
+            f"`favourable` must be 'high' or 'low', got {quoted(spec.favourable)}.",
             "'high' if people want 1 or a high score, 'low' if they want 0 or a low score.",
         )
     bad = ~np.isnan(numbers) & ~np.isin(numbers, (0.0, 1.0)) if spec.is_selection else np.isinf(numbers)
@@ -194,7 +196,7 @@ def checked_numbers(spec: OutcomeSpec, column: pl.Series) -> Floats:
     if not (column.dtype.is_numeric() or column.dtype == pl.Boolean):
         rule = "0 and 1, or two words" if spec.is_selection else "numbers"
         raise DataError(
-            f"`{spec.argument}` must be {rule}, got {kind_of(column)} in column {shown(spec.name)}.",
+            f"`{spec.argument}` must be {rule}, got {kind_of(column)} in column {quoted(spec.name)}.",
             "convert it first.",
         )
     return column.cast(pl.Float64).fill_null(float("nan")).to_numpy()

@@ -31,7 +31,7 @@ from tiltlens._rules.rule import (
 )
 from tiltlens._sources.engines import batches_of, names_of, reading_notes
 from tiltlens._sources.tables import Record
-from tiltlens.errors import DataError, check_columns, listed, names_in, shown
+from tiltlens.errors import DataError, check_columns, names_in, quoted, quoted_list
 from tiltlens.paper.checks import check_probability
 
 OF_AUDITS = ("features", "question")  # parts of a provenance that rule tables do not have
@@ -96,7 +96,7 @@ class RuleTables:
 
     def __getitem__(self, name: str) -> pl.DataFrame:
         if name not in self.tables:
-            raise DataError(f"`name` must be one of the tables, got {shown(name)}.", f"they are {list(self.tables)}.")
+            raise DataError(f"`name` must be one of the tables, got {quoted(name)}.", f"they are {list(self.tables)}.")
         return self.tables[name]
 
     def __iter__(self) -> Iterator[str]:
@@ -218,7 +218,7 @@ def rule_tables(
     _check_apart(group=attributes, strata=within, outcome=spec.columns)
     tally, outcomes = tally_people(data, batches, [*attributes, *within], spec)
     notes = () if batches is None else reading_notes(batches, [*attributes, *within, *spec.columns])
-    coded = _coded(tally.people.filter(outcomes.known), attributes, within, outcomes)
+    coded = _coded(tally.people.filter(outcomes.has_outcome), attributes, within, outcomes)
     wanted = [[name] for name in attributes] + ([attributes] if len(attributes) > 1 else [])
     both = {JOINT.join(columns): _rates_and_tests(coded, columns, limits) for columns in wanted}
     frames, tests = ({name: pair[which] for name, pair in both.items()} for which in (0, 1))
@@ -249,19 +249,21 @@ def _attributes(rule: Rule, group: object, names: list[str]) -> list[str]:
     attributes = group_columns(group, names)
     if not attributes:
         raise DataError(
-            f"`group` must name columns of groups for the rule {shown(rule.id)}, got {shown(group)}.",
-            f"for example 'sex', or ['sex', 'race']; the columns are {listed(names)}.",
+            f"`group` must name columns of groups for the rule {quoted(rule.id)}, got {quoted(group)}.",
+            f"for example 'sex', or ['sex', 'race']; the columns are {quoted_list(names)}.",
         )
     taken = [name for name in attributes if name in {*MEASURES, *TESTS, STRATUM}]
     if taken:
-        raise DataError(f"The tables have a column {shown(taken[0])} of their own (`group`).", "rename it in the data.")
+        raise DataError(
+            f"The tables have a column {quoted(taken[0])} of their own (`group`).", "rename it in the data."
+        )
     return attributes
 
 
 def _strata(strata: object, names: list[str]) -> list[str]:
     wanted = [] if strata is None else names_in(strata)
     if wanted is None:
-        raise DataError(f"`strata` must name columns, got {shown(strata)}.", f"the columns are {listed(names)}.")
+        raise DataError(f"`strata` must name columns, got {quoted(strata)}.", f"the columns are {quoted_list(names)}.")
     check_columns("strata", wanted, names)
     return list(dict.fromkeys(wanted))
 
@@ -271,7 +273,7 @@ def _check_apart(group: Sequence[str], strata: Sequence[str], outcome: Sequence[
     for (role, columns), (other, others) in combinations(roles, 2):
         for name in set(columns) & set(others):
             raise DataError(
-                f"{role} and {other} must be different columns, got {shown(name)} for both.",
+                f"{role} and {other} must be different columns, got {quoted(name)} for both.",
                 "name another column for one of them.",
             )
 
@@ -282,15 +284,15 @@ def _coded(table: pl.DataFrame, attributes: Sequence[str], strata: Sequence[str]
     for name in attributes:
         codes, labels = level_codes(table[name])
         if len(labels) < 2:
-            only = f"{listed(labels)} only" if labels else "missing values only"
+            only = f"{quoted_list(labels)} only" if labels else "missing values only"
             raise DataError(
-                f"`group` ({shown(name)}) must have at least two values, got {only}.",
+                f"`group` ({quoted(name)}) must have at least two values, got {only}.",
                 "check how the rows were selected.",
             )
         known_codes = pl.Series(codes).replace(NO_GROUP, None)
         columns.append(pl.Series(name, labels, dtype=pl.Enum(labels)).gather(known_codes))
     columns += [_stratum(table, strata)] if strata else []
-    counted = table[PEOPLE] * pl.Series(outcomes.counts[outcomes.known]).cast(pl.Int64)
+    counted = table[PEOPLE] * pl.Series(outcomes.counts[outcomes.has_outcome]).cast(pl.Int64)
     return pl.DataFrame([*columns, table[PEOPLE], counted.alias("rate")])  # no attribute has this name
 
 
@@ -300,7 +302,7 @@ def _stratum(table: pl.DataFrame, strata: Sequence[str]) -> pl.Series:
     codes = table.select(pl.when(is_known).then(pl.struct(strata).rank("dense")).alias(STRATUM)).to_series()
     if codes.null_count() == codes.len():
         raise DataError(
-            f"All values of `strata` ({listed(list(strata))}) are missing.",
+            f"All values of `strata` ({quoted_list(list(strata))}) are missing.",
             "name a column that is filled, or leave `strata` out.",
         )
     return codes

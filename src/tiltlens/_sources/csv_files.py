@@ -26,7 +26,7 @@ import polars as pl
 from tiltlens._limits import FIRST_LOOK_ROWS
 from tiltlens._notes import Note
 from tiltlens._sources.text_columns import FileTable, ReadOptions, TextColumns, TextCounts, count_texts, sum_counts
-from tiltlens.errors import DataError, checked_names, first_line, shown
+from tiltlens.errors import DataError, checked_names, first_line, quoted
 
 COPIED_CHARACTERS = 1 << 20  # copied at a time from a file in another encoding
 
@@ -72,7 +72,7 @@ def read_csv_text(file: Path, encoding: str | None = None) -> CsvText:
     start = start_of(file)
     if b"\r" in start and b"\n" not in start:
         raise DataError(
-            f"lines of {shown(file.name)} must end in a line feed, got carriage returns only.",
+            f"lines of {quoted(file.name)} must end in a line feed, got carriage returns only.",
             "save it again, as “CSV UTF-8” rather than as the CSV of old Macintoshes.",
         )
     marked = next((name for mark, name in MARKS if start.startswith(mark)), None)
@@ -102,7 +102,7 @@ def check_gzip(file: Path) -> Generator[None]:
     try:
         yield
     except BROKEN as error:
-        raise DataError(f"{shown(file.name)} must be a complete gzip file, got: {error}.", "write it again.") from None
+        raise DataError(f"{quoted(file.name)} must be a complete gzip file, got: {error}.", "write it again.") from None
 
 
 def is_zipped(file: Path) -> bool:
@@ -119,11 +119,11 @@ def unknown_encoding(file: Path) -> DataError:
             except UnicodeDecodeError as error:
                 part = line[max(error.start - SHOWN_BYTES, 0) : error.start + SHOWN_BYTES].strip()
                 return DataError(
-                    f"{shown(file.name)} is not UTF-8: line {number:,} contains {part!r}.",
+                    f"{quoted(file.name)} is not UTF-8: line {number:,} contains {part!r}.",
                     "pass its encoding, for example encoding='cp1252' (--encoding cp1252), which reads this as "
-                    f"{shown(part.decode('cp1252', 'replace'))}; or save the file as UTF-8.",
+                    f"{quoted(part.decode('cp1252', 'replace'))}; or save the file as UTF-8.",
                 )
-    return DataError(f"{shown(file.name)} is not UTF-8.", "save it again as UTF-8.")
+    return DataError(f"{quoted(file.name)} is not UTF-8.", "save it again as UTF-8.")
 
 
 def _open_bytes(file: Path) -> IO[bytes]:
@@ -141,15 +141,15 @@ def _copy_text(file: Path, encoding: str, copy: Path) -> None:
         with _open_text(file, encoding) as text, copy.open("w", encoding="utf-8", newline="") as stream:
             while part := text.read(COPIED_CHARACTERS):
                 if "\0" in part:
-                    raise DataError(f"{shown(file.name)} must be written in {encoding}, got: a NUL.", hint)
+                    raise DataError(f"{quoted(file.name)} must be written in {encoding}, got: a NUL.", hint)
                 stream.write(part)
     except UnicodeError as error:
-        raise DataError(f"{shown(file.name)} must be written in {encoding}, got: {error}.", hint) from None
+        raise DataError(f"{quoted(file.name)} must be written in {encoding}, got: {error}.", hint) from None
     except BROKEN:
         raise
     except OSError as error:
         raise DataError(
-            f"{shown(file.name)} must be copied as UTF-8 to be read, got: {error.strerror or error}.",
+            f"{quoted(file.name)} must be copied as UTF-8 to be read, got: {error.strerror or error}.",
             "save it as UTF-8, or make room in the folder for temporary files (TMPDIR).",
         ) from None
 
@@ -164,7 +164,7 @@ def _find_separator(file: Path, lines: Sequence[str]) -> str:
     if len(even) > 1:
         given = " and ".join(SEPARATORS[mark] for mark in even)
         raise DataError(
-            f"the fields of {shown(file.name)} must be separated by one kind of mark, got a header with {given}.",
+            f"the fields of {quoted(file.name)} must be separated by one kind of mark, got a header with {given}.",
             "put names and texts that contain such a mark in quotation marks.",
         )
     ragged = max(several, key=lambda mark: (mark == ",", several[mark][0]), default=",")  # raises an error later
@@ -200,7 +200,7 @@ def csv_table(files: Sequence[Path], options: ReadOptions) -> FileTable:
     named = {name for file in read for name in file.counts if name not in file.unnamed}
     unnamed = [name for name in counts if name not in named]
     index = [name for name in unnamed if counts[name].is_index]
-    left_out = [*index, *(name for name in unnamed if not counts[name].known)]
+    left_out = [*index, *(name for name in unnamed if not counts[name].filled)]
     columns = TextColumns(counts, options.decimal)
 
     def scans(as_written: Collection[str] = ()) -> list[pl.LazyFrame]:
@@ -235,15 +235,15 @@ def _read_file(path: Path, options: ReadOptions) -> CsvFile:
         raise _not_csv(path, error) from None
     last = counts[names[-1]]
     if last.rows == 0:
-        raise DataError(f"{shown(path.name)} must have rows, got a header only.", "was it written completely?")
-    if last.known < last.rows:  # Polars fills rows that are too short with nulls
+        raise DataError(f"{quoted(path.name)} must have rows, got a header only.", "was it written completely?")
+    if last.filled < last.rows:  # Polars fills rows that are too short with nulls
         _check_fields(text)
     return CsvFile(text, scan, counts, unnamed)
 
 
 def _not_csv(path: Path, error: Exception) -> DataError:
     return DataError(
-        f"{shown(path.name)} must be a CSV file, got: {first_line(error)}",
+        f"{quoted(path.name)} must be a CSV file, got: {first_line(error)}",
         "look for an unclosed quotation mark, or for a file cut short.",
     )
 
@@ -253,7 +253,7 @@ def _column_names(text: CsvText) -> tuple[list[str], list[str]]:
     header = text.header
     if header and header[0].startswith("sep="):
         raise DataError(
-            f"the first line of {shown(text.file.name)} must name the columns, got {shown(header[0])}.",
+            f"the first line of {quoted(text.file.name)} must name the columns, got {quoted(header[0])}.",
             "delete that line, which Excel put there: the separator is detected.",
         )
     unnamed = {position: f"column_{position + 1}" for position, name in enumerate(header) if not name}
@@ -273,5 +273,5 @@ def _check_fields(text: CsvText) -> None:
         if line == 2 and width < fields:
             hint = "if line 1 is a title or a comment, delete it: the names of the columns come first."
         raise DataError(
-            f"every row of {shown(text.file.name)} must have {width} fields, got {fields} in line {line}.", hint
+            f"every row of {quoted(text.file.name)} must have {width} fields, got {fields} in line {line}.", hint
         )

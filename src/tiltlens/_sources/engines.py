@@ -199,10 +199,10 @@ class SparkBatches:
 
     def fold(self, columns: Sequence[str], step: Step[S]) -> S:
         """See `Batches`."""
-        quoted = ["`" + name.replace("`", "``") + "`" for name in columns]
+        names = ["`" + name.replace("`", "``") + "`" for name in columns]
         hint = "is tiltlens installed on the workers, and PYSPARK_PYTHON set to its Python?"
         with wrap_errors("Spark cannot run the audit", hint):
-            parts = self.frame.select(*quoted).mapInArrow(partial(_sum_partition, step), SCHEMA)
+            parts = self.frame.select(*names).mapInArrow(partial(_sum_partition, step), SCHEMA)
             rows = parts.repartition(MERGERS).mapInArrow(_merged, SCHEMA).collect()
         total: S | TiltlensError | None = _sum(_unpacked(row[0]) for row in rows)
         if total is None:

@@ -39,8 +39,8 @@ from tiltlens.errors import (
     MissingExtraError,
     checked_names,
     existing_file,
-    listed,
-    shown,
+    quoted,
+    quoted_list,
     wrap_errors,
 )
 
@@ -61,7 +61,7 @@ def excel_table(files: Sequence[Path], options: ReadOptions) -> FileTable:
     def notes(names: Sequence[str]) -> list[Note]:
         numbers = [name for name in names if columns.type_of(name) in (INTEGER, NUMBER)]
         broken = [name for name in names if name in with_errors]
-        empty = [name for name in names if not columns.counts[name].known and name not in with_errors]
+        empty = [name for name in names if not columns.counts[name].filled and name not in with_errors]
         return [
             *([Note("numbers in text cells", columns=", ".join(numbers))] if numbers else []),
             *(Note("error cells", column=name) for name in broken),
@@ -76,7 +76,7 @@ def _sheet(file: Path, name: str | None) -> tuple[pl.DataFrame, set[str]]:
     """Return a sheet of a file (the only one if none is named), and the columns with error cells."""
     import fastexcel
 
-    broken = f"{shown(file.name)} is not a complete Excel file"
+    broken = f"{quoted(file.name)} is not a complete Excel file"
     kinds = (fastexcel.FastExcelError, pl.exceptions.PolarsError, OSError)
     with wrap_errors(broken, "save it again.", kinds=kinds, hide_cause=True), _quiet():
         book = fastexcel.read_excel(file)
@@ -90,7 +90,7 @@ def _sheet(file: Path, name: str | None) -> tuple[pl.DataFrame, set[str]]:
         has_gaps = any(column.null_count() for column in frame)
         errors = _errors(book.load_sheet(sheet, schema_sample_rows=None)) if has_gaps else set()
     if frame.height == 0:
-        raise DataError(f"{shown(file.name)} has no rows.", "the first row of a sheet names its columns.")
+        raise DataError(f"{quoted(file.name)} has no rows.", "the first row of a sheet names its columns.")
     unused = [
         column.name for column in frame if column.name.startswith(UNNAMED) and column.null_count() == frame.height
     ]
@@ -109,9 +109,10 @@ def _chosen(file: Path, sheets: list[str], name: str | None) -> str:
     if name is None and len(sheets) == 1:
         return sheets[0]
     if name is None or name not in sheets:
-        problem = f"{len(sheets)} sheets, and none was named" if name is None else f"no sheet {shown(name)}"
+        problem = f"{len(sheets)} sheets, and none was named" if name is None else f"no sheet {quoted(name)}"
         raise DataError(
-            f"{shown(file.name)} has {problem} (`sheet` of tl.read, --sheet).", f"its sheets are {listed(sheets)}."
+            f"{quoted(file.name)} has {problem} (`sheet` of tl.read, --sheet).",
+            f"its sheets are {quoted_list(sheets)}.",
         )
     return name
 
@@ -143,25 +144,25 @@ def _json_table(files: Sequence[Path], options: ReadOptions) -> FileTable:
 
     def is_quoted(name: str) -> bool:
         count = columns.counts.get(name)
-        return count is not None and count.forms[NUMBER] == count.known > 0
+        return count is not None and count.forms[NUMBER] == count.filled > 0
 
     def notes(names: Sequence[str]) -> list[Note]:
-        quoted = [Note("quoted numbers", column=name) for name in names if is_quoted(name)]
-        return quoted + columns.warnings([name for name in names if not is_quoted(name)], "missing values are null")
+        notes = [Note("quoted numbers", column=name) for name in names if is_quoted(name)]
+        return notes + columns.warnings([name for name in names if not is_quoted(name)], "missing values are null")
 
     return FileTable([columns.cast(scan) for scan in scans], notes)
 
 
 def _read_json(file: Path) -> tuple[pl.LazyFrame, dict[str, TextCounts]]:
     """Return the rows of a file of JSON lines as a lazy frame, and the counts of its text columns."""
-    problem = f"{shown(file.name)} must have one JSON object per line, with values of one kind for each name"
+    problem = f"{quoted(file.name)} must have one JSON object per line, with values of one kind for each name"
     hint = "write it again, in UTF-8. It may be cut short, or be one list of all rows."
     with wrap_errors(problem, hint, kinds=(pl.exceptions.PolarsError, OSError), hide_cause=True):
         schema = pl.scan_ndjson(file, infer_schema_length=None).collect_schema()
         scan = pl.scan_ndjson(file, schema=schema)
         counts = count_texts(scan)
     if not any(column.rows for column in counts.values()):
-        raise DataError(f"{shown(file.name)} has no rows.", "was it written completely?")
+        raise DataError(f"{quoted(file.name)} has no rows.", "was it written completely?")
     return scan, counts
 
 
@@ -204,7 +205,7 @@ def format_of(file: Path) -> FileFormat:
     ending = ending_of(file)
     if ending is None:
         raise DataError(
-            f"{shown(file.name)} must end in {listed_endings()}, got {shown(file.suffix)}.",
+            f"{quoted(file.name)} must end in {listed_endings()}, got {quoted(file.suffix)}.",
             "convert the file, or correct the ending of its name.",
         )
     return next(file_format for file_format in FORMATS if ending in file_format.endings)
@@ -219,7 +220,7 @@ def check_file(file: Path, options: ReadOptions) -> None:
     """Raise for a file that is missing or empty, or whose content does not match its ending."""
     existing_file(file)
     if file.stat().st_size == 0:
-        raise DataError(f"{shown(file.name)} must hold a table, got an empty file.", "was it written completely?")
+        raise DataError(f"{quoted(file.name)} must hold a table, got an empty file.", "was it written completely?")
     file_format = format_of(file)
     with file.open("rb") as stream:
         start = stream.read(8)
@@ -234,7 +235,7 @@ def check_file(file: Path, options: ReadOptions) -> None:
             hint = (
                 "for text in UTF-16, pass `encoding` to tl.read (--encoding); otherwise correct the ending of its name."
             )
-        raise DataError(f"{shown(file.name)} must be {_a(kind)} file, got {looks_like}.", hint)
+        raise DataError(f"{quoted(file.name)} must be {_a(kind)} file, got {looks_like}.", hint)
 
 
 def _is_text(start: bytes) -> bool:
@@ -299,14 +300,14 @@ class FileBatches:
             missing = [name for name in columns if name not in schema]
             if missing:
                 raise DataError(
-                    f"{str(file)!r} has no column {shown(missing[0])}, but {str(self.files[0])!r} has.",
+                    f"{str(file)!r} has no column {quoted(missing[0])}, but {str(self.files[0])!r} has.",
                     "write the file again, or leave it out.",
                 )
             for name in columns:
                 kind = clean_column(pl.Series(name, [], dtype=schema[name])).dtype
                 if kinds.setdefault(name, kind) != kind:
                     raise DataError(
-                        f"{shown(name)} is {kind} in {str(file)!r} but {kinds[name]} in {str(self.files[0])!r}.",
+                        f"{quoted(name)} is {kind} in {str(file)!r} but {kinds[name]} in {str(self.files[0])!r}.",
                         "write the file again with columns of the same kinds.",
                     )
         return kinds
@@ -380,7 +381,9 @@ def inputs_of(*several: object) -> list[Input]:
     entries = [entry for data in several for entry in (_entries(Source.of(data).path) or ())]
     paths = {entry: re.sub(r"^[A-Za-z][\w+.-]+:///?", "", entry) for entry in entries}  # of the URL of a database
     return [
-        Input(entry, tuple(file.absolute() for file in _found(path)), partial(_would_read, Path(path).absolute()))
+        Input(
+            entry, tuple(file.absolute() for file in _matching_files(path)), partial(_would_read, Path(path).absolute())
+        )
         for entry, path in paths.items()
     ]
 
@@ -398,7 +401,7 @@ def _would_read(entry: Path, path: Path) -> bool:
     return is_as_deep and fnmatchcase(str(path), str(pattern).replace(f"**{os.sep}", "*"))
 
 
-def _found(entry: str) -> list[Path]:
+def _matching_files(entry: str) -> list[Path]:
     path = Path(entry)
     if path.is_dir():
         return sorted(file for file in path.rglob("*") if ending_of(file) and _is_data(file, path))
@@ -414,7 +417,7 @@ def _files(entry: str) -> list[Path]:
         )
     if not entry:
         raise DataError("Data must be files, a folder or a database, got an empty name.", "name a file.")
-    files = _found(entry)
+    files = _matching_files(entry)
     if not files:
         raise DataError(
             f"{entry!r} must match files that end in {listed_endings()}, got none.",

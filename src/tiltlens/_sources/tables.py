@@ -25,7 +25,7 @@ from numpy.typing import NDArray
 from tiltlens._formats import text_of
 from tiltlens._limits import BATCH_ROWS
 from tiltlens._threads import map_in_order
-from tiltlens.errors import DataError, check_case, check_columns, checked_names, first_line, shown, wrap_errors
+from tiltlens.errors import DataError, check_case, check_columns, checked_names, first_line, quoted, wrap_errors
 
 if TYPE_CHECKING:
     from _typeshed import DataclassInstance
@@ -55,7 +55,7 @@ def column_of_values(argument: str, values: ValuesLike, rows: int) -> pl.Series:
     """Return an array, list or series passed in addition to the table, as a clean column of the same length."""
     if values is None or np.isscalar(values) or not hasattr(values, "__len__"):
         raise DataError(
-            f"`{argument}` must name a column, or be an array as long as the data, got {shown(values)}.",
+            f"`{argument}` must name a column, or be an array as long as the data, got {quoted(values)}.",
             "pass the column's name as text, or one value for each row.",
         )
     column = clean_column(raw_column(argument, values))
@@ -79,7 +79,7 @@ def check_index(argument: str, values: ValuesLike, data: ValuesLike, of: str = "
         if not np.array_equal(np.asarray(mine), np.arange(len(mine))):
             raise DataError(
                 f"`{argument}` must have an index from 0 on, because the table has none, got one in another order, "
-                f"{shown(mine[0])} first.",
+                f"{quoted(mine[0])} first.",
                 "pass .to_numpy() where its rows are in the order of the data, or the name of a column.",
             )
         return
@@ -87,7 +87,7 @@ def check_index(argument: str, values: ValuesLike, data: ValuesLike, of: str = "
         return
     label, other = next((pair for pair in zip(mine, theirs, strict=True) if pair[0] != pair[1]), (mine[0], theirs[0]))
     raise DataError(
-        f"`{argument}` must have the index of `{of}`, in its order, got {shown(label)} for {shown(other)}.",
+        f"`{argument}` must have the index of `{of}`, in its order, got {quoted(label)} for {quoted(other)}.",
         f"match the rows with .loc[{of}.index]; or pass .to_numpy() where they are in the order of the data.",
     )
 
@@ -102,7 +102,7 @@ def raw_column(name: str, values: ValuesLike) -> pl.Series:
         or getattr(values, "ndim", 1) == 0
     ):
         raise DataError(
-            f"column {shown(name)} must hold one value per row, got {shown(values)}.", "repeat it for every row."
+            f"column {quoted(name)} must hold one value per row, got {quoted(values)}.", "repeat it for every row."
         )
     if isinstance(values, (list, tuple, range)):
         return _column_of_objects(name, list(values))
@@ -116,7 +116,7 @@ def raw_column(name: str, values: ValuesLike) -> pl.Series:
 def _column_of_array(name: str, array: NDArray[np.generic]) -> pl.Series:
     if array.ndim != 1:
         raise DataError(
-            f"column {shown(name)} must have one dimension, got shape {array.shape}.", "give each column its own name."
+            f"column {quoted(name)} must have one dimension, got shape {array.shape}.", "give each column its own name."
         )
     if array.dtype.kind == "O":
         return _column_of_objects(name, array.tolist())
@@ -149,7 +149,7 @@ def _column_of_objects(name: str, values: list[object]) -> pl.Series:
         names = {"float"}
     if len(names) > 1:
         raise DataError(
-            f"column {shown(name)} must hold values of one kind, got {' and '.join(sorted(names))}.",
+            f"column {quoted(name)} must hold values of one kind, got {' and '.join(sorted(names))}.",
             "convert it to one kind, for example all text, or leave it out with `exclude` (--exclude).",
         )
     return _built(name, values, names.pop() if names else "str")
@@ -172,7 +172,7 @@ def _built(name: str, values: list[object], kind: str) -> pl.Series:
         if kind == "int":  # too large for 64 bits: a hash or a key, of which every digit matters
             return pl.Series(name, [None if value is None else str(value) for value in values], dtype=pl.String)
         raise DataError(
-            f"column {shown(name)} must hold values of one kind, got {kind} values that do not go together: "
+            f"column {quoted(name)} must hold values of one kind, got {kind} values that do not go together: "
             f"{first_line(error)}",
             "convert it to one kind first.",
         ) from error
@@ -181,7 +181,7 @@ def _built(name: str, values: list[object], kind: str) -> pl.Series:
 def unusable(column: str, kind: str) -> DataError:
     """Return the error for a column of a kind that cannot be cleaned."""
     return DataError(
-        f"Column {shown(column)} must contain numbers, text, booleans or dates, got {kind}.",
+        f"Column {quoted(column)} must contain numbers, text, booleans or dates, got {kind}.",
         "convert it, or leave it out with `exclude` (--exclude).",
     )
 
@@ -337,7 +337,7 @@ def _of_equal_length(columns: list[pl.Series]) -> list[pl.Series]:
     for column in columns[1:]:
         if len(column) != len(columns[0]):
             raise DataError(
-                f"{shown(columns[0].name)} has {len(columns[0])} values, but {shown(column.name)} has {len(column)}.",
+                f"{quoted(columns[0].name)} has {len(columns[0])} values, but {quoted(column.name)} has {len(column)}.",
                 "give every column of `data` one value per row.",
             )
     return columns
@@ -351,13 +351,13 @@ class Summable(Protocol):
         ...
 
 
-def add_fields(one: D, other: D) -> D:
+def add_fields(first: D, second: D) -> D:
     """Return the sum of two records, field by field, and name by name in dicts.
 
     The metadata of a field may have another function than `+`: "join" for its values, "join_each" for those of a dict.
     """
-    parts = ((field.metadata, getattr(one, field.name), getattr(other, field.name)) for field in fields(one))
-    return type(one)(
+    parts = ((field.metadata, getattr(first, field.name), getattr(second, field.name)) for field in fields(first))
+    return type(first)(
         *(
             join_named(mine, theirs, metadata.get("join_each", add))
             if isinstance(mine, dict) and "join" not in metadata

@@ -24,7 +24,7 @@ import polars.selectors as cs
 from tiltlens._limits import FIRST_LOOK_ROWS, SUPPRESSED_BELOW
 from tiltlens._notes import Note
 from tiltlens._sources.tables import add_fields, join_named
-from tiltlens.errors import DataError, listed, shown, texts_of
+from tiltlens.errors import DataError, quoted, quoted_list, texts_of
 
 WHERE = {  # each option, and the data to which it applies
     "na_values": "CSV files",
@@ -51,7 +51,7 @@ class ReadOptions:
         for name, owners in WHERE.items():
             value = getattr(self, name)
             if value != getattr(defaults, name) and name not in allowed:
-                got = listed(value) if isinstance(value, tuple) else shown(value)
+                got = quoted_list(value) if isinstance(value, tuple) else quoted(value)
                 hint = "replace them in the data." if name == "na_values" else "leave it out."
                 raise DataError(f"`{name}` does not apply to {kind}, got {got}.", f"it is for {owners}: {hint}")
 
@@ -134,16 +134,16 @@ def read(
     texts = tuple(texts_of("na_values", na_values))
     strangers = [text for text in texts if not isinstance(text, str)]
     if strangers:
-        raise DataError(f"`na_values` must be texts, got {shown(strangers[0])}.", "as written in the file: '-9'.")
+        raise DataError(f"`na_values` must be texts, got {quoted(strangers[0])}.", "as written in the file: '-9'.")
     for name, value in (("sheet", sheet), ("query", query)):
         if value is not None and not (isinstance(value, str) and value.strip()):
-            raise DataError(f"`{name}` must be a text, got {shown(value)}.", f"it is for {WHERE[name]}.")
+            raise DataError(f"`{name}` must be a text, got {quoted(value)}.", f"it is for {WHERE[name]}.")
     if decimal not in (".", ","):
         raise DataError(
-            f"`decimal` (--decimal) must be '.' or ',', got {shown(decimal)}.", "it is the decimal mark of numbers."
+            f"`decimal` (--decimal) must be '.' or ',', got {quoted(decimal)}.", "it is the decimal mark of numbers."
         )
-    known = None if encoding is None else _known_encoding(encoding)
-    return Source(path, ReadOptions(texts, known, decimal, sheet, query))
+    codec = None if encoding is None else _known_encoding(encoding)
+    return Source(path, ReadOptions(texts, codec, decimal, sheet, query))
 
 
 def _known_encoding(name: str) -> str:
@@ -153,7 +153,7 @@ def _known_encoding(name: str) -> str:
         return codecs.lookup(name).name
     except (LookupError, TypeError, ValueError):
         raise DataError(
-            f"`encoding` must be the name of an encoding, got {shown(name)}.",
+            f"`encoding` must be the name of an encoding, got {quoted(name)}.",
             "for example 'cp1252' (Windows, Western Europe), 'latin-1', 'utf-16' or 'shift-jis'.",
         ) from None
 
@@ -182,7 +182,7 @@ class TextCounts:
 
     # All rows, and the rows with a value
     rows: int = 0
-    known: int = 0
+    filled: int = 0
     # Number of values of each form
     forms: Counter[str] = field(default_factory=Counter, metadata={"join": add})
     # Number of integers that fit 64 bits, and of values that start with 0 and another digit
@@ -191,7 +191,7 @@ class TextCounts:
     # Number of values that are not numbers but have digits with another decimal mark, thousands separators or units
     number_like: int = 0
     # First value that is not a number; not a date if only dates were counted
-    first_odd: str | None = field(default=None, metadata={"join": lambda one, other: other if one is None else one})
+    first_odd: str | None = field(default=None, metadata={"join": lambda old, new: new if old is None else old})
     # Whether each value is an integer and 1 larger than the one before; False if this was not tested
     is_index: bool = field(default=False, metadata={"join": and_})
 
@@ -201,7 +201,7 @@ class TextCounts:
     def possible_forms(self) -> list[str]:
         """Return the forms that some values have; all forms if there are no values."""
         numeric = self.forms[NUMBER] + self.number_like
-        return [form for form in FORMS if not self.known or self.forms[form] or (form == NUMBER and numeric)]
+        return [form for form in FORMS if not self.filled or self.forms[form] or (form == NUMBER and numeric)]
 
 
 def decide_type(counts: TextCounts, forms: Sequence[str] = FORMS) -> str:
@@ -209,8 +209,8 @@ def decide_type(counts: TextCounts, forms: Sequence[str] = FORMS) -> str:
 
     Integers that start with a zero are codes and those too large for 64 bits are keys, so both stay text.
     """
-    form = next((form for form in forms if counts.forms[form] == counts.known > 0), TEXT)
-    is_text = form == INTEGER and (counts.codes > 0 or counts.int64s < counts.known)
+    form = next((form for form in forms if counts.forms[form] == counts.filled > 0), TEXT)
+    is_text = form == INTEGER and (counts.codes > 0 or counts.int64s < counts.filled)
     return TEXT if is_text else form
 
 
@@ -311,25 +311,25 @@ class TextColumns:
 
     def _warnings(self, name: str, remedy: str) -> Iterator[Note]:
         counts, form = self.counts[name], self.type_of(name)
-        enough = max(MOSTLY_NUMBERS * counts.known, 1)
+        enough = max(MOSTLY_NUMBERS * counts.filled, 1)
         numbers, dates = counts.forms[NUMBER], sum(counts.forms[date] for date in DATES)
         if form.startswith("%d"):
             yield Note("day first", column=name)
-        elif form == TEXT and numbers == counts.known > 0:
+        elif form == TEXT and numbers == counts.filled > 0:
             if counts.codes:
                 yield Note("leading zeros", column=name)
         elif form == TEXT and numbers + counts.number_like >= enough:
-            yield self._odd_values(name, "numbers", counts.known - numbers, self._number_hint(counts, remedy))
+            yield self._odd_values(name, "numbers", counts.filled - numbers, self._number_hint(counts, remedy))
         elif form == TEXT and dates >= enough:
-            yield self._odd_values(name, "dates", counts.known - dates, "write all dates like 2020-01-31")
+            yield self._odd_values(name, "dates", counts.filled - dates, "write all dates like 2020-01-31")
 
     def _odd_values(self, name: str, kind: str, count: int, remedy: str) -> Note:
         counts = self.counts[name]
         if counts.first_odd is None:
             return Note("several forms", column=name, kind=kind, remedy=remedy)
         size = f"{count:,}" if count >= SUPPRESSED_BELOW else f"fewer than {SUPPRESSED_BELOW}"
-        first = shown(counts.first_odd)
-        return Note("odd values", column=name, count=size, known=counts.known, kind=kind, first=first, remedy=remedy)
+        first = quoted(counts.first_odd)
+        return Note("odd values", column=name, count=size, known=counts.filled, kind=kind, first=first, remedy=remedy)
 
     def _number_hint(self, counts: TextCounts, remedy: str) -> str:
         other, first = OTHER_MARK[self.decimal], counts.first_odd or ""

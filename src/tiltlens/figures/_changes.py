@@ -274,9 +274,9 @@ def tolerances(search: Alternatives) -> Figure:
     ends = ", ".join(f"{row['text']} points at {row['tolerance_text']}" for row in (records[0], records[-1]))
     description = f"{versus(search)}. Reduction of the gap against the accepted loss of accuracy: {ends}."
     reading = {"tolerance_text": "accepted loss (points)", "text": "reduction (points)", "verdict": "verdict"}
-    found = "● a less discriminatory alternative exists", "○ inconclusive, or not found"
+    labels = "● a less discriminatory alternative exists", "○ inconclusive, or not found"
     level = interval_name(search.confidence).replace("CI", "simultaneous confidence band")
-    note = joined(people_of(search.rows), level, *found)
+    note = joined(people_of(search.rows), level, *labels)
     chart = _tolerated(records, draw.tooltip(reading))
     return figure(chart, records, title, description, reading, in_unit(search, "points"), note)
 

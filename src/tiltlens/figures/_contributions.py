@@ -62,7 +62,7 @@ def features(c: Comparison, materiality: float | None = None, shown: int = draw.
 
 def _without_weak(rows: list[tuple[str, Contribution]]) -> list[tuple[str, Contribution]]:
     """Return the rows up to the last without the verdict "no material contribution", but at least `LEAST`."""
-    places = (place for place, (_, row) in enumerate(rows, 1) if row.verdict != Verdict.NO_MATERIAL_CONTRIBUTION)
+    places = (index for index, (_, row) in enumerate(rows, 1) if row.verdict != Verdict.NO_MATERIAL_CONTRIBUTION)
     return rows[: max([LEAST, *places])]
 
 

@@ -155,10 +155,10 @@ def _stairs(c: Comparison, rows: Sequence[Contribution], start: float) -> list[R
         steps.append((EQUAL, gap.gap_given_exempt, "equal"))
     m, records, level = doc.measure_of(c), [], start
     sign = doc.disadvantage_sign(c)
-    values = [_shown(c, estimate.value, role) for _, estimate, role in steps]
+    values = [_drawn_value(c, estimate.value, role) for _, estimate, role in steps]
     write = brief_of(values, m)
-    for (name, estimate, role), shown in zip(steps, values, strict=True):
-        value, text = estimate.value, write(shown)
+    for (name, estimate, role), drawn_value in zip(steps, values, strict=True):
+        value, text = estimate.value, write(drawn_value)
         kind = "disadvantage" if value * sign > 0 else "advantage"
         ends = interval_text(estimate.low, estimate.high, write)
         records.append(
@@ -183,7 +183,7 @@ def _remainder(c: Comparison, remainder: float) -> Estimate:
     )
 
 
-def _shown(c: Comparison, value: float, role: str) -> float:
+def _drawn_value(c: Comparison, value: float, role: str) -> float:
     """Return the value of a step as shown: for a remainder that agrees with the adjusted gap, the adjusted gap."""
     left = c.adjusted_gap
     return left.value if role == "remainder" and left is not None and _agrees(c, value) else value
@@ -268,11 +268,11 @@ def intersections(audit: Audit) -> Figure:
         raise nothing(title, "the audit has too few groups of ten people or more")
     m, rows = doc.measure_of(audit), sorted(every.frame.iter_rows(named=True), key=lambda row: row["deviation"])
     half = DRAWN_GROUPS // 2
-    shown = rows if len(rows) <= DRAWN_GROUPS else [*rows[:half], *rows[-half:]]
-    texts = doc.labels((doc.group_name(audit.group, row["group"]) for row in shown), doc.GROUP)
+    drawn = rows if len(rows) <= DRAWN_GROUPS else [*rows[:half], *rows[-half:]]
+    texts = doc.labels((doc.group_name(audit.group, row["group"]) for row in drawn), doc.GROUP)
     records = [
         {"label": text, "text": written(deviation, m.difference)} | draw.scaled({"deviation": deviation}, m.factor)
-        for text, deviation in zip(texts, (row_estimate(row, "deviation") for row in shown), strict=True)
+        for text, deviation in zip(texts, (row_estimate(row, "deviation") for row in drawn), strict=True)
     ]
     ends = f"{texts[0]} {m.difference(rows[0]['deviation'])}, {texts[-1]} {m.difference(rows[-1]['deviation'])}"
     description = f"One row per group: its mean minus the overall mean, shrunk by its noise. First and last: {ends}."

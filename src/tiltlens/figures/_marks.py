@@ -172,13 +172,13 @@ def dial_place(c: Comparison, position_index: int | None = None) -> int:
     largest = max(inputs, outputs)  # weights may be as large as the largest float
     share = outputs / largest / (inputs / largest + outputs / largest) if largest else 0.5
     positions = [point.position for point in c.bins().tradeoff]
-    return min(range(len(positions)), key=lambda place: abs(positions[place] - share), default=0)
+    return min(range(len(positions)), key=lambda index: abs(positions[index] - share), default=0)
 
 
-def dial_words(c: Comparison, place: int) -> str:
+def dial_words(c: Comparison, index: int) -> str:
     """Return the position of the weighting slider in words, or "" if there is none."""
     dial = c.bins().tradeoff
-    return f"weighting slider at {number(dial[place].position, 2)} (0 aligns inputs, 1 aligns outputs)" if dial else ""
+    return f"weighting slider at {number(dial[index].position, 2)} (0 aligns inputs, 1 aligns outputs)" if dial else ""
 
 
 def span(values: list[float], room: float = 0.06, least: float = 1e-6) -> list[float]:
@@ -190,7 +190,7 @@ def span(values: list[float], room: float = 0.06, least: float = 1e-6) -> list[f
 
 def steps(low: float, high: float, count: int) -> list[tuple[float, float]]:
     """Return the edges of equal bins, rounded to remove rounding noise."""
-    edges = [round(low + (high - low) * place / count, 10) for place in range(count + 1)]
+    edges = [round(low + (high - low) * index / count, 10) for index in range(count + 1)]
     return list(pairwise(edges))
 
 
