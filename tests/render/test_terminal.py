@@ -176,7 +176,7 @@ def test_four_fifths_are_of_decisions():
     scores, decisions = printed(cross_fitted_audit()), printed(decisions_audit())
     assert "0.80" not in scores.replace("0.80 to 0.83", "")
     ratio = only(decisions_audit())["adverse_impact_ratio"]
-    assert f"{formats.with_interval(**ratio, shown=formats.ratio, name='95% CI')}. Inconclusive" in decisions
+    assert f"{formats.with_interval(**ratio, write=formats.ratio, name='95% CI')}. Inconclusive" in decisions
     audit = decisions_audit()
     only(audit)["adverse_impact_ratio"] = {"value": 0.5, "low": 0.4, "high": 0.6}
     assert "below four fifths (0.80)" in printed(audit)

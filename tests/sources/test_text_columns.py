@@ -24,7 +24,7 @@ VALUES = ["1", "-2", "007", "2.5", "1,5", " 5 ", "9" * 20, "true", "2020-01-31",
 
 
 def counts(known, forms, **others):
-    return TextCounts(rows=known, known=known, forms=Counter(forms), int64s=forms.get(INTEGER, 0), **others)
+    return TextCounts(rows=known, filled=known, forms=Counter(forms), int64s=forms.get(INTEGER, 0), **others)
 
 
 @pytest.mark.parametrize(
@@ -34,7 +34,7 @@ def counts(known, forms, **others):
         (counts(3, {BOOLEAN: 3}), BOOLEAN),
         (counts(3, {INTEGER: 3, NUMBER: 3}), INTEGER),
         (counts(3, {INTEGER: 3, NUMBER: 3}, codes=1), TEXT),
-        (TextCounts(rows=3, known=3, forms=Counter({INTEGER: 3, NUMBER: 3}), int64s=2), TEXT),
+        (TextCounts(rows=3, filled=3, forms=Counter({INTEGER: 3, NUMBER: 3}), int64s=2), TEXT),
         (counts(3, {INTEGER: 2, NUMBER: 3}, codes=1), NUMBER),
         (counts(3, {NUMBER: 2}), TEXT),
         (counts(3, {"%d/%m/%Y": 3}), "%d/%m/%Y"),

@@ -236,7 +236,7 @@ def _expressions(name: str, forms: Sequence[str], decimal: str) -> list[pl.Expr]
     text = pl.col(name)
     with_year = pl.when(text.str.contains(FULL_YEAR)).then(text)
     dates = {form: _date(with_year, form) for form in forms if form in DATES}
-    counts = {"rows": pl.len(), "known": text.count()} | {form: date.count() for form, date in dates.items()}
+    counts = {"rows": pl.len(), "filled": text.count()} | {form: date.count() for form, date in dates.items()}
     if BOOLEAN in forms:
         counts[BOOLEAN] = text.is_in(TRUE + FALSE).sum()
     if INTEGER in forms:
@@ -258,7 +258,7 @@ def _expressions(name: str, forms: Sequence[str], decimal: str) -> list[pl.Expr]
 def _counts(row: Mapping[str, Any], name: str) -> TextCounts:
     """Return the counts of one column from the row with the counts of all columns."""
     forms = Counter({form: row.get(f"{form} {name}", 0) for form in FORMS})
-    others = ("rows", "known", "int64s", "codes", "number_like", "first_odd", "is_index")
+    others = ("rows", "filled", "int64s", "codes", "number_like", "first_odd", "is_index")
     return TextCounts(forms=forms, **{what: row[f"{what} {name}"] for what in others if f"{what} {name}" in row})
 
 
