@@ -62,7 +62,7 @@ def test_counts_of_two_files_decide_as_those_of_one_file(first, last):
     apart = sum_counts([count_texts(lazy(first)), count_texts(lazy(last))])["x"]
     together = count_texts(lazy(first + last))["x"]
     assert decide_type(apart) == decide_type(together)
-    assert (apart.rows, apart.known) == (together.rows, together.known)
+    assert (apart.rows, apart.filled) == (together.rows, together.filled)
 
 
 @given(texts, st.sampled_from([".", ","]))
@@ -77,6 +77,6 @@ def test_no_known_value_is_lost_by_the_cast(values, decimal):
 def test_columns_that_are_not_text_are_counted_but_not_cast():
     frame = pl.DataFrame({"x": ["1", "2"], "y": [1.5, None]})
     columns = TextColumns(count_texts(frame.lazy()))
-    assert (columns.counts["y"].rows, columns.counts["y"].known) == (2, 1)
+    assert (columns.counts["y"].rows, columns.counts["y"].filled) == (2, 1)
     assert columns.cast(frame.lazy()).collect().rows() == [(1, 1.5), (2, None)]
     assert columns.warnings(["x", "y"], "") == []
