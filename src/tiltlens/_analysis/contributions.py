@@ -132,33 +132,32 @@ def correction_shares(
 
     pairs_of_shares = steps_in_threads(shared, features, rows.audited.size)
     shares = list(zip(features, pairs_of_shares, strict=True))
-    columns, notes = _share_columns(evidence, settings, correction, is_adequate, shares)
-    return {feature.name: form for feature, (form, _) in shares} if is_adequate else None, columns, notes
+    pooled = [feature.name for feature in features if _pooled_share(evidence, feature) > POOLED_AUDITED]
+    columns, notes = _share_columns(settings, correction, is_adequate, shares, pooled)
+    forms = {feature.name: form for feature, (form, _) in shares if feature.name not in pooled}
+    return forms if is_adequate else None, columns, notes
 
 
 def _share_columns(
-    evidence: Evidence,
     settings: Settings,
     correction: CorrectionFunction,
     is_adequate: bool,
     shares: Sequence[tuple[Feature, tuple[ShareForm, Ratio]]],
+    pooled: Sequence[str],
 ) -> tuple[dict[str, Columns], list[Note]]:
     """Return the columns of the shares of g, ℓ and W that can be reported, and notes on those that cannot."""
     columns: dict[str, Columns] = {}
     notes = [] if is_adequate else [Note("no shares")]
-    pooled: list[str] = []
     is_reported = dict(zip(SHARES, (is_adequate or not settings.input_weight, is_adequate, True), strict=True))
     weights = (correction.input_weight, correction.output_weight)
     for feature, (form, of_outputs) in shares:
         ratios = dict(zip(SHARES, (form.at(*weights), form.at(1.0, 0.0), of_outputs), strict=True))
-        is_pooled = _pooled_share(evidence, feature) > POOLED_AUDITED
-        pooled += [feature.name] if is_pooled else []
         for name, ratio in ratios.items():
             if is_reported[name] and not ratio.is_determined(settings.confidence):
                 notes.append(Note("no share: no correction", share=SHARES[name]))
         columns[feature.name] = estimate_columns(
             {
-                name: settings.estimate(law) if is_reported[name] and not is_pooled else None
+                name: settings.estimate(law) if is_reported[name] and feature.name not in pooled else None
                 for name, law in ratios.items()
             }
         )
@@ -170,6 +169,8 @@ def _share_columns(
 
 def _pooled_share(evidence: Evidence, feature: Feature) -> float:
     """Return the fraction of audited people with a merged value; a share cannot tell merged values apart."""
+    if feature.kind == "identifier":
+        return 1.0
     if feature.is_binned or feature.name not in evidence.cells:
         return 0.0
     values = evidence.cells[feature.name].codes

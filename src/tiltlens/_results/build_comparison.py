@@ -192,7 +192,8 @@ def _correction(
         output_divergence=divergence,
         detection_sample_size=_detection_sample_size(evidence, gap, notes),
         function=function,
-        tradeoff=table.tradeoff and {name: table.tradeoff[name] for name in table.frame["feature"]},
+        tradeoff=table.tradeoff
+        and {name: table.tradeoff[name] for name in table.frame["feature"] if name in table.tradeoff},
         _confidence=None if checked is None else settings.confidence,
         _profiles=_profiles(evidence, function, settings.for_all(evidence.question.comparisons)),
     )
