@@ -24,6 +24,8 @@ from tiltlens._documents.quantities import (
     FEATURES,
     HEADLINE_KEYS,
     QUANTITIES,
+    column_format,
+    estimate_cell,
     estimate_words,
     fill,
     format_of,
@@ -106,7 +108,12 @@ def numbers_of(audit):
     for key in (*CONTRIBUTIONS, *FACTORS):
         item = FEATURES[key]
         estimates = [getattr(row, key) for row in c.by_feature]
-        texts = [number_texts(one, item, m, level) for one in estimates if one is not None and one.low != one.high]
+        estimates = [one for one in estimates if one is not None and one.low != one.high]
+        texts = [number_texts(one, item, m, level) for one in estimates]
+        if m.is_amount and key in CONTRIBUTIONS:  # with the decimals of the largest in the column
+            write = column_format(c.contributions_full.iter_rows(named=True), key, m)
+            cells = [estimate_cell(one, write) for one in estimates]
+            texts += [{f"{cell.text} ({cell.interval})"} for cell in cells]
         if texts:
             yield key, set().union(*texts), {item.label, item.head, item.name(m)}
     for key in ERROR_RATE_KEYS if c.error_rates is not None else ():

@@ -370,6 +370,16 @@ def brief_of(values: Iterable[float | None], measure: Measure) -> formats.Shown:
     return formats.brief_points(*values)
 
 
+def column_format(rows: Iterable[Mapping[str, Any]], name: str, measure: Measure) -> formats.Shown:
+    """Return the format of the gaps in the columns NAME, NAME_low and NAME_high.
+
+    Amounts have as many decimals as the largest of them.
+    """
+    if not measure.is_amount:
+        return measure.difference
+    return brief_of([row.get(f"{name}{end}") for row in rows for end in ("", "_low", "_high")], measure)
+
+
 def _amount_beside(measure: Measure, values: Sequence[float | None], value: float | None) -> str:
     text = measure.difference(value, *values)
     return measure.difference(0.0) if value is not None and formats.is_zero(text) else text

@@ -16,6 +16,7 @@ from tiltlens._documents.quantities import (
     FEATURES,
     Quantity,
     change_table,
+    column_format,
     estimate_cell,
     estimate_words,
     format_of,
@@ -189,15 +190,16 @@ def _quantities(c: GroupChange) -> doc.Table:
 
 
 def _features(c: GroupChange) -> doc.Table:
-    write = doc.measure_of(c).difference
-    keys = [key for key in NUMBERS if c.features[f"{key}_change"].is_not_null().any()]
+    keys, m = [key for key in NUMBERS if c.features[f"{key}_change"].is_not_null().any()], doc.measure_of(c)
+    names = [f"alone_{when}" for when in SIDES] + [f"{key}_change" for key in keys]
+    write = {name: column_format(_rows(c), name, m) for name in names}
     heads = (doc.Column(f"change, {FEATURES[key].head}", is_optional=key == "shapley") for key in keys)
     both = (doc.Column(f"{when}, {FEATURES['alone'].head}", is_optional=True) for when in SIDES)
     rows = (
         (
             label(row["feature"]),
-            *(write(row[f"alone_{when}"]) for when in SIDES),
-            *(row_cell(row, f"{key}_change", write) for key in keys),
+            *(write[name](row[name]) for name in names[: len(SIDES)]),
+            *(row_cell(row, name, write[name]) for name in names[len(SIDES) :]),
             _verdict(row["verdict"]),
         )
         for row in _rows(c)

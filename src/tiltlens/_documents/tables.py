@@ -15,6 +15,7 @@ from tiltlens._documents.quantities import (
     FEATURES,
     HEADLINE_KEYS,
     Quantity,
+    column_format,
     estimate_cell,
     fill,
     format_of,
@@ -107,10 +108,13 @@ def contribution_table(c: Comparison, has_reasons: bool = False) -> doc.Table:
     keys = [key for key in CONTRIBUTIONS if any(getattr(row, key) is not None for row in c.by_feature)]
     heads = (doc.Column(FEATURES[key].head, is_optional=key == "shapley") for key in keys)
     last = [doc.Column(name, doc.TEXT) for name in ("verdict", "reason")][: 1 + has_reasons]
+    write = {key: format_of(FEATURES[key].scale, m).value for key in keys}
+    if m.is_amount:
+        write = {key: column_format(c.contributions_full.iter_rows(named=True), key, m) for key in keys}
     rows = (
         (
             label(row.feature),
-            *(estimate_cell(getattr(row, key), format_of(FEATURES[key].scale, m).value) for key in keys),
+            *(estimate_cell(getattr(row, key), write[key]) for key in keys),
             doc.Cell(row.verdict, mark=doc.kind_of(row)),
             *([reason(row)] if has_reasons else []),
         )
