@@ -57,6 +57,21 @@ def test_features_without_a_share_have_one_note():
     assert " x" not in note
 
 
+def test_an_identifier_has_no_share():
+    """All its values are merged: its share was 0, without an error."""
+    rng = np.random.default_rng(2)
+    people = {
+        "g": ["a", "b"] * 150,
+        "x": rng.normal(size=300),
+        "id": [f"p{k}" for k in range(300)],
+        "s": rng.random(300),
+    }
+    c = tl.audit(people, "g", reference="b", scores="s")["a"]
+    (row,) = [row for row in c.by_feature if row.feature == "id"]
+    assert (row.share, row.share_inputs, row.share_outputs) == (None, None, None)
+    assert "id" not in (c.correction.tradeoff or {})
+
+
 @pytest.mark.parametrize(("reaches", "is_said"), [([0.02, 0.06, 0.07], True), ([0.02, 0.04, 0.2], False), ([], False)])
 def test_a_table_that_is_too_small_for_contributions_beyond_the_others_is_said_to_be(reaches, is_said):
     words = OutputScale(PROBABILITY, MEASURES["probability", None], 0.005)
