@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import replace
+from functools import singledispatch
 from typing import Any
 
 import polars as pl
@@ -382,20 +383,22 @@ def _what_ifs(search: Alternatives) -> doc.Table:
     return doc.Table.of("what-ifs", heads, rows)
 
 
-BUILDERS: dict[type, Callable[..., doc.Document]] = {
-    Audit: audit_document,
-    Comparison: comparison_document,
-    Checks: checks_document,
-    Change: change_document,
-    Adjustment: repair_document,
-    Evaluation: lambda evaluation: evaluation_document([evaluation]),
-    list: evaluation_document,
-    AlternativesByGroup: alternatives_document,
-    RuleTables: rule_document,
-}
-
-
+@singledispatch
 def document_of(result: object, **options: bool | str) -> doc.Document:
     """Return the document of a result, or of a list of evaluations."""
-    build = next(build for kind, build in BUILDERS.items() if isinstance(result, kind))
-    return build(result, **options)
+    raise TypeError(f"There is no document of {type(result).__name__}.")
+
+
+@document_of.register
+def _evaluation_document(evaluation: Evaluation) -> doc.Document:
+    return evaluation_document([evaluation])
+
+
+document_of.register(Audit, audit_document)
+document_of.register(Comparison, comparison_document)
+document_of.register(Checks, checks_document)
+document_of.register(Change, change_document)
+document_of.register(Adjustment, repair_document)
+document_of.register(list, evaluation_document)
+document_of.register(AlternativesByGroup, alternatives_document)
+document_of.register(RuleTables, rule_document)
