@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import sys
 from collections import defaultdict
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from types import FrameType
 from typing import Any
 
@@ -43,8 +43,8 @@ def touched_by(action: Callable[[], object]) -> dict[str, set[str]]:
     return touched
 
 
-def main() -> None:
-    """Audit twice, for the first time imports modules and keeps their constants; then print what the second runs."""
+def measure() -> Iterator[tuple[str, dict[str, set[str]]]]:
+    """Yield what the second of two audits runs through, and its printing: the first imports modules."""
     data = people()
     audits: list[tl.Audit] = []
 
@@ -53,8 +53,13 @@ def main() -> None:
 
     audit()
     str(audits[0])
-    for heading, action in [("tl.audit", audit), ("print(audit)", lambda: str(audits[-1]))]:
-        touched = touched_by(action)
+    yield "tl.audit", touched_by(audit)
+    yield "print(audit)", touched_by(lambda: str(audits[-1]))
+
+
+def main() -> None:
+    """Print the modules and functions of an audit and of its printing."""
+    for heading, touched in measure():
         for name in sorted(touched):
             print(f"{name:40} {len(touched[name]):4}")
         print(f"{heading}: {len(touched)} modules, {sum(map(len, touched.values()))} functions\n")

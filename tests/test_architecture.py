@@ -8,6 +8,7 @@ from fnmatch import fnmatchcase
 from pathlib import Path
 
 import pytest
+from scripts.touched import measure
 from tests.names import full_names, is_there
 
 ROOT = Path(__file__).parent.parent
@@ -106,6 +107,12 @@ def test_names_say_what_they_hold():
     names = [(path.name, name) for path in MODULES for name in names_given(path)]
     assert len(names) > 1_000
     assert [(path, name) for path, name in names if name.strip("_") in VAGUE] == []
+
+
+def test_an_audit_and_its_printing_run_through_few_modules():
+    touched = {heading: len(modules) for heading, modules in measure()}
+    assert 20 < touched["tl.audit"] <= 50
+    assert 5 < touched["print(audit)"] <= 15
 
 
 def test_few_modules_stand_at_the_top():
