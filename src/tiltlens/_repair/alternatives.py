@@ -319,10 +319,8 @@ def find_alternatives(comparison: Comparison, tolerance: float, threshold: float
     changes = [change.normal() for change in data.changes(chosen)]
     one_sided = [change.estimate(2.0 * confidence - 1.0) for change in changes]
     table, what_if_notes = _what_ifs(data, confidence)
-    is_scored, own = (
-        not quantities.are_decisions(audited.scores),
-        data.measure(data.decided, audited.scores, confidence),
-    )
+    is_scored = not quantities.are_decisions(audited.scores)
+    own = data.measure(data.decided, audited.scores, confidence)
     notes += [] if is_scored else [Note("scores are decisions")]
     notes += [Note("alternatives ignore exempt factors")] if audited.exempt else []
     decisions = {"model": data.decided, "alternative": chosen}
@@ -336,11 +334,7 @@ def find_alternatives(comparison: Comparison, tolerance: float, threshold: float
         accuracy_change=changes[0].estimate(confidence),
         gap_reduction=changes[1].estimate(confidence),
         rates={name: data.rates(decided, confidence) for name, decided in decisions.items()},
-        soft={
-            name: estimate(decided.astype(np.float64), index)
-            for estimate in audited.soft.values()  # of the audited group, if it is unobserved
-            for name, decided in decisions.items()
-        },
+        soft=_unobserved_gaps(audited, decisions, index),
         tolerance=tolerance,
         verdict=verdict_of(one_sided, tolerance, is_sure),
         what_ifs=table,
@@ -351,6 +345,17 @@ def find_alternatives(comparison: Comparison, tolerance: float, threshold: float
         threshold=threshold,
         confidence=confidence,
     )
+
+
+def _unobserved_gaps(
+    audited: AuditedRows, decisions: Mapping[str, Booleans], index: Integers
+) -> dict[str, UnobservedGroup]:
+    """Return the gap of decisions between groups that are unobserved; empty if they are observed."""
+    return {
+        name: estimate(decided.astype(np.float64), index)
+        for estimate in audited.soft.values()
+        for name, decided in decisions.items()
+    }
 
 
 def _rows_with_outcome(comparison: Comparison, tolerance: object, threshold: object) -> tuple[AuditedRows, Integers]:
