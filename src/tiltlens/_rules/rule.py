@@ -249,7 +249,7 @@ def _summed(people: pl.DataFrame) -> pl.DataFrame:
 def tally_people(
     data: object, batches: Batches | None, keys: Sequence[str], spec: OutcomeSpec
 ) -> tuple[Tally, Outcomes]:
-    """Return the tally of people by keys and outcome or, for scores, by side of the median; and which of these count."""
+    """Return the tally of people by keys and outcome (for scores, side of the median), and which of its rows count."""
     opened = _opened(data, batches, [*keys, *spec.columns], spec)
     middle = None if spec.is_selection else _middle(opened, spec)
     step = partial(_count_batch, tuple(keys), spec, middle)
