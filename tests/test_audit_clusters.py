@@ -259,5 +259,5 @@ def test_periods_and_error_rates_in_one_cluster_have_no_interval_without_width()
         "february": "",
     }
     assert (c.error_rates.fnr, c.error_rates.auc) == (None, None)
-    assert c.error_rates.reasons["fnr"] == "people of one cluster only of the audited group are with the outcome"
+    assert c.error_rates.reasons["fnr"] == "people in only one cluster of the audited group are with the outcome"
     assert c.error_rates.fpr.audited.low < c.error_rates.fpr.audited.high

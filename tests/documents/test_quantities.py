@@ -111,7 +111,7 @@ def numbers_of(audit):
         estimates = [one for one in estimates if one is not None and one.low != one.high]
         texts = [number_texts(one, item, m, level) for one in estimates]
         if m.is_amount and key in CONTRIBUTIONS:  # with the decimals of the largest in the column
-            write = column_format(c.contributions_full.iter_rows(named=True), key, m)
+            write = column_format(c.contributions_full.to_dicts(), key, item.scale, m)
             cells = [estimate_cell(one, write) for one in estimates]
             texts += [{f"{cell.text} ({cell.interval})"} for cell in cells]
         if texts:

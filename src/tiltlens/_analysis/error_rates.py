@@ -243,7 +243,7 @@ def _too_few(name: str, evidence: Evidence, y_true: Integers, sums: CellSums) ->
 def _few(rows: Rows, chosen: Booleans, people: int = MINIMUM_ROWS) -> str | None:
     if min(int(chosen.sum()), people) < MINIMUM_ROWS:
         return f"fewer than {MINIMUM_ROWS} people"
-    return None if rows.has_errors(chosen) else "people of one cluster only"
+    return None if rows.has_errors(chosen) else "people in only one cluster"
 
 
 def _people(sums: CellSums) -> dict[str, dict[str, int | None]]:

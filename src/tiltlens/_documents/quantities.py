@@ -370,13 +370,13 @@ def brief_of(values: Iterable[float | None], measure: Measure) -> formats.Shown:
     return formats.brief_points(*values)
 
 
-def column_format(rows: Iterable[Mapping[str, Any]], name: str, measure: Measure) -> formats.Shown:
-    """Return the format of the gaps in the columns NAME, NAME_low and NAME_high.
+def column_format(rows: Iterable[Mapping[str, Any]], name: str, scale: str, measure: Measure) -> formats.Shown:
+    """Return the format of numbers of a scale in the columns NAME, NAME_low and NAME_high.
 
     Amounts have as many decimals as the largest of them.
     """
     if not measure.is_amount:
-        return measure.difference
+        return format_of(scale, measure).value
     return brief_of([row.get(f"{name}{end}") for row in rows for end in ("", "_low", "_high")], measure)
 
 

@@ -193,7 +193,7 @@ def _quantities(c: GroupChange) -> doc.Table:
 def _features(c: GroupChange) -> doc.Table:
     keys, m = [key for key in NUMBERS if c.features[f"{key}_change"].is_not_null().any()], doc.measure_of(c)
     names = [f"alone_{when}" for when in SIDES] + [f"{key}_change" for key in keys]
-    write = {name: column_format(_rows(c), name, m) for name in names}
+    write = {name: column_format(_rows(c), name, "gap", m) for name in names}
     heads = (doc.Column(f"change, {FEATURES[key].head}", is_optional=key == "shapley") for key in keys)
     both = (doc.Column(f"{when}, {FEATURES['alone'].head}", is_optional=True) for when in SIDES)
     rows = (

@@ -108,9 +108,8 @@ def contribution_table(c: Comparison, has_reasons: bool = False) -> doc.Table:
     keys = [key for key in CONTRIBUTIONS if any(getattr(row, key) is not None for row in c.by_feature)]
     heads = (doc.Column(FEATURES[key].head, is_optional=key == "shapley") for key in keys)
     last = [doc.Column(name, doc.TEXT) for name in ("verdict", "reason")][: 1 + has_reasons]
-    write = {key: format_of(FEATURES[key].scale, m).value for key in keys}
-    if m.is_amount:
-        write = {key: column_format(c.contributions_full.iter_rows(named=True), key, m) for key in keys}
+    table = c.contributions_full.to_dicts()
+    write = {key: column_format(table, key, FEATURES[key].scale, m) for key in keys}
     rows = (
         (
             label(row.feature),
